@@ -108,7 +108,7 @@ gpu-check: $(if $(GPU_PYTHON),,.venv/installed)
 	$(call install,.venv,$(EXTRAS))
 
 build/test-all/installed: pyproject.toml constraints.txt $(NATIVE)
-	$(call install,build/test-all,$(EXTRAS)$(comma)notebook$(comma)frameworks-test$(comma)docs)
+	$(call install,build/test-all,$(EXTRAS)$(comma)notebook$(comma)frameworks-test$(comma)trackers-test$(comma)docs)
 	@$(@D)/bin/$(PIP) --no-deps liger-kernel build pyproject_hooks
 
 comma := ,

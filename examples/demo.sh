@@ -1,9 +1,12 @@
 #!/bin/sh
-# Captures the eager, compiled and Triton MLP on the available device, and compares them.
+# Shows the verdict on the trace that comes with tracekit; then captures the eager, compiled and Triton MLP on the available device, and compares them.
 set -eu
 folder=${1:-build/demo}
 tracekit="${BIN:+$BIN/}tracekit"
 mkdir -p "$folder"
+
+"$tracekit" demo --no-open -o "$folder/simulated.html"
+echo
 
 for name in mlp-eager mlp-compiled mlp-triton; do
     "$tracekit" capture "$name" -o "$folder/$name.json.gz"

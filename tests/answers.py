@@ -213,7 +213,9 @@ def commit(answers: dict[str, Answer]) -> None:
 
 def differing(name: str, answer: Answer) -> list[str]:
     """How an answer differs from the committed one, in words: `make answers ACCEPT=1` renews it."""
-    return changes(name, committed().get(name), json.loads(json.dumps(answer)))
+    if name not in committed():
+        return [f"{name}: new: `make answers NAMES={name.split()[-1]} ACCEPT=1` commits it"]
+    return changes(name, committed()[name], json.loads(json.dumps(answer)))
 
 
 # -- all of them -----------------------------------------------------------------------------------

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from tests.traces import gpu_op, launch, slice_event
 from tracekit.lake import writing
 from tracekit.lake.adding import Added, add_traces
-from tracekit.lake.layout import MARK, Rank
-from tracekit.lake.reading import visible_ranks
+from tracekit.lake.layout import MARK, Group, Rank
+from tracekit.lake.runs import Held, change_run, new_token, read_runs
 from tracekit.lake.storage import storage
 from tracekit.lake.workers import Processes
 
@@ -70,15 +71,39 @@ def copy_ranks(lake: Path, target: Path, times: int) -> None:
     store = storage(str(target))
     store.write(MARK, (lake / MARK).read_bytes())
     number = 0
+    held = []
     for _ in range(times):
-        for rank in visible_ranks(storage(str(lake))):
-            new = replace(rank, run="run", rank=number, name=f"rank={number}", trace_id=number + 1)
+        for rank, group in ranks_with_files(lake):
+            name = f"rank={number}"
+            new = replace(rank, run="run", rank=number, name=name, trace_id=number + 1)
             number += 1
-            for table in rank.files:
-                path = target / new.path(table)
+            data = new_token()
+            for table in group.files:
+                path = target / "tables" / table / f"{data}.parquet"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.hardlink_to(lake / rank.path(table))
-            store.write(new.key, new.as_json())
+                duckdb.sql(
+                    f"SELECT 'run' AS run, {number - 1} AS rank, {number}::INTEGER AS trace_id, "
+                    f"* EXCLUDE (run, rank, trace_id) FROM '{lake / group.path(table)}' "
+                    f"WHERE trace_id = {rank.trace_id}"
+                ).write_parquet(str(path))
+            held.append(Held(Group("run", data, data, [new], group.files), (new,)))
+    change_run(store, "run", lambda run: replace(run, held=tuple(held)))
+
+
+def ranks_with_files(lake: Path | str) -> list[tuple[Rank, Group]]:
+    """The ranks of a lake, each with the group that holds its tables."""
+    return [
+        (rank, held.group)
+        for run in read_runs(storage(str(lake))) for held in run.data for rank in held.ranks
+    ]  # fmt: skip
+
+
+def files_in_use(lake: Path | str) -> set[str]:
+    """The Parquet files that readers open."""
+    return {
+        held.group.path(table)
+        for run in read_runs(storage(str(lake))) for held in run.held for table in held.group.files
+    }  # fmt: skip
 
 
 def add_meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Added]) -> list[Added]:
@@ -86,7 +111,7 @@ def add_meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Added]) ->
     it did stands in the list then."""
     written, done = writing._write_files, []
 
-    def write(*given: Any) -> Rank:
+    def write(*given: Any) -> Group:
         monkeypatch.setattr(writing, "_write_files", written)
         done.append(work())
         return written(*given)

@@ -4,10 +4,12 @@ import pytest
 
 from tests import traces
 from tests.traces import device, gpu_op, launch, operator
+from tracekit.causes import words
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import NEXT, next_step
+from tracekit.verdict.advice import next_step
 from tracekit.verdict.model import Launch
 
+NEXT = words("next")
 A100 = "NVIDIA A100-SXM4-80GB"
 
 

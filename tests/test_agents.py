@@ -94,7 +94,7 @@ def test_whatif_and_diff_tell_what_the_library_tells(agent, folder):
 
 def test_a_question_is_answered_with_its_units_its_command_and_its_doubts(agent, folder):
     told = agent.told("query", name="top_kernels", path="many.json", parameters={"top": 3})
-    assert told["query"] == "tracekit query top_kernels many.json --param top=3"
+    assert told["query"] == "tracekit query many.json top_kernels --param top=3"
     assert told["answer"]["units"]["total_ns"] == "ns"
     assert len(told["answer"]["rows"]) == 3
     empty = agent.told("query", name="top_kernels", path="cpu-mlp-eager.json.gz")

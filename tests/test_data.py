@@ -34,6 +34,11 @@ def test_the_simulated_ones_are_the_same_when_made_again(tmp_path):
         assert gzip.decompress(made.read_bytes()) == gzip.decompress(kept.read_bytes())
 
 
+def test_the_demos_trace_is_the_same_when_made_again(tmp_path):
+    made = make.write_demo(tmp_path / "demo.json.gz")
+    assert gzip.decompress(made.read_bytes()) == gzip.decompress(make.DEMO.read_bytes())
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", make.CAPTURED)
 def test_the_captured_ones_call_the_same_operators_when_made_again(name, run, tmp_path):

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import tracekit
 from tests import traces
-from tests.conftest import SHARED_TRACES
+from tests.conftest import SHARED_TRACES, trace_file
 from tests.traces import gpu_op, launched, operator, step
 from tracekit.commands import cli
 from tracekit.compare.diff import fails
@@ -95,6 +95,70 @@ def test_modules_are_compared_by_name(tmp_path):
         (row,) = database.ask("diff_modules")
     assert (row["module"], row["a_host_ns"], row["b_host_ns"]) == ("Linear_0", 20_000, 50_000)
     assert (row["a_gpu_ns"], row["change_ns"]) == (5_000, 30_000)
+
+
+def nested_trace(folder, name, inner, wrapper=""):
+    """A block with two layers. `inner` says whether their operators are recorded as theirs, or as
+    one operator of the block, as torch.compile does."""
+    events = [traces.frame("nn.Module: Block_7", 0, 100)]
+    if wrapper:
+        events.insert(0, traces.frame(f"nn.Module: {wrapper}_0", 0, 110))
+    if inner:
+        for number, at in ((3, 10), (4, 50)):
+            events.append(traces.frame(f"nn.Module: Linear_{number}", at, 30))
+            events += launched([operator("aten::linear", at + 1, 20)], at + 2, at + 200, 5, at)
+    else:
+        events += launched([operator("CompiledFunction", 11, 20)], 12, 210, 6, 10)
+    events += launched([operator("aten::sum", 120, 10)], 121, 300, 2, 120)
+    return traces.write(folder / name, events)
+
+
+def test_parts_are_matched_by_their_place_in_the_program(tmp_path):
+    eager = nested_trace(tmp_path, "eager.json", inner=True)
+    other = nested_trace(tmp_path, "other.json", inner=True, wrapper="DistributedDataParallel")
+    other.write_text(
+        other.read_text().replace("Linear_3", "Linear_8").replace("Block_7", "Block_0")
+    )
+    compiled = nested_trace(tmp_path, "c.json", inner=False, wrapper="OptimizedModule")
+    with tracekit.load([eager, other, compiled]) as database:
+        same = {row["part"]: row["change"] for row in database.ask("diff_parts", a=1, b=2)}
+        fused = {row["part"]: row for row in database.ask("diff_parts", a=1, b=3)}
+    linear = "Block[0]/Linear[%s]/aten::linear"
+    assert same == {linear % 0: "same", linear % 1: "same", "aten::sum": "same"}
+    assert set(fused) == {"Block[0]", "aten::sum"}
+    block = fused["Block[0]"]
+    assert (block["a_count"], block["b_count"]) == (2, 1)
+    assert (block["a_gpu_ns"], block["b_gpu_ns"]) == (10_000, 6_000)
+
+
+def test_a_part_without_a_partner_is_said_once(tmp_path, run):
+    a = nested_trace(tmp_path, "a.json", inner=True)
+    b = nested_trace(tmp_path, "b.json", inner=True)
+    b.write_text(b.read_text().replace("Block_7", "Other_7"))
+    with tracekit.load([a, b]) as database:
+        rows = {row["part"]: row["change"] for row in database.ask("diff_parts")}
+    assert rows == {"Block[0]": "removed", "Other[0]": "added", "aten::sum": "same"}
+    done = run("diff", str(a), str(b))
+    assert "Parts of the program, per step" in done.stdout
+    parts = json.loads(run("diff", str(a), str(b), "--json").stdout)["parts"]
+    assert {row["part"]: row["change"] for row in parts} == rows
+
+
+def test_the_shared_runs_of_two_makers_are_compared_part_by_part():
+    names = ("a100-diff-control.json.gz", "v100-diff-test.json.gz")
+    with tracekit.load([trace_file(name) for name in names]) as database:
+        rows = database.ask("diff_parts", top=1000)
+        for side in "ab":
+            (whole,) = database.fetch(
+                f"SELECT sum(g.dur_ns) / any_value(steps) FROM gpu_ops AS g "
+                f"JOIN gpu_op_launch AS l USING (trace_id, event_id) "
+                f"JOIN run_steps USING (trace_id) "
+                f"JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id "
+                f"WHERE trace_id = {1 + 'ab'.index(side)} AND outer_op_id IS NOT NULL"
+            )[1][0]
+            assert sum(row[f"{side}_gpu_ns"] for row in rows) == pytest.approx(whole, rel=1e-4)
+    matched = sum(row["a_gpu_ns"] for row in rows if row["change"] not in ("added", "removed"))
+    assert matched > 0.5 * sum(row["a_gpu_ns"] for row in rows)
 
 
 def test_a_condition_is_evaluated_on_the_numbers_of_both_runs(two):

@@ -13,7 +13,7 @@ import torch
 import tracekit
 from tests.conftest import TEST_DEVICE
 from tests.test_capture import SMALL, STEPS
-from tracekit.workloads import mlp, mlp_cpp, mlp_liger
+from tracekit.workloads import mlp, mlp_kernels
 from tracekit.workloads.base import TOLERANCE, Shape, error_of
 from tracekit.workloads.kernels import extension
 from tracekit.workloads.kernels.extension import why_not
@@ -137,7 +137,7 @@ def test_what_it_does_not_compute_is_refused_in_words(change, message, gated_mlp
 @every_activation
 def test_the_workload_runs_the_operator(activation, dtype, gated_mlp):
     shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
-    workload = mlp_cpp.build(shape)
+    workload = mlp_kernels.cpp(shape)
     assert (workload.variant, workload.note) == ("cpp", None)
     error, limit = error_of(workload, dtype)
     assert error <= limit
@@ -204,10 +204,10 @@ def test_where_liger_cannot_run_the_note_says_why(run, tmp_path):
 
 
 @every_dtype
-@pytest.mark.parametrize("activation", mlp_liger.FUNCTIONS)
+@pytest.mark.parametrize("activation", mlp_kernels.LIGER_FUNCTIONS)
 def test_liger_gives_the_same_answer(activation, dtype):
     shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
-    workload = mlp_liger.build(shape)
+    workload = mlp_kernels.liger(shape)
     error, limit = error_of(workload, dtype)
     assert error <= limit
     if workload.note is not None:

@@ -3,7 +3,6 @@
 In Triton's interpreter; with TRACEKIT_TEST_DEVICE=cuda on a GPU, as they are.
 """
 
-import importlib
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tests.conftest import TEST_DEVICE
 from tests.sampling import sample
 from tracekit.capture.workload import Options, parameters_of
-from tracekit.workloads import WORKLOADS, attention, attention_block, mlp, mlp_triton
+from tracekit.workloads import WORKLOADS, attention, mlp, mlp_kernels
 from tracekit.workloads.base import Shape, Workload, error_of
 from tracekit.workloads.kernels import gate_up as gate_up_module
 from tracekit.workloads.kernels import glu as glu_module
@@ -427,24 +426,23 @@ INTERPRETED = [
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_every_workload_agrees_with_its_reference(name, dtype, monkeypatch):
     # On a GPU, the kernel itself, even where the compiler's form is faster.
-    monkeypatch.setattr(mlp_triton, "faster", lambda fused, *_: fused)
+    monkeypatch.setattr(mlp_kernels, "faster", lambda fused, *_: fused)
     for activation in NAMES if name.startswith("mlp") else NAMES[:1]:
         shape = Shape(2, 3, 20, 35, dtype, DEVICE, activation)
-        module = importlib.import_module(f"tracekit.workloads.{WORKLOADS[name].module}")
-        workload = getattr(module, WORKLOADS[name].build)(shape)
+        workload = WORKLOADS[name].build(shape)
         error, limit = error_of(workload, dtype)
         assert error <= limit
         if name.startswith("mlp-triton"):
             assert workload.variant.startswith("triton")
 
 
-ATTENTION = [name for name in WORKLOADS if WORKLOADS[name].module == "attention"]
+ATTENTION = [name for name, entry in WORKLOADS.items() if entry.on_gpu]
 
 
 @every_dtype
 @pytest.mark.parametrize("name", ATTENTION)
 def test_every_backend_of_attention_agrees_or_says_in_a_line_that_it_is_not_here(name, dtype):
-    build = getattr(attention, WORKLOADS[name].build)
+    build = WORKLOADS[name].build
     shape = Shape(2, 17, 128, 1, dtype, DEVICE)
     kind = name.removeprefix("attention-").removeprefix("sdpa-")
     # On a GPU, flash and cuDNN compute no float32; efficient and cuDNN are not for CPUs.
@@ -473,11 +471,11 @@ def test_the_faster_form_of_two_products_runs_and_says_so():
         Workload(lambda: torch.ones(1), lambda: torch.ones(1), name) for name in ("one", "two")
     )
     us = {"fused": 310.04, "compiled": 300.0}
-    chosen = mlp_triton.faster(fused, compiled, lambda steps: us)
+    chosen = mlp_kernels.faster(fused, compiled, lambda steps: us)
     assert (chosen.variant, chosen.step) == ("two", compiled.step)
     assert "takes 300.0 us with them on this device and 310.0 us with one" in str(chosen.note)
     us = {"fused": 300.0, "compiled": 300.0}
-    assert mlp_triton.faster(fused, compiled, lambda steps: us) is fused
+    assert mlp_kernels.faster(fused, compiled, lambda steps: us) is fused
 
 
 def test_a_workload_has_sizes_of_its_own():
@@ -491,13 +489,13 @@ def test_a_workload_has_sizes_of_its_own():
 
 def test_the_block_says_which_attention_it_got():
     for dim, backend in ((128, "eager, flash attention"), (20, "eager, ")):
-        workload = attention_block.build(Shape(2, 3, dim, 35, torch.float32, torch.device("cpu")))
+        workload = attention.block(Shape(2, 3, dim, 35, torch.float32, torch.device("cpu")))
         assert workload.variant.startswith(backend)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_torchscript_takes_the_fused_module_as_it_is():
-    from tracekit.workloads.mlp_torch_fused import FusedMlp
+    from tracekit.workloads.mlp import FusedMlp
 
     shape = Shape(2, 3, 20, 35, torch.float32, DEVICE, "silu")
     plain = mlp.Mlp(shape)
@@ -525,7 +523,7 @@ def test_the_table_of_variants_says_what_runs_and_what_cannot():
 
 
 def test_a_graph_without_a_device_is_refused():
-    from tracekit.workloads.mlp_cudagraph import build
+    from tracekit.workloads.mlp import cudagraph
 
     with pytest.raises(ValueError, match="need a CUDA device"):
-        build(Shape(2, 3, 20, 35, torch.float32, torch.device("cpu")))
+        cudagraph(Shape(2, 3, 20, 35, torch.float32, torch.device("cpu")))

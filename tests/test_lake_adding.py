@@ -10,23 +10,32 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.forking import TRACEKIT
-from tests.lakes import add, add_meanwhile, rank_events, statuses, write_rank
+from tests.lakes import (
+    add,
+    add_meanwhile,
+    files_in_use,
+    rank_events,
+    ranks_with_files,
+    statuses,
+    write_rank,
+)
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
 from tracekit.lake.adding import clean
-from tracekit.lake.reading import visible_ranks
+from tracekit.lake.runs import all_ranks, change_run
 from tracekit.lake.storage import storage
 from tracekit.run import open_lake
 
 
 def seen(lake):
-    return [(each.run, each.name) for each in visible_ranks(storage(str(lake)))]
+    return [(each.run, each.name) for each in all_ranks(storage(str(lake)))]
 
 
 def test_adding_again_reads_only_what_is_new_or_changed(tmp_path):
@@ -70,11 +79,14 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(tmp_path):
     add(lake, path)
     path.write_text(path.read_text().replace("sgemm", "dgemm"))
     add(lake, path)
-    (rank,) = visible_ranks(storage(str(lake)))
-    files = len(list(lake.rglob("*.parquet")))
+    (number,) = [each.trace_id for each in all_ranks(storage(str(lake)))]
     assert not clean(str(lake)).removed
     done = clean(str(lake), 0)
-    assert (len(done.removed), done.kept_young) == (files - len(rank.files), 0)
+    assert done.kept_young == 0
+    assert {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")} == files_in_use(lake)
+    assert {each.name for each in lake.rglob("numbers/*")} == {f"{number}.json"}
+    # The run as it is, and one group.
+    assert len(list(lake.rglob("manifests/*/*"))) == 2
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
 
@@ -85,26 +97,32 @@ def test_clean_leaves_what_is_not_the_lakes_own_and_names_what_it_removes(tmp_pa
     add(lake, path)
     path.write_text(path.read_text().replace("sgemm", "dgemm"))
     add(lake, path)
-    (rank,) = visible_ranks(storage(str(lake)))
-    ours = [each.relative_to(lake) for each in lake.rglob("*.parquet")]
-    replaced = {str(each) for each in ours} - {rank.path(table) for table in rank.files}
+    ours = {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")}
+    replaced = ours - files_in_use(lake)
+    gone = [f"manifests/run/{each.name}" for each in (lake / "manifests" / "run").iterdir()]
+    (group,) = [group for _, group in ranks_with_files(lake)]
+    kept = {group.key, "manifests/run/00000002.json"}
+    ids = {f"numbers/{each.name}" for each in (lake / "numbers").iterdir()}
+    ids -= {f"numbers/{rank.trace_id}.json" for rank in all_ranks(storage(str(lake)))}
+    replaced |= {each for each in gone if each not in kept} | ids
+    assert len(replaced) > 20
     token = "0" * 32
-    like_ours = f"tables/trace/run=run/rank=0/trace_id=1/{token}.parquet"
-    (elsewhere / "run=run/rank=0/trace_id=1").mkdir(parents=True)
+    like_ours = f"tables/trace/{token}.parquet"
+    elsewhere.mkdir()
     theirs = [
         lake / "tables/mine/notes.txt",
         lake / "tables/trace/notes.parquet",
         lake / "archives/notes.json",
         lake / "manifests/notes.txt",
-        elsewhere / like_ours.removeprefix("tables/trace/"),
+        elsewhere / f"{token}.parquet",
         elsewhere / f"{token}.json",
     ]
-    unfinished = [f"archives/{token}.json", f"manifests/run=run/.writing-{token}", like_ours]
+    unfinished = [f"archives/{token}.json", f"manifests/run/.writing-{token}", like_ours]
     for each in (*theirs, *(lake / each for each in unfinished)):
         each.parent.mkdir(parents=True, exist_ok=True)
         each.write_text("{}")
     (lake / "tables/other").symlink_to(elsewhere)
-    (lake / f"tables/trace/run=run/rank=0/trace_id=1/{'1' * 32}.parquet").symlink_to(theirs[0])
+    (lake / f"tables/trace/{'1' * 32}.parquet").symlink_to(theirs[0])
     done = run("lake", "clean", "lake", "--older-than", "0")
     *removed, last = done.stdout.splitlines()
     assert {each.removeprefix("removed  ") for each in removed} == {*unfinished, *replaced}
@@ -138,12 +156,13 @@ def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
         patched.setattr("tracekit.lake.storage.LocalStorage.put", killed)
         with pytest.raises(KeyboardInterrupt):
             add(lake, path)
-    assert len([each for each in lake.rglob("*.parquet") if "rank=1" in str(each)]) == 7
+    left = {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")} - files_in_use(lake)
+    assert len(left) == 7
     assert seen(lake) == [("run", "rank=0")]
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT rank FROM trace")[1] == [(0,)]
     assert statuses(add(lake, path)) == ["added"]
-    assert len(clean(str(lake), 0).removed) == 7
+    assert left <= set(clean(str(lake), 0).removed)
     assert seen(lake) == [("run", "rank=0"), ("run", "rank=1")]
 
 
@@ -233,10 +252,11 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
     assert statuses(meanwhile[0]) == ["added"]
     assert refused.status == "failed"
     assert f"run 'run' holds rank=0 from {other} already" in refused.message
-    (rank,) = visible_ranks(storage(str(lake)))
-    assert {str(each.relative_to(lake)) for each in lake.rglob("*.*") if each.is_file()} == {
-        layout.MARK, rank.key, *(rank.path(table) for table in rank.files)
-    }  # fmt: skip
+    ((_, group),) = ranks_with_files(lake)
+    assert {
+        str(each.relative_to(lake))
+        for each in lake.rglob("*.*") if each.is_file() and each.parent.name != "numbers"
+    } == {layout.MARK, group.key, "manifests/run/00000001.json", *files_in_use(lake)}  # fmt: skip
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT path FROM trace")[1] == [(str(other),)]
 
@@ -251,8 +271,7 @@ def test_the_same_trace_added_twice_at_once_is_there_once(tmp_path, monkeypatch)
     meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, path))
     assert statuses(add(lake, path)) == ["unchanged"]
     assert statuses(meanwhile[0]) == ["added"]
-    (rank,) = visible_ranks(storage(str(lake)))
-    assert len(list(lake.rglob("*.parquet"))) == len(rank.files)
+    assert {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")} == files_in_use(lake)
 
 
 def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path):
@@ -286,7 +305,9 @@ def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
     assert seen(lake) == [("night7", f"rank={rank}") for rank in range(2)]
     assert add(lake, archive).unread == 1
     # A member that is missing in the lake is added again.
-    next(lake.rglob("manifests/**/rank=1.json")).unlink()
+    change_run(storage(str(lake)), "night7", lambda run: replace(
+        run, held=tuple(each.only({"rank=0"}) for each in run.held)
+    ))  # fmt: skip
     assert sorted(statuses(add(lake, archive))) == ["added", "unchanged"]
 
 
@@ -299,7 +320,7 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
     )
     lake = tmp_path / "lake"
     assert add(lake, tmp_path / "run").failed == []
-    numbers = [each.trace_id for each in visible_ranks(storage(str(lake)))]
+    numbers = [each.trace_id for each in all_ranks(storage(str(lake)))]
     assert len(set(numbers)) == 2
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]

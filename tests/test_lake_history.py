@@ -5,7 +5,10 @@ import random
 
 import pytest
 
+from tests import ranks_simulated
+from tests.atoms import MS
 from tests.lakes import add
+from tests.ranks_simulated import LOGGING, Job
 from tests.traces import launched, step, write
 from tracekit.errors import TracekitError
 from tracekit.lake.comparing import history, last_fails, shifts
@@ -110,3 +113,78 @@ def test_two_runs_are_enough_for_a_change():
     (change,) = shifts([("a", 100.0), ("b", 110.0)], Thresholds())
     assert (change.last_before, change.run) == ("a", "b")
     assert shifts([("a", 100.0), ("b", 104.0)], Thresholds()) == []
+
+
+@pytest.fixture(scope="module")
+def late_rank(tmp_path_factory):
+    """Eight nights of two ranks; from the fifth on, rank 1 spends 9 ms more a step in Python."""
+    folder = tmp_path_factory.mktemp("late")
+    for number in range(8):
+        (folder / f"night{number + 1}").mkdir()
+        late = {1: 9 * MS} if number >= 4 else {}
+        ranks_simulated.write(
+            folder / f"night{number + 1}", Job(data=2, steps=3, late=late, seed=9 * number)
+        )
+    assert not add(folder / "lake", *folder.glob("night*"), judges=True).failed
+    return folder / "lake"
+
+
+def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, run):
+    told = json.loads(run("history", str(late_rank), "--json").stdout)
+    assert told["compared"] == ["night4", "night5"]
+    runs = told["diff"]["runs"]
+    assert (runs["a"], runs["b"], runs["rank"]) == ("night4", "night5", 1)
+    assert runs["verdict_a"]["pace_rank"] is None
+    late = runs["verdict_b"]["late_ranks"][0]
+    assert (late["rank"], late["cause"], late["place"]) == (1, "python", LOGGING)
+    assert late["excess_ns"] == 9 * MS
+    told = run("history", str(late_rank)).stdout
+    assert "rank 1 spends 9 ms more on python in each step than its peers" in told
+    part = json.loads(
+        run("diff", f"{late_rank}/run=night4", f"{late_rank}/run=night5", "--json").stdout
+    )
+    assert part["runs"] == runs
+    assert part["a"].endswith("night4/rank1.json")
+    most = max(
+        (row for row in part["waterfall"] if row["change_ns"]), key=lambda row: row["change_ns"]
+    )
+    assert "python" in most["part"].lower()
+
+
+def test_the_page_of_two_runs_is_of_that_rank(late_rank, run, tmp_path):
+    done = run("report", f"{late_rank}/run=night4", f"{late_rank}/run=night5", "-o", "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "rank1.json" in (tmp_path / "page.html").read_text()
+
+
+def test_several_runs_are_not_judged_together_and_that_is_said(late_rank, run):
+    done = run("analyze", f"{late_rank}")
+    assert "No verdict on all together: these are several runs" in " ".join(done.stdout.split())
+
+
+def test_a_late_rank_that_may_be_missing_is_in_the_headline(tmp_path, run):
+    (tmp_path / "in").mkdir()
+    ranks_simulated.write(tmp_path / "in", Job(data=4, steps=3, late={3: 9 * MS}))
+    (tmp_path / "in" / "rank3.json").unlink()
+    told = " ".join(run("analyze", "in").stdout.split())
+    assert told.startswith("3 of 4 ranks: none of these holds up the others, but a missing one may")
+    assert "If one of the 1 that are missing comes late" in told
+
+
+def test_a_rank_that_becomes_late_is_a_change_and_no_slow_host(late_rank, run):
+    told = json.loads(run("fleet", str(late_rank), "--json").stdout)
+    assert told["slow_hosts"] == []
+    (change,) = told["changes"]
+    assert (change["run"], change["rank"], change["cause"]) == ("night5", 1, "python")
+    assert change["place"] == LOGGING
+
+
+def test_a_rank_that_is_always_late_is_told_without_hosts(late_rank, run, tmp_path):
+    for night in ("night5", "night6", "night7", "night8"):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / night).symlink_to(late_rank.parent / night)
+    assert not add(tmp_path / "lake", *(tmp_path / "in").iterdir(), judges=True).failed
+    told = json.loads(run("fleet", str(tmp_path / "lake"), "--json").stdout)
+    (slow,) = told["slow_hosts"]
+    assert (slow["host"], slow["late_runs"], slow["cause"]) == ("rank=1", 4, "python")
+    assert (told["changes"], told["hosts"]) == ([], 0)

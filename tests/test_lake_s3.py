@@ -1,87 +1,22 @@
 """Sources and lakes in an object store: a real S3 API on the loopback interface."""
 
-import itertools
 import tarfile
-import threading
 import time
 
 import pytest
 
-from tests.lakes import add, add_meanwhile, statuses, write_rank
+from tests import object_store
+from tests.lakes import add, add_meanwhile, files_in_use, statuses, write_rank
 from tracekit.errors import TracekitError
-from tracekit.lake.adding import clean
-from tracekit.lake.reading import visible_ranks
+from tracekit.lake.adding import clean, compact_runs
+from tracekit.lake.publishing import publish
+from tracekit.lake.runs import all_ranks
 from tracekit.lake.storage import storage
+from tracekit.lake.workers import Processes
 from tracekit.run import open_lake
 
-pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `lake`)")
-moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto is not installed")
-
 LIMIT_S = 60
-
-
-class Store:
-    """moto's server, some of whose answers are errors or late."""
-
-    def __init__(self):
-        self.fault = lambda number, path: None
-        self._app = moto.DomainDispatcherApplication(moto.create_backend_app)
-        self._numbers = itertools.count()
-
-    def __call__(self, environ, start_response):
-        fault = self.fault(next(self._numbers), environ["PATH_INFO"])
-        if isinstance(fault, float):
-            time.sleep(fault)
-        if not isinstance(fault, str):
-            return self._app(environ, start_response)
-        # A client may wait for this before it sends more.
-        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        start_response(fault, [("Content-Type", "application/xml")])
-        code = "SlowDown" if fault.startswith("503") else "InternalError"
-        return [f"<Error><Code>{code}</Code><Message>{fault}</Message></Error>".encode()]
-
-
-@pytest.fixture(scope="module")
-def started():
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        def log(self, *_):
-            pass
-
-    store = Store()
-    server = make_server("127.0.0.1", 0, store, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield store, f"http://127.0.0.1:{server.port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture
-def store(started, bucket):
-    """The store behind `bucket`, which answers as it should before the test and after it."""
-    yield started[0]
-    started[0].fault = lambda number, path: None
-
-
-@pytest.fixture
-def bucket(started, monkeypatch):
-    import s3fs
-
-    for name, value in {
-        "AWS_ENDPOINT_URL": started[1], "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    s3fs.S3FileSystem.clear_instance_cache()
-    fs = s3fs.S3FileSystem()
-    if fs.exists("traces"):
-        fs.rm("traces", recursive=True)
-    fs.mkdir("traces")
-    yield fs
-    s3fs.S3FileSystem.clear_instance_cache()
+started, bucket, store = object_store.started, object_store.bucket, object_store.store
 
 
 def test_source_and_lake_may_both_be_in_an_object_store(bucket, tmp_path):
@@ -108,9 +43,10 @@ def test_what_has_changed_there_is_read_again_and_the_old_is_swept(bucket, tmp_p
     path.write_text(path.read_text().replace("sgemm", "dgemm"))
     bucket.put_file(str(path), "traces/in/run/rank0.json")
     assert statuses(add(lake, "s3://traces/in")) == ["replaced"]
-    (rank,) = visible_ranks(storage(lake))
-    assert len(bucket.find("traces/lake/tables")) == 2 * len(rank.files)
-    assert len(clean(lake, 0).removed) == len(rank.files)
+    files = len(files_in_use(lake))
+    assert len(bucket.find("traces/lake/tables")) == 2 * files
+    assert len(clean(lake, 0).removed) >= files
+    assert len(bucket.find("traces/lake/tables")) == files
     with open_lake(lake) as opened:
         names = {name for (name,) in opened.fetch("SELECT DISTINCT name FROM kernels")[1]}
     assert "dgemm" in names
@@ -164,9 +100,27 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
     assert statuses(meanwhile[0]) == ["added"]
     assert refused.status == "failed"
     assert f"run 'run' holds rank=0 from {other} already" in refused.message
-    (rank,) = visible_ranks(storage(lake))
+    (rank,) = all_ranks(storage(lake))
     assert rank.source.url == str(other)
-    assert len(bucket.find("traces/lake/tables")) == len(rank.files)
+    assert len(bucket.find("traces/lake/tables")) == len(files_in_use(lake))
+
+
+def test_small_tables_are_published_there_and_runs_compacted(bucket, tmp_path, monkeypatch):
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    # Its own client speaks HTTPS otherwise.
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    lake = "s3://traces/lake"
+    add(lake, write_rank(tmp_path, 0), run="0042")
+    publish(lake)
+    add(lake, write_rank(tmp_path, 1), run="0042")
+    assert compact_runs(lake, Processes(1), ["0042"]) == 2
+    publish(lake)
+    table = deltalake.DeltaTable(f"{lake}/tables/run_figures")
+    assert (len(table.file_uris()), table.version()) == (1, 2)
+    with open_lake(f"{lake}/run=0042") as opened:
+        assert opened.fetch("SELECT run, rank FROM lake.trace ORDER BY rank")[1] == [
+            ("0042", 0), ("0042", 1),
+        ]  # fmt: skip
 
 
 def test_a_file_that_is_there_is_not_created_again(bucket):
@@ -210,7 +164,7 @@ def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
     assert done.stderr.startswith("tracekit: ")
     assert done.stderr.count("\n") == 1
     store.fault = lambda number, path: None
-    assert visible_ranks(storage("s3://traces/lake")) == []
+    assert all_ranks(storage("s3://traces/lake")) == []
     assert statuses(add("s3://traces/lake", "s3://traces/in")) == ["added"]
 
 

@@ -1,7 +1,7 @@
 """What counts as having happened once, by candidates that are built by keyword."""
 
 from tests.evidenced import MS, one_off
-from tracekit.evidence.sites import events_of
+from tracekit.evidence.collect import events_of
 from tracekit.replay.one_offs import RULES
 from tracekit.thresholds import Thresholds
 

@@ -22,7 +22,7 @@ from tracekit.experiments.predicting import (
 from tracekit.experiments.probing import Experiment, Probe
 from tracekit.experiments.timing import Rounds, StepRatio, step_ratio
 from tracekit.experiments.variants import LESS, MORE, ExperimentVariants
-from tracekit.reporters.probe import render
+from tracekit.reporters.experiments import render_probe
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
@@ -330,7 +330,7 @@ def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
         host_ns=95_000, dilation=2.0, work_ns=20_000, replayed_ns=99_000,
         experiments=[more, unknown], judgement=judged,
     )  # fmt: skip
-    render(found)
+    render_probe(found)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert shown.startswith("overhead-bound, by launch   the experiments agree\n")

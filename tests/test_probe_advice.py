@@ -40,7 +40,7 @@ from tracekit.experiments.variants import (
     in_tf32,
     parameter_of,
 )
-from tracekit.reporters.probe import render_advice
+from tracekit.reporters.experiments import render_advice
 
 LOADING = """
 import time

@@ -48,7 +48,7 @@ def read():
             with ByteStream(str(file), file.open("rb")) as stream:
                 reader = TraceReader(stream, 1 << LABEL_BITS, batch_bytes)
                 Ingest(connection).insert_events(1, reader)
-            texts = connection.execute(catalog.schema("write_events")).fetchall()
+            texts = connection.execute(catalog.filled("write_events", chosen="")).fetchall()
             places = connection.execute("SELECT event_id FROM event ORDER BY 1").fetchall()
             read.rejected = connection.execute(
                 "SELECT byte_offset, text FROM rejected ORDER BY 1"
@@ -57,7 +57,7 @@ def read():
             for table in ("event_row", "label", "rejected", "verbatim"):
                 connection.execute(f"DELETE FROM {table}")
             assert places == [(place,) for place in range(reader.events)]
-            events = [text.decode("utf-8", "replace") for text, is_event in texts if is_event]
+            events = [text.decode("utf-8", "replace") for text, is_event, _ in texts if is_event]
             return [json.loads(text) for text in events], reader
 
         yield read

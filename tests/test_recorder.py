@@ -18,8 +18,9 @@ from tests.conftest import shared_trace_names
 from tests.simulated import ranks, write
 from tests.simulator import Machine, Simulation
 from tests.test_steady import loop
-from tracekit.verdict.recorder import RECORD
+from tracekit.causes import words
 
+RECORD = words("record")
 SMALL = Launch(6 * US, (("math", 4 * US),))
 EAGER = [operator("aten::mm", 20 * US, SMALL), Work(5 * US)]
 

@@ -37,7 +37,7 @@ def fixes(control: ModuleType, program: list[Any], folder):
     return found.fixes.advice, analysis, simulation.span_ns
 
 
-@pytest.mark.sampled(10, of=38)
+@pytest.mark.sampled(10, of=41)
 @pytest.mark.parametrize("name", sorted(QUERIES))
 def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
     known = control(name)

@@ -144,17 +144,17 @@ def test_sources_are_commands_that_run(figures, two, tmp_path, paths):
     a, b = (shlex.quote(str(path)) for path in paths)
     sources = {name: each.source for name, each in figures.items()}
     assert sources.pop("flame") == (
-        f"tracekit load {a} {b} -o flame-a-b.duckdb && tracekit query diff_flame flame-a-b.duckdb"
+        f"tracekit load {a} {b} -o flame-a-b.duckdb && tracekit query flame-a-b.duckdb diff_flame"
     )
     assert set(sources.values()) == {f"tracekit diff {a} {b} --json --top 200"}
-    assert Subject(two, 2).source("partition") == f"tracekit query partition {b} --param trace=1"
+    assert Subject(two, 2).source("partition") == f"tracekit query {b} partition --param trace=1"
     with tracekit.load(paths, tmp_path / "two.duckdb") as kept:
         _, view = diff_view(kept, 2, 1)
         source = view.parts[1].figures[0].source
         own = Subject(kept, 2).source("partition")
     name = shlex.quote(str(tmp_path / "two.duckdb"))
-    assert source == f"tracekit query diff_kernels {name} --param a=2 --param b=1 --param top=200"
-    assert own == f"tracekit query partition {name} --param trace=2"
+    assert source == f"tracekit query {name} diff_kernels --param a=2 --param b=1 --param top=200"
+    assert own == f"tracekit query {name} partition --param trace=2"
 
 
 def test_call_paths_of_both_runs_are_matched_by_their_names(two, figures):

@@ -264,3 +264,38 @@ def serious_faults(page):
         for fault in Axe().run(page).response["violations"]
         if fault["impact"] in ("serious", "critical")
     ]
+
+
+@pytest.mark.sampled(4, of=4)
+@pytest.mark.parametrize("name", ["h100-bert-small", "cpu-only", "a100-nccl", "mi250-minitoy"])
+def test_each_link_of_the_contents_leads_to_its_section(name, report, chromium):
+    path, _ = report(name)
+    with opened(chromium, path, viewport={"width": 1440, "height": 900}) as view:
+        links = [each.get_attribute("href") for each in view.page.locator("nav.contents a").all()]
+        assert len(links) > 3
+        for link in links:
+            # Without the charts that other clicks have drawn.
+            view.page.goto("about:blank")
+            view.page.goto(path.as_uri())
+            view.page.locator(f'nav.contents a[href="{link}"]').click()
+            top = f"document.querySelector('{link}').getBoundingClientRect().top"
+            view.page.wait_for_function(
+                "[...document.querySelectorAll('main:not([hidden]) [data-figure] .drawing')]"
+                f".every((each) => each.childElementCount) && {top} >= 0 && {top} < 80",
+                timeout=60_000,
+            )
+
+
+def test_long_names_are_short_in_tables_and_whole_after_a_click(report, chromium):
+    path, verdict = report("h100-bert-small")
+    whole = verdict.top_kernels[0]["name"]
+    with opened(chromium, path) as view:
+        view.scroll_through()
+        cell = view.page.locator("#trace1-kernels td.long", has_text="cutlass").first
+        short = cell.inner_text()
+        assert short.startswith("cutlass_80") and whole.startswith("void cutlass::Kernel2<")
+        assert cell.locator("span").get_attribute("title").startswith("void cutlass::Kernel2<")
+        cell.click()
+        expect(cell).to_contain_text("void cutlass::Kernel2<")
+        cell.click()
+        expect(cell).to_have_text(short)

@@ -88,5 +88,5 @@ def test_a_notebook_shows_the_points_and_a_map(found):
 def test_every_figure_names_the_query_that_gives_its_rows(figures):
     for figure in figures.values():
         assert figure.source == (
-            "tracekit query sweep_points 'a sweep.duckdb' --param baseline=mlp-eager"
+            "tracekit query 'a sweep.duckdb' sweep_points --param baseline=mlp-eager"
         )

@@ -8,12 +8,17 @@ from tests import traces
 from tests.conftest import trace_file
 from tests.traces import device, launched, operator, slice_event, step
 from tracekit.reporters.html.page import page
-from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
-from tracekit.reporters.html.sections.health import health, missing
 from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
-from tracekit.reporters.html.sections.memory import copies, holders, memory
+from tracekit.reporters.html.sections.memory import (
+    bandwidth,
+    collectives,
+    communication,
+    copies,
+    holders,
+    memory,
+)
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.html.trace import trace_view
+from tracekit.reporters.html.trace import health, missing, trace_view
 
 A100 = "NVIDIA A100-SXM4-80GB"
 ALLREDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

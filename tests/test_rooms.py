@@ -16,7 +16,7 @@ PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports from its own room, and from those before it. A room
 # within another one has its own line.
 ROOMS = [
-    "version", "errors", "text", "causes", "thresholds", "files", "records", "workloads",
+    "version", "errors", "text", "stages", "causes", "thresholds", "files", "records", "workloads",
     "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
     "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
     "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas", "commands",

@@ -1,10 +1,13 @@
 """`analyze` of several traces: side by side up to three, beyond that a row each."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from tests.atoms import US, Launch, operator, step
+from tests import ranks_simulated
+from tests.atoms import MS, US, Launch, operator, step
+from tests.ranks_simulated import Job
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.reporters import several
@@ -112,3 +115,23 @@ def test_a_device_without_a_name_is_not_taken_for_none(analysis):
     assert "CDNA 3" in of_kernels("Cijk_Ailk_Bljk_MT128x64x16_ISA942_IU1", "gfx942_conv")
     assert of_kernels("vectorized_elementwise_kernel") == "unnamed device"
     assert of([], gpu=None) == "no device"
+
+
+def test_ranks_that_agree_are_one_line(tmp_path, run):
+    ranks_simulated.write(tmp_path, Job(data=8, steps=2, late={5: 3 * MS}))
+    lines = run("analyze", str(tmp_path)).stdout.splitlines()
+    shown = [line.split()[:4] for line in lines if line.startswith(("7 like", "rank"))]
+    assert [each[:3] for each in shown] == [["7", "like", "rank0"], ["rank5", "5", "3.31"]]
+
+
+def test_advice_on_a_run_is_on_the_rank_that_sets_its_pace(tmp_path, run):
+    ranks_simulated.write(tmp_path, Job(data=4, steps=2, late={2: 3 * MS}))
+    done = run("advise", str(tmp_path), "--json")
+    assert "advice on rank 2, which sets the pace" in done.stderr
+    assert json.loads(done.stdout)["advice"][0]["remedy"] == "python-lines"
+
+
+def test_stragglers_begin_with_the_rank_to_blame(tmp_path, run):
+    ranks_simulated.write(tmp_path, Job(data=8, steps=4, late={5: 3 * MS}))
+    rows = json.loads(run("query", "stragglers", str(tmp_path), "--json").stdout)
+    assert (len(rows), [each["rank"] for each in rows[:4]]) == (20, [5] * 4)

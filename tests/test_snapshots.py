@@ -12,7 +12,7 @@ import tracekit
 from tests import snapshots
 from tests.snapshots import Allocator, trained, write
 from tracekit.errors import TracekitError
-from tracekit.trace.snapshot import Converted
+from tracekit.trace.snapshot import SnapshotText
 
 
 def held(run, question, **parameters):
@@ -116,7 +116,7 @@ def test_memory_grows_far_less_than_the_file():
     for times in (30, 90):
         found["device_traces"] = [[dict(each) for _ in range(times) for each in actions]]
         text = pickle.dumps(found, 4)
-        converted = Converted("s", text[:10], io.BytesIO(text[10:]))
+        converted = SnapshotText("s", text[:10], io.BytesIO(text[10:]))
         tracemalloc.start()
         try:
             while converted.read(1):
@@ -163,4 +163,4 @@ def test_the_page_shows_who_holds_the_memory(tmp_path):
     page = (tmp_path / "one.html").read_text()
     for figure in ("memory_flame", "memory_sites", "largest_allocations", "memory_segments"):
         assert f'id="trace2-{figure}"' in page
-    assert 'id="diff-memory"' in (tmp_path / "both.html").read_text()
+    assert 'id="diff-memory_changes"' in (tmp_path / "both.html").read_text()

@@ -2,10 +2,12 @@
 
 import ast
 import re
+from dataclasses import fields
 from pathlib import Path
 
 from tests import traces
 from tracekit.database.names import _MACROS, spellings
+from tracekit.thresholds import Thresholds
 
 QUERIES = Path(__file__).parents[1] / "queries"
 FILES = {str(file.relative_to(QUERIES)): file for file in sorted(QUERIES.rglob("*.sql"))}
@@ -124,11 +126,12 @@ def test_the_spelling_of_the_lowest_rank_tells_a_kernel_s_class(tmp_path):
 def sql_in_python() -> dict[str, str]:
     """SQL strings in the package's modules, by file, line and column.
 
-    constants.py and names.py are left out: they generate SQL from tables.
+    constants.py and names.py are left out: they generate SQL from tables. So do the readers of
+    other profilers' databases, for SQLite, from the columns that are there.
     """
     found = {}
     for path in (QUERIES.parent / "tracekit").rglob("*.py"):
-        if path.name in ("constants.py", "names.py"):
+        if path.name in ("constants.py", "names.py") or path.parent.name == "other":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.JoinedStr):
@@ -148,3 +151,14 @@ def test_sql_in_python_is_one_short_line_or_about_duckdb_itself():
     for place, text in known.items():
         is_short = len(text) <= 90 and not re.search(r"\b(JOIN|GROUP BY|UNION|WITH)\b", text)
         assert is_short or re.search(r"duckdb_\w+\(|system\.main", text), (place, text)
+
+
+def test_what_python_judges_by_is_in_the_table_of_thresholds_and_the_other_way_round():
+    files = (QUERIES.parent / "tracekit").rglob("*.py")
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
+    read = [node for node in nodes if isinstance(node, ast.Attribute)]
+    holders = ("thresholds", "Thresholds()")
+    judging = {each.attr for each in read if ast.unparse(each.value).endswith(holders)}
+    assert judging - {"updated"} <= vars(Thresholds()).keys()
+    of_python = {each.name for each in fields(Thresholds) if not each.metadata["in_sql"]}
+    assert of_python <= {each.attr for each in read}

@@ -17,7 +17,7 @@ from tracekit.capture.workload import Options
 from tracekit.experiments import sweeping
 from tracekit.experiments.points import Point, Sweep, compare, point_of, sweep_in
 from tracekit.experiments.sweeping import sweep, variants_of
-from tracekit.reporters import sweep as reporter
+from tracekit.reporters import experiments as reporter
 
 GRID = ["--batch", "1,2", "--hidden", "16,32", "--seq", "4", "--dim", "8", "--device", "cpu"]
 FEW = ["--rounds", "3", "--warmup", "1", "--active", "2", "-o", "s.duckdb"]
@@ -350,7 +350,7 @@ def test_on_a_gpu_the_trace_adds_launches_busy_share_and_gains(tmp_path, capsys)
     assert large.speedup == pytest.approx(500 / 6000)
     shapes = compare([small, large], "mlp-a")
     found = Sweep("s.duckdb", "A100", "mlp-a", ["mlp-a", "mlp-b"], 2, [small, large], shapes)
-    reporter.render(found)
+    reporter.render_sweep(found)
     shown = capsys.readouterr().out
     for column in ("host", "launches", "busy", "half host", "half device", "graph", "dilation"):
         assert column in shown

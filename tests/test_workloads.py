@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
-from tracekit.workloads import mlp_triton, train_step
+from tracekit.workloads import mlp, mlp_kernels
 from tracekit.workloads.base import TOLERANCE, Shape, Workload, error_of, tolerance
 from tracekit.workloads.graphs import captured
 
@@ -67,7 +67,7 @@ def test_the_training_step_can_be_captured_where_graphs_can_be(monkeypatch, devi
     monkeypatch.setattr(
         torch.optim, "AdamW", lambda *given, **named: made.append(adam(*given, **named)) or made[0]
     )
-    train_step.build(Shape(1, 2, 4, 8, torch.float32, torch.device(device)))
+    mlp.train_step(Shape(1, 2, 4, 8, torch.float32, torch.device(device)))
     assert made[0].defaults["capturable"] is is_capturable
 
 
@@ -103,6 +103,6 @@ def test_a_gpu_never_runs_an_interpreted_kernel(monkeypatch):
 
     shape = Shape(1, 2, 4, 8, torch.float32, CUDA)
     monkeypatch.setattr(knobs.runtime, "interpret", True)
-    assert "the interpreter computes on the host" in (mlp_triton.why_not(shape) or "")
+    assert "the interpreter computes on the host" in (mlp_kernels.why_not(shape) or "")
     monkeypatch.setattr(knobs.runtime, "interpret", False)
-    assert mlp_triton.why_not(shape) is None
+    assert mlp_kernels.why_not(shape) is None

@@ -3,8 +3,8 @@
 import tracekit
 
 run = tracekit.load("trace.json.gz")
-run.verdict().verdict.regime              # 'overhead-bound'
-run.query("top_kernels", top=5)           # a Polars frame
+run.verdict().regime                      # 'overhead-bound'
+run.top_kernels(5)                        # a Polars frame
 run.sql("SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC LIMIT 5")
 """
 
@@ -16,18 +16,24 @@ from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from tracekit.capture.profile import profile
-    from tracekit.run import Database, load, open_database
+    from tracekit.frameworks.ready import on_trace_ready
+    from tracekit.run import Database, load, open_database, open_lake
 
 # In a checkout that is not installed, `queries` and `workloads` are beside this folder.
 if not Path(__file__).with_name("queries").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 
-__all__ = ["Database", "TracekitError", "__version__", "load", "open_database", "profile"]
+__all__ = [
+    "Database", "TracekitError", "__version__", "load", "on_trace_ready", "open_database",
+    "open_lake", "profile",
+]  # fmt: skip
 
 _HOMES = {
     "Database": "tracekit.run",
     "load": "tracekit.run",
+    "on_trace_ready": "tracekit.frameworks.ready",
     "open_database": "tracekit.run",
+    "open_lake": "tracekit.run",
     "profile": "tracekit.capture.profile",
 }
 
@@ -35,7 +41,15 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     # Import on first use: `tracekit --help` needs neither DuckDB nor torch.
     if name not in _HOMES:
-        raise AttributeError(f"module 'tracekit' has no attribute {name!r}")
+        from tracekit.text import suggestion
+
+        raise AttributeError(
+            f"module 'tracekit' has no attribute {name!r}{suggestion(name, __all__)}"
+        )
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,6 +1,11 @@
-"""The causes to which time is attributed, and the side (host or device) of each."""
+"""The causes to which time is attributed, the side (host or device) of each, and what is said of
+them."""
 
 from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib.resources import files
 
 # Causes of host time, then of device time, then of time that the trace does not explain. In arrays,
 # a cause's number is its index here.
@@ -35,3 +40,12 @@ CAUSE_OF_ACTIVITY = {
 def cause_of(activity: str) -> str:
     """The cause to which a host thread's activity belongs."""
     return CAUSE_OF_ACTIVITY.get(activity, activity)
+
+
+@cache
+def words(says: str) -> dict[str, str]:
+    """The texts of one kind in queries/words.csv, by the cause or the finding that they are about:
+    what the host does (`host_does`), what to do (`next`), what to record instead (`record`) ...
+    """
+    lines = (files("tracekit.queries") / "words.csv").read_text(encoding="utf-8").splitlines()
+    return {of: text for kind, of, text in csv.reader(lines) if kind == says}

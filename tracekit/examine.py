@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING
 from tracekit.advice.model import AdvisedWindow
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
-    Account,
     account_between,
     accounts_of,
     are_shapes_recorded,
+    events_of,
+    name_links,
     phases_of,
     repetition_of,
+    sites_of,
     step_numbers,
     trace_of,
 )
 from tracekit.evidence.model import Evidence, Period, Trace
+from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, flip_of
@@ -37,10 +40,6 @@ if TYPE_CHECKING:
 
 # Windows that are not the name of a step or of ranges.
 _FIXED = ("gpu_active", "host_active", "trace")
-
-
-# A replay that joins ranks reads all their events.
-_MOST_JOINED = 64
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def examine(
         TracekitError: the trace has no such window.
     """
     judging = thresholds or Thresholds()
-    with database.judging(judging):
+    with database.judging(judging), stage(f"judging trace {trace_id}"):
         return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)
 
 
@@ -121,16 +120,21 @@ def verdicts(
     if window is None and thresholds in (None, Thresholds()):
         stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
         if rows := database.fetch(stored)[1]:
-            from tracekit.verdict.rows import read, rules
+            from tracekit.verdict.rows import judged_by, read
 
-            texts = {trace_id: text for trace_id, text, by in rows if by == rules()}
-    if not texts:
-        return examine_all(database, chosen, window, thresholds)
+            texts = {
+                trace_id: text
+                for trace_id, text, by in rows
+                if by == judged_by(database.context_of(trace_id)) or trace_id in database.settled
+            }
+    others = [each for each in chosen if each not in texts]
+    found = {}
+    if others:
+        with database.among_all() as whole:
+            examined = examine_all(whole, others, window, thresholds)
+        found = dict(zip(others, examined, strict=True))
     try:
-        return [
-            read(texts[each]) if each in texts else examine(database, each).analysis
-            for each in chosen
-        ]
+        return [found[each] if each in found else read(texts[each]) for each in chosen]
     except ValueError as error:
         raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
 
@@ -159,25 +163,15 @@ def verdict_together(
     """
     if len(analyses) < 2:
         return None, ""
-    if reason := _not_one_run(database):
-        return None, reason
+    runs = {rank.run for rank in getattr(database, "ranks", ())}
+    if len(runs) > 1:
+        return None, "these are several runs: choose one, as LAKE/run=NAME"
+    if unread := database.settled:
+        return None, f"another version of tracekit wrote {len(unread):,} of the ranks"
     from tracekit.verdict.run_verdict import NoRun, judge_run
 
     found = judge_run(database, analyses, thresholds)
     return (None, found.reason) if isinstance(found, NoRun) else (found, "")
-
-
-def _not_one_run(database: Session) -> str:
-    """Why a lake's traces get no verdict together; empty where they may."""
-    ranks = getattr(database, "ranks", ())
-    if len({rank.run for rank in ranks}) > 1:
-        return "the lake holds several runs: choose one, as LAKE/run=NAME"
-    if len(ranks) > _MOST_JOINED:
-        return (
-            f"the run has {len(ranks):,} ranks, and a verdict on all together replays at most "
-            f"{_MOST_JOINED}: ask `tracekit query stragglers` who delays the others"
-        )
-    return ""
 
 
 class _Examiner:
@@ -204,7 +198,6 @@ class _Examiner:
         self.repetition = repetition_of(database, trace_id)
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
-        from tracekit.evidence.sites import events_of, name_links, sites_of
         from tracekit.verdict.advice import list_notes
         from tracekit.verdict.judge import judge
 
@@ -228,12 +221,8 @@ class _Examiner:
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
-        evidence = Evidence(
-            window=main.window,
-            gpu=main.gpu,
-            idle=main.idle,
-            launch=main.launch,
-            host=main.host,
+        evidence = replace(
+            main,
             causal=causal,
             no_replay=self.no_replay,
             health=self.trace.health,
@@ -304,15 +293,15 @@ class _Examiner:
         costs = (each.time_ns for each in self.trace.health if each.code == "recorder_cost")
         return WindowGains(replay, dilation, recorder_ns=next(costs, None) or 0)
 
-    def _causal(self, main: Account, place: tuple[str, int], replayed: WindowGains) -> Causal:
+    def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
         gains = replayed.gains(*place)
         flip = flip_of(self._period(main, gains), replayed, place, self.thresholds)
         return replayed.causal(*place, flip)
 
     def _fixes(
-        self, main: Account, place: tuple[str, int], replayed: WindowGains, combine: bool
+        self, main: Evidence, place: tuple[str, int], replayed: WindowGains, combine: bool
     ) -> FixList:
-        from tracekit.verdict.advice import fix_list
+        from tracekit.advice.find import find
 
         judged = AdvisedWindow(
             *place,
@@ -321,13 +310,16 @@ class _Examiner:
             main.window.end_ns,
             repeats=not is_unrepeated(self.repetition),
         )
-        return fix_list(replayed, judged, self.trace, self.thresholds, combine=combine)
+        findings = [(each.code, each.severity, each.message) for each in self.trace.health]
+        with stage("pricing what could be changed"):
+            found = find(replayed, judged, findings, self.thresholds, combine=combine)
+        return replace(found, trace=self.trace.path)
 
     # -- windows
 
     def _chosen(
         self, window: str | None, replayed: WindowGains | None
-    ) -> tuple[Account, tuple[str, int]]:
+    ) -> tuple[Evidence, tuple[str, int]]:
         """The verdict's window, and its place among the replays' windows."""
         first = self.accounts[0]
         if window is None:
@@ -348,7 +340,7 @@ class _Examiner:
             f"no window is named {window!r}; this trace has: {', '.join(self.names)}"
         )
 
-    def _range(self, device: Account, replayed: WindowGains) -> tuple[Account, tuple[str, int]]:
+    def _range(self, device: Evidence, replayed: WindowGains) -> tuple[Evidence, tuple[str, int]]:
         """The range of median length, or the one that the window's name gives by its number."""
         replay, at = replayed.replay, self.ranges and self.ranges[1]
         assert replay.ranges is not None and device.gpu is not None
@@ -386,7 +378,7 @@ class _Examiner:
             found.append(period)
         return found
 
-    def _period(self, account: Account, gains: Gains | None) -> Period:
+    def _period(self, account: Evidence, gains: Gains | None) -> Period:
         from tracekit.verdict.judge import judge_briefly
 
         period = Period(

@@ -31,13 +31,15 @@ _ASKS_VERDICTS = re.compile(r"\b(FROM|JOIN) (verdict|evidence|one_off|advice)\b"
 
 
 def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Path]:
-    """The files that the paths of traces, databases and lakes name, and the file of device peaks.
+    """The local files that the paths of traces, databases and lakes name, and the file of device
+    peaks.
 
     Raises:
         TracekitError: for a directory or pattern without a trace.
     """
     from tracekit.lake.layout import may_be_lake, selection
     from tracekit.lake.storage import local_files, storage
+    from tracekit.trace.remote import is_url
     from tracekit.trace.source import trace_paths
 
     if resources.hardware is not None:
@@ -45,7 +47,7 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
     for path in paths:
         if may_be_lake(path):
             yield from local_files(storage(selection(path).root))
-        else:
+        elif not is_url(path):
             yield from trace_paths([path])
 
 
@@ -108,6 +110,7 @@ def load(
     """Loads traces into one database, several at a time: see `tracekit.load`."""
     from tracekit.ingest.hardware import peaks
     from tracekit.ingest.load import Job, into_file, into_memory
+    from tracekit.trace.remote import shown
     from tracekit.trace.source import trace_paths
 
     resources = resources or Resources()
@@ -116,7 +119,7 @@ def load(
     if not paths:
         raise TracekitError("no trace is given")
     judges = database is not None if verdicts is None else verdicts
-    judge = partial(_judged_through, str(given[0])) if judges else None
+    judge = partial(_judged_through, shown(str(given[0]))) if judges else None
     job = Job(
         paths,
         peaks(resources.hardware),
@@ -127,7 +130,7 @@ def load(
         judge=judge,
     )
     if database is None:
-        name = str(given[0]) if len(given) == 1 else f"{len(paths)} traces"
+        name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
         judging = _judged if verdicts is None else None
         loaded: Session = Loaded(into_memory(job), name, job.inputs, judging)
     else:

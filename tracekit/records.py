@@ -1,18 +1,20 @@
 """Result classes and JSON: what `--json` prints, what a file stores and is read back with each
 value checked, and the JSON Schema of both.
 
-A field means what the text below it in the class says, or one in `_COMMON`.
+A field means what the text below it in the class says, or what queries/fields.csv says of its name.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from importlib.resources import files
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -26,45 +28,7 @@ _SCALARS: dict[object, tuple[str, tuple[type, ...]]] = {
     str: ("string", (str,)),
     types.NoneType: ("null", (types.NoneType,)),
 }
-# What fields of these names mean wherever no text below the field says more.
-_COMMON = {
-    "trace_id": "The trace.",
-    "rank": "The rank; null: the trace does not tell.",
-    "workload": "The workload's name.",
-    "variant": "Its variant, where it has several.",
-    "parameters": "Its sizes and options.",
-    "device": "The device that it ran on.",
-    "regime": "What bounds it.",
-    "bottleneck": "The cause whose removal gains most; null: none, or unknown.",
-    "confidence": "How sure the regime is.",
-    "changes": "The changes as `tracekit whatif` takes them.",
-    "window_ns": "Its length as recorded.",
-    "predicted_ns": "Its length as predicted.",
-    "speedup": "The length before over the length after.",
-    "spread": "How far the rounds' times differ.",
-    "dtype": "The type of the numbers.",
-    "batch": "Sequences in a batch.",
-    "seq": "Tokens in a sequence.",
-    "dim": "Features in and out.",
-    "hidden": "Features within.",
-}
-# A number's unit, where the end of its name does not tell it.
-_UNITS = {
-    "margin": "fraction of the window",
-    "flip": "times as fast",
-    "speedup": "times as fast",
-    "dilation": "times as long",
-    "work_factor": "times as much",
-    "ratio": "times as long",
-    "spread": "fraction of the median",
-    "error": "fraction of the measured time",
-    "given_error": "fraction of the measured time",
-    "hta": "the figure's unit",
-    "by_hta_rules": "the figure's unit",
-    "tracekit": "the figure's unit",
-    "parameters": "as `tracekit capture` takes them",
-    "causes": "ns",
-}
+# A number's unit, by the end of its name.
 _SUFFIXES = {"_ns": "ns", "_bytes": "bytes", "_id": "id", "rank": "id"}
 
 
@@ -82,20 +46,27 @@ class Record:
         return ({"schema": self.form} if self.form else {}) | dict(plain(self))
 
 
-# Makes the HTML of a result: tracekit.run gives it, since results know nothing of reporters.
-_drawing: list[Callable[[Any], str]] = []
+# Make the HTML and the text of a result: tracekit.run gives them, since results know nothing of
+# reporters.
+_showing: list[tuple[Callable[[Any], str], Callable[[Any], str]]] = []
 
 
 class Shown(Record):
-    """A result that notebooks show as HTML."""
+    """A result that notebooks show as HTML, and Python as what its command prints.
+
+    Its class is made with `dataclass(repr=False)`.
+    """
 
     def _repr_html_(self) -> str | None:
-        return _drawing[-1](self) if _drawing else None
+        return _showing[-1][0](self) if _showing else None
+
+    def __repr__(self) -> str:
+        return _showing[-1][1](self) if _showing else object.__repr__(self)
 
 
-def show_with(draw: Callable[[Any], str]) -> None:
-    """Results show themselves as `draw` makes them."""
-    _drawing[:] = [draw]
+def show_with(html: Callable[[Any], str], text: Callable[[Any], str]) -> None:
+    """Results show themselves as these functions make them."""
+    _showing[:] = [(html, text)]
 
 
 def plain(value: Any) -> Any:
@@ -300,14 +271,22 @@ def _number(schema: Schema) -> str | None:
 def _unit(name: str, kind: str) -> str:
     """The unit of the numbers in a field whose type in the schema is `kind`."""
     by_end = (unit for suffix, unit in _SUFFIXES.items() if name.endswith(suffix))
-    return (
-        next(by_end, None) or _UNITS.get(name) or {"integer": "count", "number": "fraction"}[kind]
-    )
+    known = next(by_end, None) or _known().get(name, ("", ""))[0]
+    return known or {"integer": "count", "number": "fraction"}[kind]
+
+
+@cache
+def _known() -> dict[str, tuple[str, str]]:
+    """The unit and the meaning of fields that mean the same in any class, by name; each empty
+    where the field's own name or class tells it."""
+    lines = (files("tracekit.queries") / "fields.csv").read_text(encoding="utf-8").splitlines()
+    return {name: (unit, meaning) for name, unit, meaning in csv.reader(lines)}
 
 
 def _described(kind: type) -> dict[str, str]:
     """What the fields of a class mean, in one line."""
-    found = {name: _COMMON[name] for name in _names(kind) if name in _COMMON}
+    known = {name: _known().get(name, ("", ""))[1] for name in _names(kind)}
+    found = {name: meaning for name, meaning in known.items() if meaning}
     lines: list[ast.stmt] = []
     for each in filter(is_dataclass, reversed(kind.__mro__)):
         (tree,) = ast.parse(inspect.getsource(each)).body

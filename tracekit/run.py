@@ -4,14 +4,16 @@ methods. It stands on all that computes these; nothing below imports it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tracekit.database import catalog
-from tracekit.database.catalog import Value
+from tracekit.database.catalog import Query, Value
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.records import Shown, show_with
+from tracekit.text import counted, printable, suggestion
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -21,8 +23,18 @@ if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
     from tracekit.ingest.resources import LoadProgress, Resources
     from tracekit.replay.whatif import RunWhatIf, WhatIf
+    from tracekit.reporters.notebook import ReportPage
     from tracekit.verdict.model import Analysis
     from tracekit.verdict.run_model import RunVerdict
+
+
+# What `dir` of a run shows of its session.
+_OF_SESSION = (
+    "close", "connection", "doubts", "findings", "query", "session", "sql", "trace_ids", "traces",
+)  # fmt: skip
+# Topics of queries that verdict, advice, comparisons and checks ask.
+_ASKED_BELOW = ("remedies", "replay", "diff", "sweep", "crosscheck")
+_MOST_LISTED = 8
 
 
 class Database:
@@ -43,28 +55,44 @@ class Database:
         self.session.__exit__(*raised)
 
     def __getattr__(self, name: str) -> Any:
-        """What the session answers; every named query is a method too: `run.top_kernels(top=5)`."""
+        """What the session answers; every named query is a method too: `run.top_kernels(5)`."""
         if name == "session":
             # Of an object that is not made yet, such as one that is copied.
             raise AttributeError(name)
         if hasattr(self.session, name):
             return getattr(self.session, name)
         try:
-            question = catalog.query(name)
+            return _method(self.session, catalog.query(name))
         except TracekitError:
-            raise AttributeError(
-                f"a Database has no attribute {name!r}, and no query has that name"
-            ) from None
-
-        def answer(**parameters: Value) -> polars.DataFrame:
-            return self.session.query(name, **parameters)
-
-        answer.__name__ = name
-        answer.__doc__ = question.description
-        return answer
+            similar = suggestion(name, dir(self)) or ", and no query has that name"
+            raise AttributeError(f"a Database has no attribute {name!r}{similar}") from None
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(self.session), *catalog.queries()})
+        """What a user may want: no internals, and of the queries those that answer a question of
+        somebody who reads a trace. The others work, too: `questions` lists all."""
+        own = (name for name in vars(type(self)) if not name.startswith("_"))
+        asked = (name for name, each in catalog.queries().items() if each.topic not in _ASKED_BELOW)
+        return sorted({*own, *_OF_SESSION, *asked})
+
+    def __repr__(self) -> str:
+        traces = len(self.session.trace_ids())
+        rows = self.session.fetch(
+            f"SELECT path, events FROM trace ORDER BY trace_id LIMIT {_MOST_LISTED}"
+        )[1]
+        lines = [f"tracekit run {self.session.name}, {counted(traces, 'trace')}:"]
+        lines += [f"  {path}: {events:,} events" for path, events in rows]
+        lines += [f"  ... and {traces - len(rows):,} more"] * (traces > len(rows))
+        hint = "Try .verdict(), .advise(), .report(), .top_kernels(10), .sql('SELECT ...')"
+        return "\n".join(map(printable, [*lines, f"{hint}; .questions() lists more."]))
+
+    def questions(self, word: str = "") -> polars.DataFrame:
+        """The named queries whose name or question holds `word`: name, topic and question. Each is
+        a method, whose help tells its parameters and columns."""
+        import polars
+
+        found = catalog.matching(word)
+        names = ("name", "topic", "question")
+        return polars.DataFrame({name: [getattr(each, name) for each in found] for name in names})
 
     def verdict(
         self,
@@ -156,7 +184,9 @@ class Database:
         """
         from tracekit.examine import examine
 
-        found = examine(self.session, self.session.only(trace), window, thresholds, combine=True)
+        chosen = self.session.only(trace)
+        with self.session.among_all() as whole:
+            found = examine(whole, chosen, window, thresholds, combine=True)
         if found.fixes is None:
             reason = "; ".join(found.analysis.verdict.why) or "it has no events that last"
             raise TracekitError(f"{found.analysis.trace.path}: no advice: {reason}")
@@ -170,12 +200,31 @@ class Database:
             TracekitError: when the extra `report` is not installed.
         """
         try:
-            from tracekit.reporters.html.plots import Plots
+            from tracekit.reporters.html.trace import Plots
         except ImportError as error:
             raise TracekitError(
                 f"charts need {error.name}: pip install 'tracekit[report]'"
             ) from error
         return Plots(self.session)
+
+    def report(
+        self,
+        output: str | Path | None = None,
+        *,
+        trace: int | None = None,
+        window: str | None = None,
+        thresholds: Thresholds | None = None,
+    ) -> ReportPage:
+        """The page of charts that `tracekit report` writes: of one trace, of the ranks of a job, or
+        of a sweep. It shows itself in a notebook, and is written to `output`, if given.
+
+        Raises:
+            TracekitError: when the extra `report` is not installed, there is no such trace or
+                window, or `output` cannot be written.
+        """
+        from tracekit.reporters.notebook import page_of
+
+        return page_of(self.session, output, trace, window, thresholds)
 
     def diff(self, a: int = 1, b: int = 2, top: int = 20) -> Diff:
         """Compares run b with run a, given by trace_id; see `tracekit.compare.diff.diff`.
@@ -187,17 +236,19 @@ class Database:
 
         return diff(self.session, a, b, top)
 
-    def export(self, output: str | Path, trace: int | None = None) -> int:
-        """Writes a trace as Kineto JSON, compressed if `output` ends in .gz or .zst; returns its
-        number of events.
+    def export(
+        self, output: str | Path, trace: int | None = None, window: str | None = None
+    ) -> int:
+        """Writes a trace, or one window of it, as Kineto JSON, compressed if `output` ends in .gz
+        or .zst; returns its number of events.
 
         Raises:
             TracekitError: when there are several traces and `trace` (a trace_id) does not choose
-                one, or `output` cannot be written.
+                one, when there is no such window, or `output` cannot be written.
         """
-        from tracekit.database.export import export
+        from tracekit.perfetto.part import Chosen
 
-        return export(self.session, output, trace)
+        return Chosen(trace, window=window).write(self.session, output)
 
 
 def load(
@@ -295,10 +346,35 @@ def open_database(
     return Database(open_database(path, limit_mb, spill_mb))
 
 
-def _draw(found: Shown) -> str:
+def _method(session: Session, question: Query) -> Callable[..., polars.DataFrame]:
+    """A named query as a function: its own parameters first, then the trace."""
+    ordered = sorted(question.parameters, key=lambda each: each.name == "trace")
+    names = [each.name for each in ordered]
+
+    def answer(*values: Value, **parameters: Value) -> polars.DataFrame:
+        if len(values) > len(names):
+            takes = counted(len(names), "parameter")
+            raise TypeError(f"{question.name}() takes {takes}, not {len(values)}")
+        return session.query(question.name, **dict(zip(names, values, strict=False)), **parameters)
+
+    kind = Parameter.POSITIONAL_OR_KEYWORD
+    shown = [Parameter(each.name, kind, default=each.shown_default) for each in ordered]
+    answer.__name__ = answer.__qualname__ = question.name
+    answer.__doc__ = question.description
+    answer.__signature__ = Signature(shown)  # type: ignore[attr-defined]
+    return answer
+
+
+def _html(found: Shown) -> str:
     from tracekit.reporters.notebook import html
 
     return html(found)
 
 
-show_with(_draw)
+def _text(found: Shown) -> str:
+    from tracekit.reporters.notebook import text
+
+    return text(found)
+
+
+show_with(_html, _text)

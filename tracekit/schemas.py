@@ -18,7 +18,7 @@ from tracekit.database import catalog
 from tracekit.database.prepared import create_all
 from tracekit.errors import TracekitError
 from tracekit.experiments import points, probing
-from tracekit.lake import comparing
+from tracekit.lake import adding, comparing, fleet
 from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
@@ -82,7 +82,7 @@ _FIGURES = {
     name: {"type": ["integer", "number", "null"], "description": columns_of("run_metrics")[name]}
     for name in comparing.FIGURES
 }
-# What a link of the critical path tells about its event (tracekit/verdict/sites.py).
+# What a link of the critical path tells about its event (tracekit/evidence/collect.py).
 _SITE = {
     name: {"type": ["string", "null"], "description": columns_of("event_sites")[name]}
     for name in ("name", "cpu_op", "module", "python_line")
@@ -220,7 +220,11 @@ _OUTPUTS: Mapping[str, Made] = {
     "advise": _one(advice.FixList),
     "whatif": _either(_one(whatif.WhatIf), _one(whatif.RunWhatIf)),
     "diff": _one(diff.Diff),
+    "baseline compare": _one(diff.Diff),
     "history": _one(comparing.History),
+    "fleet": _one(fleet.Fleet),
+    "lake add": _one(adding.Added),
+    "lake clean": _one(adding.Cleaned),
     "query": _any_rows,
     "sql": _any_rows,
     "lake ask": _any_rows,

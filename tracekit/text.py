@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from itertools import groupby
 
 # Control characters, line ends, marks of annotations, and invisible characters, which include those
@@ -67,6 +68,15 @@ def figure_of(value: int | None, column: str) -> str:
     if column.endswith("_bytes"):
         return size(value)
     return "-" if value is None else f"{value:,}"
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """For the end of an error about an unknown word: "; did you mean 'x'?". Empty where no known
+    word is similar."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(word, known, n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(map(repr, similar))}?" if similar else ""
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

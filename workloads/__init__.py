@@ -1,62 +1,76 @@
 """Small programs to profile. This table lists them without importing torch."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
 
-
-class Entry(NamedTuple):
-    """A workload: its module in this package, its sizes, a summary, the function to build, and
-    sizes of its own where the usual ones do not suit, on a GPU and on a CPU."""
-
-    module: str
-    sizes: tuple[str, ...]
-    summary: str
-    build: str = "build"
-    on_gpu: Mapping[str, int] = {}
-    on_cpu: Mapping[str, int] = {}
-
+if TYPE_CHECKING:
+    from tracekit.workloads.base import Shape, Workload
 
 _MLP = ("batch", "seq", "dim", "hidden")
 _ROWS = ("batch", "seq", "dim")
 
 
-def _attention(build: str, summary: str) -> Entry:
+class Entry(NamedTuple):
+    """A workload: the function of this package that makes it, a summary, its sizes, and sizes of
+    its own where the usual ones do not suit, on a GPU and on a CPU."""
+
+    function: str
+    summary: str
+    sizes: tuple[str, ...] = _MLP
+    on_gpu: Mapping[str, int] = {}
+    on_cpu: Mapping[str, int] = {}
+
+    def build(self, shape: Shape) -> Workload:
+        """The workload at these sizes.
+
+        Raises:
+            ValueError: when it cannot run here, with the reason.
+        """
+        module, _, name = self.function.partition(".")
+        made: Workload = getattr(import_module(f"tracekit.workloads.{module}"), name)(shape)
+        return made
+
+
+def _attention(function: str, summary: str) -> Entry:
     gpu, cpu = {"batch": 8, "seq": 1024, "dim": 1024}, {"batch": 2, "seq": 128, "dim": 128}
-    return Entry("attention", _ROWS, summary, build, gpu, cpu)
+    return Entry(f"attention.{function}", summary, _ROWS, gpu, cpu)
 
 
 WORKLOADS = {
-    "matmul-add": Entry("matmul_add", ("dim",), "a @ b + c on square matrices of size --dim"),
-    "linear": Entry("linear", _MLP, "one nn.Linear, --dim to --hidden, over --batch x --seq rows"),
-    "mlp-eager": Entry("mlp", _MLP, "gated MLP, eager: 5 kernels a forward on a GPU", "eager"),
-    "mlp-compiled": Entry("mlp_compiled", _MLP, "the same MLP under torch.compile: 4 kernels"),
+    "matmul-add": Entry(
+        "linear.matmul_add", "a @ b + c on square matrices of size --dim", ("dim",)
+    ),
+    "linear": Entry("linear.linear", "one nn.Linear, --dim to --hidden, over --batch x --seq rows"),
+    "mlp-eager": Entry("mlp.eager", "gated MLP, eager: 5 kernels a forward on a GPU"),
+    "mlp-compiled": Entry("mlp.compiled", "the same MLP under torch.compile: 4 kernels"),
     "mlp-compiled-reduce-overhead": Entry(
-        "mlp_compiled", _MLP, "the same, compiled into CUDA graphs", "reduce_overhead"
+        "mlp.reduce_overhead", "the same, compiled into CUDA graphs"
     ),
     "mlp-compiled-max-autotune": Entry(
-        "mlp_compiled", _MLP, "the same, compiled with tuned products", "max_autotune"
+        "mlp.max_autotune", "the same, compiled with tuned products"
     ),
-    "mlp-cudagraph": Entry("mlp_cudagraph", _MLP, "the eager MLP as one CUDA graph"),
+    "mlp-cudagraph": Entry("mlp.cudagraph", "the eager MLP as one CUDA graph"),
     "mlp-torch-fused": Entry(
-        "mlp_torch_fused", _MLP, "the same MLP in plain PyTorch: one packed product, in place"
+        "mlp.torch_fused", "the same MLP in plain PyTorch: one packed product, in place"
     ),
     "mlp-triton": Entry(
-        "mlp_triton", _MLP, "the same MLP, act(gate) * up in one Triton kernel: 4 kernels"
+        "mlp_kernels.triton", "the same MLP, act(gate) * up in one Triton kernel: 4 kernels"
     ),
     "mlp-triton-gate-up": Entry(
-        "mlp_triton", _MLP, "the same MLP, all but the down product in one: 2 kernels", "gate_up"
+        "mlp_kernels.gate_up", "the same MLP, all but the down product in one: 2 kernels"
     ),
-    "mlp-triton-full": Entry(
-        "mlp_triton", _MLP, "the same MLP in one kernel, for up to 64 rows", "full"
-    ),
+    "mlp-triton-full": Entry("mlp_kernels.full", "the same MLP in one kernel, for up to 64 rows"),
     "mlp-cpp": Entry(
-        "mlp_cpp", _MLP, "the same MLP as one C++ operator, with a CUDA kernel: 3 kernels"
+        "mlp_kernels.cpp", "the same MLP as one C++ operator, with a CUDA kernel: 3 kernels"
     ),
     "mlp-liger": Entry(
-        "mlp_liger", _MLP, "the same MLP, act(gate) * up by Liger Kernel where it is installed"
+        "mlp_kernels.liger", "the same MLP, act(gate) * up by Liger Kernel where it is installed"
     ),
     "attention-block": Entry(
-        "attention_block", _MLP, "a transformer block, eager: attention and the gated MLP"
+        "attention.block", "a transformer block, eager: attention and the gated MLP"
     ),
     "attention-naive": _attention("naive", "causal attention by hand, heads of 64: 6 kernels"),
     "attention-inplace": _attention("inplace", "the same, masked in place: 5 kernels"),
@@ -65,10 +79,10 @@ WORKLOADS = {
     "attention-sdpa-flash": _attention("sdpa_flash", "by its FlashAttention backend"),
     "attention-sdpa-cudnn": _attention("sdpa_cudnn", "by its cuDNN backend"),
     "train-step": Entry(
-        "train_step", _MLP, "a training step of the gated MLP: forward, backward, AdamW"
+        "mlp.train_step", "a training step of the gated MLP: forward, backward, AdamW"
     ),
-    "sync-bound": Entry("controls", _ROWS, "products, each read back by the host", "sync_bound"),
-    "python-bound": Entry("controls", _ROWS, "products with Python in between", "python_bound"),
-    "input-bound": Entry("controls", _ROWS, "products of what a slow loader yields", "input_bound"),
-    "copy-bound": Entry("controls", _ROWS, "products after a large blocking copy", "copy_bound"),
+    "sync-bound": Entry("controls.sync_bound", "products, each read back by the host", _ROWS),
+    "python-bound": Entry("controls.python_bound", "products with Python in between", _ROWS),
+    "input-bound": Entry("controls.input_bound", "products of what a slow loader yields", _ROWS),
+    "copy-bound": Entry("controls.copy_bound", "products after a large blocking copy", _ROWS),
 }

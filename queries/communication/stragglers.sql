@@ -1,4 +1,5 @@
 -- question: Which rank delays the others, step by step?
+-- params top
 -- column step (id): the profiler step; NULL: the traces mark none
 -- columns rank, trace_id
 -- column collectives (count): collectives of it that other ranks in this database took part in
@@ -16,4 +17,5 @@ SELECT
     count(*) FILTER (is_last) AS times_last, sum_where(awaited_ns, is_last) AS held_up_ns
 FROM awaited_collectives() WHERE direction IS NULL
 GROUP BY step, rank, trace_id
-ORDER BY step, rank, trace_id
+ORDER BY held_up_ns DESC, step, rank, trace_id
+LIMIT coalesce(getvariable('top'), 20)

@@ -3,7 +3,8 @@
 -- of: gpu_ops
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
--- the kernel, or on the operator that launched it (record_param_comms). Bandwidths are computed from
+-- the kernel, or on the operator that launched it (record_param_comms); NCCL's own ranges have its size and
+-- communicator. Bandwidths are computed from
 -- `message_bytes`, the larger side of the exchange.
 --
 -- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
@@ -66,7 +67,8 @@ typed AS (
         TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
         TRY_CAST(args->>'Group size' AS BIGINT) AS group_size,
         coalesce(args->>'Process Group Name', args->>'Process Group ID') AS group_name,
-        nullif(args->>'Process Group Ranks', '[]') AS group_ranks, args->>'Comms Id' AS communicator,
+        nullif(args->>'Process Group Ranks', '[]') AS group_ranks,
+        coalesce(args->>'Comms Id', scope_args->>'NCCL communicator ID') AS communicator,
         TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
         CASE lower(args->>'Collective name') WHEN 'send' THEN 'send' WHEN 'recv' THEN 'receive' END
             AS direction,
@@ -74,10 +76,10 @@ typed AS (
         coalesce(TRY_CAST(args->>'Dst Rank' AS BIGINT), TRY_CAST(args->>'Src Rank' AS BIGINT)) AS peer_rank,
         split_sizes(args->>'In split size') AS sent_sizes,
         split_sizes(args->>'Out split size') AS received_sizes,
-        list_max(list_transform(
+        coalesce(list_max(list_transform(
             list_zip(shapes_of(scope_args->'Input Dims'), texts_of(scope_args->'Input type')),
             lambda x: elements(x[1]) * element_bytes(x[2])
-        ))::BIGINT AS scope_bytes
+        ))::BIGINT, TRY_CAST(scope_args->>'Message size [bytes]' AS BIGINT)) AS scope_bytes
     FROM scoped
 ),
 chosen AS MATERIALIZED (

@@ -17,7 +17,7 @@
 -- risks: Without empty_cache(), other programs on the device do not get what this one has cached. If blocks
 --     are freed in operators, memory runs short or is fragmented: sizes that change from step to step do
 --     that; expandable segments, padding to a few sizes, or a smaller batch help.
--- check: tracekit query allocator_calls after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json allocator_calls; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
 -- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole

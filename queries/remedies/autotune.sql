@@ -12,7 +12,7 @@
 --     model = torch.compile(model, mode="max-autotune")    # tries cuBLAS, CUTLASS and Triton for each shape
 --     # Your own Triton kernel: @triton.autotune over block sizes, stages and warps, keyed by its shapes
 -- risks: What was tuned for one device or shape may be slow on another.
--- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 --     https://triton-lang.org/main/python-api/generated/triton.autotune.html
 -- column place (text): the kernel

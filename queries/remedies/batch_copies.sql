@@ -15,7 +15,7 @@
 --     broadcast_buffers=False; copies on the device, with torch._foreach_copy_. Views keep the whole packed
 --     tensor in memory. For fills, one large buffer has to hold all the tensors, or `torch._foreach_zero_`
 --     fills them in a few launches.
--- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 -- column detail (text): what is copied, and how many bytes at most

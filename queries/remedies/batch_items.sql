@@ -14,7 +14,7 @@
 --     outputs = model(torch.stack(crops))
 -- risks: Where batches vary in size, compiled code and graphs may be made again for each. Batch norms in
 --     training mode see other statistics.
--- check: tracekit query module_time after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json module_time; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the module

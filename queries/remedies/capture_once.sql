@@ -12,5 +12,5 @@
 --     for batch in loader:
 --         graphed(pad(batch))
 -- risks: Each captured size keeps memory of its own, unless the graphs share a pool.
--- check: tracekit query one_offs TRACE; tracekit query graph_replays TRACE
+-- check: tracekit query TRACE one_offs; tracekit query TRACE graph_replays
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs

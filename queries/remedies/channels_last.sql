@@ -17,7 +17,7 @@
 -- risks: view() and reshape() that assume the order of dimensions in memory fail or copy. On AMD, PyTorch
 --     hands this layout to MIOpen by default only in recent versions; others need
 --     PYTORCH_MIOPEN_SUGGEST_NHWC=1.
--- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout
 -- column place (text): the Python line around the launch; without stacks, the module or the outermost

@@ -15,7 +15,7 @@
 --     metrics = packed.unbind()
 -- risks: All ranks must issue the same collectives in the same order; a rank that still sends them one by one
 --     hangs the job.
--- check: tracekit query collective_stats after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json collective_stats; tracekit diff before.json after.json
 -- sources: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html

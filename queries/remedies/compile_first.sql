@@ -15,6 +15,6 @@
 --     for batch in loader:
 --         train_step(batch)
 -- risks: Code for dynamic shapes can be slower than code for one shape.
--- check: tracekit query compile_overhead TRACE; TORCH_LOGS=recompiles
+-- check: tracekit query TRACE compile_overhead; TORCH_LOGS=recompiles
 -- sources: https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_dynamic_shapes.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.compile.html

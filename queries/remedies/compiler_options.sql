@@ -14,7 +14,7 @@
 --     torch._inductor.config.cpp_wrapper = True
 --     model = torch.compile(model)
 -- risks: Compilation takes longer. Some operators fall back to Python.
--- check: tracekit query compile_overhead after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json compile_overhead; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/prototype/inductor_cpp_wrapper_tutorial.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html
 -- column place (text): NULL: all compiled code

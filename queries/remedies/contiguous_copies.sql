@@ -15,7 +15,7 @@
 --     scores = torch.matmul(q, k.transpose(-1, -2))          # the product reads it transposed
 -- risks: A view that the next reshape() has to merge is copied there instead. Choose the order of dimensions
 --     once, where the tensor is made (the projection's output, say).
--- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/tensor_view.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 -- column detail (text): the operator that copies, and the shape that takes most time

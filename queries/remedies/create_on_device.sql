@@ -14,7 +14,7 @@
 --     noise = torch.randn(shape, device="cuda")
 --     mask = torch.zeros(n, n, device="cuda", dtype=torch.half)
 -- risks: The device's memory holds it all the time. What is the same in every step is better made once.
--- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operators there that make, change and copy it
 -- column target (text): host: an operator on the CPU; call: the copy

@@ -14,7 +14,7 @@
 --     rows = rows.repeat_interleave(counts, dim=0, output_size=total)   # total is known to the host
 -- risks: Masking computes on all elements, which costs more if few are selected. torch.where passes NaN and
 --     infinite gradients of elements that are masked out unless its inputs are masked, too.
--- check: torch.cuda.set_sync_debug_mode(1); tracekit query sync_points after.json
+-- check: torch.cuda.set_sync_debug_mode(1); tracekit query after.json sync_points
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html

@@ -16,7 +16,7 @@
 --     batches in memory. With more workers than cores, or a slow disk, nothing is gained: make a sample
 --     cheaper to load, or collate less (batch_size=None, with a dataset that reads whole batches). The trace
 --     shows nothing of what workers do.
--- check: tracekit query data_loading after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json data_loading; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded

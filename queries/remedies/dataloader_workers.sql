@@ -17,7 +17,7 @@
 --     "__main__":`. Workers collate, too. If collation is most of a fetch (aten::stack or aten::cat in it, or
 --     default_collate), first read whole batches: batch_size=None with a BatchSampler as sampler, and a
 --     dataset that takes a list of indices; then nothing is left to collate.
--- check: tracekit query data_loading after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json data_loading; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
 --     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching

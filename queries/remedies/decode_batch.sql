@@ -15,7 +15,7 @@
 --     # reading of the weights.
 -- risks: A token takes longer to come, though more come in all. Graphs have to be captured for the larger
 --     batch, too.
--- check: tracekit query inference_steps after.json
+-- check: tracekit query after.json inference_steps
 -- sources: https://docs.vllm.ai/en/latest/configuration/optimization.html
 --     https://arxiv.org/abs/2211.17192
 -- column detail (text): how many tokens a step generates, and up to how many weights bound it

@@ -21,7 +21,7 @@
 -- risks: Without the wait, wall-clock times of single steps no longer tell when the device was done, errors
 --     of kernels show up later, and a buffer that another stream still uses needs an event or
 --     record_stream().
--- check: tracekit query sync_points after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json sync_points; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution

@@ -18,7 +18,7 @@
 --     model = torch.compile(model, mode="max-autotune")
 -- risks: A larger batch takes more memory, and in training it may need another learning rate. Split sums are
 --     added in another order, so results differ in the last bits.
--- check: tracekit query kernel_grids after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json kernel_grids; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://arxiv.org/abs/2301.03598

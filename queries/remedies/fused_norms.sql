@@ -21,7 +21,7 @@
 --
 --     loss = F.cross_entropy(logits, target)
 -- risks: Results differ in the last bits. In fp16, check that sums are still taken in fp32 where they were.
--- check: tracekit query fusion_savings after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json fusion_savings; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html

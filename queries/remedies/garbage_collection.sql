@@ -20,7 +20,7 @@
 -- risks: Tensors in reference cycles keep their memory until the next collection. Where ranks collect at
 --     different times, all wait for each of them. Collections that Python starts itself are recorded only
 --     with _ExperimentalConfig(record_python_gc_info=True).
--- check: tracekit query python_time after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json python_time; tracekit diff before.json after.json
 -- sources: https://docs.python.org/3/library/gc.html
 --     https://github.com/pytorch/pytorch/pull/161209
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself

@@ -14,7 +14,7 @@
 --     logits = head(x)[..., :50257]                      # or mask the padding in the loss
 -- risks: Padded columns must not count: mask them in softmax and loss. A saved model has other shapes.
 --     Multiples of 64 are better still than 8 (16 bits) or 4 (TF32), where they cost little.
--- check: tracekit query roofline after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json roofline; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://developer.nvidia.com/blog/optimizing-gpu-performance-tensor-cores/
 -- column detail (text): the factors' shapes that take most time, and the multiple to pad sizes to

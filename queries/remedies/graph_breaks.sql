@@ -13,7 +13,7 @@
 --     model = torch.compile(model, fullgraph=True)      # an error names each line that breaks the graph
 -- risks: fullgraph=True raises where it used to fall back. Shapes that change need dynamic=True or
 --     mark_dynamic, which can make kernels slower.
--- check: TORCH_LOGS=graph_breaks,recompiles python train.py; tracekit query compile_overhead after.json
+-- check: TORCH_LOGS=graph_breaks,recompiles python train.py; tracekit query after.json compile_overhead
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler_profiling_torch_compile.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
 --     https://docs.pytorch.org/tutorials/intermediate/torch_compile_tutorial.html

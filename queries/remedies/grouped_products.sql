@@ -16,7 +16,7 @@
 --     # or, with few experts: for e in range(experts): y[mask[e]] = x[mask[e]] @ weights[e]
 -- risks: Sums are taken in another order, so results differ in the last bits. A loop over experts that
 --     selects by a mask makes the host wait for sizes; the grouped product does not.
--- check: tracekit query roofline after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json roofline; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
 --     https://arxiv.org/abs/2211.15841
 -- column detail (text): the shape of the weights, and how many copies are made

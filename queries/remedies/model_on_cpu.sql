@@ -14,7 +14,7 @@
 --     encoder.to("cuda")
 --     logits = head(encoder(images.to("cuda", non_blocking=True)))
 -- risks: What is small, or needs its result on the host at once, may be faster where it is.
--- check: tracekit query top_cpu_ops after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
 -- column detail (text): the operator that takes most time

@@ -16,7 +16,7 @@
 --     #     backward_prefetch=BackwardPrefetch.BACKWARD_PRE)
 -- risks: Smaller buckets pay more latency. Prefetched parameters take memory. Gradient accumulation should
 --     skip the reduction between optimizer steps (no_sync) before anything else.
--- check: tracekit query comm_overlap after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json comm_overlap; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://arxiv.org/abs/2006.15704
 --     https://arxiv.org/abs/2304.11277

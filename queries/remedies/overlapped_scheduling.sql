@@ -13,7 +13,7 @@
 --     # vllm serve MODEL --async-scheduling
 -- risks: A request that ends is noticed one step later. Features that read each token on the host, such as
 --     some grammars and penalties, switch it off.
--- check: tracekit query inference_steps after.json; tracekit query idle_gaps after.json
+-- check: tracekit query after.json inference_steps; tracekit query after.json idle_gaps
 -- sources: https://docs.vllm.ai/en/latest/configuration/engine_args.html
 --     https://lmsys.org/blog/2024-12-04-sglang-v0-4/
 -- column detail (text): the replays, and what is launched beside them

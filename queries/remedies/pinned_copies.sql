@@ -19,7 +19,7 @@
 -- risks: A buffer must not be written again before its copy is done. A copy to the host with
 --     non_blocking=True has to be waited for before its values are read. Pinned memory is taken from the
 --     operating system.
--- check: tracekit query copies after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html

@@ -15,7 +15,7 @@
 --         train(profiler)
 -- risks: Without stacks, advice points to modules or operators instead of lines; without shapes, FLOPs are
 --     unknown.
--- check: tracekit capture WORKLOAD -o after.json; tracekit query capture_facts after.json
+-- check: tracekit capture WORKLOAD -o after.json; tracekit query after.json capture_facts
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
 -- column detail (text): how much longer a step takes, and what was recorded beside operators

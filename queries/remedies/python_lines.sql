@@ -14,7 +14,7 @@
 --     def normalize(images):                        # a tensor of all images
 --         return (images - MEAN) / STD
 -- risks: Moving work into worker processes or onto the device does not make it disappear: it costs there.
--- check: tracekit query python_time after.json; python -m cProfile SCRIPT
+-- check: tracekit query after.json python_time; python -m cProfile SCRIPT
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.python.org/3/library/profile.html
 -- column place (text): the function, by its file and first line

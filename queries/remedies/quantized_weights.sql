@@ -11,7 +11,7 @@
 -- after:
 --     vllm serve MODEL --quantization fp8           # or a checkpoint with int8 or 4-bit weights
 -- risks: Compare answers on the tasks that count. Large batches gain less: they compute more for each weight.
--- check: tracekit query top_kernels after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.vllm.ai/en/latest/features/quantization/index.html
 --     https://arxiv.org/abs/2211.10438
 -- column detail (text): how many tokens a step generates

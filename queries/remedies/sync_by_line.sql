@@ -18,7 +18,7 @@
 -- risks: What is checked later is noticed later: a NaN in the loss, say. Printing a tensor reads it, too.
 --     Without any wait the host may run far ahead, and the memory of the batches that it has queued stays in
 --     use.
--- check: tracekit diff before.json after.json; tracekit query sync_points after.json
+-- check: tracekit diff before.json after.json; tracekit query after.json sync_points
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html
 -- column detail (text): the operator that waits, or that a tensor is printed

@@ -21,7 +21,7 @@
 --     loss.backward()
 -- risks: Compare losses over some hundred steps. Leave what is sensitive (solvers, statistics, long sums) in
 --     fp32. V100 and T4 have fp16 only: use torch.amp.GradScaler with it.
--- check: tracekit query roofline after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json roofline; tracekit diff before.json after.json
 -- sources:
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
 --     https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html

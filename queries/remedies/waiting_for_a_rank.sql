@@ -16,7 +16,7 @@
 --         writer.add_scalar("loss", loss.item(), step)
 --     # uneven batches: DistributedSampler(drop_last=True), sequences of like length together
 -- risks: A rank that is late at random (thermal limits, a noisy neighbour) is no fault of the program.
--- check: tracekit load rank*.json -o job.duckdb; tracekit query stragglers job.duckdb; tracekit query
+-- check: tracekit load rank*.json -o job.duckdb; tracekit query job.duckdb stragglers; tracekit query
 --     collective_skew job.duckdb
 -- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html
 --     https://arxiv.org/abs/2505.05713

@@ -15,5 +15,5 @@
 --             train_step(batch)
 --             profiler.step()
 -- risks: The time is still spent once, before the steps that are measured.
--- check: tracekit query one_offs TRACE
+-- check: tracekit query TRACE one_offs
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html#torch.profiler.schedule

@@ -12,7 +12,7 @@
 --     optimizer.zero_grad()             # the default since PyTorch 2.0; before: set_to_none=True
 -- risks: Optimizers skip parameters whose gradient is None: one that got no gradient in a step no longer gets
 --     weight decay or momentum in it.
--- check: tracekit query annotation_kernels after.json; tracekit diff before.json after.json
+-- check: tracekit query after.json annotation_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the Python line that calls zero_grad; without stacks, its annotation

@@ -17,6 +17,7 @@ CREATE TABLE IF NOT EXISTS trace (
     world_size      BIGINT,             -- distributedInfo.world_size
     host            VARCHAR,
     base_time_ns    BIGINT,             -- baseTimeNanoseconds: what every ts counts from
+    profiler        VARCHAR NOT NULL,   -- who recorded it: kineto, nsys, rocprofv3, jax or perfetto
     record_shapes   BOOLEAN,
     with_stack      BOOLEAN,
     profile_memory  BOOLEAN,

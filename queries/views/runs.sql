@@ -16,15 +16,15 @@ QUALIFY kind = 'gpu_active'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
 
--- The figures of each run, taken from its median step if it has steps.
+-- Of these, the window by which a trace is compared: its median step if it has steps.
+CREATE OR REPLACE VIEW compared_windows AS
+SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTITION BY trace_id) AS active_ns
+FROM run_windows
+QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1;
+
+-- The figures of each run, taken from that window.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
-WITH chosen AS (
-    SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTITION BY trace_id)
-               AS active_ns
-    FROM run_windows
-    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1
-),
-ops AS (
+WITH ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
            sum_where(dur_ns, kind = 'kernel') AS kernel_ns
     FROM gpu_ops GROUP BY trace_id
@@ -42,7 +42,7 @@ SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_m
        coalesce(operators, 0) AS operators,
        coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
        coalesce(copied_bytes, 0) AS copied_bytes
-FROM chosen JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
+FROM compared_windows JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
 JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 

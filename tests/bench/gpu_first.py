@@ -26,7 +26,7 @@ from tracekit.capture.workload import CannotRun, Options, capture, prepare
 from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.points import AXES
 from tracekit.experiments.sweeping import sweep
-from tracekit.reporters.sweep import render
+from tracekit.reporters.experiments import render_sweep
 from tracekit.workloads import WORKLOADS
 
 # Small enough that the host decides.
@@ -163,7 +163,7 @@ def swept(device: str, output: str, given: list[str]) -> int:
         "mlp", output, axes, variants=variants, options=Options(device=device), progress=Lines()
     )
     print(f"- {clocks()}\n", flush=True)
-    render(found, True)
+    render_sweep(found, True)
     return int(not found.is_right)
 
 

@@ -1,9 +1,11 @@
 """What a lake costs: time and memory to add ranks, and to ask questions about all of them.
 
 python -m tests.bench.lake FOLDER [RANKS ...] [--steps N]
+python -m tests.bench.lake FOLDER --compacted RUNS
 
 Makes runs of these many generated ranks in FOLDER, adds each to a lake of its own, asks each
-question in a process of its own, and prints tables.
+question in a process of its own, and prints tables. With --compacted, makes a lake of so many runs
+of 512 ranks, as compaction leaves them, and asks it the documented questions in several engines.
 """
 
 from __future__ import annotations
@@ -15,9 +17,19 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import duckdb
+
+from tests import ranks_simulated
+from tests.atoms import MS
 from tests.lakes import write_rank
+from tests.ranks_simulated import Job
+from tracekit.lake.layout import MARK, Group
+from tracekit.lake.runs import Held, LakeRun, change_run, new_token, read_runs
+from tracekit.lake.storage import storage
+from tracekit.lake.writing import PARQUET
 
 QUESTIONS = (
     "stragglers",
@@ -75,13 +87,83 @@ def asked(lake: Path, question: str) -> dict[str, float]:
     return found
 
 
+def compacted(folder: Path, runs: int) -> Path:
+    """A lake of many runs of 512 ranks, each the copy of 64, as compaction leaves them."""
+    source, lake = folder / "lake64", folder / f"compacted{runs}"
+    if lake.exists():
+        return lake
+    if not source.exists():
+        ranks_simulated.write(_made(folder / "run64"), Job(data=64, steps=3, late={5: 9 * MS}))
+        print("| 64 |", added(folder / "run64", source))
+    (run,) = read_runs(storage(str(source)))
+    store = storage(str(lake))
+    store.write(MARK, (source / MARK).read_bytes())
+    for number in range(runs):
+        name, held = f"night{number:02d}", []
+        first = number * 512
+        context = LakeRun(name, 0, ()).context
+        for each in run.held:
+            token = new_token()
+            given = [rank for rank in each.ranks if rank.rank is not None]
+            given.sort(key=lambda rank: rank.rank or 0)
+            numbered = [(64 * n + (rank.rank or 0), rank) for n in range(8) for rank in given]
+            ranks = [
+                replace(rank, run=name, rank=at, name=f"rank={at}", trace_id=first + at + 1)
+                for at, rank in numbered
+            ]
+            files = {}
+            for table in each.group.files:
+                path = lake / "tables" / table / f"{token}.parquet"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                duckdb.execute(
+                    f"COPY (SELECT '{name}' AS run, n * 64 + rank AS rank, "
+                    f"({first} + n * 64 + rank + 1)::INTEGER AS trace_id, "
+                    f"* EXCLUDE (run, rank, trace_id, n) "
+                    f"FROM '{source / each.group.path(table)}', range(8) AS t(n) "
+                    f"ORDER BY n, rank) TO '{path}' ({PARQUET})"
+                )
+                files[table] = path.stat().st_size
+            judged = None if each.group.context is None else context
+            group = Group(name, token, token, ranks, files, judged)
+            held.append(Held(group, tuple(ranks)))
+        change_run(store, name, lambda before, held=held: replace(before, held=tuple(held)))
+    return lake
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def ask_documented(lake: Path, one: str) -> None:
+    """Prints what opening and the documented questions take in each engine."""
+    from tracekit.lake.publishing import publish
+
+    start = time.monotonic()
+    publish(str(lake))
+    print(f"published in {time.monotonic() - start:.1f} s")
+    for part in (lake, lake / f"run={one}"):
+        cost = asked(part, "run_metrics")
+        print(f"{part.name}: open {cost['open_s']:.2f} s, run_metrics {cost['ask_s']:.2f} s, "
+              f"{cost['memory_mb']:.0f} MB, {cost['rows']:.0f} rows")  # fmt: skip
+    for engine in ("tracekit", "duckdb", "polars", "chdb"):
+        command = [sys.executable, "-m", "tests.bench.documented", str(lake), engine]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        print(f"{engine}: opened and asked in {done.stdout.strip()}", flush=True)
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("folder", type=Path)
     options.add_argument("ranks", nargs="*", type=int, default=[8, 64, 512])
     options.add_argument("--steps", type=int, default=20)
     options.add_argument("--verdicts", action="store_true")
+    options.add_argument("--compacted", type=int, metavar="RUNS")
     given = options.parse_args()
+    if given.compacted:
+        print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+        ask_documented(compacted(given.folder, given.compacted), "night03")
+        return
     print(f"{os.cpu_count()} cores, {given.steps} steps, load {os.getloadavg()[0]:.1f}")
     for count in given.ranks:
         source = given.folder / f"run{count}x{given.steps}"

@@ -75,7 +75,8 @@ def find(
     together: BestCombination | None = None
     if combine:
         # Also what saves nothing alone: it may stand in the shadow of something else.
-        others = sorted((each for each in priced if each not in worth), key=_potential)
+        others = [each for each in priced if each not in worth]
+        others.sort(key=lambda each: -each.place.at_most_ns)
         mine = [each for each in [*worth, *others] if _is_combined(each.place.remedy)]
         together = _together(mine[: thresholds.most_combined], prices, least_ns)
     # What a larger batch saves is time per sample, not of this step: it has a list of its own.
@@ -168,10 +169,6 @@ def _at_most(remedy: Remedy, gains: Gains) -> float:
     sides = (OF_HOST, OF_DEVICE)
     causes = {cause for side in sides if set(remedy.causes) & set(side) for cause in side}
     return sum(gains.removed.get(cause, 0.0) for cause in causes)
-
-
-def _potential(priced: Priced) -> int:
-    return -priced.place.at_most_ns
 
 
 def _applicable(
@@ -278,22 +275,11 @@ def _once(
             continue
         longest = max(mine, key=lambda each: each.excess_ns)
         found.append(
-            Advice(
-                remedy=remedy.name,
-                title=remedy.title,
-                cause=longest.cause,
-                where=_place_of(longest),
-                detail=None,
-                count=len(mine),
-                saves_ns=saves_ns,
-                share=None,
-                once=True,
-                effort=remedy.effort,
-                needs=remedy.needs,
-                doubts=[remedy.caveat] if remedy.caveat else [],
-                change=None,
+            _of_once(
+                remedy, longest.cause, _place_of(longest), len(mine), saves_ns,
+                [remedy.caveat] if remedy.caveat else [],
             )
-        )
+        )  # fmt: skip
     return sorted(found, key=lambda each: -each.saves_ns)
 
 
@@ -303,21 +289,17 @@ def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     cold = replay.database.rows_of_trace(asked, replay.trace_id)
     saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
     found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
-    return next(iter(found), None) or Advice(
-        remedy=remedy.name,
-        title=remedy.title,
-        cause="launch",
-        where=None,
-        detail=None,
-        count=len(cold),
-        saves_ns=saves_ns,
-        share=None,
-        once=True,
-        effort=remedy.effort,
-        needs=remedy.needs,
-        doubts=[],
-        change=None,
-    )
+    return found[0] if found else _of_once(remedy, "launch", None, len(cold), saves_ns, [])
+
+
+def _of_once(
+    remedy: Remedy, cause: str, where: str | None, count: int, saves_ns: int, doubts: list[str]
+) -> Advice:
+    """Advice on what happened once: its price is no share of a step, and no replay shows it."""
+    return Advice(
+        remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
+        effort=remedy.effort, needs=remedy.needs, doubts=doubts, change=None,
+    )  # fmt: skip
 
 
 def _place_of(event: OneOff) -> str | None:

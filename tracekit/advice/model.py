@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tracekit.records import Record
+from tracekit.records import Shown
 
 SCHEMA = "tracekit/advice/1"
 
@@ -125,8 +125,8 @@ class NotChecked:
     """What was not recorded, and how to record it."""
 
 
-@dataclass(frozen=True)
-class FixList(Record, form=SCHEMA):
+@dataclass(frozen=True, repr=False)
+class FixList(Shown, form=SCHEMA):
     """What could be changed in a run, most worth first; what happened once comes last."""
 
     trace: str

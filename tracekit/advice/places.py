@@ -48,7 +48,7 @@ def alone(place: Place, prices: Prices, least_ns: float = 0) -> Priced:
     if saves_ns < least_ns:
         return Priced(place, saves_ns)
     parts = (Priced(each, prices.saved(each.change)) for each in place.parts)
-    worth = sorted((each for each in parts if each.saves_ns > 0), key=_by_price)
+    worth = sorted((each for each in parts if each.saves_ns > 0), key=lambda each: -each.saves_ns)
     return Priced(place, saves_ns, tuple(worth))
 
 
@@ -79,7 +79,7 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
         )
         for name, at in number.items()
     ]
-    found.sort(key=_by_potential)
+    found.sort(key=lambda each: (-each.at_most_ns, each.where is None, each.where or ""))
     if len(found) < 2 or remedy.is_by_place:
         return found[:most]
     # A place without a name has no change of its own.
@@ -95,14 +95,6 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
             parts,
         )
     ]
-
-
-def _by_price(priced: Priced) -> int:
-    return -priced.saves_ns
-
-
-def _by_potential(place: Place) -> tuple[int, bool, str]:
-    return -place.at_most_ns, place.where is None, place.where or ""
 
 
 def _distinct_of(place: Ints, event_id: Ints, places: int) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -32,7 +32,6 @@ from tracekit.agents.answers import (
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
-from tracekit.database.catalog import Value
 from tracekit.errors import TracekitError
 from tracekit.examine import verdict_together, verdicts
 from tracekit.replay.grammar import HELP
@@ -233,7 +232,16 @@ class Tools:
         given = question.checked(parameters or {})
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
-            asked = self._first_rows(database, statement, given, chosen, timeout_s, page)
+            asked = first_rows(
+                database,
+                statement,
+                given,
+                chosen,
+                most=page.rows + 1,
+                offset=page.offset,
+                characters=page.characters,
+                timeout_s=self._limit_s(timeout_s),
+            )
             trace = given.get("trace")
             trace = trace if isinstance(trace, int) else None
             findings = (
@@ -251,7 +259,7 @@ class Tools:
             return {**found, "units": shown}, left_out
 
         options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in given.items()]
-        command = " ".join([_command("query", name, path), *options])
+        command = " ".join([_command("query", path, name), *options])
         return answer(command, fit, page, findings if name == "overview" else told)
 
     def _about_questions(self, name: str | None, topic: str | None) -> ToolAnswer:
@@ -326,7 +334,9 @@ class Tools:
                     f"{database.name}: give two traces (a and b), or choose two of its traces by "
                     f"trace_ids: {', '.join(map(str, known))}"
                 )
-            first, second = _two(trace_ids or known)
+            if len(chosen := trace_ids or known) != 2:
+                raise TracekitError("trace_ids are two numbers: those of the traces to compare")
+            first, second = chosen
             document = self._once(
                 database,
                 ("diff", first, second, top),
@@ -357,38 +367,11 @@ class Tools:
         found: T = last[1]
         return found
 
-    def _first_rows(
-        self,
-        database: Session,
-        statement: str,
-        variables: Mapping[str, Value],
-        columns: Sequence[str],
-        timeout_s: float | None,
-        page: Page,
-    ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The rows of a page, and one more where there are more."""
-        return first_rows(
-            database,
-            statement,
-            variables,
-            columns,
-            most=page.rows + 1,
-            offset=page.offset,
-            characters=page.characters,
-            timeout_s=self._limit_s(timeout_s),
-        )
-
     def _limit_s(self, timeout_s: float | None) -> float:
         return min(timeout_s or self._timeout_s, self._timeout_s)
 
     def _page(self, rows: int, offset: int) -> Page:
         return Page(min(rows, MOST_ROWS), offset, self._characters)
-
-
-def _two(trace_ids: Sequence[int]) -> tuple[int, int]:
-    if len(trace_ids) != 2:
-        raise TracekitError("trace_ids are two numbers: those of the traces to compare")
-    return trace_ids[0], trace_ids[1]
 
 
 def _command(command: str, *arguments: str, **options: str | int | None) -> str:

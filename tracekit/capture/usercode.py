@@ -62,8 +62,17 @@ def find_function(target: str) -> Callable[..., object]:
         ) from error
     if not callable(function):
         raise TracekitError(f"{target}: {module_name} has no function {name!r}")
-    _refuse_deferred(target, function)
-    _refuse_arguments(target, function)
+    if kind := is_deferred(function):
+        raise TracekitError(_deferred_message(target, kind))
+    # Some functions written in C have no signature.
+    with suppress(ValueError):
+        try:
+            inspect.signature(function).bind()
+        except TypeError as error:
+            raise TracekitError(
+                f"{target}: a step is called without arguments: {error}; choose a function without "
+                "any"
+            ) from error
     return function  # type: ignore[no-any-return]
 
 
@@ -110,11 +119,6 @@ def is_deferred(function: Callable[..., object]) -> str | None:
     return "generator" if inspect.isgeneratorfunction(function) else None
 
 
-def _refuse_deferred(target: str, function: Callable[..., object]) -> None:
-    if kind := is_deferred(function):
-        raise TracekitError(_deferred_message(target, kind))
-
-
 def _deferred_message(target: str, kind: str) -> str:
     article = "an" if kind.startswith("async") else "a"
     how = "iterates over it" if "generator" in kind else "awaits it, with asyncio.run"
@@ -122,17 +126,6 @@ def _deferred_message(target: str, kind: str) -> str:
         f"{target}: a call only returns {article} {kind} and runs nothing: "
         f"name a plain function that {how}"
     )
-
-
-def _refuse_arguments(target: str, function: Callable[..., object]) -> None:
-    try:
-        inspect.signature(function).bind()
-    except TypeError as error:
-        raise TracekitError(
-            f"{target}: a step is called without arguments: {error}; choose a function without any"
-        ) from error
-    except ValueError:
-        return  # Some functions written in C have no signature.
 
 
 def _ended_error(target: str, error: BaseException) -> TracekitError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import statistics
@@ -26,6 +25,7 @@ from tracekit.capture.recorder import Recorder
 from tracekit.capture.usercode import find_step, name_errors, restored_streams
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_no_input
+from tracekit.stages import stage
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -123,15 +123,20 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
     path = asked.absolute()
     check_place(path)
     with restored_streams():
-        runnable = prepare(target, options)
+        with stage(f"preparing {target}"):
+            runnable = prepare(target, options)
         # The code is imported, so its files are known.
         require_no_input(path, sources())
         recorder = _recorder(runnable, options)
         with _explain_failures(target), recorder.alone():
-            unprofiled_ns = _unprofiled_ns(runnable, options)
+            with stage("warming up"):
+                for _ in range(options.warmup):
+                    runnable.step()
+            synchronize = _synchronizer(runnable.device)
+            unprofiled_ns = _time(runnable.step, options.active, synchronize)
             given = {"unprofiled_step_ns": unprofiled_ns}
             facts = _profile_steps(runnable, options, recorder, given)
-    with publish(path) as beside:
+    with stage("writing"), publish(path) as beside:
         _write(recorder, facts, beside)
     return Captured(str(asked), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
 
@@ -151,12 +156,6 @@ def record(
         facts = _profile_steps(runnable, options, recorder, facts)
     _write(recorder, facts, output)
     return facts
-
-
-def _unprofiled_ns(runnable: Runnable, options: Options) -> int:
-    for _ in range(options.warmup):
-        runnable.step()
-    return _time(runnable.step, options.active, _synchronizer(runnable.device))
 
 
 def _recorder(runnable: Runnable, options: Options) -> Recorder:
@@ -290,9 +289,7 @@ def prepare(target: str, options: Options) -> Runnable:
     if target.startswith("mlp-compiled"):
         check_compiler(target, device)
     try:
-        entry = WORKLOADS[target]
-        module = importlib.import_module(f"tracekit.workloads.{entry.module}")
-        workload = getattr(module, entry.build)(shape)
+        workload = WORKLOADS[target].build(shape)
         error, limit = error_of(workload, dtype)
     except Exception as failure:
         # A workload that refuses raises ValueError with its reason as a sentence.

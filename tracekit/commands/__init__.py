@@ -21,14 +21,51 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _FAILED, _INTERRUPTED = 2, 130
-# The commands by the module that has them.
-_MODULES = {
-    "analyze": "analyze advise whatif", "annotate": "annotate open", "capture": "capture workloads",
-    "completion": "completion", "diff": "crosscheck diff history", "lake": "lake",
-    "load": "export load", "mcp": "mcp", "probe": "probe sweep", "query": "query schema sql",
-    "report": "report",
-}  # fmt: skip
-_COMMANDS = {name: module for module, names in _MODULES.items() for name in names.split()}
+# Of a command, in the list of all.
+_MOST_TEXT = 100
+# The commands by what one wants, with the module of each and an example.
+_GROUPS = {
+    "See": {
+        "analyze": ("analyze", "run.json.gz"),
+        "report": ("report", "run.json.gz --open"),
+        "open": ("doors", "run.json.gz"),
+        "demo": ("report", ""),
+    },
+    "Fix": {
+        "advise": ("analyze", "run.json.gz"),
+        "whatif": ("whatif", "run.json.gz cuda-graph 'kernel:gemm*0.5'"),
+        "probe": ("probe", "mlp-eager"),
+        "sweep": ("probe", "mlp --batch 1,8,64"),
+    },
+    "Compare": {
+        "diff": ("diff", "before.json.gz after.json.gz"),
+        "history": ("diff", "lake"),
+        "fleet": ("fleet", "lake"),
+        "baseline": ("baseline", "save main run.json.gz"),
+        "crosscheck": ("diff", "run.json.gz"),
+    },
+    "Ask": {
+        "query": ("query", "run.json.gz top_kernels --param top=5"),
+        "sql": ("query", "run.json.gz 'SELECT name, dur_ns FROM kernels ORDER BY dur_ns DESC'"),
+        "schema": ("query", "analyze"),
+    },
+    "Record": {
+        "capture": ("capture", "train.py -o run.json.gz -- --epochs 1"),
+        "workloads": ("capture", ""),
+    },
+    "Keep": {
+        "load": ("load", "'runs/*.json.gz' -o runs.duckdb"),
+        "lake": ("lake", "add lake runs/*.json.gz --run monday"),
+    },
+    "Share": {
+        "export": ("load", "run.json.gz --step 12 -o step12.json.gz"),
+        "annotate": ("doors", "run.json.gz -o annotated.json.gz"),
+        "mcp": ("doors", "traces"),
+        "skill": ("skill", "install"),
+        "completion": ("completion", "bash"),
+    },
+}
+_COMMANDS = {name: each for group in _GROUPS.values() for name, each in group.items()}
 _TRACES = (".json", ".gz", ".zst", ".tar", ".tgz", ".zip", ".pickle", ".duckdb", ".db")
 
 
@@ -42,13 +79,27 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in _GROUPS.items():
+            found = [self.get_command(ctx, name) for name in names]
+            rows = [(str(each.name), each.get_short_help_str(_MOST_TEXT)) for each in found if each]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            module = _COMMANDS[cmd_name]
+            module = _COMMANDS[cmd_name][0]
             for found in vars(import_module(f"tracekit.commands.{module}")).values():
-                if isinstance(found, click.Command) and _COMMANDS.get(str(found.name)) == module:
-                    self.add_command(found)
+                if isinstance(found, click.Command) and found.name in _COMMANDS:
+                    self._add(found, *_COMMANDS[found.name])
         return super().get_command(ctx, cmd_name)
+
+    def _add(self, found: click.Command, module: str, example: str) -> None:
+        """Adds a command, whose help ends with an example; not one that another module imports."""
+        if str(found.name) not in self.commands:
+            line = f"tracekit {found.name} {example}".rstrip()
+            found.epilog = "\n\n".join(filter(None, (found.epilog, f"\b\nExample:\n  {line}")))
+            self.add_command(found)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

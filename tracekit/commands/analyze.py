@@ -1,15 +1,26 @@
-"""What bounds a run, what to change, and what a change would gain: analyze, advise, whatif."""
+"""What bounds a run, and what to change: analyze, advise."""
 
 from __future__ import annotations
 
 import json
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.commands import completion
-from tracekit.commands.options import Request, json_option, judging_options, show, trace_id_option
-from tracekit.replay.grammar import HELP
+from tracekit.commands.options import (
+    Request,
+    json_option,
+    judging_options,
+    show,
+    trace_id_option,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from tracekit.run import Database
+    from tracekit.thresholds import Thresholds
 
 
 @click.command()
@@ -46,7 +57,7 @@ def analyze(
 
             if run is not None:
                 several.render_run(run)
-            several.render(analyses, run)
+            several.render(analyses, run, no_run)
         elif full or explain:
             from tracekit.reporters import console
 
@@ -73,7 +84,7 @@ def analyze(
 )
 @json_option
 @click.option("--all", "every", is_flag=True, help="Print every line.  [default: the first ten]")
-@trace_id_option("its only one")
+@trace_id_option("its only one; of the ranks of a run, the one that sets the pace")
 @judging_options
 def advise(
     trace: str | None,
@@ -98,31 +109,20 @@ def advise(
     if trace is None:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
     with request.open(trace) as run:
-        fixes = run.advise(trace_id, request.window, request.thresholds)
+        chosen = _to_advise(run, trace_id, request.thresholds)
+        fixes = run.advise(chosen, request.window, request.thresholds)
     show(fixes, as_json, partial(reporter.render, every=every))
 
 
-@click.command(epilog="\b\n" + HELP)
-@click.argument("trace")
-@click.argument("changes", nargs=-1, required=True, shell_complete=completion.changes)
-@json_option
-@trace_id_option("all, as one run")
-@judging_options
-def whatif(
-    trace: str, changes: tuple[str, ...], as_json: bool, trace_id: int | None, request: Request
-) -> None:
-    """Predict how long a run would take with CHANGES.
+def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> int | None:
+    """The trace on which to advise: of the ranks of a run, the one that sets the pace."""
+    from tracekit.examine import verdict_together
 
-    All CHANGES apply at once; TRACE may also be a DB. The traces of a run's ranks are replayed
-    together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
-    device work. Waits that the trace does not explain keep their recorded length.
-    """
-    from tracekit.reporters import whatif as reporter
-
-    thresholds, window = request.thresholds, request.window
-    with request.open(trace) as run:
-        if trace_id is None and window is None and len(run.trace_ids()) > 1:
-            show(run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run)
-            return
-        found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
-    show(found, as_json, reporter.render)
+    if trace_id is not None or len(run.trace_ids()) == 1:
+        return trace_id
+    analyses = run.verdicts(thresholds=thresholds)
+    found, _ = verdict_together(run.session, analyses, thresholds)
+    if found is None or found.pace_rank is None:
+        return None
+    warn(f"advice on rank {found.pace_rank}, which sets the pace (--trace-id chooses another)")
+    return found.late_ranks[0].trace_id

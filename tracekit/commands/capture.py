@@ -11,26 +11,39 @@ from typing import Any
 import click
 
 from tracekit.commands import completion
-from tracekit.commands.options import option, size_options, workload_options
+from tracekit.commands.options import option, size_options, stage_line, workload_options
 from tracekit.errors import TracekitError
-from tracekit.text import duration, printable
+from tracekit.text import duration, printable, size
 from tracekit.workloads import WORKLOADS
 
 
 @click.command(no_args_is_help=False)
-@click.argument("workload", shell_complete=completion.programs)
+@click.argument("workload", required=False, shell_complete=completion.programs)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @option(
     "-o --output",
     "What to write: a trace (.json, .json.gz, .json.zst), a database (.duckdb), or - for a trace "
-    "on standard output.  [default: WORKLOAD.json.gz]",
+    "on standard output; of a server, the folder that it writes to.  [default: WORKLOAD.json.gz]",
 )
+@option("--server", "Profile a running server, such as vLLM or SGLang, at this URL.")
+@option("--steps", "Steps that a server records, if it counts them.", int, default=5)
+@option("--seconds", "Tell a server to stop after this time.", float, default=1)
+@option("--timeout timeout_s", "Wait this long for a server's traces, in s.", float, default=1800)
 @size_options
 @option("--shapes/--no-shapes", "Record input shapes.", default=True)
 @option("--stacks/--no-stacks", "Record Python stacks.", default=False)
 @option("--memory/--no-memory", "Record allocations.", default=False)
 @workload_options
-def capture(workload: str, arguments: tuple[str, ...], output: str | None, **options: Any) -> None:
+def capture(
+    workload: str | None,
+    arguments: tuple[str, ...],
+    output: str | None,
+    server: str | None,
+    steps: int,
+    seconds: float,
+    timeout_s: float,
+    **options: Any,
+) -> None:
     """Run WORKLOAD under torch.profiler and write its trace.
 
     WORKLOAD is a name from `tracekit workloads`, or your own module:function, called once per step.
@@ -39,7 +52,15 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
     WORKLOAD can also be a script: `tracekit capture train.py -o t.json.gz -- ARGUMENTS` runs it
     unchanged and records all of it; a status other than 0 is passed on, and nothing is written. In
     a distributed run each rank writes its own file.
+
+    With --server URL no program is run: a server that answers requests is profiled for a few steps,
+    and the command ends when the traces of all its ranks are whole.
     """
+    if server is not None:
+        _of_server(server, output, steps, seconds, timeout_s, options)
+        return
+    if workload is None:
+        raise click.UsageError("Missing argument 'WORKLOAD' (or --server URL).")
     from tracekit.capture.output import to_standard_output
     from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import refuse_unseen_ends
@@ -60,15 +81,38 @@ def capture(workload: str, arguments: tuple[str, ...], output: str | None, **opt
             written: str | Path = profile_script(workload, arguments, path, **recorded)
             done = "recorded"
         else:
-            steps = capture(workload, path, Options(**options))
-            if steps.note:
-                click.echo(f"note: {steps.note}", err=True)
-            written = steps.path
+            # What the user's own code prints would run into the line.
+            with stage_line() if workload in WORKLOADS else nullcontext():
+                timed = capture(workload, path, Options(**options))
+            if timed.note:
+                click.echo(f"note: {timed.note}", err=True)
+            written = timed.path
             done = (
-                f"a step takes {duration(steps.unprofiled_step_ns)}, "
-                f"under the profiler {duration(steps.profiled_step_ns)}"
+                f"a step takes {duration(timed.unprofiled_step_ns)}, "
+                f"under the profiler {duration(timed.profiled_step_ns)}"
             )
     click.echo(f"{'-' if is_piped else printable(written)}: {done}", err=is_piped)
+
+
+def _of_server(
+    url: str,
+    output: str | None,
+    steps: int,
+    seconds: float,
+    timeout_s: float,
+    options: dict[str, Any],
+) -> None:
+    from tracekit.capture.server import Server
+
+    given = (output, *map(os.environ.get, ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")))
+    folder = next(filter(None, given), None)
+    if folder is None or not Path(folder).is_dir():
+        raise TracekitError("--server needs the folder that the server writes traces to: -o FOLDER")
+    found = Server(url, Path(folder)).capture(
+        steps, seconds, timeout_s, stacks=options["stacks"], shapes=options["shapes"]
+    )
+    for path in found:
+        click.echo(f"{printable(path)}: {size(path.stat().st_size)}")
 
 
 def _refuse(workload: str, call: str) -> int:

@@ -32,12 +32,13 @@ def completion(shell: str) -> None:
 
 
 def questions(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
-    """The names of questions, then a file."""
+    """A file, then the names of questions; or, as in former versions, the other way round."""
     from tracekit.database import catalog
 
-    if _given(ctx):
+    if _question(ctx) or not (typed or _given(ctx)):
         return _file(typed)
-    return _starting(typed, ((each.name, each.question) for each in catalog.queries().values()))
+    named = _starting(typed, ((each.name, each.question) for each in catalog.queries().values()))
+    return named or _file(typed)
 
 
 def parameters(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
@@ -105,12 +106,8 @@ def _given(ctx: click.Context) -> tuple[str, ...]:
 
 def _question(ctx: click.Context) -> Query | None:
     from tracekit.database import catalog
-    from tracekit.errors import TracekitError
 
-    try:
-        return catalog.query(_given(ctx)[0])
-    except (IndexError, TracekitError):
-        return None
+    return next((catalog.query(each) for each in _given(ctx) if catalog.is_query(each)), None)
 
 
 def _starting(typed: str, known: Iterable[tuple[str, str]]) -> list[CompletionItem]:

@@ -11,6 +11,7 @@ from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
+    from tracekit.compare.diff import Pair
     from tracekit.database.session import Session
     from tracekit.ingest.resources import Resources
 
@@ -39,15 +40,14 @@ def diff(
     Compares B with A (each a trace or DB), or two traces of the DB A (--trace-ids). Times and
     counts are per step; the waterfall compares the median steps.
     """
-    from tracekit.compare import diff as library
     from tracekit.reporters import diff as reporter
 
     if as_json and markdown:
         raise TracekitError("choose one of --json and --markdown")
-    opened, trace_ids = _open_two(runs, trace_ids, request.resources)
-    with opened as database:
-        found = library.diff(database, *trace_ids, top=top)
-        failed = [each for each in conditions if library.fails(database, each, *trace_ids)]
+    pair = open_pair(runs, trace_ids, request.resources)
+    with pair.database:
+        found = pair.diff(top)
+        failed = [each for each in conditions if pair.fails(each)]
     if markdown:
         click.echo(reporter.markdown(found, top), nl=False)
     else:
@@ -55,35 +55,30 @@ def diff(
     return options.status_of(failed)
 
 
-def _open_two(
-    runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Resources
-) -> tuple[Session, tuple[int, int]]:
-    """Opens what is compared, and chooses the two traces.
+def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Resources) -> Pair:
+    """Opens what is compared: two traces or runs, or the one database that holds both traces.
 
     Raises:
         TracekitError: when they are not two, or cannot be read.
     """
+    from tracekit.compare.diff import Pair
     from tracekit.lake.layout import may_be_lake
 
     lakes = [may_be_lake(each) for each in runs]
     if len(runs) != 2 or not any(lakes):
-        return open_pair(runs, resources), trace_ids
+        return Pair(_open_two(runs, resources), *trace_ids)
     if not all(lakes):
         raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
     from tracekit.lake import comparing
 
     pair = comparing.open_pair(*runs, resources)
+    options.tell_notes(pair.database)
     if pair.note:
         options.warn(pair.note)
-    return pair.lake, (pair.a, pair.b)
+    return pair
 
 
-def open_pair(runs: tuple[str, ...], resources: Resources) -> Session:
-    """Opens the two traces to compare, or the one database that holds both.
-
-    Raises:
-        TracekitError: when they are not two, or cannot be read.
-    """
+def _open_two(runs: tuple[str, ...], resources: Resources) -> Session:
     from tracekit.opening import load, open_given
 
     if len(runs) > 2:
@@ -117,12 +112,13 @@ def history(
     """
     from tracekit.lake import comparing as library
     from tracekit.lake.reading import open_lake
-    from tracekit.reporters import history as reporter
+    from tracekit.reporters import diff as reporter
 
     with open_lake(lake, request.resources) as opened:
+        options.tell_notes(opened)
         found = library.history(opened, request.thresholds, top)
         failed = [each for each in conditions if library.last_fails(opened, each)]
-    options.show(found, as_json, reporter.render)
+    options.show(found, as_json, reporter.render_history)
     return options.status_of(failed)
 
 
@@ -138,10 +134,10 @@ def crosscheck(trace: str, as_json: bool, request: Request) -> int:
     """
     from tracekit.compare import crosscheck as library
     from tracekit.compare import hta
-    from tracekit.reporters import crosscheck as reporter
+    from tracekit.reporters import diff as reporter
 
     hta.require(trace)
     with request.open(trace) as run:
         report = library.crosscheck(trace, run.session)
-    options.show(report, as_json, reporter.render)
+    options.show(report, as_json, reporter.render_crosscheck)
     return 0 if report.agrees else 1

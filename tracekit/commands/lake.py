@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
@@ -16,9 +17,10 @@ from tracekit.errors import TracekitError
 from tracekit.text import printable
 
 if TYPE_CHECKING:
+    from tracekit.lake.adding import Cleaned
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
-    from tracekit.reporters.progress import SweepBar
+    from tracekit.reporters.progress import WorkBar
 
 
 _WORKERS = (
@@ -43,7 +45,14 @@ def lake() -> None:
 @lake.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @option("--to target", "The lake; made if new.", required=True, metavar="LAKE")
+@options.json_option
 @option("--run", "The run's name.  [default: each trace's folder or archive]")
+@option(
+    "--label labels",
+    "Say more about these traces, such as commit=1f3a9: a column of the table trace.",
+    multiple=True,
+    metavar="NAME=VALUE",
+)
 @option("--replace", "Let a trace take the place of another of its rank.", is_flag=True)
 @options.requesting(
     *_WORKERS,
@@ -51,7 +60,13 @@ def lake() -> None:
     *options.RESOURCES,
 )
 def add(
-    sources: tuple[str, ...], target: str, run: str | None, replace: bool, request: Request
+    sources: tuple[str, ...],
+    target: str,
+    as_json: bool,
+    run: str | None,
+    labels: tuple[str, ...],
+    replace: bool,
+    request: Request,
 ) -> None:
     """Add traces to a lake: files, folders, patterns, tar archives, or URLs of these.
 
@@ -68,16 +83,18 @@ def add(
             pool,
             run=run,
             replace_others=replace,
+            labels=dict(options.pair(each, "--label") for each in labels),
             resources=request.resources,
             judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else None,
-            on_outcome=lambda outcome: _tell(outcome, bar),
+            on_outcome=lambda outcome: _tell(outcome, bar, as_json),
         )
     done = len(found.outcomes) - len(found.failed)
-    click.echo(
+    text = (
         f"{printable(target)}: {done:,} traces read, {found.unread:,} files unchanged, "
         f"{len(found.failed):,} failed"
     )
+    options.show(found, as_json, lambda _: click.echo(text))
     click.get_current_context().exit(2 if found.failed else 0)
 
 
@@ -110,20 +127,61 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
 
 @lake.command()
 @click.argument("target", metavar="LAKE")
+@options.requesting(*_WORKERS, *options.RESOURCES)
+def compact(target: str, request: Request) -> None:
+    """Put the ranks of each run into one file a table, which makes asking faster.
+
+    LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
+    former files stay for readers that have them open: `lake clean` removes them.
+    """
+    from tracekit.lake.adding import compact_runs
+    from tracekit.lake.compacting import is_compact
+    from tracekit.lake.layout import selection
+    from tracekit.lake.reading import selected_parts
+
+    where = selection(target)
+    names = [each.run.name for each in selected_parts(where) if not is_compact(each.run)]
+    with _workers(request) as pool:
+        count = compact_runs(where.root, pool, names, request.resources)
+    click.echo(f"{printable(target)}: {len(names):,} runs compacted, of {count:,} groups of ranks")
+
+
+@lake.command()
+@click.argument("target", metavar="LAKE")
+@options.resource_options
+def publish(target: str, request: Request) -> None:
+    """Publish the small tables as Delta tables, for Spark, Trino, ClickHouse, DuckDB and polars.
+
+    Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
+    table. Needs the extra `lake`.
+    """
+    from tracekit.lake.publishing import publish as library
+
+    done = library(target, request.resources)
+    for table, count in done.items():
+        click.echo(f"{table}: {count:,} files")
+
+
+@lake.command()
+@click.argument("target", metavar="LAKE")
+@options.json_option
 @option(
     "--older-than hours",
     "Leave files younger than this many hours: an addition that still runs may need them.",
     float,
     default=24.0,
 )
-def clean(target: str, hours: float) -> None:
+def clean(target: str, as_json: bool, hours: float) -> None:
     """Remove the files of ranks that were replaced or not finished, and tell their names.
 
     Links are not followed, and files that a lake does not name so are left.
     """
     from tracekit.lake.adding import clean as library
 
-    done = library(target, hours)
+    options.show(library(target, hours), as_json, partial(_tell_cleaned, target))
+
+
+def _tell_cleaned(target: str, done: Cleaned) -> None:
     young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
     for path in done.removed:
         click.echo(f"removed  {printable(path)}")
@@ -136,18 +194,18 @@ def clean(target: str, hours: float) -> None:
 def files(target: str, table: str) -> None:
     """List the Parquet files of a table, for other engines to read: those that readers see now."""
     from tracekit.lake.layout import selection
-    from tracekit.lake.reading import selected_ranks
+    from tracekit.lake.reading import selected_parts
     from tracekit.lake.storage import storage
 
     where = selection(target)
     store = storage(where.root)
-    ranks = selected_ranks(where)
-    known = sorted({name for each in ranks for name in each.files})
+    groups = [held.group for part in selected_parts(where) for held in part.held()]
+    known = sorted({name for each in groups for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")
-    for rank in ranks:
-        if table in rank.files:
-            click.echo(store.uri(rank.path(table)))
+    for group in groups:
+        if table in group.files:
+            click.echo(store.uri(group.path(table)))
 
 
 @contextmanager
@@ -164,12 +222,16 @@ def _workers(request: Request) -> Iterator[Workers]:
         yield cluster
 
 
-def _tell(outcome: Outcome, bar: SweepBar | None) -> None:
+def _tell(outcome: Outcome, bar: WorkBar | None, as_json: bool) -> None:
     if bar is not None:
         bar.done(1)
     if outcome.status == "failed":
         options.warn(f"not added: {outcome.message}")
-        return
+    elif not as_json:
+        _tell_added(outcome)
+
+
+def _tell_added(outcome: Outcome) -> None:
     click.echo(
         printable(
             f"{outcome.status}  run={outcome.run} {outcome.name}: {outcome.events:,} events, "

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.commands.options import Request, option, resource_options, warn
+from tracekit.commands.part import part_options
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.perfetto.part import Chosen
 
 
 @click.command()
@@ -96,22 +101,25 @@ def _state_of(output: str) -> tuple[int, int] | None:
 @option(
     "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
 )
-@option("--trace-id", "Which trace, if the database holds several.", int)
-def export(source: str, output: str, form: str, weight: str | None, trace_id: int | None) -> None:
-    """Write a trace as JSON, as it was loaded, or its flame graph for other tools."""
+@part_options
+def export(source: str, output: str, form: str, weight: str | None, part: Chosen) -> None:
+    """Write a trace as JSON, as it was loaded, or its flame graph for other tools.
+
+    A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
+    """
     from tracekit.ingest.resources import Resources
     from tracekit.opening import open_given
 
     if form == "trace" and weight is not None:
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
+    if form != "trace" and not part.is_whole:
+        raise click.UsageError("a part is written as a trace: omit --format")
     name = printable(output)
     with open_given(source, Resources(), output) as opened:
         if form == "trace":
-            from tracekit.database.export import export as export_trace
-
-            click.echo(f"{name}: {export_trace(opened, output, trace_id):,} events")
+            click.echo(f"{name}: {part.write(opened, output):,} events")
             return
         from tracekit.reporters import stacks
 
-        count = stacks.write(opened, form, output, weight or "host", trace_id)
+        count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
     click.echo(f"{name}: {count:,} stacks", err=output == "-")

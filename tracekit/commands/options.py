@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +56,7 @@ class Request:
 
         judged = self.thresholds
         opened = open_given(path, self.resources, self.output)
+        tell_notes(opened)
         with Database(opened) as run, opened.judging(judged):
             yield run
 
@@ -102,6 +105,12 @@ def warn(text: str) -> None:
     click.echo(f"tracekit: {printable(text)}", err=True)
 
 
+def tell_notes(opened: Session) -> None:
+    """Prints what a person has to know about what is not there."""
+    for note in opened.notes:
+        warn(f"{opened.name}: {note}")
+
+
 def show(found: Any, as_json: bool, render: Callable[[Any], object]) -> None:
     """Prints a result as one JSON object, or as `render` does."""
     if as_json:
@@ -117,11 +126,11 @@ def status_of(failed: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def pair(text: str) -> tuple[str, str]:
+def pair(text: str, option: str = "--param") -> tuple[str, str]:
     """A parameter given as NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals:
-        raise TracekitError(f"--param takes NAME=VALUE, not {text!r}")
+        raise TracekitError(f"{option} takes NAME=VALUE, not {text!r}")
     return name, value
 
 
@@ -143,19 +152,32 @@ def all_of(*options: _Decorator) -> _Decorator:
 
 
 def requesting(*options: _Decorator) -> _Decorator:
-    """Adds options whose values the command receives as one `request`."""
+    """Adds options whose values the command receives as one `request`. On a terminal, such a
+    command shows what it is at."""
     add = all_of(*options)
     params: list[click.Parameter] = vars(add(lambda: None))["__click_params__"]
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def call(**given: Any) -> Any:
-            values = {str(each.name): given.pop(str(each.name)) for each in params}
-            return command(**given, request=Request(values))
+            # Two options may set one value.
+            values = {name: given.pop(name) for name in {str(each.name) for each in params}}
+            with stage_line():
+                return command(**given, request=Request(values))
 
         return add(call)
 
     return decorate
+
+
+def stage_line() -> AbstractContextManager[None]:
+    """While the block runs, a terminal shows what the work is at."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if is_plain or sys.stderr is None or not sys.stderr.isatty():
+        return nullcontext()
+    from tracekit.reporters import progress
+
+    return progress.stage_line()
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -207,6 +229,7 @@ _WINDOW = option(
 )
 ROWS = (
     option("--format form", type=click.Choice(FORMATS), default="table"),
+    click.option("--json", "form", flag_value="json", help="The same as --format json."),
     option("-o --output", "Write to this file instead of printing."),
     option("--timeout timeout_s", "End the query after this many seconds.", float, default=600),
     option(

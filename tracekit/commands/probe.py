@@ -41,7 +41,7 @@ def probe(
     """
     from tracekit.capture.workload import Options
     from tracekit.experiments import probing as library
-    from tracekit.reporters import probe as reporter
+    from tracekit.reporters import experiments as reporter
     from tracekit.reporters.progress import probe_bar
 
     chosen = Options(**given)
@@ -52,7 +52,7 @@ def probe(
             options.show(applied, as_json, reporter.render_advice)
             return 0
         found = library.probe(workload, chosen, **how)
-    options.show(found, as_json, reporter.render)
+    options.show(found, as_json, reporter.render_probe)
     return 1 if found.judgement.agrees is False else 0
 
 
@@ -81,7 +81,7 @@ def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: An
     from tracekit.capture.workload import Options
     from tracekit.experiments import sweeping as library
     from tracekit.experiments.points import AXES
-    from tracekit.reporters import sweep as reporter
+    from tracekit.reporters import experiments as reporter
     from tracekit.reporters.progress import sweep_bar
 
     axes = {axis: values for axis in AXES if (values := given.pop(axis))}
@@ -95,5 +95,5 @@ def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: An
         if is_interrupt(error):
             options.warn(f"{output} keeps the finished points: run the same command to resume")
         raise
-    options.show(found, as_json, partial(reporter.render, markdown=markdown))
+    options.show(found, as_json, partial(reporter.render_sweep, markdown=markdown))
     return 0 if found.is_right else 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument(
-    "arguments", nargs=-1, metavar="[NAME] [TRACE|DB]", shell_complete=completion.questions
+    "arguments", nargs=-1, metavar="[TRACE|DB] [NAME]", shell_complete=completion.questions
 )
 @option(
     "--param parameters",
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     metavar="NAME,NAME",
     shell_complete=completion.columns,
 )
-@option("--list listing", "List the questions.", is_flag=True)
+@option("--list listing", "List the questions, or those with the words that follow.", is_flag=True)
 @option("--explain", "Print the query's SQL and what its columns mean.", is_flag=True)
 @row_options
 def query(
@@ -50,45 +50,64 @@ def query(
     explain: bool,
     request: Request,
 ) -> None:
-    """Ask a trace or database a named question; --list shows them."""
-    from tracekit.database import catalog
+    """Ask a trace or database a named question; --list shows them.
+
+    `--list WORD` shows those that hold a word. `NAME --explain` needs no trace.
+    """
 
     if listing or not arguments:
         from tracekit.reporters.terminal import show_paged
 
-        show_paged(_listing())
+        show_paged(_listing(" ".join(arguments)))
         return
-    question = catalog.query(arguments[0])
+    source, question = _asked(arguments)
     if explain:
         click.echo(question.sql.rstrip())
         return
-    if len(arguments) != 2:
+    if source is None:
         raise TracekitError(f"query {question.name} needs one trace or database")
     values = dict(pair(each) for each in parameters)
     chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
-    with request.open(arguments[1]) as run:
+    with request.open(source) as run:
         variables = question.checked(values)
         statement = run.session.shown_sql(question, variables)
         count = request.render(run.session, statement, variables, chosen)
         _explain_doubts(run.session, question, variables, count)
 
 
-def _listing() -> str:
-    """All questions by topic, one a line."""
+def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
+    """The trace and the question; the question may also come first, as in former versions.
+
+    Raises:
+        TracekitError: when there is no such question, or not one trace.
+    """
     from tracekit.database import catalog
 
+    if len(arguments) == 1:
+        return None, catalog.query(arguments[0])
+    if len(arguments) > 2:
+        raise TracekitError(f"query takes one trace and one question, not {' '.join(arguments)}")
+    first, last = arguments
+    if catalog.is_query(first) and not catalog.is_query(last):
+        return last, catalog.query(first)
+    return first, catalog.query(last)
+
+
+def _listing(word: str) -> str:
+    """The questions that hold a word, by topic, one a line."""
+    from tracekit.database import catalog
+
+    found = catalog.matching(word)
+    if not found:
+        raise TracekitError(f"no question holds {word!r}; `tracekit query --list` shows all")
     lines = [
-        "tracekit query NAME TRACE answers one of these questions; --explain shows its SQL,",
+        "tracekit query TRACE NAME answers one of these questions; --explain shows its SQL,",
         "parameters and columns. Begin with overview, idle_waterfall and top_kernels. Then",
         "ask idle_culprits if the device waits, or roofline if it is busy.",
     ]
     for topic, title in catalog.TOPICS.items():
-        lines += ["", title]
-        lines += [
-            f"  {each.name:<22} {each.question}"
-            for each in catalog.queries().values()
-            if each.topic == topic
-        ]
+        of_topic = [f"  {each.name:<22} {each.question}" for each in found if each.topic == topic]
+        lines += ["", title, *of_topic] if of_topic else []
     return "\n".join(lines) + "\n"
 
 
@@ -120,7 +139,8 @@ def sql(source: str, statement: str | None, request: Request) -> None:
         return
     with request.open(source) as run:
         run.session.require_select(statement)
-        request.render(run.session, statement)
+        if not request.render(run.session, statement):
+            click.echo("0 rows", err=True)
 
 
 def _open_shell(source: str) -> None:
@@ -180,7 +200,7 @@ def schema(command: tuple[str, ...]) -> None:
     known = schemas.commands()
     if not command:
         for name, option in known.items():
-            click.echo(f"{name:<12} {option}")
+            click.echo(f"{name:<17} {option}")
         return
     words = 2 if " ".join(command[:2]) in known else 1
     if len(command) > words + 1:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from tracekit.compare.runs import RunComparison
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
+from tracekit.stages import stage
 from tracekit.text import duration, size
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ _SERIOUS = ("error", "warning")
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diff(Shown, form=SCHEMA):
     """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 
@@ -42,6 +44,10 @@ class Diff(Shown, form=SCHEMA):
     """Which places hold the memory at the peak; of snapshots, all that there is to compare."""
     doubts: Rows
     """What makes these numbers doubtful."""
+    runs: RunComparison | None = None
+    """The runs of several ranks to which the traces belong; null: they are compared alone."""
+    parts: Rows = field(default_factory=list)
+    """Parts of the program, by their places in it."""
 
     @property
     def span(self) -> dict[str, Any] | None:
@@ -75,6 +81,26 @@ class Diff(Shown, form=SCHEMA):
         return f"{told}: {duration(span['a'])} in a, {duration(span['b'])} in b"
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two traces of an opened database, by their trace_ids, and the runs to which they belong."""
+
+    database: Session
+    a: int
+    b: int
+    note: str = ""
+    """Which of several ranks they are."""
+    runs: RunComparison | None = None
+
+    def diff(self, top: int = 20) -> Diff:
+        """Compares the runs and the traces."""
+        return replace(diff(self.database, self.a, self.b, top), runs=self.runs)
+
+    def fails(self, condition: str) -> bool:
+        """Whether a condition on the numbers of the traces is true."""
+        return fails(self.database, condition, self.a, self.b)
+
+
 def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     """Compares two traces of one database, given by trace_id. `top` limits the rows of the lists of
     kernels, operators and modules.
@@ -82,6 +108,11 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     Raises:
         TracekitError: when the database has no such trace.
     """
+    with stage("comparing"):
+        return _diff(database, a, b, top)
+
+
+def _diff(database: Session, a: int, b: int, top: int) -> Diff:
     paths = {row["trace_id"]: row["path"] for row in database.ask("overview")}
     for trace_id in (a, b):
         if trace_id not in paths:
@@ -103,6 +134,7 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
         kernels=database.ask("diff_kernels", a=a, b=b, top=top),
         operators=database.ask("diff_operators", a=a, b=b, top=top),
         modules=database.ask("diff_modules", a=a, b=b, top=top),
+        parts=database.ask("diff_parts", a=a, b=b, top=top),
         memory=database.ask("diff_memory", a=a, b=b, top=top),
         doubts=list(findings.values()),
     )

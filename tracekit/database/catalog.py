@@ -12,6 +12,7 @@ from string import Template
 
 from tracekit.database import constants, packaged
 from tracekit.errors import TracekitError
+from tracekit.text import suggestion
 
 Value = str | int | float | bool | None
 
@@ -33,6 +34,7 @@ VOCABULARY = (
     "peaks",
     "graphs",
     "work",
+    "attention",
     "serving",
     "grids",
     "collectives",
@@ -123,6 +125,11 @@ class Parameter:
     default: str
     help: str
 
+    @property
+    def shown_default(self) -> Value:
+        """The default where it is a number; otherwise None."""
+        return int(self.default) if self.default.isdecimal() else None
+
     def typed(self, value: Value) -> Value:
         if self.type != "integer" or value is None:
             return value
@@ -185,6 +192,7 @@ class Query:
                 takes = ", ".join(known) or "none"
                 raise TracekitError(
                     f"query {self.name} has no parameter {name!r}; it takes: {takes}"
+                    + suggestion(name, known)
                 )
         return {name: known[name].typed(value) for name, value in given.items()}
 
@@ -199,6 +207,7 @@ class Query:
             if name not in known:
                 raise TracekitError(
                     f"query {self.name} has no column {name!r}; it has {', '.join(known)}"
+                    + suggestion(name, known)
                 )
         return list(names)
 
@@ -303,6 +312,17 @@ def queries() -> dict[str, Query]:
     return {name: query(name) for name in _topics()}
 
 
+def is_query(name: str) -> bool:
+    """Whether a query has this name, or this other name."""
+    return name in _topics() or name in _aliases()
+
+
+def matching(word: str) -> list[Query]:
+    """The queries whose name or question holds `word`."""
+    wanted = word.lower()
+    return [each for each in queries().values() if wanted in f"{each.name} {each.question}".lower()]
+
+
 @cache
 def _aliases() -> dict[str, str]:
     """The first name of each query that has others, by these."""
@@ -317,8 +337,11 @@ def query(name: str) -> Query:
         TracekitError: when no query has that name.
     """
     topic = _topics().get(name)
-    if topic is None and name in _aliases():
+    if topic is None and is_query(name):
         return query(_aliases()[name]).named(name)
     if topic is None:
-        raise TracekitError(f"no query is named {name!r}; `tracekit query --list` shows all names")
+        similar = suggestion(name, (*_topics(), *_aliases()))
+        raise TracekitError(
+            f"no query is named {name!r}{similar or '; `tracekit query --list` shows all names'}"
+        )
     return parse_query(name, topic, packaged.text(f"{topic}/{name}.sql"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import zstandard
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
+from tracekit.stages import stage
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -18,14 +19,28 @@ if TYPE_CHECKING:
 _ROWS_AT_ONCE = 20_000
 
 
-def export(database: Session, output: str | Path, trace: int | None = None) -> int:
-    """Writes one trace as Kineto JSON; returns its number of events.
+class TracePart(NamedTuple):
+    """An interval of a trace, in ns as in `event.ts_ns`: its events, and what they refer to."""
 
-    The file is compressed if `output` ends in .gz or .zst.
+    from_ns: int
+    to_ns: int
+
+
+def export(
+    database: Session,
+    output: str | Path,
+    trace: int | None = None,
+    part: TracePart | None = None,
+    most_bytes: int | None = None,
+) -> int:
+    """Writes one trace, or a part of it, as Kineto JSON; returns its number of events.
+
+    The file is compressed if `output` ends in .gz or .zst. A part ends earlier if it would take
+    more than `most_bytes` as text.
 
     Raises:
         TracekitError: when there are several traces and `trace` (a trace_id) does not choose one,
-            or `output` cannot be written.
+            `output` cannot be written, or `most_bytes` are too few for any event.
     """
     _, traces = database.fetch(catalog.schema("read_exported"))
     chosen = [row for row in traces if trace in (None, row[0])]
@@ -33,11 +48,14 @@ def export(database: Session, output: str | Path, trace: int | None = None) -> i
         ids = ", ".join(str(row[0]) for row in traces)
         raise TracekitError(f"{database.name}: choose a trace by its trace_id: {ids}")
     trace_id, form, metadata, original = chosen[0]
-    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
-        # Edit the text: Python cannot decode some numbers and deep nesting.
-        head, tail = _frame(form, metadata[1:-1].encode() if original is None else original)
+    # Edit the text: Python cannot decode some numbers and deep nesting.
+    head, tail = _frame(form, metadata[1:-1].encode() if original is None else original)
+    if part is not None and most_bytes is not None:
+        part = _cut(database, trace_id, part, most_bytes - len(head) - len(tail))
+    writing = stage("writing")
+    with writing, written_whole(output, database.inputs) as beside, opened(beside) as sink:
         sink.write(head)
-        count = _write_events(database, trace_id, sink)
+        count = _write_events(database, trace_id, part, sink)
         sink.write(tail)
     return count
 
@@ -59,11 +77,28 @@ def _frame(form: str, members: bytes) -> tuple[bytes, bytes]:
     return b"{" + members + (b", " if members else b"") + b'"traceEvents": [\n', b"\n]}\n"
 
 
-def _write_events(database: Session, trace_id: int, sink: BinaryIO) -> int:
+def _write_events(database: Session, trace_id: int, part: TracePart | None, sink: BinaryIO) -> int:
     count, separator = 0, b""
-    events = catalog.schema("write_events")
-    for batch in database.batches(events, {"trace": trace_id}, _ROWS_AT_ONCE):
-        sink.write(separator + b",\n".join(text for text, _ in batch))
-        count += sum(is_event for _, is_event in batch)
+    chosen = "AND event_id IN (SELECT event_id FROM ($part))" if part else ""
+    chosen = chosen.replace("$part", catalog.schema("part_events"))
+    events = catalog.filled("write_events", chosen=chosen)
+    variables = {"trace": trace_id, **(part._asdict() if part else {})}
+    for batch in database.batches(events, variables, _ROWS_AT_ONCE):
+        sink.write(separator + b",\n".join(text for text, is_event, _ in batch))
+        count += sum(is_event for _, is_event, _ in batch)
         separator = b",\n"
     return count
+
+
+def _cut(database: Session, trace_id: int, part: TracePart, most_bytes: int) -> TracePart:
+    """The longest beginning of a part that takes at most this many bytes."""
+    sql = catalog.filled(
+        "part_end",
+        part=catalog.schema("part_events"),
+        events=catalog.filled("write_events", chosen=""),
+    )
+    variables = {"trace": trace_id, "most_bytes": most_bytes, **part._asdict()}
+    ((end_ns,),) = database.fetch(sql, variables)[1]
+    if end_ns is None or end_ns < part.from_ns:
+        raise TracekitError(f"{database.name}: no part of it is that small: allow more")
+    return part._replace(to_ns=min(end_ns, part.to_ns))

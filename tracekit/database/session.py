@@ -17,13 +17,14 @@ from tracekit.database.catalog import Query, Value
 from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
-from tracekit.database.shared import Shared
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     import numpy
     import polars
+
+    from tracekit.database.shared import Shared
 
 T = TypeVar("T")
 
@@ -61,6 +62,8 @@ class Session:
     ) -> None:
         self._connection = connection
         self.name = name
+        self.notes: Sequence[str] = ()
+        """What a person has to know about what is not here."""
         self._inputs = inputs
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
@@ -310,6 +313,20 @@ class Session:
         """The trace_ids in the order in which verdicts on all of them are given."""
         return self.trace_ids()
 
+    @property
+    def settled(self) -> frozenset[int]:
+        """Traces that cannot be judged anew: only their stored verdicts are here."""
+        return frozenset()
+
+    def context_of(self, trace_id: int) -> str:
+        """What stored verdicts on a trace follow from, besides its own tables and the rules."""
+        return ""
+
+    @contextmanager
+    def among_all(self) -> Iterator[Session]:
+        """The session, or one in which the other ranks of the run are there, too."""
+        yield self
+
     @contextmanager
     def judging(self, thresholds: Thresholds) -> Iterator[None]:
         """While the block runs, questions judge by these thresholds. Blocks may be nested."""
@@ -319,7 +336,7 @@ class Session:
             return
         before = self._judged, self._shared
         # Answers so far are by other thresholds.
-        self._judged, self._shared = judged, self._shared and Shared()
+        self._judged, self._shared = judged, self._shared and type(self._shared)()
         try:
             yield
         finally:
@@ -341,6 +358,8 @@ class Session:
         if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
             yield
             return
+        from tracekit.database.shared import Shared
+
         self._shared = Shared()
         try:
             yield

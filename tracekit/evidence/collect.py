@@ -1,22 +1,27 @@
-"""The accounting of a trace's windows, its health and its repetition, out of questions."""
+"""The accounting of a trace's windows, its health, its repetition, and where in the program its
+events come from, out of questions."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from functools import cache
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from tracekit.causes import words
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import (
+    Evidence,
     Finding,
     Gpu,
     HostThread,
     Idle,
     Launch,
+    OneOffEvent,
     Phase,
     Repetition,
     Trace,
@@ -25,6 +30,7 @@ from tracekit.evidence.model import (
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
+    from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
     from tracekit.thresholds import Thresholds
 
@@ -49,26 +55,10 @@ QUERIES = (
     "repetition",
 )
 
+Sites = dict[int | None, dict[str, Any]]
+
 # Kinds of windows, in the order in which they are listed.
 _ORDER = ("range", "gpu_active", "host_active", "step", "trace")
-
-
-@dataclass(frozen=True)
-class Account:
-    """Where the time of one window of one device went, or of the host in a trace without one."""
-
-    window: Window
-    gpu: Gpu | None = None
-    idle: Idle | None = None
-    launch: Launch | None = None
-    host: HostThread | None = None
-
-    @property
-    def ops(self) -> int:
-        """How many GPU ops, or operators of the host, run in it."""
-        if self.gpu is not None:
-            return self.gpu.gpu_ops
-        return self.host.operators if self.host is not None else 0
 
 
 def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trace:
@@ -82,15 +72,15 @@ def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trac
     )
 
 
-def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
     """The windows of all devices: the main device first, and of each device the GPU-active span
     first. Of a trace without GPU ops, the windows of its busiest thread; at least one."""
     return _of_devices(database, trace_id) or _of_host(database, trace_id, overview)
 
 
 def account_between(
-    database: Session, trace_id: int, of: Account, window: tuple[str, str], times: tuple[int, int]
-) -> Account:
+    database: Session, trace_id: int, of: Evidence, window: tuple[str, str], times: tuple[int, int]
+) -> Evidence:
     """The accounting of a device between two instants, as a window of this kind and name.
 
     Raises:
@@ -109,7 +99,8 @@ def account_between(
     row = rows[0]
     named = Window(*window, row["start_ns"], row["end_ns"], row["span_ns"])
     idle = Idle(**_pick(Idle, row, causes=None), causes=row["causes"])
-    return Account(named, Gpu(**_pick(Gpu, row)), idle, of.launch)
+    gpu = Gpu(**_pick(Gpu, row))
+    return Evidence(window=named, gpu=gpu, idle=idle, launch=of.launch, ops=gpu.gpu_ops)
 
 
 def repetition_of(database: Session, trace_id: int) -> Repetition | None:
@@ -144,7 +135,7 @@ def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
     return found
 
 
-def step_numbers(accounts: Sequence[Account], names: Sequence[str]) -> dict[int, int]:
+def step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[int, int]:
     """The replay's number of each step, by the step's place among all accounts of one device."""
     places: dict[tuple[str, int], int] = {}
     met: Counter[str] = Counter()
@@ -160,7 +151,69 @@ def step_numbers(accounts: Sequence[Account], names: Sequence[str]) -> dict[int,
     return found
 
 
-def _of_devices(database: Session, trace_id: int) -> list[Account]:
+def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
+    """The one-offs as reported, each with its place in the program.
+
+    A step's excess is that of all threads; on the device, that of a cause. What the end of the
+    recording cut off did not happen once: it is left out.
+    """
+    events: list[OneOffEvent] = []
+    for (start_ns, event_id, _), same in groupby(
+        (each for each in found if each.kind != "unended"),
+        key=lambda each: (each.start_ns, each.event_id, each.on_host or each.cause),
+    ):
+        parts = list(same)
+        first, site = parts[0], sites.get(event_id, {})
+        events.append(
+            OneOffEvent(
+                start_ns=start_ns,
+                dur_ns=first.dur_ns,
+                usual_ns=sum(each.usual_ns for each in parts),
+                excess_ns=sum(each.excess_ns for each in parts),
+                kind=first.kind,
+                side="host" if first.on_host else "device",
+                cause="capture" if first.kind == "capture" else first.cause,
+                name=first.name,
+                place=site.get("python_line") or site.get("module") or site.get("cpu_op"),
+                event_id=event_id,
+                pid=first.pid,
+                tid=first.tid,
+            )
+        )
+    return events
+
+
+def sites_of(event_ids: Iterable[int | None], database: Session, trace_id: int) -> Sites:
+    """The places in the program that events come from, by event_id: rows of the question
+    `event_sites`."""
+    ids = ",".join(str(each) for each in event_ids if each is not None)
+    if not ids:
+        return {}
+    rows = database.ask("event_sites", trace=trace_id, events=ids)
+    return {row["event_id"]: row for row in rows}
+
+
+def places_of(event_ids: Iterable[int], database: Session, trace_id: int) -> dict[int, str]:
+    """The Python line, module or operator of events by event_id, or their name."""
+    sites = sites_of((each for each in event_ids if each >= 0), database, trace_id)
+    return {
+        event: place
+        for event, site in sites.items()
+        for place in [site["python_line"] or site["module"] or site["cpu_op"] or site["name"]]
+        if event is not None and place
+    }
+
+
+def name_links(links: list[dict[str, Any]], sites: Sites) -> None:
+    """Adds to each link its name and the place in the program that it comes from."""
+    for link in links:
+        site = sites.get(link["event_id"], {})
+        link["name"] = site.get("name") or words("link").get(link["cause"], "(no slice recorded)")
+        for key in ("cpu_op", "module", "python_line"):
+            link[key] = site.get(key)
+
+
+def _of_devices(database: Session, trace_id: int) -> list[Evidence]:
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
@@ -173,7 +226,8 @@ def _of_devices(database: Session, trace_id: int) -> list[Account]:
         row["causes"] = causes.get(_window_key(row), {})
         window, gpu = Window(*_values(Window)(row)), Gpu(*_values(Gpu)(row))
         idle = Idle(*_values(Idle)(row))
-        found.append(Account(window, gpu, idle, launches.get(row["device_id"])))
+        launch = launches.get(row["device_id"])
+        found.append(Evidence(window=window, gpu=gpu, idle=idle, launch=launch, ops=gpu.gpu_ops))
     ranked = "SELECT trace_id, device_id, place FROM ranked_devices"
     ranks = dict(database.rows_of_trace(ranked, trace_id))
     return sorted(
@@ -190,22 +244,23 @@ def _of_devices(database: Session, trace_id: int) -> list[Account]:
 _window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
 
 
-def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Account]:
+def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
     rows, waited = database.ask("cpu_time", trace=trace_id), []
     if any(row["launches"] for row in rows):
         waited = database.ask("last_wait", trace=trace_id)
     last_wait_ns = waited[0]["last_wait_ns"] if waited else None
     found = [
-        Account(
-            Window(**_pick(Window, row)),
+        Evidence(
+            window=Window(**_pick(Window, row)),
             host=HostThread(**_pick(HostThread, row | {"last_wait_ns": last_wait_ns})),
+            ops=row["operators"],
         )
         for row in rows
     ]
     if found:
         return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
     start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
-    return [Account(Window("trace", "whole trace", start, start + span, span))]
+    return [Evidence(window=Window("trace", "whole trace", start, start + span, span))]
 
 
 def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:

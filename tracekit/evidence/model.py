@@ -144,21 +144,18 @@ class HostThread:
 
 @dataclass(frozen=True)
 class OneOffEvent:
-    """What happened once, or took far longer than similar events (tracekit/replay/one_offs.py).
-
-    `excess_ns` is what it takes beyond the usual; that is taken out of the window that is judged.
-    `cause` is a cause of time, or `capture`. `place` is the Python line, module or operator.
-    """
+    """What happened once, or took far longer than similar events (tracekit/replay/one_offs.py)."""
 
     start_ns: int
     dur_ns: int
     usual_ns: int
     excess_ns: int
-    """What it takes beyond the usual."""
+    """What it takes beyond the usual, which is taken out of the window that is judged."""
     kind: str
     side: str
     """Which side takes longer: `host` or `device`."""
     cause: str
+    """A cause of time, or `capture`."""
     name: str | None
     place: str | None
     """The Python line, module or operator."""
@@ -181,20 +178,16 @@ class Repetition:
 
 @dataclass(frozen=True)
 class Phase:
-    """An outermost range of the launching thread, in a trace without steps.
-
-    It lasts from the completion of the previous range to its own; the gains from halving the host's
-    or the device's work are fractions of that length.
-    """
+    """An outermost range of the launching thread, in a trace without steps."""
 
     name: str
     """The range's name."""
     window_ns: int
     """From the previous range's completion to its own."""
     host_gain: float
-    """What halving the host's work gains."""
+    """What halving the host's work gains, as a fraction of that length."""
     device_gain: float
-    """What halving the device's work gains."""
+    """The same with the device's work."""
 
 
 @dataclass(frozen=True)

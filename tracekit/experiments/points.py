@@ -103,7 +103,7 @@ class Shape:
     speedup: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep(Shown, form=SCHEMA):
     """The requested points, in the grid's order, shape by shape."""
 
@@ -121,6 +121,13 @@ class Sweep(Shown, form=SCHEMA):
     """Each variant at each size."""
     shapes: list[Shape]
     """Each size of the grid."""
+
+    @property
+    def axes(self) -> list[str]:
+        """The axes that vary between the points; if none does, the first that they have."""
+        known = {axis: {getattr(point, axis) for point in self.points} for axis in AXES}
+        varying = [axis for axis, values in known.items() if len(values) > 1]
+        return varying or [axis for axis in ("batch", "dim") if known[axis] != {None}][:1]
 
     @property
     def is_right(self) -> bool:

@@ -13,6 +13,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -292,8 +293,10 @@ class _Session:
 
     def __init__(self, owner: StepRecorder, *, dry: bool, timed: int, steps: int) -> None:
         self.is_dry = dry
-        self._folder = tempfile.TemporaryDirectory(prefix="tracekit-") if dry else None
-        path = Path(self._folder.name) / "step.json.gz" if self._folder else owner.output
+        self._folder, path = ExitStack(), owner.output
+        if dry:
+            folder = self._folder.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-"))
+            path = Path(folder) / "step.json.gz"
         self.recording = profile(path, steps, warmup=timed, **owner._what)
         self.recording.yields = True
         if not dry:
@@ -301,7 +304,7 @@ class _Session:
         try:
             self.recording.__enter__()
         except BaseException:
-            self._remove()
+            self._folder.close()
             raise
         self._finalizer = weakref.finalize(owner, _abandon, self.recording)
 
@@ -312,25 +315,18 @@ class _Session:
     def end(self) -> float:
         """Writes the trace; returns its size in MB, or 0 if another profiler ended it."""
         self._finalizer.detach()
-        try:
-            self.recording.__exit__(None, None, None)
-            return 0 if self.recording.yielded else self.recording.path.stat().st_size / 1e6
-        except BaseException:
-            _abandon(self.recording)
-            raise
-        finally:
-            self._remove()
+        with self._folder:
+            try:
+                self.recording.__exit__(None, None, None)
+                return 0 if self.recording.yielded else self.recording.path.stat().st_size / 1e6
+            except BaseException:
+                _abandon(self.recording)
+                raise
 
     def discard(self) -> None:
         self._finalizer.detach()
-        try:
+        with self._folder:
             _abandon(self.recording)
-        finally:
-            self._remove()
-
-    def _remove(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
 
 
 def _abandon(recording: profile) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -46,7 +46,9 @@ from tracekit.ingest.writer import (
     last_trace_id,
     loaded_traces,
 )
-from tracekit.trace.source import ByteStream, open_streams
+from tracekit.stages import stage
+from tracekit.trace.other.formats import open_traces
+from tracekit.trace.source import ByteStream
 
 # Small traces in one transaction, which takes longer than inserting one of them.
 _SMALL_TRACES_AT_ONCE = 64
@@ -74,23 +76,25 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def alone(stream: ByteStream, database: Path, resources: Resources) -> duckdb.DuckDBPyConnection:
-    """Loads one trace that is open, as trace 1 of the new file `database`; returns a connection
-    that may write the file.
+def together(
+    streams: Sequence[ByteStream], database: Path, resources: Resources
+) -> tuple[duckdb.DuckDBPyConnection, dict[int, TracekitError]]:
+    """Loads traces that are open into the new file `database`; returns a connection that may write
+    the file, and the errors of bad traces by trace_id, which counts from 1 in the order given.
 
     Raises:
-        TracekitError: when the trace cannot be read.
+        TracekitError: when none of the traces can be read.
     """
-    devices = peaks(resources.hardware)
-    job = Job([stream.path], devices, resources, False, False, None, opened=[stream])
+    paths = [each.path for each in streams]
+    job = Job(paths, peaks(resources.hardware), resources, False, True, None, opened=streams)
     settings: Config = {"default_block_size": next(iter(_BLOCK_BYTES.values()))}
-    connection = connect(database, resources.settings(database) | settings, stream.path)
+    connection = connect(database, resources.settings(database) | settings, paths[0])
     try:
-        job.run(connection, Memory(connection, resources.memory_mb), stream.path)
+        job.run(connection, Memory(connection, resources.memory_mb), paths[0])
     except BaseException:
         connection.close()
         raise
-    return connection
+    return connection, dict(job.bad)
 
 
 def into_file(
@@ -184,6 +188,11 @@ class _Stopped(Exception):
     """An error in another file, or the user, has ended the job."""
 
 
+def _named(paths: Sequence[str]) -> str:
+    """The files, briefly."""
+    return Path(paths[0]).name if len(paths) == 1 else f"{len(paths):,} files"
+
+
 @dataclass
 class Job:
     """Loads files through one connection. With `keeps_errors` it skips bad files and collects their
@@ -220,13 +229,15 @@ class Job:
         try:
             is_new = create_tables(connection)
             record_peaks(connection, self.devices)
-            self._load_all(connection)
+            with stage(f"reading {_named(self.paths)}"):
+                self._load_all(connection)
             if not self.loaded:
                 raise self._nothing()
             if self.progress:
                 self.progress.finishing()
             more_memory = memory.more if memory else lambda: False
-            finish(connection, more_memory, self.judge, is_new=is_new)
+            with stage("building tables"):
+                finish(connection, more_memory, self.judge, is_new=is_new)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
                 f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
@@ -293,7 +304,7 @@ class Job:
                     yield path
                     continue
                 read = self.progress.read if self.progress else int
-                for stream in open_streams(path, read, self.resources.temp_dir):
+                for stream in open_traces(path, read, self.resources.temp_dir):
                     if isinstance(stream, TracekitError):
                         self._bad(stream)
                     elif self._is_in(done, stream):

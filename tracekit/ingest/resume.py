@@ -13,6 +13,7 @@ from tracekit.database import catalog, stored
 from tracekit.database.connection import connect_partial
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import create_tables
+from tracekit.trace.remote import is_url, shown
 
 
 def begin(connection: duckdb.DuckDBPyConnection, base: Path | None, paths: Iterable[str]) -> None:
@@ -60,7 +61,9 @@ def _identity(base: Path | None) -> list[int] | None:
 
 
 def _resolved(paths: Iterable[str]) -> list[str]:
-    return [path if path == "-" else str(Path(path).resolve()) for path in paths]
+    return [
+        shown(path) if path == "-" or is_url(path) else str(Path(path).resolve()) for path in paths
+    ]
 
 
 def _refused(partial: Path, why: str) -> TracekitError:

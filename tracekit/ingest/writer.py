@@ -25,16 +25,7 @@ from tracekit.trace.source import ByteStream
 # A label_id is the trace_id in the high bits and a number within the trace in the low 32.
 LABEL_BITS = 32
 _INSERT: dict[Rows, str] = {"event": "write_event_rows", "label": "write_labels"}
-_TEXTS = {
-    "rejected": ("INTEGER", "BIGINT", "VARCHAR", "VARCHAR", "BIGINT"),
-    "verbatim": ("INTEGER", "BIGINT", "BIGINT", "BOOLEAN", "BLOB"),
-}
-_DEVICE = ("INTEGER", "BIGINT", "VARCHAR", "BIGINT", "BIGINT", "VARCHAR", "VARCHAR")
-_TRACE = (
-    *("INTEGER", "VARCHAR", "BIGINT", "VARCHAR", "VARCHAR", "BIGINT", "BIGINT", "VARCHAR"),
-    *("BIGINT", "BOOLEAN", "BOOLEAN", "BOOLEAN", "BOOLEAN", "BOOLEAN", "JSON"),
-    *("BIGINT", "BIGINT", "VARCHAR"),
-)
+_TEXTS = ("rejected", "verbatim")
 # Rows in one JSON text.
 _ROWS_OF_JSON = 10_000
 # Gives the rows of verdicts by table, a trace at a time.
@@ -54,16 +45,18 @@ def record_verdicts(
 ) -> None:
     """Writes verdicts: rows by table (tracekit/verdict/rows.py)."""
     for table, added in rows.items():
-        columns = connection.execute(
-            "SELECT column_name, data_type FROM duckdb_columns()"
-            " WHERE table_name = ? AND database_name = current_database()",
-            [table],
-        ).fetchall()
+        columns = _columns(connection, table)
         for start in range(0, len(added), _ROWS_OF_JSON):
             connection.execute(
                 f"INSERT INTO {table} BY NAME SELECT unnest(from_json(?, ?), recursive := true)",
-                [json.dumps(added[start : start + _ROWS_OF_JSON]), json.dumps([dict(columns)])],
+                [json.dumps(added[start : start + _ROWS_OF_JSON]), json.dumps([columns])],
             )
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+    """The types of a table's columns, in order."""
+    relation = connection.sql(f"FROM {table}")
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
 def forget_verdicts(connection: duckdb.DuckDBPyConnection) -> None:
@@ -303,21 +296,22 @@ class Ingest:
         for table, texts in pieces:
             assert isinstance(texts, list)
             self._on_batch(0)
-            self._insert(table, _TEXTS[table], [(trace_id, *each) for each in texts])
+            self._insert(table, [(trace_id, *each) for each in texts])
 
     def _insert_traces(self, traces: list[tuple[int, ByteStream, TraceReader]]) -> None:
-        self._insert("trace", _TRACE, [_trace(*each) for each in traces])
+        self._insert("trace", [_trace(*each) for each in traces])
         devices = []
         for trace_id, _, reader in traces:
             listed = reader.member("deviceProperties")
             for device in listed if isinstance(listed, list) else []:
                 devices.append((trace_id, *_device(_mapping(device))))
-        self._insert("device", _DEVICE, devices)
+        self._insert("device", devices)
 
-    def _insert(self, table: str, types: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+    def _insert(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         """Inserts rows of Python values with one statement."""
         if rows:
-            values = ", ".join(f"unnest(?::{kind}[])" for kind in types)
+            types = _columns(self._connection, table)
+            values = ", ".join(f"unnest(?::{kind}[])" for kind in types.values())
             columns = [list(column) for column in zip(*rows, strict=True)]
             self._connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
 
@@ -343,6 +337,7 @@ def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[obje
         _integer(distributed.get("world_size")),
         _text(reader.member("host_name") or reader.member("hostname")),
         _integer(reader.member("baseTimeNanoseconds")),
+        _text(_mapping(reader.member("profiler")).get("name")) or "kineto",
         *(_flag(reader.member(flag)) for flag in _FLAGS),
         reader.metadata_text,
         reader.events,

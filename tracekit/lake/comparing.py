@@ -1,5 +1,5 @@
-"""Compares two runs of lakes by one trace each, and all runs of a lake in order: how long the same
-step took, and when that changed."""
+"""Compares two runs of lakes, and all runs of a lake in order: how long the same step took, when
+that changed, and which rank changed it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from math import pi, sqrt
 from statistics import median, median_low
 from typing import Any
 
-from tracekit.compare.diff import Diff, diff, fails
+from tracekit.compare.diff import Diff, Pair
+from tracekit.compare.runs import compare_runs
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import Rank, selection
-from tracekit.lake.reading import Lake, open_pairs, selected_ranks
-from tracekit.lake.storage import storage
+from tracekit.lake.reading import Lake, open_parts, selected_parts
+from tracekit.lake.runs import RunPart
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
@@ -39,42 +40,44 @@ FIGURES = (
 )
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Two opened traces, by their trace_ids, and how many others each of them stands for."""
-
-    lake: Lake
-    a: int
-    b: int
-    note: str
-
-
-def open_pair(a: str, b: str, resources: Resources | None = None) -> Pair:
-    """Opens one trace of each of two lakes, or parts of lakes: the first rank that both have.
+def open_pair(
+    a: str,
+    b: str,
+    resources: Resources | None = None,
+    thresholds: Thresholds | None = None,
+) -> Pair:
+    """Opens two runs of lakes, or parts of them, and chooses the rank to compare: the one that sets
+    the pace of the slower run, else the first one that both have.
 
     Raises:
         TracekitError: when a path selects several runs, or they have no rank in common.
     """
-    sides = []
+    parts = []
     for path in (a, b):
-        where = selection(path)
-        ranks = selected_ranks(where)
-        runs = sorted({each.run for each in ranks})
-        if len(runs) > 1:
-            shown = ", ".join(runs[:8])
+        selected = selected_parts(selection(path))
+        if len(selected) > 1:
+            shown = ", ".join(each.run.name for each in selected[:8])
             raise TracekitError(
                 f"{path}: holds several runs: choose one, as LAKE/run=NAME: {shown}"
             )
-        sides.append((storage(where.root), ranks))
-    (store_a, ranks_a), (store_b, ranks_b) = sides
-    first, second = common_rank(ranks_a, ranks_b)
-    lake = open_pairs([(first, store_a), (second, store_b)], resources or Resources())
-    counts = [len(ranks) for ranks in (ranks_a, ranks_b)]
-    return Pair(lake, first.trace_id, second.trace_id, _note(first, second, counts))
+        parts += selected
+    resources = resources or Resources()
+    lake = open_parts(parts, resources)
+    return _pair(lake, (parts[0], parts[1]), thresholds or Thresholds())
 
 
-def common_rank(a: Sequence[Rank], b: Sequence[Rank]) -> tuple[Rank, Rank]:
-    """The first rank that two runs have in common.
+def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) -> Pair:
+    names = (parts[0].run.name, parts[1].run.name)
+    with lake.of_part(parts[0]) as first, lake.of_part(parts[1]) as second:
+        runs = compare_runs(first, second, names, thresholds)
+    a, b = common_rank(parts[0].ranks, parts[1].ranks, None if runs is None else runs.rank)
+    return Pair(lake, a.trace_id, b.trace_id, _note(a, b, parts), runs)
+
+
+def common_rank(
+    a: Sequence[Rank], b: Sequence[Rank], wanted: int | None = None
+) -> tuple[Rank, Rank]:
+    """The wanted rank of two runs, or the first one that they have in common.
 
     Raises:
         TracekitError: when they have none.
@@ -82,16 +85,18 @@ def common_rank(a: Sequence[Rank], b: Sequence[Rank]) -> tuple[Rank, Rank]:
     if len(a) == len(b) == 1:
         return a[0], b[0]
     others = {each.name: each for each in b}
-    for each in a:
-        if each.name in others:
-            return each, others[each.name]
-    raise TracekitError(
-        f"run {a[0].run!r} and run {b[0].run!r} have no rank in common: choose one of each, as "
-        "LAKE/run=NAME/rank=N"
-    )
+    both = [each for each in a if each.name in others]
+    if not both:
+        raise TracekitError(
+            f"run {a[0].run!r} and run {b[0].run!r} have no rank in common: choose one of each, as "
+            "LAKE/run=NAME/rank=N"
+        )
+    chosen = next((each for each in both if each.rank == wanted), both[0])
+    return chosen, others[chosen.name]
 
 
-def _note(first: Rank, second: Rank, counts: Sequence[int]) -> str:
+def _note(first: Rank, second: Rank, parts: Sequence[RunPart]) -> str:
+    counts = [len(each.ranks) for each in parts]
     if max(counts) == 1:
         return ""
     return (
@@ -166,12 +171,13 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
         TracekitError: when fewer than two runs have GPU ops.
     """
     order, runs = _in_order(lake)
-    changes = shifts([(each.run, each.step_ns) for each in runs], thresholds or Thresholds())
+    judged = thresholds or Thresholds()
+    changes = shifts([(each.run, each.step_ns) for each in runs], judged)
     if not changes:
         return History(order, runs, changes, None, None)
     compared = (changes[-1].last_before, changes[-1].run)
-    a, b = _two(lake, *compared)
-    return History(order, runs, changes, compared, diff(lake, a, b, top))
+    pair = _two(lake, *compared, judged)
+    return History(order, runs, changes, compared, pair.diff(top))
 
 
 def last_fails(lake: Lake, condition: str) -> bool:
@@ -184,22 +190,27 @@ def last_fails(lake: Lake, condition: str) -> bool:
     _, runs = _in_order(lake)
     before = sorted(runs[:-1], key=lambda each: each.step_ns)
     usual = before[(len(before) - 1) // 2]
-    a, b = _two(lake, usual.run, runs[-1].run)
-    return fails(lake, condition, a, b)
+    pair = _two(lake, usual.run, runs[-1].run, Thresholds())
+    return pair.fails(condition)
 
 
-def _two(lake: Lake, first: str, second: str) -> tuple[int, int]:
-    """The trace_ids of the first rank that two runs have in common."""
-    sides = [[rank for rank in lake.ranks if rank.run == run] for run in (first, second)]
-    a, b = common_rank(*sides)
-    return a.trace_id, b.trace_id
+def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
+    """Two runs of a lake, and the rank to compare."""
+    parts = {each.run.name: each for each in lake.parts}
+    return _pair(lake, (parts[first], parts[second]), thresholds)
+
+
+def began_ns(lake: Lake) -> dict[int, int]:
+    """When each trace began, since the Unix epoch; without those that do not tell."""
+    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
+    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
+        starts[trace_id] += start_ns
+    return {trace_id: ns for trace_id, ns in starts.items() if ns > _AFTER_EPOCH_NS}
 
 
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
     run_of = {rank.trace_id: rank.run for rank in lake.ranks}
-    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
-    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
-        starts[trace_id] += start_ns
+    starts = began_ns(lake)
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in lake.ask("run_metrics"):
         rows.setdefault(run_of[row["trace_id"]], []).append(row)
@@ -209,8 +220,7 @@ def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
         )
     runs = []
     for run, figures in rows.items():
-        began = [starts.get(row["trace_id"], 0) for row in figures]
-        started = min(began) if min(began) > _AFTER_EPOCH_NS else None
+        started = min(starts.get(row["trace_id"], 0) for row in figures) or None
         medians = {name: median(row[name] for row in figures) for name in FIGURES}
         runs.append(RunFigures(run, started, len(figures), medians))
     timed = all(each.started_ns is not None for each in runs)

@@ -1,14 +1,17 @@
-"""What a lake stores: the names of its files, the manifests that make a rank visible, and the
-answers that are stored with each rank.
+"""What a lake stores: the names of its files, the groups of ranks that they hold, and the answers
+that are stored with each rank.
 
-LAKE/tracekit-lake.json                                      marks the folder as a lake
-LAKE/manifests/run=RUN/NAME.json                             one rank of a run: written last
-LAKE/tables/TABLE/run=RUN/rank=N/trace_id=ID/TOKEN.parquet   its rows of one table
-LAKE/archives/HASH.json                                      an archive that was read to its end
+LAKE/tracekit-lake.json            marks the folder as a lake
+LAKE/manifests/RUN/00000012.json   the run as its 12th change left it: its groups and their ranks
+LAKE/manifests/RUN/TOKEN.json      a group: some ranks of the run, and the tables of its files
+LAKE/tables/TABLE/TOKEN.parquet    the rows of a group's ranks of one table
+LAKE/numbers/ID.json               whose number this is
+LAKE/archives/HASH.json            an archive that was read to its end
 
-Readers list the manifests and open the files that these name, so they never see half a rank. A
-manifest may come from an untrusted source: it holds no paths. They follow from its fields, each of
-which is checked for its type and its value.
+A change writes its files and its group first; then it creates the run's next version, which no
+other writer can create, too. So readers see all of a change or nothing of it. A manifest may come
+from an untrusted source: it holds no paths. They follow from its fields, each of which is checked
+for its type and its value.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 import duckdb
@@ -27,16 +31,17 @@ from tracekit.database import catalog, facts
 from tracekit.database.catalog import Query, Value
 from tracekit.errors import TracekitError
 from tracekit.records import parsed, record
+from tracekit.trace.remote import holds, is_url, shown
+
+M = TypeVar("M")
 
 MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"
 TABLES = "tables"
 ARCHIVES = "archives"
+NUMBERS = "numbers"
 # The version of this layout, and of the manifests.
-LAYOUT = 1
-# The folder of a partition whose value is NULL, for every reader of Hive partitions.
-# https://cwiki.apache.org/confluence/display/Hive/Tutorial (hive.exec.default.partition.name)
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+LAYOUT = 2
 # Stored relations and answers are about one trace alone, so the rows of all ranks together are what
 # the same SQL answers over all of them. A lake's views and questions read the stored rows.
 # Relations whose rows are stored: their SQL, and what they are in a lake.
@@ -51,12 +56,17 @@ _STILL = {
     "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
 }
 _PREFIX = "answer_"
+# Tables that verdicts fill, in groups of their own.
+VERDICTS = ("verdict", "evidence", "one_off", "advice")
 # Tables that a lake does not store: the reader makes them.
 NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
-# Columns of the partition: the path has them.
-PARTITION = ("trace_id", "run", "rank")
-# Tables that every rank has, even without rows.
+# Columns that each table of a lake begins with.
+KEYS = ("run", "rank", "trace_id")
+# Tables that every group has, even without rows.
 NEEDED = frozenset({"trace", *RELATIONS, *(f"{_PREFIX}{name}" for name in ANSWERS)})
+# Tables of a rank that another version wrote which this one reads, if it has their columns.
+SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
+SMALL |= {"window_timeline_parts", "steps", "collective"}
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TABLE = re.compile(r"[a-z_]+")
@@ -69,83 +79,137 @@ _LONGEST = 180
 
 @dataclass(frozen=True)
 class Source:
-    """Where a trace was read: the path or URL of its file, and the file's size and state then.
-
-    `stamp` changes with the file: its modification time or ETag. `member` is the trace's path in an
-    archive.
-    """
+    """Where a trace was read: the path or URL of its file, and the file's size and state then."""
 
     url: str
+    """The path or URL of the file."""
     size: int
+    """Its size (bytes)"""
     stamp: str
+    """What changes with it: its modification time or ETag."""
     member: str | None = None
+    """The trace's path in an archive; null: the file is no archive."""
 
 
 @dataclass(frozen=True)
 class Rank:
-    """A manifest: one rank of one run, and the files that hold its tables."""
+    """One rank of one run."""
 
     run: str
     name: str
     """`rank=N`, or `file=NAME` for a trace that has no rank."""
     rank: int | None
     trace_id: int
-    token: str
-    """Names the files of this generation of the rank."""
     tables: int
     """The format of its tables."""
     sha256: str
     """The hash of the stored file, or of the archive's member."""
     events: int
     source: Source
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A manifest: ranks of one run, and the files that hold their tables."""
+
+    run: str
+    token: str
+    """Names the manifest."""
+    data: str
+    """Names the files."""
+    ranks: list[Rank]
     files: dict[str, int]
     """The tables that have rows here, and the size of each file in bytes."""
+    context: str | None = None
+    """Of verdicts: the digest of the ranks among which these were judged. None: these files hold
+    all other tables."""
 
     @property
     def key(self) -> str:
-        return manifest_path(self.run, self.name)
+        return f"{run_folder(self.run)}/{self.token}.json"
 
     def path(self, table: str) -> str:
-        """The file with its rows of a table, relative to the lake."""
-        rank = NO_VALUE if self.rank is None else str(self.rank)
-        folders = f"run={escape(self.run)}/rank={rank}/trace_id={self.trace_id}"
-        return f"{TABLES}/{table}/{folders}/{self.token}.parquet"
+        """The file with the rows of a table, relative to the lake."""
+        return f"{TABLES}/{table}/{self.data}.parquet"
 
     def as_json(self) -> bytes:
-        return json.dumps({"layout": LAYOUT} | asdict(self), indent=1).encode()
+        return json.dumps({"layout": LAYOUT} | asdict(self)).encode()
 
 
-def read_manifest(text: bytes, path: str) -> Rank:
-    """The rank that a manifest describes.
+@dataclass(frozen=True)
+class GroupEntry:
+    """A group in a version of a run, and its ranks that are no longer there."""
+
+    token: str
+    without: list[str]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A manifest: the groups of a run after one change."""
+
+    groups: list[GroupEntry]
+
+    def as_json(self) -> bytes:
+        return json.dumps({"layout": LAYOUT} | asdict(self)).encode()
+
+
+def read_group(text: bytes, path: str) -> Group:
+    """The group that a manifest describes.
 
     Raises:
         TracekitError: when it is not one of this version, or its fields do not fit its path.
     """
+    found = _read(Group, text, path)
     try:
-        stored = parsed(text)
-        if isinstance(stored, dict) and stored.get("layout", LAYOUT) != LAYOUT:
-            raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
-        found = record(Rank, stored)
         is_sound = found.key == path and _is_sound(found)
-    except ValueError as error:
-        raise TracekitError(f"{path}: is not a manifest of a lake: {error}") from error
+    except ValueError:
+        # A name that is no text.
+        is_sound = False
     if not is_sound:
         raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
     return found
 
 
-def _is_sound(rank: Rank) -> bool:
-    names = NEEDED if rank.tables == catalog.FORMAT else frozenset[str]()
+def read_version(text: bytes, path: str) -> Version:
+    """The version of a run that a manifest describes; the same errors."""
+    found = _read(Version, text, path)
+    if not all(_TOKEN.fullmatch(each.token) for each in found.groups):
+        raise TracekitError(f"{path}: is not a sound manifest: it names no groups")
+    return found
+
+
+def _read(kind: type[M], text: bytes, path: str) -> M:
+    try:
+        stored = parsed(text)
+        if isinstance(stored, dict) and stored.get("layout", LAYOUT) != LAYOUT:
+            raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
+        return record(kind, stored)
+    except ValueError as error:
+        raise TracekitError(f"{path}: is not a manifest of a lake: {error}") from error
+
+
+def _is_sound(group: Group) -> bool:
+    formats = {each.tables for each in group.ranks}
+    is_whole = formats == {catalog.FORMAT} and group.context is None
     return (
-        rank.run == valid_name(rank.run)
-        and (rank.rank is None or (rank.rank >= 0 and rank.name == f"rank={rank.rank}"))
+        group.run == valid_name(group.run)
+        and bool(_TOKEN.fullmatch(group.token) and _TOKEN.fullmatch(group.data))
+        and all(_TABLE.fullmatch(name) and size > 0 for name, size in group.files.items())
+        and all(each.run == group.run and _is_sound_rank(each) for each in group.ranks)
+        and len(formats) == 1
+        and (not is_whole or group.files.keys() >= NEEDED)
+    )
+
+
+def _is_sound_rank(rank: Rank) -> bool:
+    return (
+        (rank.rank is None or (rank.rank >= 0 and rank.name == f"rank={rank.rank}"))
         and (rank.rank is not None or rank.name.startswith("file="))
         and 0 < rank.trace_id <= _MOST_TRACE_ID
-        and bool(_TOKEN.fullmatch(rank.token))
         and bool(_SHA256.fullmatch(rank.sha256))
         and rank.events >= 0
-        and all(_TABLE.fullmatch(name) and size > 0 for name, size in rank.files.items())
-        and names <= rank.files.keys()
     )
 
 
@@ -168,9 +232,13 @@ def read_archive(text: bytes) -> Archive | None:
         return None
 
 
-def manifest_path(run: str, name: str) -> str:
-    kind, _, value = name.partition("=")
-    return f"{MANIFESTS}/run={escape(run)}/{escape(kind)}={escape(value)}.json"
+def run_folder(run: str) -> str:
+    """The folder of a run's manifests."""
+    return f"{MANIFESTS}/{escape(run)}"
+
+
+def version_path(run: str, number: int) -> str:
+    return f"{run_folder(run)}/{number:08d}.json"
 
 
 def archive_path(url: str, run: str | None) -> str:
@@ -179,10 +247,14 @@ def archive_path(url: str, run: str | None) -> str:
     return f"{ARCHIVES}/{name[:32]}.json"
 
 
+def number_path(trace_id: int) -> str:
+    return f"{NUMBERS}/{trace_id}.json"
+
+
 def trace_id_of(run: str, name: str, sha256: str, salt: int = 0) -> int:
     """The number of a trace in a lake: the same whenever the same trace is added to the same rank.
 
-    Two ranks of a lake may get the same number: then one of them is written again with a `salt`.
+    Two ranks of a lake may get the same number: then the later one takes the next `salt`.
     """
     text = f"{run}\0{name}\0{sha256}\0{catalog.FORMAT}\0{salt}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).digest()
@@ -190,15 +262,14 @@ def trace_id_of(run: str, name: str, sha256: str, salt: int = 0) -> int:
 
 
 def escape(text: str) -> str:
-    """Text as the name of one file or folder, as Hive escapes the values of partitions."""
+    """Text as the name of one file or folder. No engine takes such a name for a partition's."""
     return quote(text, safe=" ,+@-_.", errors="surrogateescape")
 
 
 def valid_name(text: str) -> str:
-    """Text as the name of a run or a file in a lake: not empty, not NULL, and not too long for the
+    """Text as the name of a run or a file in a lake: not empty, no path, and not too long for the
     name of a folder."""
-    # DuckDB reads the text NULL in a path as no value.
-    found = text if text and text.upper() not in ("NULL", NO_VALUE) else f"{text}_"
+    found = text if text.strip(".") else f"{text}_"
     found = found.encode("utf-8", "replace").decode()
     if len(escape(found)) > _LONGEST:
         digest = hashlib.sha256(found.encode()).hexdigest()[:16]
@@ -215,20 +286,20 @@ def rank_in_name(file_name: str) -> int | None:
 
 
 def may_be_lake(path: str) -> bool:
-    """Whether a path is a lake or a part of one; a URL can only be that."""
+    """Whether a path is a lake or a part of one.
+
+    Raises:
+        TracekitError: when it is a URL that cannot be reached.
+    """
     root = selection(path).root
     if is_url(root):
-        return True
+        from tracekit.trace.source import ENDINGS
+
+        return not shown(root).endswith(ENDINGS) and "*" not in root and holds(root, MARK)
     try:
         return (Path(root) / MARK).is_file()
     except (OSError, ValueError):
         return False
-
-
-def is_url(path: str) -> bool:
-    """Whether a path is a URL, such as s3://bucket/folder."""
-    scheme, separator, _ = path.partition("://")
-    return bool(separator) and scheme.replace("+", "").isalnum() and scheme != "file"
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,16 @@ reads no events.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from tracekit.database import catalog, facts, prepared
+from tracekit.database import catalog, prepared
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
@@ -24,64 +25,78 @@ from tracekit.database.stored import SURPRISES
 from tracekit.errors import TracekitError, first_line
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
+from tracekit.lake.binding import Binding
 from tracekit.lake.layout import (
-    MANIFESTS,
+    LAYOUT,
     MARK,
-    RELATIONS,
     Rank,
     Selection,
-    read_manifest,
     selection,
     stored_answer_sql,
-    stored_tables,
 )
-from tracekit.lake.storage import RemoteStorage, Storage, local_files, storage
+from tracekit.lake.runs import RunPart, read_runs
+from tracekit.lake.storage import Storage, local_files, storage
+from tracekit.records import parsed
 
 if TYPE_CHECKING:
-    from tracekit.lake.remote import LakeFiles
     from tracekit.lake.workers import Workers
 
 _OUTSIDE_QUERIES_MB = 200
 # Above this many rows of one rank, export instead of asking.
 MOST_ROWS = 100_000
-_HIVE = (
-    "hive_partitioning = true, hive_types = {'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
-)
 _PACKAGE = str(Path(__file__).parents[1])
 
 
-def visible_ranks(lake: Storage) -> list[Rank]:
-    """The ranks of a lake, by run and rank.
+def require_lake(root: str) -> Storage:
+    """The storage of a lake.
 
     Raises:
-        TracekitError: when a manifest is not sound.
+        TracekitError: when there is none, or another version of tracekit made it.
     """
-    found = [read_manifest(text, path) for path, text in lake.read_all(MANIFESTS).items()]
-    return sorted(found, key=lambda each: (each.run, each.rank is None, each.rank or 0, each.name))
+    lake = storage(root)
+    mark = lake.read(MARK)
+    if mark is None:
+        raise TracekitError(f"{root}: is not a lake: `tracekit lake add` makes one")
+    check_mark(root, mark)
+    return lake
 
 
-def selected_ranks(where: Selection) -> list[Rank]:
-    """The ranks that a path selects.
+def check_mark(root: str, mark: bytes) -> None:
+    """Checks that this version of tracekit reads a lake.
 
     Raises:
-        TracekitError: when there is no lake, none of its ranks is selected, or another version of
-            tracekit wrote them.
+        TracekitError: when it does not.
     """
-    lake = storage(where.root)
-    if lake.read(MARK) is None:
-        raise TracekitError(f"{where.root}: is not a lake: `tracekit lake add` makes one")
-    everything = visible_ranks(lake)
-    ranks = [each for each in everything if where.takes(each)]
-    if not ranks:
-        runs = ", ".join(sorted({each.run for each in everything})[:8]) or "none"
-        raise TracekitError(f"{where}: the lake has no such rank; its runs are {runs}")
-    old = [each for each in ranks if each.tables != catalog.FORMAT]
-    if old:
+    try:
+        layout = parsed(mark)["layout"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise TracekitError(f"{root}: {MARK} in it is not that of a lake") from error
+    if layout != LAYOUT:
         raise TracekitError(
-            f"{where}: {len(old)} of {len(ranks)} ranks were written by another version of "
-            "tracekit: run `tracekit lake add` on their traces again"
+            f"{root}: another version of tracekit made this lake: add its traces to a new one"
         )
-    return ranks
+
+
+def selected_parts(where: Selection) -> list[RunPart]:
+    """The runs that a path selects, with the ranks that it selects.
+
+    Raises:
+        TracekitError: when there is no lake, or none of its ranks is selected.
+    """
+    lake = require_lake(where.root)
+    found = [
+        RunPart(
+            where.root,
+            run,
+            frozenset(each.name for each in run.ranks.values() if where.takes(each)),
+        )
+        for run in read_runs(lake, where.run)
+    ]
+    parts = [each for each in found if each.names]
+    if not parts:
+        runs = ", ".join([each.name for each in read_runs(lake)][:8]) or "none"
+        raise TracekitError(f"{where}: the lake has no such rank; its runs are {runs}")
+    return parts
 
 
 class Lake(Session):
@@ -91,15 +106,21 @@ class Lake(Session):
         self,
         connection: duckdb.DuckDBPyConnection,
         name: str,
-        chosen: Sequence[tuple[Rank, Storage]],
+        parts: Sequence[RunPart],
+        resources: Resources | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         super().__init__(connection, name)
-        self.ranks = [rank for rank, _ in chosen]
-        self._lakes = {lake.root: lake for _, lake in chosen}
+        self.parts = parts
+        self.ranks = [rank for part in parts for rank in part.ranks]
+        self.notes = notes
+        self._contexts = {rank.trace_id: part.run.context for part in parts for rank in part.ranks}
+        self._resources = resources or Resources()
 
     @property
     def inputs(self) -> Iterable[str | Path]:
-        return (path for lake in self._lakes.values() for path in local_files(lake))
+        roots = {part.root for part in self.parts}
+        return (path for root in roots for path in local_files(storage(root)))
 
     def __exit__(self, *raised: Any) -> None:
         """Closes the lake. An error that tracekit's own code raised in the block means that rows
@@ -126,6 +147,27 @@ class Lake(Session):
     def in_order(self) -> list[int]:
         return [rank.trace_id for rank in self.ranks]
 
+    @property
+    def settled(self) -> frozenset[int]:
+        return frozenset(each.trace_id for each in self.ranks if each.tables != catalog.FORMAT)
+
+    def context_of(self, trace_id: int) -> str:
+        return self._contexts[trace_id]
+
+    @contextmanager
+    def among_all(self) -> Iterator[Session]:
+        if len(self.parts) == 1 and len(self.parts[0].ranks) < len(self.parts[0].run.ranks):
+            part = self.parts[0]
+            whole = replace(part, names=frozenset(part.run.ranks))
+            with open_parts([whole], self._resources, self.name) as lake:
+                yield lake
+        else:
+            yield self
+
+    def of_part(self, part: RunPart) -> Lake:
+        """Some of these ranks, opened by themselves."""
+        return open_parts([part], self._resources)
+
 
 def _is_own(where: TracebackType | None) -> bool:
     """Whether tracekit's own code raised an error, and not only its caller's."""
@@ -142,44 +184,50 @@ def open_lake(paths: str | Iterable[str], resources: Resources | None = None) ->
     Raises:
         TracekitError: when one is not a lake, or nothing is selected.
     """
-    resources = resources or Resources()
     given = [paths] if isinstance(paths, str) else list(paths)
-    chosen = []
-    for path in given:
-        where = selection(path)
-        lake = storage(where.root)
-        chosen += [(rank, lake) for rank in selected_ranks(where)]
-    return open_pairs(chosen, resources, ", ".join(given))
+    parts = [part for path in given for part in selected_parts(selection(path))]
+    return open_parts(parts, resources or Resources(), ", ".join(given))
 
 
-def open_pairs(
-    chosen: Sequence[tuple[Rank, Storage]], resources: Resources, name: str | None = None
-) -> Lake:
-    """Opens some ranks, each with the storage of its lake.
+def open_run(root: str, name: str, resources: Resources) -> Lake:
+    """Opens a run of a lake."""
+    return open_parts(selected_parts(Selection(root, name)), resources)
+
+
+def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None = None) -> Lake:
+    """Opens some ranks.
 
     Raises:
-        TracekitError: when two of them have the same number and are not the same trace.
+        TracekitError: when two of them have the same number and are not the same trace, or another
+            version of tracekit wrote them all.
     """
-    opened: dict[int, tuple[Rank, Storage]] = {}
-    for rank, lake in chosen:
-        other = opened.setdefault(rank.trace_id, (rank, lake))[0]
-        if (other.run, other.name, other.sha256) != (rank.run, rank.name, rank.sha256):
-            raise TracekitError(
-                f"{lake.root}: {other.name} of {other.run!r} and {rank.name} of {rank.run!r} have "
-                "the same number: run `tracekit lake add` on one of them again"
-            )
-    pairs = list(opened.values())
-    if name is None:
-        rank, lake = pairs[0]
-        name = f"{lake.root}/run={rank.run}/{rank.name}"
-    return Lake(_connected(pairs, resources), name, pairs)
+    first: dict[int, Rank] = {}
+    chosen: list[RunPart] = []
+    for part in parts:
+        names = set()
+        for rank in part.ranks:
+            other = first.setdefault(rank.trace_id, rank)
+            if (other.run, other.name, other.sha256) != (rank.run, rank.name, rank.sha256):
+                raise TracekitError(
+                    f"{part.root}: {other.name} of {other.run!r} and {rank.name} of {rank.run!r} "
+                    "have the same number: add one of them to another run"
+                )
+            if other is rank:
+                names.add(rank.name)
+        if names:
+            chosen.append(replace(part, names=frozenset(names)))
+    one = chosen[0]
+    name = name or f"{one.root}/run={one.run.name}"
+    connection, taken, notes = _connected(chosen, resources)
+    return Lake(connection, name, taken, resources, notes)
 
 
 def _connected(
-    ranks: Sequence[tuple[Rank, Storage]], resources: Resources
-) -> duckdb.DuckDBPyConnection:
-    """A connection that can read these ranks, and no other file."""
-    root = ranks[0][1].root
+    parts: Sequence[RunPart], resources: Resources
+) -> tuple[duckdb.DuckDBPyConnection, list[RunPart], list[str]]:
+    """A connection that can read these ranks, and no other file; the ranks that it does read; and
+    what is to be said of the others."""
+    root = parts[0].root
     connection = connect(":memory:", resources.settings(f"{root}#lake"), root)
     try:
         if resources.memory_mb is not None:
@@ -190,7 +238,8 @@ def _connected(
         prepared.create_all(connection)
         record_peaks(connection, peaks(resources.hardware))
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
-        _bind(connection, ranks)
+        bound = Binding(connection, parts)
+        bound.bind()
         limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
         close_to_the_outside(connection)
     except duckdb.Error as error:
@@ -200,104 +249,14 @@ def _connected(
     except BaseException:
         connection.close()
         raise
-    return connection
-
-
-def _bind(connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Storage]]) -> None:
-    """Puts views over the files in the place of tables, and stored summaries in that of views."""
-    files = _uris(connection, ranks)
-    everything = [each for some in files.values() for each in some]
-    connection.execute("SET allowed_paths = $1", [everything])
-    # A question reads the footers of a table's files several times.
-    connection.execute("SET parquet_metadata_cache = true")
-    connection.execute("CREATE SCHEMA lake")
-    # This is quick while the tables are empty.
-    columns = stored_tables(connection)
-    summarized = {
-        name: _names(connection, f"FROM {name}{'()' if 'MACRO' in kind else ''}")
-        for name, (_, kind) in RELATIONS.items()
-    }
-    for table, paths in files.items():
-        connection.execute(
-            f'CREATE VIEW lake."{table}" AS FROM read_parquet({_listed(paths)}, {_HIVE})'
-        )
-        if table in columns:
-            _replace_table(connection, table, columns[table])
-    for name, (_, kind) in RELATIONS.items():
-        chosen = ", ".join(summarized[name])
-        connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
-    for name, fact in facts.over_traces().items():
-        connection.execute(f"DROP TABLE {name}")
-        connection.execute(f"CREATE VIEW {name} AS {fact.rows}")
-    connection.execute(catalog.schema("lake_jobs"))
-
-
-def _listed(paths: Sequence[str]) -> str:
-    """The SQL of a list of paths. Each use of a view parses it again, and one text is parsed three
-    times as quickly as hundreds."""
-    between = "\n"
-    while any(between in each for each in paths):
-        between += "\n"
-    text = between.join(paths).replace("'", "''")
-    return f"string_split('{text}', '{between}')"
-
-
-def _uris(
-    connection: duckdb.DuckDBPyConnection, ranks: Sequence[tuple[Rank, Storage]]
-) -> dict[str, list[str]]:
-    """The names by which this connection opens the files of each table."""
-    remote: LakeFiles | None = None
-    found: dict[str, list[str]] = {}
-    for rank, lake in ranks:
-        if isinstance(lake, RemoteStorage) and remote is None:
-            remote = _registered(connection)
-        for table, size in rank.files.items():
-            path = rank.path(table)
-            uri = lake.uri(path)
-            if isinstance(lake, RemoteStorage) and remote is not None:
-                uri = remote.add(lake.fs, uri, path, size)
-            found.setdefault(table, []).append(uri)
-    return found
-
-
-def _registered(connection: duckdb.DuckDBPyConnection) -> LakeFiles:
-    from tracekit.lake.remote import LakeFiles
-
-    files = LakeFiles()
-    connection.register_filesystem(files)
-    return files
-
-
-def _replace_table(
-    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str]
-) -> None:
-    kinds = dict(
-        connection.execute(
-            "SELECT column_name, data_type FROM duckdb_columns() "
-            "WHERE schema_name = 'main' AND table_name = ?",
-            [table],
-        ).fetchall()
-    )
-    # Numbers of threads are wider in a lake.
-    chosen = ", ".join(
-        f'"{name}"' if name == "thread" else f'"{name}"::{kinds[name]} AS "{name}"'
-        for name in columns
-    )
-    beside = ", run" if table == "trace" else ""
-    connection.execute(f"DROP TABLE {table}")
-    connection.execute(f"CREATE VIEW {table} AS SELECT {chosen}{beside} FROM lake.{table}")
-
-
-def _names(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
-    return [f'"{row[0]}"' for row in connection.execute(f"DESCRIBE {relation}").fetchall()]
+    return connection, bound.parts, bound.notes
 
 
 @dataclass(frozen=True)
 class RankQuestion:
     """One rank of a lake, and what to ask it."""
 
-    lake: str
-    rank: Rank
+    part: RunPart
     question: str
     given: Mapping[str, Value]
     resources: Resources = field(default_factory=Resources)
@@ -310,7 +269,7 @@ def answer(task: RankQuestion) -> bytes:
         TracekitError: when the rank cannot be read, or the answer is too long.
     """
     question = catalog.query(task.question)
-    with open_pairs([(task.rank, storage(task.lake))], task.resources) as opened:
+    with open_parts([task.part], task.resources) as opened:
         sql = f"SELECT * FROM ({opened.shown_sql(question, task.given)}) LIMIT {MOST_ROWS + 1}"
         frame = opened.frame(sql, task.given)
     if frame.height > MOST_ROWS:
@@ -337,18 +296,15 @@ def ask_ranks(
         TracekitError: when there is no such question or parameter, or a rank cannot be read.
     """
     checked = catalog.query(question).checked(given)
-    where = selection(lake)
-    ranks = selected_ranks(where)
-    place = {rank.trace_id: number for number, rank in enumerate(ranks)}
-    tasks = [
-        RankQuestion(where.root, rank, question, checked, resources or Resources())
-        for rank in ranks
-    ]
+    parts = [part.only(rank) for part in selected_parts(selection(lake)) for rank in part.ranks]
+    place = {part.ranks[0].trace_id: number for number, part in enumerate(parts)}
+    tasks = [RankQuestion(part, question, checked, resources or Resources()) for part in parts]
     for task, found in workers.each(answer, tasks):
+        rank = task.part.ranks[0]
         if isinstance(found, Exception):
             reason = str(found).strip().partition("\n")[0] or type(found).__name__
-            raise TracekitError(f"run={task.rank.run}/{task.rank.name}: {reason}") from found
-        (folder / f"{place[task.rank.trace_id]:09d}.parquet").write_bytes(found)
+            raise TracekitError(f"run={rank.run}/{rank.name}: {reason}") from found
+        (folder / f"{place[rank.trace_id]:09d}.parquet").write_bytes(found)
     return Session(_opened(sorted(folder.glob("*.parquet")), lake), lake)
 
 

@@ -17,34 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, TABLES, is_url
+from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NUMBERS, TABLES
+from tracekit.trace.remote import filesystem, is_url, translated_errors
 
 # Prefix of the names of unfinished files.
 HIDDEN = ".writing-"
 # How often a file is written before a missing folder counts as an error.
 _ATTEMPTS = 20
-
-
-class StorageError(TracekitError, OSError):
-    """A file system failed: another attempt may succeed."""
-
-
-@contextmanager
-def translated_errors(root: str) -> Iterator[None]:
-    """Turns the errors of a file system or its library into StorageErrors, except
-    FileNotFoundError."""
-    try:
-        yield
-    except (FileNotFoundError, TracekitError):
-        raise
-    except OSError as error:
-        raise StorageError(f"{root}: {error.strerror or _reason(error)}") from error
-    except Exception as error:  # Libraries of object stores have exceptions of their own.
-        raise StorageError(f"{root}: cannot be reached: {_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 class StoredFile(NamedTuple):
@@ -72,16 +51,21 @@ class LocalStorage:
             return (self._folder / path).read_bytes()
         return None
 
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        """The contents of all small files ending in .json below a folder."""
-        found = {}
+    def paths(self, folder: str) -> list[str]:
+        """The paths of all files ending in .json below a folder, unfinished ones excluded."""
         with translated_errors(self.root):
-            for each in sorted(self.local_paths(folder)):
-                if each.endswith(".json") and not Path(each).name.startswith(HIDDEN):
-                    # Another process may replace or remove a manifest at any time.
-                    with suppress(FileNotFoundError):
-                        found[self._inside(each)] = Path(each).read_bytes()
-        return found
+            return [
+                self._inside(each)
+                for each in self.local_paths(folder)
+                if each.endswith(".json") and not Path(each).name.startswith(HIDDEN)
+            ]
+
+    def read_all(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """The contents of those of these small files that are there, with their paths."""
+        for path in paths:
+            text = self.read(path)
+            if text is not None:
+                yield path, text
 
     def write(self, path: str, data: bytes) -> None:
         """Writes a small file, replacing an older one."""
@@ -146,6 +130,10 @@ class LocalStorage:
         """The name by which DuckDB opens a file."""
         return f"{self._folder}/{path}"
 
+    def table_uri(self, path: str) -> str:
+        """The name by which other libraries open a folder."""
+        return self.uri(path)
+
     def holds(self, url: str) -> bool:
         """Whether a file's path or URL is inside."""
         return not is_url(url) and Path(url).is_relative_to(self._folder)
@@ -172,13 +160,20 @@ class RemoteStorage:
             return bytes(self.fs.cat_file(self._full(path)))
         return None
 
-    def read_all(self, folder: str) -> dict[str, bytes]:
-        paths = sorted(path for path in self._find(folder) if path.endswith(".json"))
+    def paths(self, folder: str) -> list[str]:
+        return [self._inside(each) for each in self._find(folder) if each.endswith(".json")]
+
+    def read_all(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        full = [self._full(path) for path in paths]
         with translated_errors(self.root):
-            contents = self.fs.cat(paths, on_error="omit") if paths else {}
-        if isinstance(contents, bytes):
-            contents = {paths[0]: contents}
-        return {self._inside(path): bytes(data) for path, data in contents.items()}
+            contents = self.fs.cat(full, on_error="return") if full else {}
+            if not isinstance(contents, dict):
+                contents = {full[0]: contents}
+            for path, found in contents.items():
+                if isinstance(found, bytes):
+                    yield self._inside(path), found
+                elif not isinstance(found, FileNotFoundError):
+                    raise found
 
     def write(self, path: str, data: bytes) -> None:
         with self._writing(path) as full:
@@ -216,6 +211,9 @@ class RemoteStorage:
     def uri(self, path: str) -> str:
         return self._full(path)
 
+    def table_uri(self, path: str) -> str:
+        return f"{self.root.rstrip('/')}/{path}"
+
     def holds(self, url: str) -> bool:
         return url.startswith(self.root.rstrip("/") + "/")
 
@@ -248,7 +246,7 @@ def local_files(lake: Storage) -> Iterator[str]:
     """The paths of a lake's own files, if they are on this machine."""
     if isinstance(lake, LocalStorage):
         yield lake.uri(MARK)
-        for folder in (TABLES, MANIFESTS, ARCHIVES):
+        for folder in (TABLES, MANIFESTS, ARCHIVES, NUMBERS):
             yield from lake.local_paths(folder)
 
 
@@ -280,21 +278,3 @@ def storage(root: str) -> Storage:
         TracekitError: when no file system for the URL is installed.
     """
     return RemoteStorage(root) if is_url(root) else LocalStorage(root.removeprefix("file://"))
-
-
-def filesystem(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it.
-
-    Raises:
-        TracekitError: when it is not installed, or there is none of this name.
-    """
-    try:
-        from fsspec.core import url_to_fs
-
-        fs, path = url_to_fs(url)
-    except (ImportError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise TracekitError(
-            f"{url}: cannot be reached: {reason} (pip install 'tracekit[lake]')"
-        ) from error
-    return fs, str(path).rstrip("/")

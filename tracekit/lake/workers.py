@@ -24,7 +24,7 @@ from threading import Lock, Thread, main_thread
 from typing import Any, Protocol, Self, TypeVar
 
 from tracekit.errors import TracekitError, is_interrupt
-from tracekit.lake.storage import StorageError
+from tracekit.trace.remote import StorageError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -57,6 +57,10 @@ def cores() -> int:
 
 class Workers(Protocol):
     """Runs a function on many tasks, several at a time."""
+
+    @property
+    def count(self) -> int:
+        """How many tasks run at a time."""
 
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
@@ -94,6 +98,10 @@ class Processes:
         if workers is not None and workers < 1:
             raise TracekitError("--workers must be at least 1")
         self._workers = workers or cores()
+
+    @property
+    def count(self) -> int:
+        return self._workers
 
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
@@ -269,6 +277,11 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self._ray.shutdown()
 
+    @property
+    def count(self) -> int:
+        # Asked each time: a cluster may lose machines.
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
     def _require_memory(self, address: str) -> None:
         """Ray would wait for ever for a machine with enough memory."""
         alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
@@ -299,8 +312,7 @@ class Cluster:
         numbers = count()
         for task, reference in _in_window(
             tasks,
-            # Asked each time: a cluster may lose machines.
-            lambda: max(1, int(ray.cluster_resources().get("CPU", 1)) * _TASKS_PER_CORE),
+            lambda: self.count * _TASKS_PER_CORE,
             lambda task: remote.remote(function, task, next(numbers), starts),
             lambda pending: ray.wait(pending, num_returns=1, timeout=_WAIT_S)[0],
         ):
@@ -342,5 +354,5 @@ def _run_counted(function: Callable[[T], R], task: T, number: int, starts: Any) 
 
 
 def _task_name(task: object) -> str:
-    source = getattr(task, "source", None)
-    return str(getattr(source, "url", task))
+    sources = getattr(task, "sources", ())
+    return str(sources[0].url if sources else task)

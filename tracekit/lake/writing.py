@@ -1,65 +1,73 @@
-"""A file -> ranks of a lake. One call does all the work for one file, on any machine."""
+"""Files -> groups of ranks. One call does all the work for some files of a run, on any machine."""
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 import duckdb
 
 from tracekit.database import catalog
-from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.examine import examine
 from tracekit.files import work_folder
-from tracekit.ingest.load import alone
+from tracekit.ingest.load import together
 from tracekit.ingest.resources import Resources
-from tracekit.ingest.writer import LABEL_BITS, record_verdicts
+from tracekit.ingest.writer import LABEL_BITS
 from tracekit.lake.layout import (
-    PARTITION,
-    Archive,
+    KEYS,
+    TABLES,
+    VERDICTS,
+    Group,
     Rank,
     Source,
-    archive_path,
+    number_path,
     rank_in_name,
-    read_manifest,
     stored_tables,
     summaries,
     trace_id_of,
     valid_name,
 )
-from tracekit.lake.sources import WORK_PREFIX, open_source, run_of, stem
-from tracekit.lake.storage import Storage, StorageError, storage
+from tracekit.lake.runs import new_token
+from tracekit.lake.sources import WORK_PREFIX, run_of, stem
+from tracekit.lake.storage import Storage, storage
+from tracekit.trace.other.formats import open_traces
+from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
-from tracekit.verdict.model import Analysis
-from tracekit.verdict.rows import rows_of
 
 # Numbers that are unique in a database: their high bits hold the trace's number.
-_HIGH_BITS = {"label_id": LABEL_BITS, "segment": 32, "thread": 24}
+_LABELS = ("label_id", "op_label", "place_label")
+_HIGH_BITS = dict.fromkeys(_LABELS, LABEL_BITS) | {"segment": 32, "thread": 24}
+# Where rows do not tell their trace.
+_TRACE_OF = {
+    "label_id": f"(label_id >> {LABEL_BITS})::INTEGER",
+    "thread": "(SELECT trace_id FROM host_thread AS h WHERE h.thread = own.thread)",
+}
 _LEAST_QUERY_MB = 2_000
+# Traces that are loaded together: planning takes as long for one of them.
+MOST_TRACES = 64
+MOST_BYTES = 32 << 20
+# Engines that read Parquet know these encodings; files take a third less than with those of 1.0.
+PARQUET = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to do with one file."""
+    """What to do with some files, whose traces belong to one run."""
 
-    source: Source
+    sources: tuple[Source, ...]
     lake: str
     run: str | None
-    """The run's name; None: each trace's folder or archive."""
+    """The run's name; None: the traces' folder or archive."""
     known: tuple[Rank, ...] = ()
-    """What the lake holds of this file."""
-    replace: bool = False
-    """Whether the file's ranks take the place of others."""
-    salt: int = 0
+    """What the lake holds of these files."""
+    labels: dict[str, str] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
-    verdicts: bool = True
-    """Whether to judge each trace, which takes most of the time for small ones."""
 
 
 @dataclass(frozen=True)
@@ -67,234 +75,258 @@ class Outcome:
     """What became of a trace: `added`, `replaced`, `unchanged` or `failed`."""
 
     status: str
+    """added, replaced, unchanged or failed."""
     source: Source
+    """Where the trace was read."""
     run: str | None = None
+    """The run that it belongs to; null: it failed."""
     name: str | None = None
+    """Which rank of the run it is: rank=N or file=NAME; null: it failed."""
     events: int = 0
+    """Its events (count)"""
     took_s: float = 0.0
+    """How long reading it took (s)"""
     message: str | None = None
+    """Why it failed; null: it did not."""
 
 
-def add(task: Task) -> list[Outcome]:
-    """Adds the traces of one file to a lake.
+@dataclass(frozen=True)
+class Written:
+    """Ranks whose files are written, and no reader sees yet; and what became of other traces."""
 
-    A trace that cannot be read is an outcome; nothing of it is visible.
+    group: Group | None
+    outcomes: list[Outcome]
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A trace that is to be read."""
+
+    source: Source
+    stream: ByteStream
+    sha256: str
+
+
+def add(task: Task) -> list[Written]:
+    """Reads files, and writes the tables of their traces.
+
+    A trace that cannot be read is an outcome.
 
     Raises:
         StorageError: when a file system fails, for a source or the lake. Another attempt may
             succeed.
     """
     temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
+    done: list[Written] = []
     outcomes: list[Outcome] = []
-    try:
-        with open_source(task.source, temp_dir) as streams:
-            for stream in streams:
+    batch: list[_Opened] = []
+    for each in _opened(task, temp_dir):
+        if isinstance(each, Outcome):
+            outcomes.append(each)
+            continue
+        batch.append(each)
+        if len(batch) == MOST_TRACES or _bytes(batch) > MOST_BYTES:
+            done.append(_write(task, batch, temp_dir))
+            batch = []
+    if batch:
+        done.append(_write(task, batch, temp_dir))
+    return [*done, Written(None, outcomes)]
+
+
+def _bytes(batch: Sequence[_Opened]) -> int:
+    return sum(each.stream.stored_bytes for each in batch)
+
+
+def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
+    """The traces to read, and what is to be said of others."""
+    for source in task.sources:
+        try:
+            for stream in open_traces(source.url, temp_dir=temp_dir, is_read_again=True):
                 if isinstance(stream, TracekitError):
-                    outcomes.append(_failed(task.source, stream))
+                    yield _failed(source, stream)
                     continue
-                with stream:
-                    outcomes.append(_add_one(task, stream, temp_dir))
-    except StorageError:
-        raise
-    except TracekitError as error:
-        outcomes.append(_failed(task.source, error))
-    if any(each.source.member for each in outcomes):
-        _note_archive(task, outcomes)
-    return outcomes
-
-
-def _failed(source: Source, error: TracekitError) -> Outcome:
-    return Outcome("failed", source, message=str(error))
-
-
-def _note_archive(task: Task, outcomes: list[Outcome]) -> None:
-    """Notes which ranks an archive holds, so that it need not be read again to know."""
-    if any(each.status == "failed" for each in outcomes):
-        return
-    note = Archive(task.source, [(str(each.run), str(each.name)) for each in outcomes])
-    storage(task.lake).write(archive_path(task.source.url, task.run), note.as_json())
-
-
-def _add_one(task: Task, stream: ByteStream, temp_dir: Path) -> Outcome:
-    start = time.monotonic()
-    member = stream.path.removeprefix(task.source.url).lstrip("/") or None
-    source = replace(task.source, member=member)
-    lake = storage(task.lake)
-    try:
-        sha256 = stream.stored_sha256()
-        before = next((each for each in task.known if each.source.member == member), None)
-        if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT) and not task.salt:
-            # The file was written again with the same bytes.
-            if _current(lake.read(before.key), before.key) == before:
-                lake.write(before.key, replace(before, source=source).as_json())
-            return Outcome("unchanged", source, before.run, before.name, before.events)
-        with work_folder(temp_dir, WORK_PREFIX) as folder:
-            database = folder / "trace.duckdb"
-            with alone(stream, database, task.resources) as connection:
-                rank = _identity(connection, task, source, sha256)
-                kept = _current(lake.read(rank.key), rank.key)
-                if not _needs_writing(rank, kept, task):
-                    return Outcome("unchanged", source, rank.run, rank.name, rank.events)
-                rank = _write_files(connection, rank, stream.path, lake, folder, task)
-        took_s = time.monotonic() - start
-        status = _publish(lake, rank, task)
-        if before and before.key != rank.key:
-            # The file's trace now belongs to another rank.
-            lake.remove([before.key])
-        if before and status == "added":
-            status = "replaced"
-        return Outcome(status, source, rank.run, rank.name, rank.events, took_s)
-    except StorageError:
-        raise
-    except TracekitError as error:
-        return _failed(source, error)
-
-
-def _publish(lake: Storage, rank: Rank, task: Task) -> str:
-    """Writes the manifest of a rank whose files are written, and tells what became of the rank:
-    `added`, `replaced`, or `unchanged` where another process has added the same trace meanwhile.
-    Then, or when it is refused, its files are removed.
-
-    Of several processes that add to a rank that is not there yet, one succeeds, and the others see
-    what it wrote.
-    """
-    try:
-        while True:
-            text = lake.read(rank.key)
-            kept = _current(text, rank.key)
-            if kept is not None and kept.token == rank.token:
-                return "added"
-            if not _needs_writing(rank, kept, task):
-                break
-            if text is not None:
-                lake.write(rank.key, rank.as_json())
-                return "added" if kept is None else "replaced"
-            if lake.create(rank.key, rank.as_json()):
-                return "added"
-    except StorageError:
-        # It may have become visible.
-        raise
-    except TracekitError:
-        _remove_files(lake, rank)
-        raise
-    _remove_files(lake, rank)
-    return "unchanged"
-
-
-def _needs_writing(rank: Rank, kept: Rank | None, task: Task) -> bool:
-    """Whether a rank takes the place of the one that is visible there, if any, or is the same.
-
-    Raises:
-        TracekitError: when another trace holds the place.
-    """
-    if kept is None:
-        return True
-    if kept.sha256 == rank.sha256 and not task.salt:
-        return False
-    if not task.replace and not _same_file(kept.source, rank.source):
-        raise TracekitError(
-            f"{_name_of(rank.source)}: run {rank.run!r} holds {rank.name} from "
-            f"{_name_of(kept.source)} already: give this one another run (--run), or let it take "
-            "that one's place (--replace)"
-        )
-    return True
-
-
-def _remove_files(lake: Storage, rank: Rank) -> None:
-    # Those of a rank that is not visible do no harm: `clean` removes them later.
-    with suppress(StorageError, OSError):
-        lake.remove([rank.path(table) for table in rank.files])
+                member = stream.path.removeprefix(source.url).lstrip("/") or None
+                here = replace(source, member=member)
+                sha256 = stream.stored_sha256()
+                before = next((each for each in task.known if _same_file(each.source, here)), None)
+                if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT):
+                    # The file was written again with the same bytes.
+                    stream.close()
+                    yield Outcome("unchanged", here, before.run, before.name, before.events)
+                    continue
+                yield _Opened(here, stream, sha256)
+        except StorageError:
+            raise
+        except TracekitError as error:
+            yield _failed(source, error)
 
 
 def _same_file(a: Source, b: Source) -> bool:
     return (a.url, a.member) == (b.url, b.member)
 
 
-def _name_of(source: Source) -> str:
-    return source.url if source.member is None else f"{source.url}/{source.member}"
+def _failed(source: Source, error: TracekitError) -> Outcome:
+    return Outcome("failed", source, message=str(error))
 
 
-def _current(text: bytes | None, path: str) -> Rank | None:
-    """The rank of a manifest; None: there is none, or another version wrote it."""
-    if text is None:
-        return None
-    try:
-        found = read_manifest(text, path)
-    except TracekitError:
-        return None
-    return found if found.tables == catalog.FORMAT else None
+def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
+    """Loads traces into one database, and writes its tables as files of the lake."""
+    start = time.monotonic()
+    lake = storage(task.lake)
+    with work_folder(temp_dir, WORK_PREFIX) as folder:
+        try:
+            streams = [each.stream for each in batch]
+            connection, bad = together(streams, folder / "trace.duckdb", task.resources)
+        except StorageError:
+            raise
+        except TracekitError as error:
+            if len(batch) == 1:
+                return Written(None, [_failed(batch[0].source, error)])
+            apart = [_write(task, [each], temp_dir) for each in batch]
+            return Written(None, [outcome for each in apart for outcome in each.outcomes])
+        with closing(connection):
+            outcomes = [_failed(batch[place - 1].source, bad[place]) for place in sorted(bad)]
+            ranks: dict[int, Rank] = {}
+            for trace_id, rank in _identities(connection, task, batch, lake):
+                other = next((each for each in ranks.values() if each.name == rank.name), None)
+                if other is None:
+                    ranks[trace_id] = rank
+                else:
+                    outcomes.append(clash(rank, other.source))
+            group = _write_files(connection, ranks, lake, folder, task)
+    return Written(group, outcomes, (time.monotonic() - start) / len(batch))
 
 
-def _identity(
-    connection: duckdb.DuckDBPyConnection, task: Task, source: Source, sha256: str
-) -> Rank:
-    """The run, the rank and the number of the trace, whose files are not written yet."""
-    (rank, events) = connection.execute("SELECT rank, events FROM trace").fetchall()[0]
-    file_name = (source.member or source.url).rpartition("/")[2]
-    if rank is None or rank < 0:
-        rank = rank_in_name(file_name)
-    name = f"file={valid_name(stem(file_name))}" if rank is None else f"rank={rank}"
-    run = valid_name(task.run) if task.run is not None else run_of(source)
-    trace_id = trace_id_of(run, name, sha256, task.salt)
-    token = uuid.uuid4().hex
-    return Rank(run, name, rank, trace_id, token, catalog.FORMAT, sha256, events, source, {})
+def clash(rank: Rank | Outcome, other: Source) -> Outcome:
+    """Of two traces of one addition that are the same rank."""
+    message = (
+        f"{rank.source.url}: is {rank.name} of run {rank.run!r}, as {other.url} is: give one of "
+        "them another run (--run)"
+    )
+    return Outcome("failed", rank.source, message=message)
+
+
+def _identities(
+    connection: duckdb.DuckDBPyConnection, task: Task, batch: Sequence[_Opened], lake: Storage
+) -> Iterator[tuple[int, Rank]]:
+    """The traces of a database with the run, the rank and the number that each gets."""
+    for trace_id, rank, events in connection.execute(
+        "SELECT trace_id, rank, events FROM trace ORDER BY trace_id"
+    ).fetchall():
+        given = batch[trace_id - 1]
+        file_name = (given.source.member or given.source.url).rpartition("/")[2]
+        if rank is None or rank < 0:
+            rank = rank_in_name(file_name)
+        name = f"file={valid_name(stem(file_name))}" if rank is None else f"rank={rank}"
+        run = valid_name(task.run) if task.run is not None else run_of(given.source)
+        number = _number(lake, run, name, given.sha256)
+        yield (
+            trace_id,
+            Rank(
+                run, name, rank, number, catalog.FORMAT, given.sha256, events, given.source,
+                task.labels,
+            ),
+        )  # fmt: skip
+
+
+def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
+    """The number of a trace, which no other trace of the lake has."""
+    owner = json.dumps([run, name, sha256, catalog.FORMAT]).encode()
+    for salt in count():
+        number = trace_id_of(run, name, sha256, salt)
+        if lake.create(number_path(number), owner) or lake.read(number_path(number)) == owner:
+            return number
+    raise AssertionError
 
 
 def _write_files(
     connection: duckdb.DuckDBPyConnection,
-    rank: Rank,
-    path: str,
+    ranks: dict[int, Rank],
     lake: Storage,
     folder: Path,
     task: Task,
-) -> Rank:
-    """Writes the files of a rank; its manifest makes them visible."""
+) -> Group:
+    """Writes the tables of traces, by their trace_ids in the database."""
     query_mb = max(_LEAST_QUERY_MB, task.resources.memory_mb or 0)
     connection.execute(f"SET memory_limit = '{query_mb}MB'")
+    # Stored answers are about each trace alone.
+    connection.execute(catalog.schema("lake_alone"))
+    tables = [name for name in stored_tables(connection) if name not in VERDICTS]
+    return write_group(connection, ranks, [*tables, *summaries()], lake, folder)
+
+
+def write_group(
+    connection: duckdb.DuckDBPyConnection,
+    ranks: dict[int, Rank],
+    tables: Iterable[str],
+    lake: Storage,
+    folder: Path,
+    context: str | None = None,
+) -> Group:
+    """Writes these tables of a database as files of a lake: those that have rows, and all
+    summaries. `ranks` are its traces, by their trace_ids there."""
+    made, columns = summaries(), stored_tables(connection)
+    token = new_token()
+    _number_ranks(connection, ranks)
     files = {}
-    for table, local in _export(connection, rank, path, folder, task.verdicts):
-        lake.put(local, rank.path(table))
-        files[table] = local.stat().st_size
-        local.unlink()
-    return replace(rank, files=files)
-
-
-def _export(
-    connection: duckdb.DuckDBPyConnection, rank: Rank, path: str, folder: Path, judges: bool
-) -> Iterator[tuple[str, Path]]:
-    """A Parquet file for each table that has rows, and for each summary."""
-    if judges:
-        record_verdicts(connection, rows_of(_verdict(connection, rank, path)))
-    for table, columns in stored_tables(connection).items():
-        moved = ", ".join(
-            _lake_column(each, rank.trace_id) for each in columns if each not in PARTITION
+    for table in tables:
+        local = folder / f"{table}.parquet"
+        rows, moved = _moved(table, columns.get(table), made)
+        order = "ORDER BY place" if len(ranks) > 1 else ""
+        sql = (
+            f"SELECT r.run, r.rank, r.number AS trace_id, {moved} FROM {rows} AS asked "
+            f"JOIN lake_rank AS r ON asked.trace_id = r.given {order}"
         )
-        local = folder / f"{table}.parquet"
-        if _copy(connection, f"SELECT {moved} FROM {table}", local):
-            yield table, local
-    for table, sql in summaries().items():
-        local = folder / f"{table}.parquet"
-        chosen = f"COLUMNS(lambda name: name NOT IN {PARTITION})"
-        _copy(connection, f"SELECT {chosen} FROM ({sql})", local)
-        yield table, local
+        if copy_rows(connection, sql, local) or table in made:
+            group_file = f"{TABLES}/{table}/{token}.parquet"
+            lake.put(local, group_file)
+            files[table] = local.stat().st_size
+        local.unlink()
+    run = next(iter(ranks.values())).run
+    return Group(run, token, token, list(ranks.values()), files, context)
 
 
-def _lake_column(column: str, trace_id: int) -> str:
+def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -> tuple[str, str]:
+    """The rows of a table or summary, and its columns as they are in the lake."""
+    if columns is None:
+        others = f"COLUMNS(lambda name: name NOT IN {KEYS})"
+        return f"(SELECT trace_id, {others} FROM ({made[table]}))", "asked.* EXCLUDE (trace_id)"
+    moved = [_lake_column(each) for each in columns if each not in KEYS]
+    rows = table
+    if "trace_id" not in columns:
+        trace_id = next(sql for name, sql in _TRACE_OF.items() if name in columns)
+        rows = f"(SELECT {trace_id} AS trace_id, * FROM {table} AS own)"
+    return rows, ", ".join([*moved, *(["r.labels"] if table == "trace" else [])])
+
+
+def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank]) -> None:
+    """Makes a table of the ranks that traces of this database are in the lake."""
+    connection.execute(catalog.schema("lake_rank"))
+    order = sorted(ranks, key=lambda each: (ranks[each].rank is None, ranks[each].rank or 0))
+    for place, given in enumerate(order):
+        rank = ranks[given]
+        connection.execute(
+            "INSERT INTO lake_rank VALUES (?, ?, ?, ?, ?, ?)",
+            [given, place, rank.run, rank.rank, rank.trace_id, rank.labels],
+        )
+
+
+def _lake_column(column: str) -> str:
     """A column's values as they are in the lake, where several traces are together."""
     if column not in _HIGH_BITS:
-        return f'"{column}"'
+        return f'asked."{column}"'
     bits = _HIGH_BITS[column]
-    return f"({column} & {(1 << bits) - 1}) + ({trace_id}::BIGINT << {bits}) AS {column}"
+    return f"(asked.{column} & {(1 << bits) - 1}) + (r.number::BIGINT << {bits}) AS {column}"
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> int:
+def copy_rows(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> int:
     """Writes the rows of a SELECT as Parquet; returns how many."""
     target = str(local).replace("'", "''")
-    options = "FORMAT parquet, COMPRESSION zstd"
-    return int(connection.execute(f"COPY ({sql}) TO '{target}' ({options})").fetchall()[0][0])
+    return int(connection.execute(f"COPY ({sql}) TO '{target}' ({PARQUET})").fetchall()[0][0])
 
 
-def _verdict(connection: duckdb.DuckDBPyConnection, rank: Rank, path: str) -> Analysis:
-    analysis = examine(Session(connection, path), 1).analysis
-    trace = replace(analysis.trace, trace_id=rank.trace_id, rank=rank.rank)
-    return replace(analysis, trace=trace)
+def remove_files(lake: Storage, group: Group) -> None:
+    # Those of a group that nobody sees do no harm: `clean` removes them later.
+    with suppress(StorageError, OSError):
+        lake.remove([group.path(table) for table in group.files])

@@ -12,9 +12,11 @@ from tracekit.database.export import opened
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.perfetto.tracks import Process, draw
+from tracekit.stages import stage
 from tracekit.trace.added import PID, block
+from tracekit.trace.other.formats import open_traces
 from tracekit.trace.reader import TraceReader
-from tracekit.trace.source import ByteStream, open_streams, trace_paths
+from tracekit.trace.source import ByteStream, trace_paths
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -49,7 +51,8 @@ def annotate(
         if len(trace_ids) > 1 or is_database(name):
             return _join(database, output), len(trace_ids)
         process = Process("tracekit")
-        draw(database, trace_ids[0], process)
+        with stage("drawing tracks"):
+            draw(database, trace_ids[0], process)
     with written_whole(output, database.inputs) as beside, opened(beside) as sink:
         _splice(name, block(process.events), sink)
     return len(process.events), 1
@@ -72,7 +75,7 @@ def _splice(path: str, added: bytes, sink: BinaryIO) -> None:
 
 def _stream(path: str) -> ByteStream:
     (only,) = trace_paths([path])
-    for each in open_streams(only):
+    for each in open_traces(only):
         if isinstance(each, TracekitError):
             raise each
         return each
@@ -89,7 +92,7 @@ def _join(database: Session, output: str | Path) -> int:
                 f"tracekit: {each.label}",
                 PID + each.number,
                 each.ahead_ns,
-                _pids(database, each),
+                dict(database.fetch(catalog.schema("joined_processes"), each._asdict())[1]),
                 _FLOWS * each.number,
             )
             draw(database, each.trace, process)
@@ -131,11 +134,6 @@ def _joined_traces(database: Session) -> list[_JoinedTrace]:
         )
         for number, row in enumerate(rows)
     ]
-
-
-def _pids(database: Session, place: _JoinedTrace) -> dict[int, int]:
-    _, rows = database.fetch(catalog.schema("joined_processes"), place._asdict())
-    return dict(rows)
 
 
 def _event_texts(database: Session, place: _JoinedTrace) -> Iterator[bytes]:

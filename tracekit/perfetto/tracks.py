@@ -183,7 +183,8 @@ def _mark(advice: Advice, remedies: Remedies, process: Process) -> None:
     args: dict[str, Any] = {"remedy": query_of(advice.remedy), "effort": advice.effort}
     if advice.where:
         args["where"] = advice.where
-    for start_ns, dur_ns in _longest(_union(intervals)):
+    longest = sorted(_union(intervals), key=lambda each: -each[1])[:MOST_MARKS]
+    for start_ns, dur_ns in sorted(longest):
         process.slice(f"fix list, {advice.remedy}", name, start_ns, dur_ns, **args)
 
 
@@ -197,10 +198,6 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             found.append((start_ns, dur_ns))
     return found
-
-
-def _longest(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    return sorted(sorted(intervals, key=lambda each: -each[1])[:MOST_MARKS])
 
 
 @dataclass

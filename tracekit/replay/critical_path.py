@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Flags, Ints, Numbers, sums
+from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, sums
 from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Run
 
@@ -57,7 +57,7 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Pieces(Columns):
     """Pieces of a path, without gaps or overlaps; `event` is -1 for time between events."""
 
     start: Ints
@@ -65,9 +65,6 @@ class Pieces:
     cause: NDArray[np.int8]
     event: Ints
     on_device: Flags
-
-    def take(self, which: Ints | Flags) -> Pieces:
-        return Pieces(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
     def between(self, start: int, end: int) -> Pieces:
         """The pieces, clipped to the time between two instants."""
@@ -300,12 +297,9 @@ def path_between(
     blocks = [kept for block in path if len((kept := block.between(since, until)).ns)]
     if not blocks:
         return []
-    start, ns, cause, on_device = (
-        np.concatenate([getattr(block, name) for block in blocks])
-        for name in ("start", "ns", "cause", "on_device")
-    )
-    order = np.argsort(start, kind="stable")
-    start, ns, kind = start[order], ns[order], 2 * cause[order].astype(np.int64) + on_device[order]
+    found = Pieces.joined(blocks)
+    found = found.take(np.argsort(found.start, kind="stable"))
+    start, ns, kind = found.start, found.ns, 2 * found.cause.astype(np.int64) + found.on_device
     # Neighbours of one kind are one piece.
     first = np.flatnonzero(np.append(True, np.diff(kind) != 0))
     start, ns, kind = start[first], np.add.reduceat(ns, first), kind[first]
@@ -314,7 +308,7 @@ def path_between(
     order = np.lexsort((start, kind, part))
     start, ns, kind, part = start[order], ns[order], kind[order], part[order]
     first = np.flatnonzero(np.append(True, (np.diff(kind) != 0) | (np.diff(part) != 0)))
-    found = zip(
+    merged = zip(
         np.minimum.reduceat(start, first).tolist(),
         np.add.reduceat(ns, first).tolist(),
         kind[first].tolist(),
@@ -323,7 +317,7 @@ def path_between(
     )
     pieces: list[PathPiece] = []
     end_of: dict[int, int] = {}
-    for begin, length, which, at in sorted(found):
+    for begin, length, which, at in sorted(merged):
         begin = max(begin, end_of.get(at, begin))
         end_of[at] = begin + length
         name = graph.causes[which // 2]

@@ -143,7 +143,11 @@ def _priced(replay: Recorded) -> list[OneOff]:
             copies = _launched(graph, begin, end)
             ns = int(graph.device.ns[copies].sum())
             found.append(_one_off(row, 0, ns, ops=copies.tolist()))
-    found += _slow_steps(replay, worked) + _busy_steps(replay) + _slow_start(replay, worked)
+    steps = replay.steps
+    if not steps.are_steps:
+        found += _slow_start(replay, worked)
+    elif len(steps) >= replay.thresholds.fewest_alike:
+        found += _slow_steps(replay, worked) + _busy_steps(replay)
     return [each for each in found if all(rule(each, graph, replay.thresholds) for rule in RULES)]
 
 
@@ -156,7 +160,7 @@ def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) ->
     if one_off.kind != "range":
         return True
     held = len(_launched(graph, one_off.begin, one_off.end))
-    return held < thresholds.held_share * int(graph.device.linked.sum())
+    return bool(held < thresholds.held_share * int(graph.device.linked.sum()))
 
 
 # What a candidate has to be; a rule is one function here.
@@ -263,10 +267,7 @@ class _HostWork:
 
 def _slow_steps(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     """Profiler steps with far more work than the median step, a part for each launching thread."""
-    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
-    if len(steps) < thresholds.fewest_alike or not steps.are_steps:
-        return []
-    host = graph.host
+    graph, steps, host = replay.graph, replay.steps, replay.graph.host
     launching = graph.device.thread[graph.device.linked]
     threads = np.union1d(launching, host.thread_of(steps.begin))
     began, lasted = np.array(steps.began_ns), np.array(steps.lasted_ns)
@@ -275,11 +276,8 @@ def _slow_steps(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     end = host.key(threads[None, :], (began + lasted)[:, None])
     work = worked.between(begin.ravel(), end.ravel()).reshape(begin.shape)
     usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
-    slow = np.flatnonzero(work.sum(axis=1) >= thresholds.one_range_ratio * usual.sum())
-    if 2 * len(slow) > len(steps):
-        return []
     found = []
-    for number in slow.tolist():
+    for number in _far_slower(work.sum(axis=1), usual.sum(), replay.thresholds):
         row = _row_of(steps, number)
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
@@ -295,20 +293,15 @@ def _busy_steps(replay: Recorded) -> list[OneOff]:
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), a part for each cause with a long excess."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
-    if len(steps) < thresholds.fewest_alike or not steps.are_steps:
-        return []
     device, causes = graph.device, len(graph.causes)
     launched = [steps.ops(number) for number in range(len(steps))]
     # A row for each step, a column for each cause.
     work = np.stack([sums(device.cause[ops], device.ns[ops], causes) for ops in launched])
     total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
     median = np.sort(total)[(len(total) - 1) // 2]
-    slow = np.flatnonzero(total >= thresholds.one_range_ratio * median)
-    if 2 * len(slow) > len(steps):
-        return []
-    span_ns = int(device.end.max() - device.start.min())
+    span_ns = int(device.end.max(initial=0) - device.start.min(initial=0))
     found = []
-    for number in slow.tolist():
+    for number in _far_slower(total, median, thresholds):
         row = _row_of(steps, number)
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
@@ -316,6 +309,12 @@ def _busy_steps(replay: Recorded) -> list[OneOff]:
             ops = launched[number][device.cause[launched[number]] == cause].tolist()
             found.append(_one_off(row, int(usual[cause]), int(work[number, cause]), ops=ops))
     return found
+
+
+def _far_slower(work: Ints, usual: int, thresholds: Thresholds) -> list[int]:
+    """The steps with far more work than usual, unless most are."""
+    slow: list[int] = np.flatnonzero(work >= thresholds.one_range_ratio * usual).tolist()
+    return slow if 2 * len(slow) <= len(work) else []
 
 
 def _row_of(steps: Marked, number: int) -> dict[str, Any]:
@@ -327,9 +326,7 @@ def _row_of(steps: Marked, number: int) -> dict[str, Any]:
 def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; a part for each launching thread."""
-    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
-    if steps.are_steps:
-        return []
+    graph, thresholds = replay.graph, replay.thresholds
     op, key, ratio, enough = _paces(replay, worked)
     if not enough:
         return []

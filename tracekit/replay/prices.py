@@ -8,10 +8,11 @@ can be the critical path, and shortening one of them gains nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale
 from tracekit.replay.windows import Marked, ReplayedWindow
 
+T = TypeVar("T")
 _HALF = 0.5
 # Times as fast as recorded. Each is twice the one before it, so that the next point of the grid
 # tells what halving a side's work gains.
@@ -120,7 +122,7 @@ class WindowGains:
     def _on_device(self, kind: str, number: int) -> list[OneOff]:
         """The one-offs of the window that are ops."""
         found = [each for each in self.replay.one_offs if not each.on_host]
-        window = self.window(kind, number).of
+        window = self.replay.windows[kind]
         if not found or not isinstance(window, Marked):
             return found
         ops = set(window.ops(number).tolist())
@@ -148,10 +150,7 @@ class WindowGains:
     def _without(self, dilation: float) -> list[tuple[float, float]]:
         """What halving host and device gains in all windows of a run that is not recorded."""
         plain = scaled(self.replay, host=1 / dilation)
-        before, host, device = (
-            self.replay.lengths(self.replay.simulator.run(scaled(self.replay, plain, **half)))
-            for half in ({}, {"host": _HALF}, {"device": _HALF})
-        )
+        before, host, device = _with_halves(self.replay, plain, self.replay.lengths)
         return [
             (_shorter(length, a), _shorter(length, b))
             for length, a, b in zip(before, host, device, strict=True)
@@ -164,12 +163,15 @@ class WindowGains:
 
 
 def _halved(replay: Replay, window: ReplayedWindow, scale: Scale) -> tuple[int, float, float]:
-    length = window.length(replay.simulator.run(scale))
-    host, device = (
-        _shorter(length, window.length(replay.simulator.run(scaled(replay, scale, **half))))
-        for half in ({"host": _HALF}, {"device": _HALF})
-    )
+    length, *halves = _with_halves(replay, scale, window.length)
+    host, device = (_shorter(length, each) for each in halves)
     return length, host, device
+
+
+def _with_halves(replay: Replay, scale: Scale, lengths: Callable[[Run], T]) -> Iterator[T]:
+    """Lengths in the replay with a scale, and with half the host's and half the device's work."""
+    for half in ({}, {"host": _HALF}, {"device": _HALF}):
+        yield lengths(replay.simulator.run(scaled(replay, scale, **half)))
 
 
 def _shorter(before_ns: int, after_ns: int) -> float:

@@ -16,11 +16,10 @@ from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.replay.windows import (
-    Bounds,
     Marked,
     ReplayedWindow,
+    Windows,
     gpu_active,
-    gpu_active_lengths,
     ranges_of,
     steps_of,
     typical,
@@ -58,11 +57,11 @@ class Replay:
         self.steps: Marked = steps_of(database, trace_id, self.graph)
         self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
         """The annotated ranges that can be windows."""
-        ends = whole(self.graph)
-        watched = [ends.first_keys, ends.last_keys, self.steps.instants]
-        if self.ranges is not None:
-            watched.append(self.ranges.instants)
-        self.watched: Ints = np.concatenate(watched)
+        self.windows: dict[str, Windows] = {
+            "gpu_active": gpu_active(self.graph), "trace": whole(self.graph), "step": self.steps,
+        } | ({} if self.ranges is None else {"range": self.ranges})  # fmt: skip
+        """All windows by kind, in the order of `lengths`."""
+        self.watched: Ints = np.concatenate([each.instants for each in self.windows.values()])
         """The instants of the host whose times windows need."""
         self.remedies = Remedies(database, trace_id)
 
@@ -126,33 +125,32 @@ class Replay:
         return usual[typical([int(lengths[each]) for each in usual])] if usual else None
 
     @cached_property
+    def _devices(self) -> list[int]:
+        found: list[int] = np.unique(self.graph.device.device_id).tolist()
+        return found
+
+    @cached_property
     def places(self) -> list[Place]:
         """All windows, in the order of `lengths`."""
-        devices = np.unique(self.graph.device.device_id).tolist()
-        ranges = 0 if self.ranges is None else len(self.ranges)
         return [
-            *(("gpu_active", device) for device in devices),
-            ("trace", 0),
-            *(("step", number) for number in range(len(self.steps))),
-            *(("range", number) for number in range(ranges)),
+            (kind, self._devices[number] if kind == "gpu_active" else number)
+            for kind, windows in self.windows.items()
+            for number in range(len(windows))
         ]
 
     def lengths(self, run: Run) -> list[int]:
         """The lengths of all windows in a replay, in ns."""
-        marked = [self.steps] if self.ranges is None else [self.steps, self.ranges]
-        spans = gpu_active_lengths(run), whole(self.graph).lengths(run)
-        found: list[int] = np.concatenate(
-            [*spans, *(each.lengths(run) for each in marked)]
-        ).tolist()
+        lengths = [each.lengths(run) for each in self.windows.values()]
+        found: list[int] = np.concatenate(lengths).tolist()
         return found
 
     def window(self, kind: str, number: int) -> ReplayedWindow:
-        """A window, whose length and critical path any replay tells."""
-        if kind in ("step", "range"):
-            marked = self.steps if kind == "step" else self.ranges
-            assert marked is not None
-            return ReplayedWindow(marked, number)
-        return ReplayedWindow(self.bounds(kind, number if kind == "gpu_active" else None))
+        """A window, whose length and critical path any replay tells. `trace` is one, whatever the
+        number; without GPU ops, `gpu_active` is that, too."""
+        if kind == "trace" or (kind == "gpu_active" and not self.graph.ops):
+            return ReplayedWindow(self.windows["trace"], 0)
+        at = self._devices.index(number) if kind == "gpu_active" else number
+        return ReplayedWindow(self.windows[kind], at)
 
     def place(self, window: str | None = None, at: int | None = None) -> Place:
         """The place of `gpu_active`, `trace` or a step by its name; by default of the verdict's
@@ -168,14 +166,11 @@ class Replay:
         is_trace = window == "trace" or not self.graph.ops
         return ("trace", 0) if is_trace else ("gpu_active", self._main_device())
 
-    def bounds(self, window: str | None = None, device_id: int | None = None) -> Bounds:
+    def bounds(self, kind: str = "gpu_active", device_id: int | None = None) -> ReplayedWindow:
         """The GPU-active span of a device (by default the main one), or the whole trace."""
-        graph = self.graph
-        if window == "trace" or not graph.ops:
-            return whole(graph)
-        if device_id is None:
+        if device_id is None and kind != "trace" and self.graph.ops:
             device_id = self._main_device()
-        return gpu_active(graph, device_id)
+        return self.window(kind, device_id or 0)
 
     def _main_device(self) -> int:
         query = "SELECT device_id FROM main_device WHERE trace_id = getvariable('trace')"

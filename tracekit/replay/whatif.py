@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
-from tracekit.records import Record
+from tracekit.records import Shown
 from tracekit.replay.prices import Prices
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of
+from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class StepLength:
     predicted_ns: int
 
 
-@dataclass(frozen=True)
-class WhatIf(Record, form=SCHEMA):
+@dataclass(frozen=True, repr=False)
+class WhatIf(Shown, form=SCHEMA):
     """A window of a run as recorded, and as predicted with the changes."""
 
     trace: str
@@ -69,8 +70,8 @@ class RankWhatIf:
     """As predicted."""
 
 
-@dataclass(frozen=True)
-class RunWhatIf(Record, form=RUN_SCHEMA):
+@dataclass(frozen=True, repr=False)
+class RunWhatIf(Shown, form=RUN_SCHEMA):
     """A run as recorded, and as predicted with changes: all ranks replayed together."""
 
     traces: str
@@ -112,7 +113,7 @@ def what_if(
             window, or it has no events with a time.
     """
     judging = thresholds or Thresholds()
-    with database.judging(judging):
+    with database.judging(judging), stage("replaying"):
         ranges, at = (window and range_of(database, trace_id, window)) or (None, None)
         replay = Replay(database, trace_id, judging, ranges)
         chosen = replay.window(*replay.place(window, at))
@@ -166,7 +167,8 @@ def what_if_run(
         raise TracekitError(
             f"{database.name}: choose a trace (--trace-id): they are not a run, because {reason}"
         )
-    with database.judging(thresholds or Thresholds()), database.sharing():
+    judging = database.judging(thresholds or Thresholds())
+    with judging, database.sharing(), stage("replaying all ranks together"):
         joined = RankReplay(database, replayable(database), thresholds)
         if joined.doubt:
             raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")

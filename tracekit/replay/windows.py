@@ -11,80 +11,92 @@ import numpy as np
 from tracekit.errors import TracekitError
 from tracekit.replay.critical_path import End, Path, Pieces, critical_path, last_of, pieces
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Ints, Numbers, narrow
+from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, narrow
 from tracekit.replay.simulator import Run
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
 _NONE = np.zeros(0, np.int64)
+_ALL = slice(None)
 # In place of a thread: all of them.
 _EVERY = -1
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """A window of a run: from the earliest begin of its GPU ops and threads to their latest end."""
+class Windows:
+    """Windows of one kind, with their lengths and critical paths in any replay."""
 
-    names: tuple[str]
-    ops: slice
-    first_keys: Ints
-    last_keys: Ints
+    names: list[str]
+    begin: Ints
+    """The keys at which the host begins them."""
+    end: Ints
 
-    def start(self, run: Run) -> int:
-        times = (run.op_start(self.ops), run.host_time(self.first_keys))
-        return min(int(each.min()) for each in times if len(each))
+    def __len__(self) -> int:
+        return len(self.names)
 
-    def end(self, run: Run) -> int:
-        times = (run.op_end(self.ops), run.host_time(self.last_keys))
-        return max(int(each.max()) for each in times if len(each))
+    @property
+    def instants(self) -> Ints:
+        """The keys of the host whose times the windows need."""
+        return np.concatenate([self.begin, self.end])
 
-    def length(self, run: Run) -> int:
-        """The window's length in ns."""
-        return self.end(run) - self.start(run)
+    def spans(self, run: Run) -> tuple[Ints, Ints]:
+        """When each window begins and when it is complete, in ns since the trace's start."""
+        raise NotImplementedError
+
+    def last(self, run: Run, number: int) -> End:
+        """What a window ends with."""
+        raise NotImplementedError
 
     def lengths(self, run: Run) -> Ints:
-        """The same, as of windows that the trace marks."""
-        return np.array([self.length(run)])
+        """The windows' lengths in ns."""
+        begin, end = self.spans(run)
+        return end - begin
 
-    def path(self, run: Run, number: int = 0) -> Path:
-        """The critical path through the window: its pieces add up to the length."""
-        return critical_path(run, self.start(run), self._last(run))
-
-    def pieces(self, run: Run) -> Iterator[Pieces]:
-        """The pieces of that path, from its end to its start, in blocks."""
-        return pieces(run, self.start(run), self._last(run))
-
-    def _last(self, run: Run) -> End:
-        end = run.op_end(self.ops)
-        last = self.ops.start + np.flatnonzero(end == end.max())[:1] if len(end) else _NONE
-        return last_of(run, last, self.last_keys)
-
-
-def gpu_active(graph: Graph, device_id: int) -> Bounds:
-    """The window from the start of a device's first op to the end of its last."""
-    # Ops are in order of their devices.
-    first, stop = np.searchsorted(graph.device.device_id, [device_id, device_id + 1]).tolist()
-    return Bounds(("GPU-active span",), slice(first, stop), _NONE, _NONE)
-
-
-def gpu_active_lengths(run: Run) -> Ints:
-    """The length in ns of each device's GPU-active span, in order of the devices."""
-    if not run.graph.ops:
-        return _NONE
-    first, every = np.unique(run.graph.device.device_id, return_index=True)[1], slice(None)
-    start = np.minimum.reduceat(run.op_start(every), first)
-    end: Ints = np.maximum.reduceat(run.op_end(every), first)
-    return end - start
-
-
-def whole(graph: Graph) -> Bounds:
-    """The window from the first event of the trace to its last."""
-    return Bounds(("whole trace",), slice(0, graph.ops), graph.first_keys, graph.last_keys)
+    def path(self, run: Run, number: int) -> Path:
+        """The critical path through a window: its pieces add up to the length."""
+        return critical_path(run, int(self.spans(run)[0][number]), self.last(run, number))
 
 
 @dataclass(frozen=True)
-class Marked:
+class Extents(Windows):
+    """Windows from the earliest begin of some GPU ops and threads to their latest end. Each thread
+    belongs to every window."""
+
+    first: Ints
+    """The first op of each window, whose ops are all up to the next one's; empty without ops."""
+
+    def spans(self, run: Run) -> tuple[Ints, Ints]:
+        begin, end = np.full(len(self), -NEVER), np.full(len(self), NEVER)
+        if len(self.first):
+            begin = np.minimum.reduceat(run.op_start(_ALL), self.first)
+            end = np.maximum.reduceat(run.op_end(_ALL), self.first)
+        if len(self.begin):
+            begin = np.minimum(begin, run.host_time(self.begin).min())
+            end = np.maximum(end, run.host_time(self.end).max())
+        return begin, end
+
+    def last(self, run: Run, number: int) -> End:
+        ops = run.graph.ops
+        first, stop = [*self.first.tolist(), ops, ops][number : number + 2]
+        return last_of(run, np.arange(first, stop), self.end)
+
+
+def gpu_active(graph: Graph) -> Extents:
+    """The window of each device, in order, from its first op's start to its last op's end."""
+    # Ops are in order of their devices.
+    first = np.unique(graph.device.device_id, return_index=True)[1]
+    return Extents(["GPU-active span"] * len(first), _NONE, _NONE, first)
+
+
+def whole(graph: Graph) -> Extents:
+    """The window from the first event of the trace to its last."""
+    first = np.zeros(min(1, graph.ops), np.int64)
+    return Extents(["whole trace"], graph.first_keys, graph.last_keys, first)
+
+
+@dataclass(frozen=True)
+class Marked(Windows):
     """Windows that the trace marks: the profiler's steps, or ranges.
 
     A window begins when the host has begun it and the device has finished what was launched before.
@@ -94,14 +106,10 @@ class Marked:
 
     kinds: list[str]
     """`step`, `phase` (an outermost range, where no steps are marked) or `range` (of one name)."""
-    names: list[str]
     began_ns: list[int]
     """When the host begins each window, as recorded."""
     lasted_ns: list[int]
     """How long the host takes for each window."""
-    begin: Ints
-    """The keys at which the host begins each window."""
-    end: Ints
     thread: Ints
     """The thread whose launches count, for each window; `_EVERY`: those of every thread."""
     launched: dict[int, Numbers]
@@ -111,18 +119,10 @@ class Marked:
     stop: Ints
     """And of the first op after it."""
 
-    def __len__(self) -> int:
-        return len(self.names)
-
     @property
     def are_steps(self) -> bool:
         """Whether these are the profiler's steps."""
         return "step" in self.kinds
-
-    @property
-    def instants(self) -> Ints:
-        """The keys of the host whose times the lengths need."""
-        return np.concatenate([self.begin, self.end])
 
     def ops(self, number: int) -> Numbers:
         """The ops launched in a window."""
@@ -130,7 +130,6 @@ class Marked:
         return found[self.first[number] : self.stop[number]]
 
     def spans(self, run: Run) -> tuple[Ints, Ints]:
-        """When each window begins and when it is complete, in ns since the trace's start."""
         begin, end = run.host_time(self.begin), run.host_time(self.end)
         for thread, ops in self.launched.items():
             done = np.maximum.accumulate(np.append(0, run.op_end(ops)))
@@ -139,33 +138,36 @@ class Marked:
             end[own] = np.maximum(end[own], done[self.stop[own]])
         return begin, end
 
-    def lengths(self, run: Run) -> Ints:
-        """The windows' lengths in ns."""
-        begin, end = self.spans(run)
-        return end - begin
-
-    def path(self, run: Run, number: int) -> Path:
-        """The critical path through a window."""
-        begin = int(self.spans(run)[0][number])
-        return critical_path(run, begin, last_of(run, self.ops(number), self.end[[number]]))
+    def last(self, run: Run, number: int) -> End:
+        return last_of(run, self.ops(number), self.end[[number]])
 
 
 @dataclass(frozen=True)
 class ReplayedWindow:
     """One window, with its length and critical path in any replay."""
 
-    of: Bounds | Marked
-    number: int = 0
+    of: Windows
+    number: int
 
     @property
     def name(self) -> str:
         return self.of.names[self.number]
 
+    def span(self, run: Run) -> tuple[int, int]:
+        """When it begins and when it is complete, in ns since the trace's start."""
+        begin, end = (int(each[self.number]) for each in self.of.spans(run))
+        return begin, end
+
     def length(self, run: Run) -> int:
-        return int(self.of.lengths(run)[self.number])
+        begin, end = self.span(run)
+        return end - begin
 
     def path(self, run: Run) -> Path:
         return self.of.path(run, self.number)
+
+    def pieces(self, run: Run) -> Iterator[Pieces]:
+        """The pieces of that path, from its end to its start, in blocks."""
+        return pieces(run, self.span(run)[0], self.of.last(run, self.number))
 
 
 def steps_of(database: Session, trace_id: int, graph: Graph) -> Marked:
@@ -198,12 +200,12 @@ def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> Marked:
         stop[mine] = np.searchsorted(call, end_ns[mine], "left")
         launched[each] = narrow(ops)
     return Marked(
-        kinds,
         [str(each) for each in rows["name"]],
-        rows["start_ns"].tolist(),
-        rows["dur_ns"].tolist(),
         host.key(own, begin_ns),
         host.key(own, end_ns),
+        kinds,
+        rows["start_ns"].tolist(),
+        rows["dur_ns"].tolist(),
         thread,
         launched,
         first,

@@ -17,6 +17,7 @@ from tracekit.evidence.model import Period
 from tracekit.replay.model import Causal
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
+from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import devices_of, lists_of, parts_of
 from tracekit.reporters.terminal import Cell, clipped, console, section, table
 from tracekit.text import duration, percent, printable, share, size
@@ -159,7 +160,7 @@ def _kernels(out: Console, analysis: Analysis) -> None:
     section(out, "Top kernels (share of summed kernel time)")
     rows = [
         (f"{row['share_of_kernel_time']:.1%}", duration(row["total_ns"]), f"{row['count']:,}",
-         duration(row["mean_ns"]), clipped(row["name"], 62))
+         duration(row["mean_ns"]), short_name(printable(row["name"]), 62))
         for row in analysis.top_kernels[:5]
     ]  # fmt: skip
     out.print(table([">share", ">total", ">count", ">mean", "kernel"], rows))
@@ -256,7 +257,7 @@ def _path(out: Console, causal: Causal) -> None:
     rows = []
     for link in causal.links:
         where = next((link[k] for k in ("module", "python_line", "cpu_op") if link[k]), None)
-        what = Text(clipped(link["name"], 44))
+        what = Text(short_name(printable(link["name"]), 44))
         if where and where != link["name"]:
             what.append(" in " + clipped(where, 36), "dim")
         rows.append((duration(link["dur_ns"]), duration(link["start_ns"]), link["cause"], what))

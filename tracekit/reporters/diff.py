@@ -1,16 +1,24 @@
-"""A comparison of two runs, for a terminal, and as GitHub's Markdown for a pull request."""
+"""Comparisons on a terminal: of two runs, also as GitHub's Markdown for a pull request; of a lake's
+runs over time; and of tracekit's numbers with HTA's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
-from tracekit.reporters.terminal import clipped, clipped_start, console, section, table
-from tracekit.text import duration, figure_of, printable, signed, size
+from tracekit.reporters.kernel_names import short_name
+from tracekit.reporters.terminal import Cell, clipped_start, console, section, table
+from tracekit.text import duration, figure_of, printable, share, signed, size
+
+if TYPE_CHECKING:
+    from tracekit.compare.crosscheck import CheckedFigure, Report, Value
+    from tracekit.lake.comparing import History, RunFigures, StepChange
 
 FIGURES = ("", "a", "b", "change", "b / a")
 # Tables of changes: title, which rows, the column of names and that of counts, and the beginnings
@@ -19,6 +27,7 @@ _TABLES = (
     ("Kernels, GPU time per step", "kernels", "kernel", "count", ("",)),
     ("Operators, per step", "operators", "operator", "count", ("self_", "gpu_")),
     ("Modules, per step", "modules", "module", "calls", ("host_", "gpu_")),
+    ("Parts of the program, per step", "parts", "part", "count", ("host_", "gpu_")),
 )
 _MEMORY = ("change", "bytes a", "bytes b", "allocations a", "allocations b", "place")
 _BAR = 30
@@ -32,6 +41,8 @@ _LIVE = "\\`*_{}[]<>&|~@#:.$"
 def render(comparison: Diff) -> None:
     """Prints figures, waterfall, and what changed most."""
     out = console()
+    if comparison.runs is not None:
+        section(out, "The runs", comparison.runs.why)
     out.print(Text(f"a: {printable(comparison.a)}\nb: {printable(comparison.b)}"))
     figures = figures_of(comparison)
     none = "none: one of the runs has no GPU ops"
@@ -53,7 +64,7 @@ def render(comparison: Diff) -> None:
         }
         cells = (
             (*_counts(row, count), *(duration(row[each]) for each in times),
-             clipped(str(row[key]), 44))
+             short_name(printable(row[key]), 44))
             for row in rows
         )  # fmt: skip
         heads = ("change", f"{count} a", f"{count} b", *times.values())
@@ -131,6 +142,52 @@ def _doubt(row: dict[str, Any]) -> str:
     return f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
 
 
+def render_history(history: History) -> None:
+    """Prints a row for each run, the changes, and what changed last."""
+    out = console()
+    changed = {each.run: each for each in history.changes}
+    rows = [
+        (printable(each.run), _when(each), f"{each.ranks:,}", duration(each.step_ns),
+         share(each.figures["busy_ns"], each.step_ns),
+         share(each.figures["host_late_ns"], each.step_ns), _mark(changed.get(each.run)))
+        for each in history.runs
+    ]  # fmt: skip
+    columns = ["run", "began (UTC)", ">ranks", ">step", ">busy", ">host late", ""]
+    out.print(table(columns, rows))
+    out.print(Text(summary(history)))
+    if history.diff and history.compared:
+        a, b = (printable(run) for run in history.compared)
+        runs = history.diff.runs
+        on = f"rank {runs.rank}" if runs and runs.rank is not None else "the first rank of both"
+        section(out, f"What changed from {a} (a) to {b} (b), then on {on}")
+        render(history.diff)
+
+
+def summary(history: History) -> str:
+    """One sentence about the changes."""
+    count = f"{len(history.runs):,} runs"
+    if history.order == "name":
+        count += ", ordered by name since their traces do not tell the time"
+    if not history.changes:
+        return f"{count}: the step did not change."
+    last = history.changes[-1]
+    became = "longer" if last.ratio > 1 else "shorter"
+    return (
+        f"{count}: the step became {became} with run {printable(last.run)}, from "
+        f"{duration(last.before_ns)} to {duration(last.after_ns)}."
+    )
+
+
+def _mark(change: StepChange | None) -> str:
+    return f"{change.ratio - 1:+.1%} from here on" if change else ""
+
+
+def _when(run: RunFigures) -> str:
+    if run.started_ns is None:
+        return "-"
+    return datetime.fromtimestamp(run.started_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
+
+
 def markdown(comparison: Diff, top: int) -> str:
     """The comparison as https://github.github.com/gfm, at most as long as GitHub takes: with fewer
     rows where names are long."""
@@ -196,3 +253,65 @@ def _escaped(text: str) -> str:
     """Text that means nothing in Markdown or HTML, and that is no address and no name of a user."""
     plain = "".join(f"&#{ord(each)};" if each in _LIVE else each for each in text)
     return " ".join(plain.split())
+
+
+_BY = ("HTA", "by its rules", "tracekit")
+_AGREES = {True: ("equal", "green"), False: ("DIFFERS", "red"), None: ("-", "dim")}
+
+
+def render_crosscheck(report: Report) -> None:
+    """Prints the report; times in microseconds, as HTA does, down to the nanosecond."""
+    from tracekit.compare.crosscheck import ANALYSES
+
+    out = console()
+    out.print(Text(f"HTA {report.hta_version} beside tracekit", "bold"))
+    out.print(Text(printable(f"{report.path}: times in microseconds"), "dim"))
+    for analysis in ANALYSES:
+        figures = [figure for figure in report.figures if figure.analysis == analysis.name]
+        failure = report.failures.get(analysis.name)
+        if not figures and failure is None:
+            continue
+        out.print()
+        out.print(_checks(analysis.name, figures) if figures else Text(analysis.name, "bold"))
+        if failure is not None:
+            out.print(Text(f"HTA fails: {printable(failure)}", "red"))
+        reasons = dict.fromkeys(reason for figure in figures for reason in figure.reasons)
+        if reasons:
+            out.print("tracekit's figures differ because HTA")
+        for reason in reasons:
+            out.print(Text(f"- {printable(reason)}"))
+    out.print()
+    agrees = [figure.agrees for figure in report.figures]
+    out.print(
+        f"{agrees.count(True)} figures agree with HTA's rules, {agrees.count(False)} do not; "
+        f"HTA fails in {len(report.failures)} of its analyses."
+    )
+
+
+def _checks(analysis: str, figures: list[CheckedFigure]) -> Table:
+    rows: list[Sequence[Cell]] = [
+        [
+            _label(each),
+            *(_cell(value, each.unit) for value in (each.hta, each.by_hta_rules, each.tracekit)),
+            Text(*_AGREES[each.agrees]),
+        ]
+        for each in figures
+    ]
+    first = Column(Text(analysis, "bold"), min_width=40)
+    values = (Column(name, justify="right", min_width=12) for name in _BY)
+    return table([first, *values, "HTA, rules"], rows)
+
+
+def _label(figure: CheckedFigure) -> str:
+    name = printable(figure.name.lower().replace(" overlapping ", " + "))
+    return name if figure.unit in ("ns", "count") else f"{name}, {figure.unit}"
+
+
+def _cell(value: Value, unit: str) -> str:
+    if value is None:
+        return "-"
+    if unit != "ns" or isinstance(value, float):
+        return f"{value:,}"
+    sign, ns = "-" if value < 0 else "", abs(value)
+    fraction = f".{ns % 1000:03}".rstrip("0") if ns % 1000 else ""
+    return f"{sign}{ns // 1000:,}{fraction}"

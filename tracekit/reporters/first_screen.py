@@ -11,7 +11,7 @@ from rich.text import Text
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
 from tracekit.reporters.parts import devices_of, is_of_recording, screen_parts_of
-from tracekit.reporters.terminal import console
+from tracekit.reporters.terminal import clipped, clipped_start, console
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
@@ -155,16 +155,12 @@ def _place(advice: Advice) -> list[str]:
     text = ", ".join(each for each in dict.fromkeys((where, detail)) if each)
     if len(text) <= _PLACE:
         return [text] if text else []
-    return [_shortened(each) for each in (where, detail) if each]
-
-
-def _shortened(text: str) -> str:
-    """A line of the program keeps its end, the name of a kernel or an operator its begin."""
-    if len(text) <= _PLACE:
-        return text
-    if ".py(" in text:
-        return "..." + text[3 - _PLACE :]
-    return text[: _PLACE - 3] + "..."
+    # A line of the program keeps its end, the name of a kernel or an operator its begin.
+    return [
+        clipped_start(each, _PLACE) if ".py(" in each else clipped(each, _PLACE)
+        for each in (where, detail)
+        if each
+    ]
 
 
 def _doubts(analysis: Analysis) -> list[Text]:

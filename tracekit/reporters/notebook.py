@@ -1,35 +1,112 @@
-"""Results as notebooks show them: HTML with a chart that needs no script."""
+"""Results as Python and notebooks show them: as what their commands print, and as HTML with a chart
+that needs no script."""
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
 from functools import singledispatch
 from html import escape
-from typing import TYPE_CHECKING
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+from tracekit.advice.model import FixList
 from tracekit.compare.diff import Diff
+from tracekit.errors import TracekitError
 from tracekit.experiments.points import Sweep
+from tracekit.replay.whatif import RunWhatIf, WhatIf
+from tracekit.reporters import advise, diff, experiments, first_screen, several
 from tracekit.reporters.diff import FIGURES, figures_of
 from tracekit.reporters.parts import parts_of
-from tracekit.text import duration, percent, printable
+from tracekit.reporters.terminal import clipped
+from tracekit.text import duration, percent
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.run_model import RunVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import altair
 
+    from tracekit.database.session import Session
+    from tracekit.thresholds import Thresholds
+
 # Longer text from a trace is cut.
 _LONGEST_TEXT = 200
+# A screen: `repr` shows at most this many lines.
+_MOST_LINES = 40
+_PRINTERS: dict[type, Callable[[Any], None]] = {
+    Analysis: first_screen.render,
+    Diff: diff.render,
+    FixList: advise.render,
+    RunVerdict: several.render_run,
+    RunWhatIf: advise.render_run,
+    Sweep: experiments.render_sweep,
+    WhatIf: advise.render_whatif,
+}
+
+
+def text(result: object) -> str:
+    """What the result's command prints, a screen of it at most."""
+    printed = StringIO()
+    with redirect_stdout(printed):
+        _PRINTERS[type(result)](result)
+    lines = printed.getvalue().strip("\n").split("\n")
+    if len(lines) > _MOST_LINES:
+        more = len(lines) - _MOST_LINES + 1
+        lines[_MOST_LINES - 1 :] = [f"... {more} more lines; .as_dict() has everything"]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """A page of charts."""
+
+    html: str = field(repr=False)
+    path: str | None
+    """Where it was written; None: nowhere."""
+
+    def save(self, path: str | Path) -> None:
+        """Writes the page to a file.
+
+        Raises:
+            TracekitError: when it cannot be written.
+        """
+        from tracekit.files import written_whole
+
+        with written_whole(path) as beside:
+            beside.write_text(self.html, "utf-8")
+
+    def _repr_html_(self) -> str:
+        style = "width:100%;height:800px;border:0"
+        return f'<iframe srcdoc="{escape(self.html)}" style="{style}"></iframe>'
+
+
+def page_of(
+    database: Session,
+    output: str | Path | None,
+    trace: int | None,
+    window: str | None,
+    thresholds: Thresholds | None,
+) -> ReportPage:
+    """The page of a trace, of several, or of a sweep; written to `output`, if given."""
+    try:
+        from tracekit.reporters.html import reports
+    except ImportError as error:
+        raise TracekitError(f"reports need {error.name}: pip install 'tracekit[report]'") from error
+    with TemporaryDirectory(prefix="tracekit-") as folder:
+        path = output or Path(folder) / "page.html"
+        reports.write_any(database, path, trace, window, thresholds)
+        return ReportPage(Path(path).read_text("utf-8"), None if output is None else str(output))
 
 
 @singledispatch
 def html(result: object) -> str:
-    """A result as HTML: its words or its table, and a chart where the extra `report` is installed.
-
-    Raises:
-        TypeError: for what notebooks do not show.
-    """
-    raise TypeError(f"notebooks do not show a {type(result).__name__}")
+    """A result as HTML: its words or its table, and a chart where the extra `report` is installed;
+    of others the text."""
+    return f"<pre>{escape(text(result))}</pre>"
 
 
 @html.register
@@ -105,8 +182,7 @@ def _chart(result: Analysis | Diff | Sweep) -> altair.TopLevelMixin | None:
 
 
 def _text(value: object) -> str:
-    text = printable(value)
-    return escape(text if len(text) <= _LONGEST_TEXT else text[: _LONGEST_TEXT - 3] + "...")
+    return escape(clipped(str(value), _LONGEST_TEXT))
 
 
 def _list(sentences: Iterable[str]) -> str:

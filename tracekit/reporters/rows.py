@@ -24,7 +24,7 @@ from rich.text import Text
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
-from tracekit.reporters.terminal import console, show_paged, table
+from tracekit.reporters.terminal import clipped, console, show_paged, table
 from tracekit.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -239,18 +239,16 @@ def first_rows(
     def fetched(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[tuple[Any, ...]]]:
         names = list(columns) or list(relation.columns)
         shown = _chosen(relation, columns)
+        text = "CAST(#{} AS VARCHAR)"
+        if characters is not None:
+            text = f"system.main.left({text}, {characters})"
         values = [
-            f"#{place}" if _PLAIN.fullmatch(str(kind)) else _text(place, characters)
+            f"#{place}" if _PLAIN.fullmatch(str(kind)) else text.format(place)
             for place, kind in enumerate(shown.types, 1)
         ]
         return names, projected(shown, shown.columns, values).limit(most, offset).fetchall()
 
     return database.stream(query, variables, fetched, timeout_s)
-
-
-def _text(place: int, characters: int | None) -> str:
-    text = f"CAST(#{place} AS VARCHAR)"
-    return text if characters is None else f"system.main.left({text}, {characters})"
 
 
 def _render_table(
@@ -308,5 +306,4 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         is_whole = value.is_integer() and abs(value) < _EXACT
         return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
-    text = printable(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return clipped(str(value), 80)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from statistics import median
 
@@ -18,6 +19,7 @@ from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN
 from tracekit.verdict.run_model import Collectives, RunVerdict
+from tracekit.verdict.run_words import headline, no_verdict
 
 _SIDE_BY_SIDE = 3
 _NAME = 28
@@ -26,11 +28,17 @@ _NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25, "waits for": 11}
 _FIGURES = ("rank", "window", "busy")
 _ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
 _SAVINGS, _SIZES = 6, 6
+# So many rows that say the same are one.
+_ALIKE = 4
+_NUMBER = re.compile(r"\d[\d,]*\.?\d*")
 
 
-def render(analyses: Sequence[Analysis], run: RunVerdict | None = None) -> None:
-    """Prints several analyses as one table; of the ranks of a run also for whom each waits."""
+def render(analyses: Sequence[Analysis], run: RunVerdict | None = None, no_run: str = "") -> None:
+    """Prints several analyses as one table; of the ranks of a run also for whom each waits.
+    `no_run` tells why they have no verdict together."""
     out = console()
+    for line in no_verdict(no_run, analyses):
+        out.print(Text(line))
     if len(analyses) <= _SIDE_BY_SIDE:
         _columns(out, analyses, run)
     else:
@@ -109,7 +117,29 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         )
         for name in cells
     ]
-    out.print(table(columns, zip(*cells.values(), strict=True)))
+    rows = zip(*cells.values(), strict=True)
+    out.print(table(columns, rows if run is None else _grouped(list(cells), rows)))
+
+
+def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
+    """The rows of ranks. Those that agree to two digits are one: the first, with a count."""
+    own = {names.index("trace"), *(names.index(each) for each in ("rank",) if each in names)}
+    same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
+    for row in rows:
+        key = tuple(_rounded(str(cell)) for place, cell in enumerate(row) if place not in own)
+        same.setdefault(key, []).append(row)
+    for some in same.values():
+        if len(some) < _ALIKE:
+            yield from some
+            continue
+        first = list(some[0])
+        first[names.index("trace")] = f"{len(some):,} like {first[names.index('trace')]}"
+        yield first
+
+
+def _rounded(cell: str) -> str:
+    """A cell with two digits of each number."""
+    return _NUMBER.sub(lambda found: f"{float(found[0].replace(',', '')):.2g}", cell)
 
 
 def _waits(run: RunVerdict | None) -> dict[int, str]:
@@ -171,20 +201,6 @@ def _step(analysis: Analysis, key: str) -> str:
     captured = analysis.trace.capture or {}
     value = captured.get(key)
     return duration(value) if isinstance(value, int) else "-"
-
-
-def headline(run: RunVerdict) -> str:
-    """How many ranks there are, and which sets the pace."""
-    world = f" of {run.world_size:,}" if run.world_size and run.world_size > len(run.ranks) else ""
-    ranks = f"{len(run.ranks):,}{world} ranks"
-    if run.pace_rank is not None:
-        cause = run.late_ranks[0].cause
-        return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
-    if any(each.remove == "pipeline-bubble" for each in run.savings):
-        return f"{ranks}: the stages of the pipeline wait for each other (pipeline-bubble)"
-    if run.span_ns is None:
-        return f"{ranks}: who waits for whom is not known"
-    return f"{ranks}: no rank holds up the others"
 
 
 def render_run(run: RunVerdict) -> None:

@@ -39,7 +39,7 @@ def is_pickle(head: bytes) -> bool:
     return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
-class Converted:
+class SnapshotText:
     """The snapshot that begins with `head` and goes on in `rest`, as the text of a trace."""
 
     def __init__(self, path: str, head: bytes, rest: Readable) -> None:

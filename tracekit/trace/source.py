@@ -12,13 +12,14 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, cast
 
 from tracekit.errors import TracekitError
-from tracekit.trace.snapshot import Converted, is_pickle
+from tracekit.trace.remote import find, is_url, open_url, shown
+from tracekit.trace.snapshot import SnapshotText, is_pickle
 from tracekit.trace.unpacking import (
     ARCHIVES,
     HEAD_BYTES,
@@ -45,7 +46,8 @@ _CHECK_BYTES = 16 << 20
 # by more than this ratio.
 _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
-_SUFFIXES = (*TRACES, *ARCHIVES)
+# How the names of traces and archives end.
+ENDINGS = (*TRACES, *ARCHIVES)
 
 
 class _Hashing:
@@ -131,7 +133,7 @@ class ByteStream:
         self._hashing = _Hashing(self._file)
         self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
         self._decompressed: Decompressed | None = None
-        self._converted: Converted | None = None
+        self._converted: SnapshotText | None = None
         self._is_begun = False
         try:
             self._file.seek(0)
@@ -157,7 +159,7 @@ class ByteStream:
         try:
             data = (self._converted or self._decompressed or self._hashing).read(size)
             if not self._is_begun and is_pickle(data):
-                self._converted = Converted(self.path, data, self._decompressed or self._hashing)
+                self._converted = SnapshotText(self.path, data, self._decompressed or self._hashing)
                 data = self._converted.read(size)
             self._is_begun = True
         except DamagedError as error:
@@ -192,6 +194,12 @@ class ByteStream:
         except OSError as error:
             raise unreadable(self.path, error) from error
         return size
+
+    @property
+    def plain_path(self) -> Path | None:
+        """The file on the disk that has these bytes as they are, if one has."""
+        name = getattr(self._file, "name", None)
+        return Path(name) if self._decompressed is None and isinstance(name, str) else None
 
     @property
     def is_small(self) -> bool:
@@ -238,21 +246,21 @@ def open_streams(
     path: str,
     progress: Callable[[int], object] = int,
     temp_dir: str | Path | None = None,
-    name: str | None = None,
+    is_read_again: bool = False,
 ) -> Iterator[ByteStream | TracekitError]:
-    """The trace at `path` (- is standard input), or each trace of a tar archive, in order. `name`
-    is what the user calls a file that was copied to `path`.
+    """The trace at a path or URL (- is standard input), or each trace of a tar archive, in order.
 
     The caller closes each stream. An error takes the place of an archive member that cannot be
-    read. Input from a pipe and members of archives are copied, to `temp_dir` (default: the system's
-    temporary directory) when large; a copy never fills the disk.
+    read. Input from a pipe, members of archives, and what `is_read_again` and would be fetched
+    again, are copied, to `temp_dir` (default: the system's temporary directory) when large; a copy
+    never fills the disk.
 
     Raises:
         TracekitError: when the file cannot be read. For a damaged archive, it is raised after the
             traces that can be read.
     """
     folder = str(temp_dir or tempfile.gettempdir())
-    stream = ByteStream(name or path, _seekable(path, folder), progress)
+    stream = ByteStream(shown(path), _seekable(path, folder, is_read_again), progress)
     if not is_archive(stream.read(HEAD_BYTES)):
         stream.rewind()
         yield stream
@@ -271,22 +279,23 @@ def open_streams(
             yield ByteStream(member.path, copy, archive=stream, damage=member.damage)
 
 
-def _seekable(path: str, folder: str) -> BinaryIO:
-    """The file, or a temporary copy of it when it is a pipe."""
+def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
+    """The file, or a temporary copy of it when it is a pipe, or is to be copied."""
     try:
         if path == "-":
             if sys.stdin is None:
                 raise TracekitError("-: standard input is closed")
             return _spooled(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
-        file = Path(path).open("rb")  # noqa: SIM115
-        if file.seekable():
+        is_remote = is_url(path)
+        file = open_url(path) if is_remote else Path(path).open("rb")  # noqa: SIM115
+        if file.seekable() and not (is_remote and is_read_again):
             return file
-        with file:
+        with closing(file):
             return _spooled(path, iter(lambda: file.read(_COPY_BYTES), b""), folder)
     except IsADirectoryError as error:
         raise unreadable(path, _unlisted(path) or error) from error
     except OSError as error:
-        raise unreadable(path, error) from error
+        raise unreadable(shown(path), error) from error
     except ValueError as error:
         raise TracekitError(f"{path}: cannot be read: {error}") from error
 
@@ -307,6 +316,26 @@ def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
         TracekitError: when it does not fit on the disk.
     """
     copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
+    return _filled(cast(BinaryIO, copy), path, chunks, folder)
+
+
+def named_copy(stream: ByteStream, folder: str) -> BinaryIO:
+    """A temporary file with the bytes of a stream, removed when it is closed.
+
+    Raises:
+        TracekitError: when it does not fit on the disk.
+    """
+    copy = tempfile.NamedTemporaryFile(prefix="tracekit-", dir=folder)  # noqa: SIM115
+    _filled(cast(BinaryIO, copy), stream.path, iter(stream.read, b""), folder).flush()
+    return cast(BinaryIO, copy)
+
+
+def _filled(copy: BinaryIO, path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
+    """The temporary file with these chunks.
+
+    Raises:
+        TracekitError: when they do not fit on the disk.
+    """
     try:
         unchecked = _CHECK_BYTES
         for chunk in chunks:
@@ -326,7 +355,7 @@ def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
         with suppress(OSError):
             copy.close()
         raise
-    return cast(BinaryIO, copy)
+    return copy
 
 
 def _check_room(folder: str) -> None:
@@ -336,7 +365,8 @@ def _check_room(folder: str) -> None:
 
 
 def trace_paths(paths: Iterable[str]) -> list[str]:
-    """The paths of traces: files as given, and those in a directory or matching a pattern, sorted.
+    """The paths and URLs of traces: files as given, and those in a directory or matching a pattern,
+    sorted.
 
     Links to files are followed, links to directories are not. A directory that cannot be listed is
     returned as a path, so that reading it says why.
@@ -348,9 +378,13 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
     for path in paths:
         if not path:
             raise TracekitError("a path is empty: name a file, a directory or a pattern")
+        path = path.removeprefix("file://")
+        if is_url(path):
+            found += [each.url for each in find(path, ENDINGS)]
+            continue
         if Path(path).is_dir():
             inside = sorted(_in_directory(path))
-            what = f"this directory has no traces: no file ends in one of {', '.join(_SUFFIXES)}"
+            what = f"this directory has no traces: no file ends in one of {', '.join(ENDINGS)}"
         elif glob.has_magic(path) and not os.path.lexists(path):
             inside = sorted(_matching(path))
             what = "no such file, and no file matches it as a pattern"
@@ -366,11 +400,22 @@ def trace_paths(paths: Iterable[str]) -> list[str]:
 def _in_directory(path: str) -> Iterator[str]:
     unlisted: list[str] = []
     for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
-        for name in names:
+        for name in sorted({*names} - {*_copies(names)}):
             each = str(Path(folder) / name)
-            if name.endswith(_SUFFIXES) and _may_hold_a_trace(each):
+            if name.endswith(ENDINGS) and _may_hold_a_trace(each):
                 yield each
     yield from unlisted
+
+
+def _copies(names: Iterable[str]) -> Iterator[str]:
+    """The files of a folder that say what others there say: a report of nsys beside its export, and
+    JAX's traces for viewers beside its own."""
+    exports = {name.removesuffix(".sqlite") for name in names if name.endswith(".sqlite")}
+    yield from (f"{name}.nsys-rep" for name in exports)
+    if any(name.endswith(".xplane.pb") for name in names):
+        yield from (
+            name for name in names if name.endswith((".trace.json.gz", "perfetto_trace.json.gz"))
+        )
 
 
 def _matching(pattern: str) -> Iterator[str]:
@@ -399,4 +444,7 @@ def _may_hold_a_trace(path: str) -> bool:
 
 
 def unreadable(path: str, error: OSError) -> TracekitError:
+    if isinstance(error, TracekitError):
+        # It says which file.
+        return error
     return TracekitError(f"{path}: cannot be read: {error.strerror or error}")

@@ -32,7 +32,11 @@ HEAD_BYTES = 64 << 10
 # A gzip header with deflate and no reserved flag; a zstd frame, or a skippable one (RFC 8878).
 _MAGIC = re.compile(rb"(\x1f\x8b\x08[\x00-\x1f])|(\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18)")
 _JSON_BEGINS = (b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf")
-TRACES = tuple(kind + packed for kind in (".json", ".pickle") for packed in ("", ".gz", ".zst"))
+# Kineto's, PyTorch's memory snapshots, and those of Nsight Systems, rocprofv3, JAX and Perfetto.
+TRACES = (
+    *(kind + packed for kind in (".json", ".pickle") for packed in ("", ".gz", ".zst")),
+    *(".sqlite", ".nsys-rep", "_results.db", ".xplane.pb", ".pftrace"),
+)
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _READ_BYTES = 1 << 20
 # Skip a header that describes the next member (its long name, its pax records) above this size.

@@ -2,77 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracekit.evidence.model import HostThread, Launch, Trace
+from tracekit.causes import words
+from tracekit.evidence.model import HostThread, Launch
 from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import UNKNOWN
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import AdvisedWindow, FixList
+    from tracekit.advice.model import FixList
     from tracekit.database.session import Session
-    from tracekit.replay.prices import WindowGains
-
-NEXT = {
-    "launch": "Launch less: capture the step as a CUDA graph "
-    "(torch.compile(mode='reduce-overhead')), or fuse kernels.",
-    "dispatch": "Dispatch less: torch.compile the model, or use fused and foreach operators.",
-    "python": "Keep Python out of the loop: torch.compile, or move per-step logic out of it.",
-    "sync": "Remove synchronisation from the loop: .item(), .cpu(), print of a tensor, "
-    "torch.cuda.synchronize().",
-    "copy": "Copy from pinned memory with non_blocking=True, on a separate stream.",
-    "input": "Prefetch input: more DataLoader workers, a larger prefetch_factor, pinned memory; "
-    "compute on the device what operators compute on the host.",
-    "allocation": "Let the caching allocator settle: warm up before measuring, keep sizes stable, "
-    "or set expandable_segments:True.",
-    "compilation": "Compile before measuring: warm up with every shape that the run uses.",
-    "communication": "Overlap communication with compute: larger buckets, an earlier start, "
-    "or a different sharding.",
-    "memory-bandwidth": "Move fewer bytes: fuse neighbouring elementwise kernels, use a smaller "
-    "dtype, or, where matrix products read weights for few tokens, a larger batch.",
-    "math": "Do less arithmetic, or do it in a faster dtype; faster kernels pay off here.",
-    "math-or-memory": "Faster kernels pay off here. Record shapes (record_shapes=True) to learn "
-    "whether they need less arithmetic or fewer bytes.",
-    "latency": "Give each kernel more work, or fuse small ones; `tracekit query idle_gaps` lists "
-    "the longest gaps.",
-}
-
-# The same for a run whose shapes are recorded already.
-_SHAPED = {
-    "math-or-memory": "Faster kernels pay off here. The recorded shapes do not tell whether they "
-    "need less arithmetic or fewer bytes: profile the longest (`tracekit query top_kernels`) with "
-    "the device's kernel profiler, such as Nsight Compute.",
-}
-
-# For runs whose GPU ops mostly run in CUDA graphs already.
-_CAPTURED = {
-    "launch": "Most GPU ops run in CUDA graphs already: capture what is launched outside them, "
-    "or replay larger graphs.",
-    "dispatch": "Most GPU ops run in CUDA graphs already: move the operators between the replays "
-    "into the graphs.",
-    "python": "Most GPU ops run in CUDA graphs already: move per-step logic out of the loop.",
-}
-
-# And for runs whose kernels torch.compile has mostly written already.
-_COMPILED = {
-    "launch": "Launch less: the model is compiled; mode='reduce-overhead' also captures it as a "
-    "CUDA graph.",
-    "dispatch": "Dispatch less: the model is compiled; mode='reduce-overhead' also captures it as "
-    "a CUDA graph. `tracekit query top_cpu_ops` lists the operators that are left.",
-    "python": "Keep Python out of the loop: the model is compiled, so move per-step logic out of "
-    "the loop, and look for graph breaks.",
-    "memory-bandwidth": "Move fewer bytes: torch.compile has fused what it can, so use a smaller "
-    "dtype, or, where matrix products read weights for few tokens, a larger batch.",
-}
-
-# For a host whose waits for others are mostly for other workers.
-STAGES = (
-    "Overlap the stages: send the next micro-batch before the answer to the last one is there, "
-    "with more and smaller micro-batches, and share the work so that no worker holds up the others."
-)
 
 
 def waits_for_workers(host: HostThread) -> bool:
@@ -89,30 +30,16 @@ def next_step(
     bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
 ) -> str:
     """What to try next, without what the run does already."""
-    if shaped and bottleneck in _SHAPED:
-        return _SHAPED[bottleneck]
-    if is_captured(launch, thresholds) and bottleneck in _CAPTURED:
-        return _CAPTURED[bottleneck]
     compiled = launch.compiled_share if launch is not None else None
-    if compiled is not None and compiled > thresholds.captured_majority and bottleneck in _COMPILED:
-        return _COMPILED[bottleneck]
-    return NEXT[bottleneck]
-
-
-def fix_list(
-    gains: WindowGains,
-    judged: AdvisedWindow,
-    trace: Trace,
-    thresholds: Thresholds,
-    *,
-    combine: bool,
-) -> FixList:
-    """What could be changed in the window that is judged."""
-    from tracekit.advice.find import find
-
-    findings = [(each.code, each.severity, each.message) for each in trace.health]
-    found = find(gains, judged, findings, thresholds, combine=combine)
-    return replace(found, trace=trace.path)
+    done = {
+        "next_shaped": shaped,
+        "next_captured": is_captured(launch, thresholds),
+        "next_compiled": compiled is not None and compiled > thresholds.captured_majority,
+    }
+    for kind, is_done in done.items():
+        if is_done and bottleneck in words(kind):
+            return words(kind)[bottleneck]
+    return words("next")[bottleneck]
 
 
 def list_notes(

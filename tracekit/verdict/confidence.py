@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tracekit.causes import words
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
@@ -31,15 +32,6 @@ LEVELS = ("high", "medium", "low")
 # More sentences than this are not read; so many of them are reasons, however many the doubts.
 _MOST, _FEWEST = 6, 4
 
-_SERIOUS = {
-    "rejected_events": "Parts of the trace could not be read.",
-    "shared_file": "Two writers shared the trace's file, and parts of both are missing.",
-    "unlinked_gpu_ops": "Some GPU ops have no launch in the trace.",
-    "graph_without_kernels": "The trace does not show what its CUDA graphs ran.",
-    "starts_before_launch": "Device and host clocks differ.",
-    "profiler_dilation": "The profiler slowed the host: without it, the overhead is smaller.",
-}
-
 Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]
 
 
@@ -54,8 +46,8 @@ def doubted(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Ver
     for finding in evidence.health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
-        if finding.code in _SERIOUS:
-            doubts.append(_SERIOUS[finding.code])
+        if finding.code in words("doubt"):
+            doubts.append(words("doubt")[finding.code])
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in evidence.health):
         advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
@@ -253,7 +245,7 @@ DOUBTS: tuple[Doubt, ...] = (
 
 
 def _has_few_ops(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    return evidence.ops < thresholds.few_ops
+    return bool(evidence.ops < thresholds.few_ops)
 
 
 def _repeats_nothing(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:

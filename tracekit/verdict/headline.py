@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tracekit.causes import words
 from tracekit.text import duration, percent, share
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 from tracekit.verdict.steady import excess_in, is_single_pass, named_window, one_off_name
@@ -14,42 +15,6 @@ if TYPE_CHECKING:
     from tracekit.verdict.model import Verdict
     from tracekit.verdict.regime import Bound
 
-# What the host does while the GPU waits, by the verdict's bottleneck.
-_HOST_DOES = {
-    "launch": "it launches kernels one by one, and each launch takes longer than what it launches",
-    "dispatch": "it dispatches operators while the GPU waits",
-    "python": "it runs Python between launches while the GPU waits",
-    "sync": "it waits for the GPU, which then waits for the next launches",
-    "input": "it loads and prepares input while the GPU waits",
-    "allocation": "it allocates and frees memory while the GPU waits",
-    "compilation": "it compiles or loads code while the GPU waits",
-    "copy": "it waits for copies, and the GPU waits for what comes after them",
-}
-# What holds a run up whose device is the slower side.
-_DEVICE_DOES = {
-    "communication": "Communication between ranks holds this run up",
-    "copy": "Copies hold this run up",
-    "memory-bandwidth": "The GPU holds this run up: its kernels wait for memory",
-    "math": "The GPU holds this run up: its kernels compute",
-    "math-or-memory": "The GPU holds this run up: its kernels compute, or wait for memory",
-    "latency": "The GPU holds this run up: gaps between its kernels, and kernels too small for it",
-    "sync": "The GPU holds this run up: the host waits for it",
-}
-# What makes host and device take turns, by the host's cause that costs most.
-_TURNS = {
-    "sync": "the host waits for the GPU, and launches the next work only then",
-    "input": "input is prepared between the GPU's work, not beside it",
-    "copy": "copies block the host between launches",
-    "python": "Python runs between the GPU's work, not beside it",
-}
-_UNQUEUED = "the host does not get ahead of the GPU"
-# What a CPU does, by the verdict's bottleneck.
-_CPU_DOES = {
-    "math": "Operators that compute take most of the time",
-    "memory-bandwidth": "Operators that move memory take most of the time",
-    "communication": "Waits for other ranks or workers hold this run up",
-}
-
 
 def headline(
     verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds
@@ -59,7 +24,7 @@ def headline(
         return _unknown(verdict)
     if evidence.gpu is None or bound is None:
         if evidence.host is not None and evidence.host.launches:
-            does = _HOST_DOES[verdict.bottleneck]
+            does = words("host_does")[verdict.bottleneck]
             return f"The host holds this run up: {does}, though the GPU's work was not recorded"
         return _of_cpu(verdict)
     said = _turns(evidence, bound) if bound.takes_turns else _side(verdict, bound, evidence)
@@ -98,12 +63,9 @@ def _lowered(sentence: str) -> str:
 def _of_cpu(verdict: Verdict) -> str:
     bottleneck = str(verdict.bottleneck)
     if verdict.regime == COMPUTE:
-        return _CPU_DOES.get(bottleneck, _CPU_DOES["math"])
-    does = {
-        "dispatch": "dispatching operators, not computing",
-        "python": "Python, or code that was not recorded",
-    }
-    return f"Most of the time is overhead: {does.get(bottleneck, bottleneck)}"
+        does = words("cpu_does")
+        return does.get(bottleneck, does["math"])
+    return f"Most of the time is overhead: {words('cpu_loses').get(bottleneck, bottleneck)}"
 
 
 def _once(evidence: Evidence) -> str:
@@ -122,23 +84,24 @@ def _once(evidence: Evidence) -> str:
 
 def _side(verdict: Verdict, bound: Bound, evidence: Evidence) -> str:
     if verdict.regime == OVERHEAD:
-        return f"The host holds this run up: {_HOST_DOES[str(verdict.bottleneck)]}"
-    return _DEVICE_DOES[str(verdict.bottleneck)]
+        return f"The host holds this run up: {words('host_does')[str(verdict.bottleneck)]}"
+    return words("device_does")[str(verdict.bottleneck)]
 
 
 def _turns(evidence: Evidence, bound: Bound) -> str:
     gpu, idle, gains = evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
     span = evidence.window.span_ns
-    causes = [*_TURNS, "dispatch", "launch"]
+    turns = words("takes_turns")
+    causes = [*filter(None, turns), "dispatch", "launch"]
     why = max(causes, key=lambda cause: gains.removed.get(cause, 0.0))
-    if evidence.advised in _TURNS:
+    if evidence.advised in turns:
         why = str(evidence.advised)
     late = max(0, gpu.idle_ns - idle.unlinked_ns)
     most = min(gpu.busy_ns, late) / span if span else 0.0
     return (
         f"Host and GPU take turns ({share(late, span)} and {share(gpu.busy_ns, span)} of the "
-        f"time): {_TURNS.get(why, _UNQUEUED)}. Overlapping them would save at most "
+        f"time): {turns.get(why, turns[''])}. Overlapping them would save at most "
         f"{percent(most)}"
     )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracekit.causes import UNKNOWN_LIMIT, cause_of
+from tracekit.causes import UNKNOWN_LIMIT, cause_of, words
 from tracekit.evidence.model import Evidence, Gpu, HostThread, Launch, Period, Window
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import NEXT, STAGES, is_captured, next_step, waits_for_workers
+from tracekit.verdict.advice import is_captured, next_step, waits_for_workers
 from tracekit.verdict.confidence import doubted
 from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
@@ -366,7 +366,7 @@ def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Ver
     is_remote = bottleneck == "communication" and waits_for_workers(host)
     return Verdict(
         "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
-        [STAGES if is_remote else NEXT[bottleneck]],
+        [words("next")["workers" if is_remote else bottleneck]],
     )  # fmt: skip
 
 

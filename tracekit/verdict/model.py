@@ -82,7 +82,7 @@ class Verdict:
     """What lowers the confidence, as sentences."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Analysis(Shown, form=SCHEMA):
     """Everything `analyze` reports about one trace."""
 
@@ -113,3 +113,28 @@ class Analysis(Shown, form=SCHEMA):
     memory_traffic: list[dict[str, Any]]
     advice: list[Advice]
     """What to change, most worth first."""
+
+    @property
+    def headline(self) -> str:
+        """The verdict's: what holds the run up, in a sentence."""
+        return self.verdict.headline
+
+    @property
+    def regime(self) -> str:
+        """The verdict's: overhead-bound, compute-bound, or unknown."""
+        return self.verdict.regime
+
+    @property
+    def bottleneck(self) -> str | None:
+        """The verdict's: the cause whose removal gains most."""
+        return self.verdict.bottleneck
+
+    @property
+    def confidence(self) -> str:
+        """The verdict's: high, medium or low."""
+        return self.verdict.confidence
+
+    @property
+    def margin(self) -> float | None:
+        """The verdict's, as a fraction of the window; positive: compute-bound."""
+        return self.verdict.margin

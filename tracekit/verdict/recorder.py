@@ -7,10 +7,10 @@ what a finding leaves of a verdict, and what to record instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from tracekit.causes import OF_HOST
+from tracekit.causes import OF_HOST, words
 from tracekit.evidence.model import Evidence, Finding
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
@@ -21,53 +21,6 @@ from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, weigh
 _LEVELS = ("none", "low", "medium", "high")
 # As many reasons as a verdict has at most.
 _MOST = 6
-
-_PROFILE = "torch.profiler.profile"
-_SCHEDULE = "schedule=torch.profiler.schedule(wait=1, warmup=1, active=3)"
-RECORD = {
-    "truncated": (
-        "Get the whole file, or record again and wait until it is written: its end is missing, and "
-        "what stood there may be the GPU's events."
-    ),
-    "graph_without_kernels": (
-        f"Record a few replays: {_PROFILE}(schedule=torch.profiler.schedule(wait=1, warmup=1, "
-        "active=1)) with prof.step() after each. If kernels are still missing, enlarge the "
-        "profiler's buffers: in the file that the environment variable KINETO_CONFIG names, "
-        "ACTIVITIES_MAX_GPU_BUFFER_SIZE_MB=2048 (CUDA) or ROCTRACER_MAX_EVENTS=10000000 (ROCm)."
-    ),
-    "dropped_at_start": (
-        f"Record again in a new process, with steps before those that count: {_PROFILE}("
-        "schedule=torch.profiler.schedule(wait=1, warmup=2, active=3)) with prof.step() after each "
-        "step, and torch.cuda.synchronize() before the first one that is recorded."
-    ),
-    "captured_only": (
-        "Record replays: begin to profile after the graphs are captured and warm, with "
-        f"{_PROFILE}({_SCHEDULE}) and prof.step() after each replay."
-    ),
-    "no_work_recorded": (
-        f"Record the work: {_PROFILE}(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], "
-        f"{_SCHEDULE}) around the loop, with prof.step() in each iteration, so that recording "
-        "begins after the start and stops before the end."
-    ),
-    "unended_calls": "Record without Python stacks (with_stack=False), or with a newer PyTorch.",
-    "arrival_skew": (
-        "Let all ranks meet before recording: torch.distributed.barrier() and "
-        "torch.cuda.synchronize() right after the profiler has started, or "
-        "torch.profiler.schedule(wait=1, warmup=1, active=3) on every rank."
-    ),
-    "recorder_gaps": (
-        "Time the replays without a profiler (torch.cuda.Event(enable_timing=True) around several) "
-        "and compare: the difference is the recorder's."
-    ),
-    "queued_before": (
-        "Let the device finish first: torch.cuda.synchronize() before the steps that are recorded, "
-        f"or {_SCHEDULE} with prof.step() after each step."
-    ),
-    "recorder_cost": (
-        "Record less: with_stack=False, record_shapes=False, profile_memory=False. Measure the "
-        "step without a profiler beside it, as `tracekit capture` does."
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -95,7 +48,8 @@ class Omission:
     """The surest confidence that it leaves; `none`: the regime is unknown."""
 
 
-Rule = Callable[[Seen], Omission | None]
+# Gives the surest confidence that a finding leaves; None: it does not matter.
+Rule = Callable[[Seen, Finding], "str | None"]
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
@@ -160,14 +114,15 @@ def _without_queued(evidence: Evidence, ns: int) -> Evidence:
 def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict with what the recorder left out first, and as unsure as that makes it."""
     seen = Seen(verdict, evidence, _by_code(evidence), thresholds)
-    found = [omission for rule in RULES if (omission := rule(seen)) is not None]
+    first = (_first(seen, codes, rule) for codes, rule in RULES)
+    found = [each for each in (*first, _costly(seen)) if each is not None]
     if not found:
         return verdict
     level = min((each.leaves for each in found), key=_LEVELS.index)
     if level == "none":
         found = [each for each in found if each.leaves == level]
     sentences = [each.sentence for each in found]
-    advice = [RECORD[each.code] for each in found]
+    advice = [words("record")[each.code] for each in found]
     if level == "none":
         # What is left of the reasons and prices is about what happened to be recorded.
         why = [*sentences, *verdict.why[:1]][:_MOST]
@@ -183,6 +138,14 @@ def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdic
         why=[*sentences, *verdict.why][:_MOST],
         try_next=[*advice, *verdict.try_next],
     )
+
+
+def _first(seen: Seen, codes: Iterable[str], rule: Rule) -> Omission | None:
+    """What the first of these findings that matters does to the verdict."""
+    for finding in (seen.findings[code] for code in codes if code in seen.findings):
+        if leaves := rule(seen, finding):
+            return Omission(finding.code, _sentence(finding), leaves)
+    return None
 
 
 def _by_code(evidence: Evidence) -> dict[str, Finding]:
@@ -202,79 +165,56 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.message[0].upper()}{finding.message[1:]}."
 
 
-def _cut(seen: Seen) -> Omission | None:
+def _cut(seen: Seen, finding: Finding) -> str:
     """The file breaks off. GPU events are written last: where there are none, they may be what is
     missing."""
-    finding = seen.findings.get("truncated")
-    if finding is None:
-        return None
-    return Omission(
-        "truncated", _sentence(finding), "low" if seen.evidence.gpu is None else "medium"
-    )
+    return "low" if seen.evidence.gpu is None else "medium"
 
 
-def _nothing(seen: Seen) -> Omission | None:
+def _nothing(seen: Seen, finding: Finding) -> str:
     """The recording has a start, a capture or an end in place of the work."""
-    for code in ("no_work_recorded", "captured_only"):
-        if finding := seen.findings.get(code):
-            return Omission(code, _sentence(finding), "none")
-    return None
+    return "none"
 
 
-def _lost(seen: Seen) -> Omission | None:
+def _lost(seen: Seen, finding: Finding) -> str | None:
     """Kernels of graph replays, or of a session's first launches, are missing: of most, so that
     nobody knows what the run did, or of some."""
-    for code in ("graph_without_kernels", "dropped_at_start"):
-        finding = seen.findings.get(code)
-        if finding is None:
-            continue
-        if finding.severity == "error":
-            return Omission(code, _sentence(finding), "none")
-        is_start = code == "dropped_at_start"
-        if is_start or seen.share(finding) >= seen.thresholds.lost_share:
-            return Omission(code, _sentence(finding), "low")
-    return None
+    if finding.severity == "error":
+        return "none"
+    is_start = finding.code == "dropped_at_start"
+    return "low" if is_start or seen.share(finding) >= seen.thresholds.lost_share else None
 
 
-def _unended(seen: Seen) -> Omission | None:
+def _unended(seen: Seen, finding: Finding) -> str | None:
     """Python frames without an end: what they cover counts as Python's time."""
-    finding = seen.findings.get("unended_calls")
-    if finding is None or seen.verdict.bottleneck != "python":
-        return None
-    return Omission("unended_calls", _sentence(finding), "low")
+    return "low" if seen.verdict.bottleneck == "python" else None
 
 
-def _skewed(seen: Seen) -> Omission | None:
+def _skewed(seen: Seen, finding: Finding) -> str | None:
     """The first collective waits for ranks that record later. It is a one-off; where it takes most
     of the window, hardly anything is left to judge."""
-    finding = seen.findings.get("arrival_skew")
-    if finding is None or not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
+    if not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
         return None
     share = seen.share(finding)
     if share < seen.thresholds.lost_share:
         return None
-    leaves = "low" if share >= seen.thresholds.unseen_share else "medium"
-    return Omission("arrival_skew", _sentence(finding), leaves)
+    return "low" if share >= seen.thresholds.unseen_share else "medium"
 
 
-def _queued(seen: Seen) -> Omission | None:
+def _queued(seen: Seen, finding: Finding) -> str | None:
     """The device worked on what was launched before the recording, and the host waited for it."""
-    finding = seen.findings.get("queued_before")
-    if finding is None or seen.evidence.window.kind != "gpu_active":
+    if seen.evidence.window.kind != "gpu_active":
         return None
     # Where it takes most of the window, hardly anything is left to judge.
-    leaves = "low" if seen.share(finding) > seen.thresholds.unseen_share else "medium"
-    return Omission("queued_before", _sentence(finding), leaves)
+    return "low" if seen.share(finding) > seen.thresholds.unseen_share else "medium"
 
 
-def _gaps(seen: Seen) -> Omission | None:
+def _gaps(seen: Seen, finding: Finding) -> str | None:
     """Equal gaps between the kernels of replays, which may be the recorder's."""
-    finding = seen.findings.get("recorder_gaps")
-    if finding is None or seen.verdict.regime == UNKNOWN:
+    if seen.verdict.regime == UNKNOWN:
         return None
     rests = seen.verdict.regime == OVERHEAD or seen.verdict.bottleneck == "latency"
-    leaves = "low" if rests else "medium"
-    return Omission("recorder_gaps", _sentence(finding), leaves)
+    return "low" if rests else "medium"
 
 
 def _costly(seen: Seen) -> Omission | None:
@@ -330,4 +270,13 @@ def _corrected(finding: Finding, evidence: Evidence) -> str:
     )
 
 
-RULES: tuple[Rule, ...] = (_cut, _nothing, _lost, _unended, _skewed, _queued, _gaps, _costly)
+# Codes of findings, of which the first that matters is said, with the rule on them.
+RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
+    (("truncated",), _cut),
+    (("no_work_recorded", "captured_only"), _nothing),
+    (("graph_without_kernels", "dropped_at_start"), _lost),
+    (("unended_calls",), _unended),
+    (("arrival_skew",), _skewed),
+    (("queued_before",), _queued),
+    (("recorder_gaps",), _gaps),
+)

@@ -124,14 +124,16 @@ def _is_unexplained(found: Measured, bound: Bound, thresholds: Thresholds) -> bo
     if bound.side == accounted(found.gpu, found.idle, found.gains) or bound.takes_turns:
         return False
     span_ns = found.gpu.busy_ns + found.gpu.idle_ns
-    return unexplained_ns(found.gpu, found.idle, thresholds) >= thresholds.unknown_share * span_ns
+    return bool(
+        unexplained_ns(found.gpu, found.idle, thresholds) >= thresholds.unknown_share * span_ns
+    )
 
 
 def unexplained_ns(gpu: Gpu, idle: Idle, thresholds: Thresholds) -> int:
     """Gaps on the device before ops that were launched earlier, or whose launch is not known, less
     what it takes to start each op."""
     gaps_ns = idle.device_ns - idle.device_in_launch_ns + idle.unlinked_ns
-    return max(0, gaps_ns - gpu.gpu_ops * thresholds.launch_floor_ns)
+    return int(max(0, gaps_ns - gpu.gpu_ops * thresholds.launch_floor_ns))
 
 
 def capped(host: float, window_ns: float, busy_ns: float) -> float:

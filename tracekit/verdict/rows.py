@@ -52,7 +52,13 @@ def rules() -> str:
     return digest.hexdigest()[:16]
 
 
-def rows_of(analysis: Analysis) -> Rows:
+def judged_by(context: str = "") -> str:
+    """What a verdict follows from besides its trace: the rules, and the `context` in which these
+    judged."""
+    return f"{rules()}-{context}" if context else rules()
+
+
+def rows_of(analysis: Analysis, context: str = "") -> Rows:
     """The rows by table. The `analysis` of its window's verdict is the object that `analyze --json`
     prints."""
     trace_id = analysis.trace.trace_id
@@ -63,7 +69,7 @@ def rows_of(analysis: Analysis) -> Rows:
         del told["needs"], told["doubts"], told["places"]
         advice.append({"number": number, "place": place} | told)
     tables: Rows = {
-        "verdict": list(_verdicts(analysis)),
+        "verdict": [row | {"judged_by": judged_by(context)} for row in _verdicts(analysis)],
         "evidence": list(_evidence(analysis)),
         "one_off": [plain(each) for each in analysis.one_offs],
         "advice": advice,
@@ -100,7 +106,6 @@ def _window(window: Window) -> dict[str, Any]:
         "name": window.name,
         "start_ns": window.start_ns,
         "end_ns": window.end_ns,
-        "judged_by": rules(),
     }
 
 

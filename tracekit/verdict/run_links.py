@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracekit.replay.ranks.prices import Pricing
+from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.text import size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_model import SlowLink
@@ -23,7 +24,7 @@ def slow_links(
     for row in bandwidth:
         if row["alike"] and row["slower"] >= thresholds.slow_link:
             slow[tuple(row["ranks"])].append(row)
-    found = []
+    found, joined = [], pricing.joined
     for ranks, rows in slow.items():
         excess = [(row["wire_ns"] - row["others_wire_ns"]) * row["count"] for row in rows]
         most = rows[excess.index(max(excess))]
@@ -35,15 +36,15 @@ def slow_links(
                 wire_ns=most["wire_ns"],
                 others_wire_ns=most["others_wire_ns"],
                 excess_ns=sum(excess),
-                saves_ns=pricing.at_wire(_as_quick(pricing, rows)),
+                saves_ns=pricing.saved(joined.run(joined.scales(), _as_quick(joined, rows))),
             )
         )
     return sorted(found, key=lambda link: (-link.saves_ns, -link.excess_ns))
 
 
-def _as_quick(pricing: Pricing, rows: Sequence[dict[str, Any]]) -> np.ndarray:
+def _as_quick(joined: RankReplay, rows: Sequence[dict[str, Any]]) -> np.ndarray:
     """For each meeting the factor that makes the messages of these rows take as long as others."""
-    members, last = pricing.joined.members, pricing.joined.last
+    members, last = joined.members, joined.last
     wire = np.maximum(members.wire_ns[last], 1)
     factor = np.ones(members.count)
     for row in rows:

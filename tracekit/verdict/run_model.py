@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tracekit.records import Record
+from tracekit.records import Shown
 
 # The queries whose answers the verdict of a run holds; `--explain` prints them.
 RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
@@ -13,32 +13,25 @@ RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
 
 @dataclass(frozen=True)
 class LateRank:
-    """A rank for which others waited.
-
-    `held_up_ns` is for how long all others together waited for it
-    (tracekit/replay/ranks/stragglers.py); for a stage of a pipeline, how much less they would wait
-    if it took as long as the others.
-    `cause` is what it does for longer than the ranks that do the same (or `start-skew`: it began
-    later than they did; `slow-link`: its messages take longer), `excess_ns` by how much, `place`
-    where. None: the traces do not tell. `saves_ns` is how much shorter the run would be if the rank
-    took as long as the others. Both are means of the run's steps (but a start is late once);
-    `held_up_ns` is of all steps.
-    """
+    """A rank for which others waited."""
 
     rank: int | None
     trace_id: int
     held_up_ns: int
-    """For how long all others together waited for it."""
+    """For how long all others together waited for it in all steps
+    (tracekit/replay/ranks/stragglers.py); for a stage of a pipeline, how much less they would wait
+    if it took as long as the others."""
     times_last: int
     """In how many collectives it came last."""
     cause: str | None
-    """What it does for longer than the ranks that do the same; null: the traces do not tell."""
+    """What it does for longer than the ranks that do the same; `start-skew`: it began later than
+    they did; `slow-link`: its messages take longer; null: the traces do not tell."""
     place: str | None
     """Where it does that."""
     excess_ns: int | None
-    """By how much longer."""
+    """By how much longer, as the mean of the run's steps; but a start is late once."""
     saves_ns: int | None
-    """How much shorter the run would be if it took as long as the others."""
+    """How much shorter a step of the run would be if it took as long as the others."""
     in_pipeline: bool = False
     """Whether the others wait for it in sends and receives, not in collectives."""
 
@@ -63,11 +56,7 @@ class WaitingRank:
 
 @dataclass(frozen=True)
 class Collectives:
-    """The collectives that several of the ranks took part in.
-
-    `waited_ns` adds up all ranks' waits; `wire_ns` is the time on the wire, each collective once:
-    the duration on the rank that came last.
-    """
+    """The collectives that several of the ranks took part in."""
 
     count: int
     """How many were matched."""
@@ -80,7 +69,7 @@ class Collectives:
     waited_ns: int
     """All ranks' waits."""
     wire_ns: int
-    """Time on the wire, each collective once."""
+    """Time on the wire, each collective once: the duration on the rank that came last."""
     bandwidth: list[dict[str, Any]]
     """By type, size and group (queries/communication/link_bandwidth.sql)."""
 
@@ -111,12 +100,8 @@ class Clocks:
 
 @dataclass(frozen=True)
 class SlowLink:
-    """A group of ranks whose messages take longer on the wire than those of like groups.
-
-    Of the messages that cost most: type, size, the median time on the wire and that of the others.
-    `excess_ns` is what all slow messages of the group take longer than those of the others in a
-    step, `saves_ns` how much shorter a step would be without that.
-    """
+    """A group of ranks whose messages take longer on the wire than those of like groups; of these
+    messages, those that cost most."""
 
     ranks: list[int]
     """The ranks of the group (id)"""
@@ -129,7 +114,7 @@ class SlowLink:
     others_wire_ns: int
     """The same of like groups."""
     excess_ns: int
-    """What its slow messages take longer in a step."""
+    """What all its slow messages take longer in a step."""
     saves_ns: int
     """How much shorter a step would be without that."""
 
@@ -149,8 +134,8 @@ class RunSaving:
     """Of the run's length."""
 
 
-@dataclass(frozen=True)
-class RunVerdict(Record):
+@dataclass(frozen=True, repr=False)
+class RunVerdict(Shown):
     """The verdict of a run: one for all its ranks."""
 
     ranks: list[int | None]

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracekit.errors import TracekitError
-from tracekit.evidence.sites import places_of
+from tracekit.evidence.collect import places_of
 from tracekit.replay.ranks.prices import COMMUNICATION, Pricing
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
-from tracekit.replay.ranks.stragglers import DEVICE, HOST, PeerRanks, blamed_wait_ns
+from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
+from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_links import slow_links, told
 from tracekit.verdict.run_model import (
@@ -59,7 +60,7 @@ def judge_run(
     if reason:
         return NoRun(reason)
     limits = thresholds or Thresholds()
-    with database.judging(limits):
+    with database.judging(limits), stage("replaying all ranks together"):
         try:
             judge = _Judge(database, analyses, limits)
         except TracekitError as error:
@@ -270,7 +271,7 @@ class _Judge:
         peer = next(each for each, ns in totals.items() if ns == middle)
         spent: dict[str | None, int] = {}
         for sign, rank in ((1, number), (-1, peer)):
-            events = self.peers.events(rank, side, cause) if sign > 0 else self._all(peer, side)
+            events = self.peers.events(rank, side, cause if sign > 0 else None)
             most = sorted(events, key=lambda each: -events[each])[:_EVENTS]
             sites = places_of(most, self.database, self.joined.trace_ids[rank])
             for event in most:
@@ -278,17 +279,6 @@ class _Judge:
                 spent[place] = spent.get(place, 0) + sign * events[event]
         best = max(spent, key=lambda place: spent[place], default=None)
         return best if best is not None and spent[best] > 0 else None
-
-    def _all(self, number: int, side: int) -> dict[int, int]:
-        found = self.peers.stretches(number)
-        graph, hosts = self.joined.graphs[number], len(found.host)
-        every = graph.host.event[found.host] if side == HOST else graph.device.op_id[found.op]
-        ns = found.ns[:hosts] if side == HOST else found.ns[hosts:]
-        assert side in (HOST, DEVICE)
-        event, place = np.unique(every, return_inverse=True)
-        total = np.zeros(len(event), np.int64)
-        np.add.at(total, place, ns)
-        return dict(zip(event.tolist(), total.tolist(), strict=True))
 
     # -- waiting
 
@@ -372,14 +362,14 @@ class _Judge:
             every = list(range(len(self.analyses)))
             found.append(("stragglers", None, self.pricing.like_the_others(every)))
         if bubble_ns:
-            found.append((BUBBLE, None, self.pricing.without_waiting_for_stages()))
+            found.append((BUBBLE, None, self.pricing.saving(f"{BUBBLE}*0")))
         present: set[int] = set()
         for graph in self.joined.graphs:
             present |= set(np.unique(graph.host.cause).tolist())
             present |= set(np.unique(graph.device.cause).tolist())
         names = [self.joined.graphs[0].causes[each] for each in sorted(present)]
         found += [
-            ("network" if name == COMMUNICATION else name, None, self.pricing.without_cause(name))
+            ("network" if name == COMMUNICATION else name, None, self.pricing.saving(f"{name}*0"))
             for name in names
             if name != "unknown"
         ]

@@ -18,6 +18,33 @@ _SHOWN = 0.0005
 _PLACE = 70
 
 
+def headline(run: RunVerdict) -> str:
+    """How many ranks there are, and which sets the pace."""
+    present, missing = len(run.ranks), _missing(run)
+    ranks = f"{present:,} of {run.world_size:,} ranks" if missing else f"{present:,} ranks"
+    if run.pace_rank is not None:
+        cause = run.late_ranks[0].cause
+        return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
+    if any(each.remove == "pipeline-bubble" for each in run.savings):
+        return f"{ranks}: the stages of the pipeline wait for each other (pipeline-bubble)"
+    if run.span_ns is None:
+        return f"{ranks}: who waits for whom is not known"
+    if missing:
+        return f"{ranks}: none of these holds up the others, but a missing one may"
+    return f"{ranks}: no rank holds up the others"
+
+
+def _missing(run: RunVerdict) -> int:
+    """How many ranks of the run are not here."""
+    return max(0, (run.world_size or 0) - len(run.ranks))
+
+
+def no_verdict(reason: str, analyses: Sequence[Analysis]) -> list[str]:
+    """That several traces have no verdict as one run; nothing where none of them is a rank."""
+    is_run = any(each.trace.rank is not None for each in analyses)
+    return [f"No verdict on all together: {reason}."] if reason and is_run else []
+
+
 def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     """For which rank the others wait, why it is late, and what the run would gain."""
     if run.span_ns is None or run.collectives is None:
@@ -39,6 +66,11 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
             for place, each in enumerate(named)
             for sentence in _late(run, each, place == 0)
         ]
+    elif done.count and _missing(run):
+        found.append(
+            f"These ranks come to their collectives together. If one of the {_missing(run):,} "
+            "that are missing comes late, they wait for it, and that looks like time on the wire."
+        )
     elif done.count:
         found.append("No rank holds up the others: they come to their collectives together.")
     if run.pace_rank is not None:

@@ -159,7 +159,7 @@ def is_hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> b
     """Whether the whole trace lasts hardly longer than a window of it: they are judged alike."""
     if trace.kind != "trace" or window.kind == "trace":
         return False
-    return abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns
+    return bool(abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns)
 
 
 def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:

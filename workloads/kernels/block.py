@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tracekit.workloads.kernels.activations import activated, check, exact
-from tracekit.workloads.kernels.gate_up import gate_up
+from tracekit.workloads.kernels.gate_up import gate_up, projections
 from tracekit.workloads.kernels.operators import adjacent, needs_gradients, operator
-from tracekit.workloads.kernels.projections import projections
 from tracekit.workloads.kernels.tuning import fastest
 
 # The rows of the one tile, and so the largest batch that the kernel takes.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,21 @@ def narrow(ids: Numbers) -> Numbers:
     """The ids in 32 bits if all fit, else in 64."""
     fits = not len(ids) or (ids.min() >= -(1 << 31) and ids.max() < 1 << 31)
     return ids.astype(np.int32 if fits else np.int64, copy=False)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Rows of one kind; each field of a subclass is a column."""
+
+    def take(self, which: Numbers | Flags) -> Self:
+        """Some of the rows."""
+        return type(self)(*(getattr(self, each.name)[which] for each in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all parts, of which there is at least one, one part after the other."""
+        columns = ([getattr(part, each.name) for part in parts] for each in fields(cls))
+        return cls(*(np.concatenate(column) for column in columns))
 
 
 def sums(group: Numbers, ns: Ints, groups: int) -> Ints:

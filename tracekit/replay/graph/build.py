@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tracekit.replay.graph import Graph, root_of, since
 from tracekit.replay.graph.arrays import NEVER, Ints, narrow
 from tracekit.replay.graph.device import Device
-from tracekit.replay.graph.edges import EdgeKind, Edges, joined, ranked
+from tracekit.replay.graph.edges import EdgeKind, Edges, ranked
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
 from tracekit.replay.graph.unmarked import unmarked_waits
@@ -84,7 +84,7 @@ def _finished(
     if len(orphans):
         source = _before(time, orphans, len(device.start))
         latest[orphans] = time[source]
-        edges = joined([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
+        edges = Edges.joined([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
     # In topological order of the targets, and of one target by kind.
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
@@ -119,7 +119,6 @@ def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -
 class _Builder:
     def __init__(self, recorded: Recording) -> None:
         self.recorded = recorded
-        self.causes = recorded.causes
         self.latency = recorded.causes.index("latency")
         self.device = recorded.device
         self.order = recorded.order
@@ -142,7 +141,7 @@ class _Builder:
             self._launch_edges(host, joins, ops),
             self._wait_edges(),
         ]
-        return host, joins, joined(parts)
+        return host, joins, Edges.joined(parts)
 
     def _thread_edges(self, host: Host, joins: Ints, waits: Waits, join: Ints) -> Edges:
         """From each join of a thread to the next, over the work between them."""
@@ -211,12 +210,7 @@ class _Builder:
         source = root_of(host, joins, ops, key)
         fixed = self._allowed(EdgeKind.LAUNCH, op, self.device.start[op] - self.submitted[op])
         return Edges.make(
-            EdgeKind.LAUNCH,
-            source,
-            1 + op,
-            host_to=key,
-            fixed_ns=fixed,
-            cause=self.latency,
+            EdgeKind.LAUNCH, source, 1 + op, host_to=key, fixed_ns=fixed, cause=self.latency
         )
 
     def _wait_edges(self) -> Edges:
@@ -245,11 +239,6 @@ class _Builder:
     def _allowed(self, kind: EdgeKind, op: Ints, lag: Ints) -> Ints:
         """The part of a lag that the device itself takes: at most its usual time, or, for the edge
         kind that delayed the op, at most `wait_ns`. A longer lag is a wait for something else."""
-        usual_ns = (
-            self.recorded.usual.latency_ns
-            if kind == EdgeKind.LAUNCH
-            else self.recorded.usual.gap_ns
-        )
-        return np.minimum(
-            lag, np.where(self.limited_by[op] == kind, self.recorded.thresholds.wait_ns, usual_ns)
-        )
+        usual, wait_ns = self.recorded.usual, self.recorded.thresholds.wait_ns
+        usual_ns = usual.latency_ns if kind == EdgeKind.LAUNCH else usual.gap_ns
+        return np.minimum(lag, np.where(self.limited_by[op] == kind, wait_ns, usual_ns))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import Flags, Ints, Numbers, narrow
+from tracekit.replay.graph.arrays import Columns, Ints, Numbers, narrow
 
 
 class EdgeKind(IntEnum):
@@ -27,7 +27,7 @@ class EdgeKind(IntEnum):
 
 
 @dataclass(frozen=True)
-class Edges:
+class Edges(Columns):
     """Edges as columns. Node 0 is the trace's start; the ops follow, then the host's joins.
 
     An edge's length is the sum of the host work from the source (a join, or the start of a thread)
@@ -67,16 +67,6 @@ class Edges:
 
     def __len__(self) -> int:
         return len(self.kind)
-
-    def take(self, which: Numbers | Flags) -> Edges:
-        return Edges(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
-
-
-def joined(parts: list[Edges]) -> Edges:
-    return Edges(
-        *(np.concatenate([getattr(part, name) for part in parts])
-          for name in Edges.__dataclass_fields__)
-    )  # fmt: skip
 
 
 def ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:

@@ -13,7 +13,7 @@ work to its end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
 from tracekit.native.replay import work_at
-from tracekit.replay.graph.arrays import Flags, Ints, Numbers, Rates, Which, distinct, narrow, sums
+from tracekit.replay.graph.arrays import (
+    Columns,
+    Flags,
+    Ints,
+    Numbers,
+    Rates,
+    Which,
+    distinct,
+    narrow,
+    sums,
+)
 from tracekit.thresholds import Thresholds
 
 # Threads per block.
@@ -189,7 +199,7 @@ def host_from(
 
 
 @dataclass(frozen=True)
-class Handovers:
+class Handovers(Columns):
     """Stretches of work that one thread gives to another. Instants are keys of the host."""
 
     idle_from: Ints
@@ -225,10 +235,7 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
         for given in _in_process(host, turn, workers, thresholds)
     ]
     nothing = np.zeros(0, np.int64)
-    return Handovers(
-        *(np.concatenate([nothing, *(getattr(each, name) for each in found)])
-          for name in Handovers.__dataclass_fields__)
-    )  # fmt: skip
+    return Handovers.joined([Handovers(*[nothing] * len(fields(Handovers))), *found])
 
 
 def _in_process(

@@ -11,18 +11,18 @@ Ops wait for other streams: the trace records it, or its calls and times tell it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from tracekit.replay.graph.arrays import NEVER, Ints, distinct
+from tracekit.replay.graph.arrays import NEVER, Columns, Ints, distinct
 from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.graph.recording import Recording
 from tracekit.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
-class Waits:
+class Waits(Columns):
     """Stretches in which a thread may stand still: it is blocked from `start` to `end`.
 
     The join at `end` comes no earlier than `lag_ns` after the source, and no earlier than `own_ns`
@@ -50,9 +50,7 @@ class Waits:
 
     @staticmethod
     def all(parts: Iterable[Waits]) -> Waits:
-        found = [Waits.make(EdgeKind.SYNC, _NONE, _NONE), *parts]
-        columns = ([getattr(part, each.name) for part in found] for each in fields(Waits))
-        return Waits(*(np.concatenate(column) for column in columns))
+        return Waits.joined([Waits.make(EdgeKind.SYNC, _NONE, _NONE), *parts])
 
 
 _NONE = np.zeros(0, np.int64)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tracekit.native.replay import Turns
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Flags, Ints, narrow
+from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, narrow
 from tracekit.replay.graph.edges import Edges
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _ARRIVE, _NEED = 0, 1
 
 
 @dataclass(frozen=True)
-class CollectiveMembers:
+class CollectiveMembers(Columns):
     """The kernels of meetings: collectives, or sends with their receives (the rows of the query
     collective_members), in order of `meeting`."""
 
@@ -63,11 +63,10 @@ class CollectiveMembers:
         found: Flags = self.direction != ""
         return found
 
-    def take(self, which: Flags) -> CollectiveMembers:
+    def take(self, which: Numbers | Flags) -> CollectiveMembers:
         """Some of the members, with meetings numbered anew."""
-        columns = {name: getattr(self, name)[which] for name in self.__dataclass_fields__}
-        columns["meeting"] = np.unique(columns["meeting"], return_inverse=True)[1]
-        return CollectiveMembers(**columns)
+        some = super().take(which)
+        return replace(some, meeting=np.unique(some.meeting, return_inverse=True)[1])
 
 
 def members_of(database: Session) -> tuple[CollectiveMembers, int]:
@@ -88,11 +87,9 @@ def members_of(database: Session) -> tuple[CollectiveMembers, int]:
         words("direction"), words("matched_by"), words("group_key"), numbers("message_bytes"),
         numbers("group_size"),
     )  # fmt: skip
-    pairs, pair, times = np.unique(
-        np.stack([found.meeting, found.trace_id]), axis=1, return_inverse=True, return_counts=True
-    )
+    pairs = np.stack([found.meeting, found.trace_id])
+    pairs, times = np.unique(pairs, axis=1, return_counts=True)
     twice = np.unique(pairs[0][times > 1])
-    del pair
     return found.take(~np.isin(found.meeting, twice)), len(twice)
 
 

@@ -8,9 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from tracekit.errors import TracekitError
-from tracekit.replay.changes import scale_cause
 from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, RunChange, parse_of_run
-from tracekit.replay.graph.arrays import Floats
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
 from tracekit.replay.simulator import Scale
@@ -54,8 +52,12 @@ class Pricing:
                 self._apply(each, scales)
         if BUBBLE not in whats:
             return joined.run(scales)
-        self.set_apart(scales)
-        return self.apart.run(scales)
+        self._set_apart(scales)
+        return self._apart.run(scales)
+
+    def saving(self, *texts: str) -> int:
+        """What changes save; see `changed`."""
+        return self.saved(self.changed(texts))
 
     def _apply(self, each: RunChange, scales: list[Scale]) -> None:
         """Applies a change to a rank, or to all ranks in which it matches something."""
@@ -87,10 +89,6 @@ class Pricing:
             raise TracekitError("straggler: no rank is waited for")
         return max(held, key=lambda number: (held[number], -number))
 
-    def without_cause(self, cause: str) -> int:
-        """What removing a cause on all ranks saves."""
-        return self.saved(self.joined.run(self._scaled(cause, 0.0)))
-
     def like_the_others(self, numbers: list[int]) -> int | None:
         """What it saves if these ranks take as long as those alike; None: nobody is."""
         run = self.run_like_the_others(numbers)
@@ -103,19 +101,12 @@ class Pricing:
             found |= self.peers.scale(number, 0.0, scales[number])
         return self.joined.run(scales) if found else None
 
-    def without_waiting_for_stages(self) -> int:
-        """What it saves if no stage of a pipeline waits for another one: the most that smaller
-        pieces or another schedule could save."""
-        scales = self.joined.scales()
-        self.set_apart(scales)
-        return self.saved(self.apart.run(scales))
-
     @cached_property
-    def apart(self) -> RankReplay:
+    def _apart(self) -> RankReplay:
         """The ranks without their sends and receives."""
         return self.joined.without(self.joined.members.is_exchange)
 
-    def set_apart(self, scales: list[Scale]) -> None:
+    def _set_apart(self, scales: list[Scale]) -> None:
         """Scales sends and receives to their time on the wire, for replays of `apart`."""
         joined = self.joined
         exchange = joined.members.is_exchange
@@ -123,13 +114,3 @@ class Pricing:
             own = np.flatnonzero(exchange & (joined.rank == number) & (joined.members.ns > 0))
             rate = joined.members.wire_ns[own] / joined.members.ns[own]
             scale.op.scale_each(rate, joined.op[own])
-
-    def at_wire(self, factor: Floats) -> int:
-        """What it saves if the bytes of each meeting take so many times as long."""
-        return self.saved(self.joined.run(self.joined.scales(), factor))
-
-    def _scaled(self, what: str, factor: float) -> list[Scale]:
-        scales = self.joined.scales()
-        for scale, graph in zip(scales, self.joined.graphs, strict=True):
-            scale_cause(what, factor, scale, graph)
-        return scales

@@ -16,7 +16,6 @@ from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
 from tracekit.replay.ranks.collectives import CollectiveMembers, Seats, members_of, turns_of
 from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
-from tracekit.replay.windows import whole
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 
@@ -313,8 +312,8 @@ class RankReplay:
         """See `RanksRun.borders`."""
         if not self.step_names:
             spans = [
-                (whole(run.graph).start(run) + ahead, replay.bounds().end(run) + ahead)
-                for run, replay, ahead in zip(runs, self.replays, self.ahead_ns, strict=True)
+                (each.bounds("trace").span(run)[0] + ahead, each.bounds().span(run)[1] + ahead)
+                for run, each, ahead in zip(runs, self.replays, self.ahead_ns, strict=True)
             ]
             return np.array([max(each) for each in zip(*spans, strict=True)], np.int64)
         latest: Ints = np.max(self.rank_borders(runs), axis=0)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
 from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.replay.simulator import Scale
 
@@ -128,6 +127,7 @@ class PeerRanks:
         self.causes = len(joined.graphs[0].causes) if joined.graphs else 0
         self._begin = [self._order(number) for number in range(len(joined.graphs))]
         self._signature = [each[1] for each in self._begin]
+        self._totals: dict[int, Ints] = {}
 
     def _order(self, number: int) -> tuple[Ints, tuple[str, ...], Ints]:
         """When a rank launches its collectives, of what types they are, and which ops."""
@@ -197,17 +197,12 @@ class PeerRanks:
         begin, end = replay.steps.begin[[ends[0]]], replay.steps.end[[ends[1]]]
         return int(host.time_of(begin)[0]), int(host.time_of(end)[0])
 
-    @cached_property
-    def _totals(self) -> dict[int, Ints]:
-        return {}
-
     def totals(self, number: int) -> Ints:
         """The time of a rank by part: an array over sides, segments and causes."""
         if number not in self._totals:
             found = self.stretches(number)
             segments = len(self._begin[number][0]) + 1
-            total = np.zeros(2 * segments * self.causes, np.int64)
-            np.add.at(total, found.part, found.ns)
+            total = sums(found.part, found.ns, 2 * segments * self.causes)
             self._totals[number] = total.reshape(2, segments, self.causes)
         return self._totals[number]
 
@@ -240,24 +235,24 @@ class PeerRanks:
         total: Ints = (self.totals(number) - usual).sum(axis=1)
         return total
 
-    def events(self, number: int, side: int, cause: int) -> dict[int, int]:
-        """The events of a rank's work on a cause, with their time in ns; -1: in no slice.
+    def events(self, number: int, side: int, cause: int | None = None) -> dict[int, int]:
+        """The events of a rank's work on a side, with their time in ns; -1: in no slice.
 
-        Of the segments, only those in which the rank spends more than those alike.
+        Of one cause, only those in segments in which the rank spends more on it than those alike.
         """
-        usual, found = self.usual(number), self.stretches(number)
-        assert usual is not None
-        graph, hosts = self.joined.graphs[number], len(found.host)
-        more = (self.totals(number) - usual)[side, :, cause] > 0
-        part = found.part[:hosts] if side == HOST else found.part[hosts:]
-        ns = found.ns[:hosts] if side == HOST else found.ns[hosts:]
-        segments = self.totals(number).shape[1]
-        chosen = (part % self.causes == cause) & more[part // self.causes % segments]
+        found, graph = self.stretches(number), self.joined.graphs[number]
+        hosts = len(found.host)
+        half = slice(hosts) if side == HOST else slice(hosts, None)
+        part, ns = found.part[half], found.ns[half]
         every = graph.host.event[found.host] if side == HOST else graph.device.op_id[found.op]
-        event, place = np.unique(every[chosen], return_inverse=True)
-        total = np.zeros(len(event), np.int64)
-        np.add.at(total, place, ns[chosen])
-        return dict(zip(event.tolist(), total.tolist(), strict=True))
+        if cause is not None:
+            usual = self.usual(number)
+            assert usual is not None
+            more = (self.totals(number) - usual)[side, :, cause] > 0
+            chosen = (part % self.causes == cause) & more[part // self.causes % len(more)]
+            every, ns = every[chosen], ns[chosen]
+        event, place = np.unique(every, return_inverse=True)
+        return dict(zip(event.tolist(), sums(place, ns, len(event)).tolist(), strict=True))
 
     def scale(self, number: int, factor: float, scale: Scale) -> bool:
         """Scales what makes a rank differ from those alike: with 0, it takes as long as they do.

@@ -10,14 +10,16 @@ import altair as alt
 import polars as pl
 
 from tracekit.reporters import colours
-from tracekit.reporters.html import encode
 from tracekit.reporters.parts import WindowPart
+from tracekit.reporters.terminal import clipped
 
 # As `tracekit.text.duration` and `size` write them, from the smallest on; in a chart, three digits
 # are enough.
 _TIMES = ((1, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s"))
 _SIZES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 
+# Longer text from a trace is cut in a page.
+LONGEST_TEXT = 200
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
 _WIDTH = 720
@@ -105,7 +107,7 @@ def cells(
 
 def safe(names: Iterable[str]) -> list[str]:
     """Names from a trace as the page's rows have them."""
-    return [encode.safe(name) for name in names]
+    return [clipped(name, LONGEST_TEXT) for name in names]
 
 
 def names(column: str, order: list[str]) -> alt.Y:

@@ -14,9 +14,10 @@ from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database.connection import is_database
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, PageSubject, Section, figure
+from tracekit.reporters.html.figure import Figure, PageSubject, Section, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
+from tracekit.reporters.terminal import clipped
 from tracekit.text import counted, duration, printable, signed
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class _Comparison(PageSubject):
             if question != "diff_flame":
                 return f"tracekit diff {paths} --json --top {_TOP}"
             name = "flame-a-b.duckdb"
-            return f"tracekit load {paths} -o {name} && tracekit query diff_flame {name}"
+            return f"tracekit load {paths} -o {name} && tracekit query {name} diff_flame"
         is_limited = question in ("diff_kernels", "diff_operators", "diff_modules", "diff_memory")
         return super().source(question, **self.runs, top=_TOP if is_limited else None)
 
@@ -187,14 +188,14 @@ class _Comparison(PageSubject):
 
 
 @figure("diff_waterfall", "From a's step to b's")
-def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """How the parts of the step changed."""
     parts = runs.comparison.waterfall
     if not _changed(parts):
         return None
     longer = sum(max(each["change_ns"], 0) for each in _changed(parts))
     shorter = sum(min(each["change_ns"], 0) for each in _changed(parts))
-    return Drawing(
+    return Figure(
         f"{parts[0]['window']}. Parts that got longer: {signed(longer)}; parts that got "
         f"shorter: {signed(shorter)}; in all: {signed(longer + shorter)}.",
         rows,
@@ -203,7 +204,7 @@ def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
 
 
 @figure("diff_classes", "GPU time by class of kernel")
-def classes(runs: _Comparison, rows: pl.DataFrame) -> Drawing:
+def classes(runs: _Comparison, rows: pl.DataFrame) -> Figure:
     """The classes of kernel."""
     first = rows.row(0, named=True)
     says = (
@@ -212,31 +213,31 @@ def classes(runs: _Comparison, rows: pl.DataFrame) -> Drawing:
         if first["change_ns"]
         else "No class of kernel takes more or less GPU time."
     )
-    return Drawing(says, rows, _classes_chart(rows))
+    return Figure(says, rows, _classes_chart(rows))
 
 
 @figure("diff_kernels", "Kernels that appeared and went")
-def kernels(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """Kernels that only one run has."""
     rows = rows.filter(pl.col("change").is_in(["added", "removed"]))
     if rows.is_empty():
         return None
     added, removed = (rows.filter(change=change) for change in ("added", "removed"))
     came, went = duration(int(added["b_ns"].sum())), duration(int(removed["a_ns"].sum()))
-    return Drawing(
+    return Figure(
         f"{len(added):,} appeared and take {came} per step in b; {len(removed):,} went, "
         f"which took {went} per step in a.",
         _headed(rows, "kernel", "class"),
     )
 
 
-@figure("diff_kernels", "Kernels that changed", name="changed")
-def changed_kernels(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+@figure("diff_kernels", "Kernels that changed")
+def changed(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """Kernels of which a run has more, or slower ones."""
     rows = rows.filter(pl.col("change").is_in(["count", "time"]))
     if rows.is_empty():
         return None
-    return Drawing(
+    return Figure(
         "Kernels of both runs that run more or less often (count), or equally often and "
         f"take another time (time). {_most(rows, 'kernel')}",
         _headed(rows, "kernel", "class"),
@@ -244,7 +245,7 @@ def changed_kernels(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
 
 
 @figure("diff_operators", "Operators")
-def operators(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+def operators(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """Operators that cost more or less."""
     return _costs(
         rows, "operator", "Host time in the operator itself, and GPU time that it launched"
@@ -252,41 +253,41 @@ def operators(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
 
 
 @figure("diff_modules", "Modules")
-def modules(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+def modules(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """Modules that cost more or less."""
     return _costs(rows, "module", "Host time with inner modules, and GPU time launched inside")
 
 
-def _costs(rows: pl.DataFrame, key: str, says: str) -> Drawing | None:
+def _costs(rows: pl.DataFrame, key: str, says: str) -> Figure | None:
     rows = rows.filter(pl.col("change_ns") != 0)
     if rows.is_empty():
         return None
-    return Drawing(f"{says}, per step. {_most(rows, key)}", _headed(rows, key))
+    return Figure(f"{says}, per step. {_most(rows, key)}", _headed(rows, key))
 
 
 @figure("diff_flame", "Call paths of both runs")
-def flame(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+def flame(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """The call paths of both runs."""
     if not rows["host_ns"].sum():
         return None
     frames = rows.select(_FRAME_COLUMNS).rename(_CHANGE)
-    return Drawing(_longest_path(rows), frames, _frames(frames), frames_control(rows))
+    return Figure(_longest_path(rows), frames, _frames(frames), frames_control(rows))
 
 
-@figure("diff_memory", "Memory at the peak, by place", name="memory")
-def memory_changes(runs: _Comparison, rows: pl.DataFrame) -> Drawing | None:
+@figure("diff_memory", "Memory at the peak, by place")
+def memory_changes(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """Places that hold more or less memory at the peak."""
     changed = rows.filter(pl.col("change_bytes") != 0)
     if changed.is_empty():
         return None
-    return Drawing(
+    return Figure(
         f"{runs.comparison.memory_title}.", changed.drop("a_total_bytes", "b_total_bytes")
     )
 
 
 _SECTIONS: tuple[Section[_Comparison], ...] = (
     Section("changes", "What the difference consists of", (waterfall, classes)),
-    Section("kernels", "Kernels", (kernels, changed_kernels)),
+    Section("kernels", "Kernels", (kernels, changed)),
     Section("operators", "Operators and modules", (operators, modules)),
     Section("memory", "Memory", (memory_changes,)),
     Section("flame", "Flame graph of differences", (flame,)),
@@ -332,8 +333,7 @@ def _longest_path(rows: pl.DataFrame) -> str:
         return says
     first = outer.sort("host_ns", descending=True).row(0, named=True)
     side = "b" if first["change"] == "added" else "a"
-    name = first["name"]
-    name = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 3] + "..."
+    name = clipped(first["name"], _LONGEST_NAME)
     return (
         f"Of the paths that only one run has, {name} takes the longest: "
         f"{duration(first['host_ns'])} of the host per step in {side}. {says}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ class PageSubject(ABC):
 
     def __init__(self, database: Session) -> None:
         self.database = database
+        self._answers: dict[str, polars.DataFrame] = {}
 
     @property
     def quoted_name(self) -> str:
@@ -31,8 +32,11 @@ class PageSubject(ABC):
         return shlex.quote(printable(self.database.name))
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question."""
-        return self.database.query(question, **parameters)
+        """The answer to a named question, which is asked once."""
+        asked = f"{question} {parameters}"
+        if asked not in self._answers:
+            self._answers[asked] = self.database.query(question, **parameters)
+        return self._answers[asked]
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
@@ -41,7 +45,7 @@ class PageSubject(ABC):
             for name, value in parameters.items()
             if value is not None
         )
-        return f"tracekit query {question} {self.quoted_name}{given}"
+        return f"tracekit query {self.quoted_name} {question}{given}"
 
     @abstractmethod
     def doubts(self, question: str) -> list[str]:
@@ -67,44 +71,25 @@ class Figure:
     table. Columns that end in `_ns`, `_bytes` and `share` are shown as times, sizes and percent.
     """
 
-    name: str
-    """Names the figure in the page, and its chart in `run.plot`."""
-    title: str
     says: str
     """One sentence: what there is to see."""
     rows: polars.DataFrame
-    source: str
-    """The command that prints the same rows."""
     chart: altair.TopLevelMixin | None = None
-    doubts: Sequence[str] = ()
-    """What makes these numbers doubtful."""
     control: dict[str, Any] = field(default_factory=dict)
     """What the page's script needs to control the figure: see templates/page.js."""
+    title: str = ""
+    source: str = ""
+    """The command that prints the same rows."""
+    doubts: Sequence[str] = ()
+    """What makes these numbers doubtful."""
+    name: str = ""
+    """Names the figure in the page: the name of the function that makes it."""
 
     @property
     def question(self) -> str | None:
         """The named question that the rows answer; None where another command prints them."""
-        command = self.source.split()
-        return command[2] if command[:2] == ["tracekit", "query"] else None
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How the answer to a question is shown; see `Figure`."""
-
-    says: str
-    rows: polars.DataFrame | None = None
-    """None: the rows of the answer, in the columns that tell something."""
-    chart: altair.TopLevelMixin | None = None
-    control: dict[str, Any] = field(default_factory=dict)
-    title: str | None = None
-    """If it is not that of the figure."""
-
-
-class _Decorator(Protocol):
-    def __call__(
-        self, draw: Callable[[S, polars.DataFrame], Drawing | None], /
-    ) -> Callable[[S], Figure | None]: ...
+        command = shlex.split(self.source)
+        return command[3] if command[:2] == ["tracekit", "query"] else None
 
 
 @dataclass(frozen=True)
@@ -116,24 +101,28 @@ class Section(Generic[T]):
     figures: Sequence[Callable[[T], Figure | None]]
 
 
+class _Decorator(Protocol):
+    def __call__(
+        self, draw: Callable[[S, polars.DataFrame], Figure | None], /
+    ) -> Callable[[S], Figure | None]: ...
+
+
 def figure(
     question: str,
     title: str = "",
     given: Callable[[Any], Mapping[str, Value] | None] | None = None,
     *,
     when: Callable[[Any], bool] | None = None,
-    name: str = "",
     **parameters: Value,
 ) -> _Decorator:
-    """A figure of the answer to a question, as the function draws it: under its name, if no other
-    is given.
+    """A figure of the answer to a question, as the function draws it; the title may be its own.
 
     It is None when `when` does not hold, when `given`, which may add parameters, returns None, when
     the answer has no rows, or when the function returns None.
     """
 
     def decorate(
-        draw: Callable[[S, polars.DataFrame], Drawing | None],
+        draw: Callable[[S, polars.DataFrame], Figure | None],
     ) -> Callable[[S], Figure | None]:
         @wraps(draw)
         def make(subject: S) -> Figure | None:
@@ -142,19 +131,11 @@ def figure(
                 return None
             asked = parameters | dict(more)
             rows = subject.rows(question, **asked)
-            drawing = draw(subject, rows) if len(rows) else None
-            if drawing is None:
+            drawn = draw(subject, rows) if len(rows) else None
+            if drawn is None:
                 return None
-            return Figure(
-                name or draw.__name__,
-                drawing.title or title,
-                drawing.says,
-                informative(rows) if drawing.rows is None else drawing.rows,
-                subject.source(question, **asked),
-                drawing.chart,
-                subject.doubts(question),
-                drawing.control,
-            )
+            source, doubts = subject.source(question, **asked), subject.doubts(question)
+            return replace(drawn, title=drawn.title or title, source=source, doubts=doubts)
 
         return make
 

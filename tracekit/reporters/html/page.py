@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
@@ -15,14 +17,17 @@ from typing import Any
 
 import altair
 import jinja2
+import polars
 import vl_convert
 
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
-from tracekit.reporters.html import encode
+from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, Section, T
+from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import devices_of
+from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, figure_of, percent, printable, share, size
 from tracekit.version import __version__
 
@@ -44,8 +49,9 @@ class Part:
 
 def part_of(subject: T, section: Section[T]) -> Part:
     """A section with the figures that have something to show."""
-    made = (make(subject) for make in section.figures)
-    return Part(section.name, section.title, [each for each in made if each is not None])
+    made = ((make.__name__, make(subject)) for make in section.figures)
+    figures = [replace(each, name=name) for name, each in made if each is not None]
+    return Part(section.name, section.title, figures)
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class View:
     @property
     def data_bytes(self) -> int:
         """How much its figures add to the page."""
-        return len(encode.script_json(self.data).encode())
+        return len(script_json(self.data).encode())
 
 
 def page(title: str, views: Sequence[View]) -> str:
@@ -93,7 +99,7 @@ def page(title: str, views: Sequence[View]) -> str:
         scripts=scripts,
         style=_text("templates/page.css"),
         policy=_POLICY.format(scripts=" ".join(map(_hash, scripts))),
-        data=encode.script_json(data),
+        data=script_json(data),
         version=__version__,
     )
 
@@ -106,6 +112,15 @@ def write(output: str | Path, text: str, inputs: Iterable[str | Path]) -> None:
     """
     with written_whole(output, inputs) as beside:
         beside.write_text(text, encoding="utf-8")
+
+
+def script_json(value: object) -> str:
+    """JSON that can stand in a script element: no text in it can end the element.
+
+    https://html.spec.whatwg.org/multipage/scripting.html#restrictions-for-contents-of-script-elements
+    """
+    text = json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 @cache
@@ -132,13 +147,50 @@ def vega() -> str:
 def _figure(figure: Figure) -> dict[str, Any]:
     """A figure as the page's script takes it."""
     found: dict[str, Any] = {
-        "columns": encode.columns(figure.rows),
+        "columns": {each.name: _values(each) for each in figure.rows},
         "control": figure.control,
         "title": figure.title,
     }
+    if short := _short_names(figure.rows):
+        found["short"] = short
     if figure.chart is not None:
         found["spec"] = _spec(figure.chart)
     return found
+
+
+def _short_names(rows: polars.DataFrame) -> dict[str, str]:
+    """The short names of the kernels in a table, by their whole names."""
+    texts = {
+        text
+        for column in rows.select(polars.selectors.string())
+        for text in column.unique().to_list()
+        if text is not None
+    }
+    short = {_safe(text): short_name(printable(text)) for text in texts}
+    return {whole: shown for whole, shown in short.items() if not whole.startswith(shown[:-1])}
+
+
+def _values(column: polars.Series) -> Any:
+    """A column as JSON; one of text is each text once, and a number for each row."""
+    values = column.to_list()
+    if any(isinstance(each, str) for each in values):
+        numbers: dict[str | None, int] = {}
+        at = [numbers.setdefault(each, len(numbers)) for each in values]
+        return {"texts": [None if t is None else _safe(str(t)) for t in numbers], "at": at}
+    return [_number(each) for each in values]
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return _safe(", ".join(map(str, value)))
+    return value
+
+
+def _safe(text: object) -> str:
+    """Text from a trace as a page shows it."""
+    return clipped(str(text), charts.LONGEST_TEXT)
 
 
 def _spec(chart: altair.TopLevelMixin) -> dict[str, Any]:
@@ -178,7 +230,7 @@ def _templates() -> jinja2.Environment:
         "size": size,
         "share": share,
         "colour": colours.of,
-        "safe_text": encode.safe,
+        "safe_text": _safe,
         "printable": printable,
         "figure": figure_of,
         "devices": devices_of,

@@ -10,7 +10,7 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, Figure, Section, figure, without_empty
+from tracekit.reporters.html.figure import Figure, Section, figure, without_empty
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, part_name, step_number
 from tracekit.reporters.parts import parts_of
@@ -55,7 +55,7 @@ def table(ranks: Ranks) -> Figure:
     rows = pl.DataFrame([_row(ranks, each) for each in ranks.analyses], infer_schema_length=None)
     late = " Late is how long the others together waited for it." if ranks.met else ""
     says = f"The verdict on each alone, and what would save most.{late}"
-    return Figure("table", "Each with its verdict", says, without_empty(rows), ranks.analyzed)
+    return Figure(says, without_empty(rows), title="Each with its verdict", source=ranks.analyzed)
 
 
 def _row(ranks: Ranks, analysis: Analysis) -> dict[str, object]:
@@ -109,19 +109,18 @@ def parts(ranks: Ranks) -> Figure | None:
     )
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
     return Figure(
-        "parts",
-        "Where the time went",
         f"The parts of each window. The longest is that of {ranks.names[longest.trace.trace_id]}, "
         f"{duration(longest.judged.window.span_ns)}."
         f"{_left_out(left_out, f'further {ranks.noun}')}",
         frame,
-        ranks.source("partition"),
         charts.sized(drawn, _height(ranks)),
+        title="Where the time went",
+        source=ranks.source("partition"),
     )
 
 
 @figure("rank_excess", "What each does for longer than the others")
-def excess(ranks: Ranks, answer: pl.DataFrame) -> Drawing | None:
+def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     """What each rank does for longer than the others."""
     if not answer["excess_ns"].abs().max():
         return None
@@ -139,7 +138,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Drawing | None:
         ),
         tooltip=["name:N", "part:N", "own:N", "others:N", "more:N"],
     )  # fmt: skip
-    return Drawing(
+    return Figure(
         f"Most stands out {ranks.names[most['trace_id']]}, with "
         f"{duration(most['excess_ns'])} more of {part_name(most['part'])} per step. "
         "Communication is left out, because it contains the waiting."
@@ -152,8 +151,8 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Drawing | None:
 # -- waiting
 
 
-@figure("rank_waits", "Who waits for whom", lambda ranks: {"top": ranks.awaited})
-def who(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
+@figure("rank_waits", "Who waits for whom", lambda ranks: {"top": max(1, MOST_CELLS // len(ranks))})
+def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     """A matrix of waiting and awaited ranks."""
     rows = rows.select(
         "collectives", "wait_ns",
@@ -171,7 +170,7 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
     most = rows.sort("wait_ns", descending=True).row(0, named=True)
     left_out = sum(1 for each in ranks.waits.values() if each["times_last"])
     left_out -= rows["awaited"].n_unique()
-    return Drawing(
+    return Figure(
         f"Longest, {most['waiting']} waits for {most['awaited']}: {duration(most['wait_ns'])} in "
         f"{most['collectives']:,} collectives. A wait counts for the rank that came last, though "
         "others may have come late, too."
@@ -182,12 +181,12 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
 
 
 @figure("rank_clocks", "Clocks")
-def clocks(ranks: Ranks, rows: pl.DataFrame) -> Drawing:
+def clocks(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     """How far the clocks differ."""
     apart = max(rows["offset_ns"]) - min(rows["offset_ns"])
     missing = len(ranks) - len(rows)
     alone = f" {missing:,} {ranks.noun} share no collective to compare clocks by." * bool(missing)
-    return Drawing(
+    return Figure(
         f"By the ends of their collectives, the clocks differ by up to {duration(apart)}. Drawn on "
         f"one clock, ends differ by about {duration(max(rows['residual_ns']))} at most.{alone}",
         _named(ranks, rows).select("name", pl.exclude("name", "trace_id", "rank")),
@@ -199,7 +198,7 @@ def _top(ranks: Ranks) -> dict[str, int]:
 
 
 @figure("collective_times", "Collectives by one clock", _top)
-def collectives(ranks: Ranks, answer: pl.DataFrame) -> Drawing:
+def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
     """The collectives with most waiting, on one clock."""
     # Instants since the epoch are too large for JavaScript's numbers.
     begin = answer["start_ns"].min()
@@ -241,7 +240,7 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Drawing:
     listed = f"all {calls:,} collectives that could be matched"
     if calls >= _top(ranks)["top"]:
         listed = f"the {calls:,} collectives with most waiting"
-    return Drawing(
+    return Figure(
         f"Shown are {listed}. Where one {ranks.noun.removesuffix('s')} begins late, the others "
         "wait. Drag to move; turn the wheel with Shift to zoom.",
         rows,
@@ -314,15 +313,14 @@ def matrix(ranks: Ranks) -> Figure | None:
         step, waited = sums.sort("waited_ns", "step", descending=[True, False]).row(0)
         worst = f"The {ranks.noun} wait longest in {step}: {duration(waited)} together. "
     return Figure(
-        "matrix",
-        f"Each step of each {ranks.noun.removesuffix('s')}",
         f"{worst}Click on a step to see only it in what follows."
         f"{_left_out(left_out, 'steps with less waiting')}",
         rows,
-        ranks.source("stragglers"),
         charts.sized(drawn.add_params(charts.step_parameter(), by), _height(ranks)),
-        ranks.doubts("stragglers"),
         {"kind": "steps"},
+        f"Each step of each {ranks.noun.removesuffix('s')}",
+        ranks.source("stragglers"),
+        ranks.doubts("stragglers"),
     )
 
 
@@ -348,12 +346,11 @@ def regimes(ranks: Ranks) -> Figure | None:
         else f"In each step, all {ranks.noun} are bound by the same side."
     )
     return Figure(
-        "regimes",
-        f"What bounds each step of each {ranks.noun.removesuffix('s')}",
         f"{says}{_left_out(left_out, 'steps with less waiting')}",
         rows,
-        ranks.analyzed,
         charts.sized(drawn, _height(ranks)),
+        title=f"What bounds each step of each {ranks.noun.removesuffix('s')}",
+        source=ranks.analyzed,
     )
 
 

@@ -8,12 +8,13 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from tracekit.examine import verdict_together
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import duration
-from tracekit.verdict.run_model import RunVerdict
-from tracekit.verdict.run_verdict import judge_run
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.run_words import no_verdict
 
 if TYPE_CHECKING:
     import polars
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _FIRST = 8
 # A matrix has at most this many cells.
 MOST_CELLS = 6_000
+# Rows of a question whose answer is summed: all.
+MOST_ROWS = 2**31 - 1
 
 # Columns of the query stragglers.
 WAITS = ("waited_ns", "held_up_ns", "times_last", "collectives")
@@ -46,9 +49,8 @@ class Ranks(PageSubject):
         }
         """What each trace is called, by trace_id, in order."""
         with database.sharing():
-            found = judge_run(database, self.analyses)
-        self.together = found if isinstance(found, RunVerdict) else None
-        """The verdict of the run whose ranks these are; None: they are not of one run."""
+            self.together, self.no_run = verdict_together(database, self.analyses, Thresholds())
+        """The verdict of the run whose ranks these are; None: they are not of one run, and why."""
 
     def __len__(self) -> int:
         return len(self.analyses)
@@ -77,9 +79,9 @@ class Ranks(PageSubject):
 
     # -- waiting
 
-    @cached_property
+    @property
     def stragglers(self) -> polars.DataFrame:
-        return self.rows("stragglers")
+        return self.rows("stragglers", top=MOST_ROWS)
 
     @property
     def met(self) -> bool:
@@ -100,15 +102,6 @@ class Ranks(PageSubject):
                 sums["held_up_ns"] = held.get(trace, 0)
         return found
 
-    @property
-    def awaited(self) -> int:
-        """How many awaited ranks a matrix can show."""
-        return max(1, MOST_CELLS // len(self))
-
-    @cached_property
-    def clocks(self) -> polars.DataFrame:
-        return self.rows("rank_clocks")
-
     @cached_property
     def latest(self) -> Analysis | None:
         """The rank for which the others waited longest; None: nobody waited."""
@@ -121,7 +114,7 @@ class Ranks(PageSubject):
     @cached_property
     def clock_doubt(self) -> str | None:
         """What to say where collectives do not end together, so that waits cannot be told."""
-        worst = max(self.clocks["residual_ns"], default=0)
+        worst = max(self.rows("rank_clocks")["residual_ns"], default=0)
         calls = sum(each["collectives"] for each in self.waits.values())
         waited = sum(each["waited_ns"] for each in self.waits.values())
         return clock_doubt(waited, calls, worst)
@@ -161,7 +154,9 @@ class Ranks(PageSubject):
     @cached_property
     def reasons(self) -> list[str]:
         """For which rank the others wait, and what it does meanwhile: sentences of the verdict."""
-        if self.together is None or not self.met:
+        if self.together is None:
+            return no_verdict(self.no_run, self.analyses)
+        if not self.met:
             return []
         return [*self.together.why, *self.together.unknown]
 
@@ -170,7 +165,7 @@ def in_order_of_interest(database: Session) -> list[int]:
     """The trace_ids of a database: the first rank, then those for which the others wait longest."""
     known = {row["trace_id"]: row["rank"] for row in database.ask("overview")}
     held_up = dict.fromkeys(known, 0)
-    for row in database.ask("stragglers"):
+    for row in database.ask("stragglers", top=MOST_ROWS):
         held_up[row["trace_id"]] += row["held_up_ns"]
     by_rank = sorted(known, key=lambda trace: _by_rank(known[trace], trace))
     return by_rank[:1] + sorted(by_rank[1:], key=lambda trace: -held_up[trace])

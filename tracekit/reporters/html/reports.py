@@ -7,18 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracekit.errors import TracekitError
+from tracekit.reporters.fleet import headline
 from tracekit.reporters.html.diff import diff_view
+from tracekit.reporters.html.fleet import fleet_view
 from tracekit.reporters.html.page import View, page, write
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import in_order_of_interest
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
+from tracekit.stages import stage
 
 if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
     from tracekit.database.session import Session
     from tracekit.experiments.points import Sweep
+    from tracekit.lake.fleet import Fleet
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -27,6 +32,37 @@ MOST_BYTES = 3_000_000
 # At most this many ranks get a page of their own. Each has about this much text besides figures.
 _MOST_PAGES = 12
 _TEXT_BYTES = 40_000
+
+
+def write_any(
+    database: Session,
+    output: str | Path,
+    trace_id: int | None = None,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> None:
+    """Writes the page of what a database holds: of its only trace or a chosen one, of a sweep, of
+    the runs of a lake, or of several traces, such as the ranks of a job.
+
+    Raises:
+        TracekitError: as the functions below, or for the window of a sweep.
+    """
+    from tracekit.experiments.points import sweep_in
+    from tracekit.lake.fleet import fleet
+    from tracekit.lake.reading import Lake
+
+    if trace_id is not None or len(database.trace_ids()) == 1:
+        write_trace(database, output, trace_id, window, thresholds)
+    elif isinstance(database, Lake) and len(database.parts) > 1:
+        if window:
+            raise TracekitError("--window is not for the page of several runs")
+        write_fleet(fleet(database, thresholds), output, database.inputs)
+    elif sweep := sweep_in(database):
+        if window:
+            raise TracekitError("--window is not for the page of a sweep")
+        write_sweep(sweep, output)
+    else:
+        write_ranks(database, output, window, thresholds)
 
 
 def write_trace(
@@ -42,7 +78,8 @@ def write_trace(
         TracekitError: as `Database.verdict` does, or when `output` cannot be written.
     """
     subject = Subject(database, database.only(trace_id), window, thresholds)
-    view = trace_view(subject)
+    with stage("drawing the page"):
+        view = trace_view(subject)
     write(output, page(f"{subject.analysis.verdict.regime}: {view.title}", [view]), database.inputs)
     return subject.analysis
 
@@ -57,9 +94,12 @@ def write_diff(
         TracekitError: when the database has no such trace, or when `output` cannot be written.
     """
     runs = [Subject(database, database.only(run), None, thresholds) for run in (a, b)]
-    found, view = diff_view(database, a, b, [run.analysis for run in runs])
-    pages = {each.name: each for each in map(trace_view, runs)}
-    write(output, page(f"{found.a} and {found.b}", [view, *pages.values()]), database.inputs)
+    analyses = [run.analysis for run in runs]
+    with stage("drawing the page"):
+        found, view = diff_view(database, a, b, analyses)
+        pages = {each.name: each for each in map(trace_view, runs)}
+        text = page(f"{found.a} and {found.b}", [view, *pages.values()])
+    write(output, text, database.inputs)
     return found
 
 
@@ -70,6 +110,15 @@ def write_sweep(found: Sweep, output: str | Path) -> None:
         TracekitError: when `output` cannot be written.
     """
     write(output, page(f"Sweep: {found.database}", [sweep_view(found)]), [found.database])
+
+
+def write_fleet(found: Fleet, output: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Writes the page of all runs of a lake.
+
+    Raises:
+        TracekitError: when `output` cannot be written.
+    """
+    write(output, page(headline(found), [fleet_view(found)]), inputs)
 
 
 def write_ranks(
@@ -97,8 +146,8 @@ def write_ranks(
         else examine(database, each, window, thresholds).analysis
         for each in sorted(order)
     ]
-    first = ranks_view(database, analyses)
-    text = with_pages(first, subjects.values())
+    with stage("drawing the page"):
+        text = with_pages(ranks_view(database, analyses), subjects.values())
     write(output, text, database.inputs)
     return analyses
 

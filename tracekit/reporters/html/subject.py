@@ -37,6 +37,7 @@ class Interval:
     start_ns: int
     end_ns: int
     why: str
+    is_step: bool = False
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -67,7 +68,6 @@ class Subject(PageSubject):
     ) -> None:
         super().__init__(database)
         self.trace_id = trace_id
-        self._answers: dict[str, polars.DataFrame] = {}
         self.figures: list[Figure] = []
         """The figures of the sections before: what a finding touches."""
         self._window = window
@@ -106,7 +106,9 @@ class Subject(PageSubject):
                 if len(steps) > 1
                 else "This is the only step."
             )
-            return Interval(row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why)
+            return Interval(
+                row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why, True
+            )
         seconds = self.database.ask("busiest_second", trace=self.trace_id)
         if seconds:
             row = max(seconds, key=lambda row: row["ops_ns"])
@@ -138,12 +140,8 @@ class Subject(PageSubject):
         return self.analysis.gpu.device_id if self.analysis.gpu else None
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question about this trace; asked once."""
-        asked = f"{question} {parameters}"
-        if asked not in self._answers:
-            answer = self.database.query(question, trace=self.trace_id, **parameters)
-            self._answers[asked] = answer
-        return self._answers[asked]
+        """The answer to a named question about this trace."""
+        return super().rows(question, trace=self.trace_id, **parameters)
 
     def of_device(self, rows: polars.DataFrame) -> polars.DataFrame:
         """The rows of the device that the verdict is about."""
@@ -176,15 +174,11 @@ class Subject(PageSubject):
         """What is doubtful about the trace, and what was not recorded."""
         return self.database.findings(self.trace_id)
 
-    def caveats(self) -> polars.DataFrame:
-        """The rows of `health`."""
-        rows = [row for row in self.findings if row["severity"] != "missing"]
-        return _frame(rows, ("code", "severity", "message", "count"))
-
-    def absent(self) -> polars.DataFrame:
-        """The rows of `missing`."""
-        rows = [row for row in self.findings if row["severity"] == "missing"]
-        return _frame(rows, ("code", "message"))
+    def findings_of(self, question: str, *columns: str) -> polars.DataFrame:
+        """The rows of `missing` or `health`."""
+        is_missing = question == "missing"
+        rows = [row for row in self.findings if (row["severity"] == "missing") is is_missing]
+        return polars.DataFrame([{name: row[name] for name in columns} for row in rows])
 
     def lacks(self, code: str) -> str | None:
         """What a finding says, of the question `missing` or `health`; None: nothing is found."""
@@ -198,7 +192,3 @@ class Subject(PageSubject):
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
         """Instants counted from the start of the window, instead of the trace's clock."""
         return rows.with_columns(polars.col(columns) - self.window.start_ns)
-
-
-def _frame(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> polars.DataFrame:
-    return polars.DataFrame([{name: row[name] for name in columns} for row in rows])

@@ -32,7 +32,7 @@ def sweep_view(sweep: Sweep) -> View:
     page, figures = _SweepFigures(sweep), _SweepFigures
     sections: tuple[Section[_SweepFigures], ...] = (
         Section("maps", "By size", (figures.regimes, figures.fastest, figures.speedups)),
-        Section("lines", "Over size", (figures.lines,)),
+        Section("lines", "Over size", (figures.times,)),
         Section("points", "All points", (figures.points,)),
     )
     facts = {
@@ -53,12 +53,10 @@ def regimes_chart(sweep: Sweep) -> alt.TopLevelMixin | None:
 class _SweepFigures:
     def __init__(self, sweep: Sweep) -> None:
         self.sweep = sweep
-        varying = [axis for axis in AXES if len({getattr(p, axis) for p in sweep.points}) > 1]
-        self.axes = varying or ["batch"]
-        self.across = self.axes[-1]
-        self.down = self.axes[:-1]
+        self.axes = sweep.axes
+        *self.down, self.across = self.axes
         name = shlex.quote(printable(sweep.database))
-        self.source = f"tracekit query sweep_points {name} --param baseline={sweep.baseline}"
+        self.source = f"tracekit query {name} sweep_points --param baseline={sweep.baseline}"
         self.rows = pl.DataFrame(
             [self._row(point) for point in sweep.points], infer_schema_length=None
         )
@@ -87,18 +85,14 @@ class _SweepFigures:
         rows = self.rows.filter(workload=self.sweep.baseline).select(
             "across", "down", "size", colour="regime", bottleneck="bottleneck", step_ns="step_ns"
         )
+        shades = charts.colour(rows["colour"].to_list(), "regime")
+        tips = ["size:N", "colour:N", "bottleneck:N", "length:N"]
+        computed = charts.durations(length="step_ns")
         return self._figure(
-            "regimes",
             f"What bounds {self.sweep.baseline}",
             "Each cell is a size; the word in it is the bottleneck.",
             rows,
-            charts.cells(
-                self._map(rows).transform_calculate(**charts.durations(length="step_ns")),
-                charts.colour(rows["colour"].to_list(), "regime"),
-                ["size:N", "colour:N", "bottleneck:N", "length:N"],
-                "bottleneck:N",
-                stroke="white",
-            ),
+            self._map(rows, shades, tips, "bottleneck:N", **computed),
         )
 
     def fastest(self) -> Figure | None:
@@ -107,25 +101,19 @@ class _SweepFigures:
             return None
         named = {tuple(getattr(shape, axis) for axis in AXES): shape for shape in self.sweep.shapes}
         of = [named[point.size] for point in self.sweep.points]
-        rows = self.rows.with_columns(
-            fastest=pl.Series([each.fastest for each in of], dtype=pl.String),
-            best_speedup=pl.Series([each.speedup for each in of], dtype=pl.Float64),
-        )
-        rows = rows.unique("size", maintain_order=True).select(
-            "across", "down", "size", "fastest", speedup="best_speedup"
-        )
-        base = self._map(rows).transform_calculate(
-            label="datum.speedup == null ? '' : format(datum.speedup, '.2f') + 'x'"
-        )
+        fastest = pl.Series([each.fastest for each in of], dtype=pl.String)
+        speedup = pl.Series([each.speedup for each in of], dtype=pl.Float64)
+        rows = self.rows.with_columns(fastest=fastest, speedup=speedup)
+        rows = rows.unique("size", maintain_order=True)
+        rows = rows.select("across", "down", "size", "fastest", "speedup")
+        text = "datum.speedup == null ? '' : format(datum.speedup, '.2f') + 'x'"
         tips = charts.tips("size:N", "fastest:N", "label:N=speed-up")
-        shades = self._variants("fastest")
         return self._figure(
-            "fastest",
             "The fastest variant",
             f"The number is its speed-up over {self.sweep.baseline}, which counts as fastest "
             "unless three quarters of another variant's rounds were faster.",
             rows,
-            charts.cells(base, shades, tips, "label:N", "fastest", stroke="white"),
+            self._map(rows, self._variants("fastest"), tips, "label:N", "fastest", label=text),
         )
 
     def speedups(self) -> Figure | None:
@@ -149,19 +137,18 @@ class _SweepFigures:
         tips = charts.tips("size:N", "workload:N", *quartiles)
         label = alt.Text("speedup:Q", format=".2f")
         return self._figure(
-            "speedups",
             f"Speed-up over {self.sweep.baseline}",
             "Above 1 the variant is faster; the tooltip gives the quartiles of its rounds.",
             rows,
-            charts.cells(self._map(rows), shades, tips, label, "speedup", stroke="white"),
+            self._map(rows, shades, tips, label, "speedup"),
         )
 
-    def lines(self) -> Figure | None:
+    def times(self) -> Figure | None:
         """The time of a step over the size that varies last, a line for each variant."""
         rows = self.rows.filter(pl.col("step_ns").is_not_null()).select(
-            "workload", "down", "across", "size", "step_ns", "host_ns", "rows_per_s",
+            *("workload", "down", "across", "size", "step_ns", "host_ns", "rows_per_s"),
             at=pl.col(self.across),
-        )  # fmt: skip
+        )
         if rows["across"].n_unique() < 2 or not rows["at"].dtype.is_numeric():
             return None
         base = alt.Chart(rows).transform_calculate(**charts.durations(length="step_ns"))
@@ -176,30 +163,38 @@ class _SweepFigures:
             tooltip=["workload:N", "size:N", "length:N"],
         )  # fmt: skip
         return self._figure(
-            "times",
             f"A step over {self.across}",
             "Without the profiler: the median of the rounds. Both axes are logarithmic.",
             rows,
-            lines,
+            charts.sized(lines, 290),
         )
 
     def points(self) -> Figure:
         """All points as a table."""
         return self._figure(
-            "points",
             "Points",
             "Times are medians without the profiler; launches, traffic and shares are from the "
             "point's trace.",
             without_empty(self.rows.select(_COLUMNS)),
-            None,
         )
 
-    def _map(self, rows: pl.DataFrame) -> alt.Chart:
+    def _map(
+        self,
+        rows: pl.DataFrame,
+        shades: alt.Color,
+        tips: Any,
+        text: Any,
+        on: str = "colour",
+        **computed: str,
+    ) -> alt.TopLevelMixin:
+        """Cells by size, coloured by the column `on`; the page computes more columns."""
         across = list(dict.fromkeys(self.rows["across"]))
-        return alt.Chart(rows).encode(
+        base = alt.Chart(rows).transform_calculate(**computed).encode(
             x=alt.X("across:O", title=self.across, sort=across, axis=alt.Axis(labelAngle=0)),
             y=alt.Y("down:O", title=None, sort=charts.safe(dict.fromkeys(rows["down"]))),
-        )
+        )  # fmt: skip
+        drawn = charts.cells(base, shades, tips, text, on, stroke="white")
+        return charts.sized(drawn, 30 * rows["down"].n_unique() + 20)
 
     def _variants(self, column: str) -> alt.Color:
         names = charts.safe(self.sweep.variants)
@@ -208,8 +203,6 @@ class _SweepFigures:
         )
 
     def _figure(
-        self, name: str, title: str, says: str, rows: pl.DataFrame, chart: object
+        self, title: str, says: str, rows: pl.DataFrame, chart: alt.TopLevelMixin | None = None
     ) -> Figure:
-        lines = rows["down"].n_unique() if "down" in rows.columns and name != "times" else 9
-        drawn = None if chart is None else charts.sized(chart, 30 * lines + 20)
-        return Figure(name, title, says, rows, self.source, drawn)
+        return Figure(says, rows, chart, title=title, source=self.source)

@@ -1,42 +1,40 @@
-"""The page of one trace."""
+"""The page of one trace; and its charts one by one, for notebooks and scripts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tracekit.reporters.html.figure import Section
+import altair
+import polars
+
+from tracekit.database import catalog
+from tracekit.errors import TracekitError
+from tracekit.reporters.html.figure import Figure, Section
 from tracekit.reporters.html.page import Part, View, part_of
 from tracekit.reporters.html.sections.allocations import memory_flame, memory_sites
-from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
 from tracekit.reporters.html.sections.flame import flame
-from tracekit.reporters.html.sections.health import health, missing
 from tracekit.reporters.html.sections.host import delays, operators, python, queue, synchronizations
 from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
-from tracekit.reporters.html.sections.memory import copies, holders, memory
+from tracekit.reporters.html.sections.memory import (
+    bandwidth,
+    collectives,
+    communication,
+    copies,
+    holders,
+    memory,
+)
 from tracekit.reporters.html.sections.steps import faster, steps
 from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
 from tracekit.reporters.html.snapshot import Snapshot, snapshot_view
+from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.parts import lists_of, parts_of
 
 if TYPE_CHECKING:
-    from tracekit.reporters.html.subject import Subject
-
-# In the order of the page.
-SECTIONS = (
-    Section("faster", "If something were faster", (faster,)),
-    Section("steps", "Steps", (steps,)),
-    Section("timeline", "Timeline", (timeline,)),
-    Section("gaps", "Idle gaps", (culprits, gaps)),
-    Section("kernels", "Kernels", (kernels, roofline)),
-    Section("host", "Host", (delays, queue, operators, synchronizations, python)),
-    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
-    Section("communication", "Communication", (communication, collectives, bandwidth)),
-    Section("counters", "Hardware counters", (counters,)),
-    Section("flame", "Flame graph", (flame,)),
-    Section("health", "Health", (health, missing)),
-)
+    from tracekit.database.session import Session
+    from tracekit.thresholds import Thresholds
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5
@@ -74,3 +72,101 @@ def trace_view(subject: Subject) -> View:
     parts += (part_of(subject, last) for last in SECTIONS[-1:])
     name = f"trace{analysis.trace.trace_id}"
     return View(name, analysis.trace.path, "trace.html", facts, parts)
+
+
+def health(subject: Subject) -> Figure | None:
+    """The trace's caveats, each with the figures that it touches."""
+    rows = subject.findings_of("health", "code", "severity", "message", "count")
+    if rows.is_empty():
+        return None
+    counts = dict(rows.group_by("severity").len().iter_rows())
+    doubtful = counts.get("error", 0) + counts.get("warning", 0)
+    number = "One finding makes" if doubtful == 1 else f"{doubtful} findings make"
+    says = f"{number} numbers doubtful." if doubtful else "Nothing makes these numbers doubtful."
+    if hints := counts.get("info", 0):
+        says += f" {hints} {'tells' if hints == 1 else 'tell'} what a better recording would show."
+    touched = [_touched(subject, *row) for row in rows.select("code", "severity").iter_rows()]
+    rows = rows.with_columns(touches=polars.Series(touched, dtype=polars.String))
+    return Figure(says, rows, title="What is doubtful", source=subject.source("health"))
+
+
+def missing(subject: Subject) -> Figure | None:
+    """What was not recorded, and how to record it."""
+    rows = subject.findings_of("missing", "code", "message")
+    if rows.is_empty():
+        return None
+    says = (
+        "Some of this may not be in the program at all. Where a setting of the profiler "
+        "records it, the setting stands in brackets."
+    )
+    return Figure(says, rows, title="What was not recorded", source=subject.source("missing"))
+
+
+def _touched(subject: Subject, code: str, severity: str) -> str:
+    """The titles of the page's figures that a finding touches."""
+    if severity == "error":
+        return "all figures"
+    return "; ".join(
+        figure.title
+        for figure in subject.figures
+        if figure.question is not None and code in catalog.query(figure.question).doubts
+    )
+
+
+# In the order of the page.
+SECTIONS = (
+    Section("faster", "If something were faster", (faster,)),
+    Section("steps", "Steps", (steps,)),
+    Section("timeline", "Timeline", (timeline,)),
+    Section("gaps", "Idle gaps", (culprits, gaps)),
+    Section("kernels", "Kernels", (kernels, roofline)),
+    Section("host", "Host", (delays, queue, operators, synchronizations, python)),
+    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
+    Section("communication", "Communication", (communication, collectives, bandwidth)),
+    Section("counters", "Hardware counters", (counters,)),
+    Section("flame", "Flame graph", (flame,)),
+    Section("health", "Health", (health, missing)),
+)
+_FIGURES = {make.__name__: make for section in SECTIONS for make in section.figures}
+
+
+class Plots:
+    """A method for each figure of the page of a trace, which returns its Altair chart.
+
+    The chart holds its rows and can be restyled: `run.plot.timeline().properties(height=400)`. All
+    take `trace` (a trace_id), `window` and `thresholds`, as `Database.verdict` does.
+    """
+
+    def __init__(self, database: Session) -> None:
+        self._database = database
+
+    def __getattr__(self, name: str) -> Callable[..., altair.TopLevelMixin]:
+        if name not in _FIGURES:
+            raise AttributeError(f"no figure has the name {name!r}: {', '.join(_FIGURES)}")
+
+        def plot(
+            trace: int | None = None,
+            window: str | None = None,
+            thresholds: Thresholds | None = None,
+        ) -> altair.TopLevelMixin:
+            database = self._database
+            subject = Subject(database, database.only(trace), window, thresholds)
+            figure = _FIGURES[name](subject)
+            if figure is None:
+                raise TracekitError(f"{database.name}: has nothing to show as {name}")
+            if figure.chart is None:
+                raise TracekitError(
+                    f"{name} is a table, not a chart; `{figure.source}` prints its rows"
+                )
+            chart: Any = figure.chart
+            # Altair refuses frames of more than 5,000 rows, but not their values.
+            chart.data = altair.InlineData(values=figure.rows.to_dicts())
+            drawn: altair.TopLevelMixin = chart
+            return drawn
+
+        plot.__name__ = name
+        plot.__doc__ = _FIGURES[name].__doc__
+        return plot
+
+    def __dir__(self) -> list[str]:
+        return sorted([*super().__dir__(), *_FIGURES])

@@ -7,7 +7,7 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, figure, informative
+from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.sections.flame import frames_chart
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, printable, share, size
@@ -22,7 +22,7 @@ def _has_memory(subject: Subject) -> bool:
 
 
 @figure("memory_sites", "Who holds the peak, by line", when=_has_memory, top=_SITES)
-def memory_sites(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def memory_sites(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The places in the program that hold the memory at its peak."""
     return _sites(rows, "peak")
 
@@ -31,13 +31,13 @@ def memory_sites(subject: Subject, rows: pl.DataFrame) -> Drawing:
     "memory_sites", "Who holds memory at the end, by line", when=_has_memory, top=_SITES,
     moment="end",
 )  # fmt: skip
-def memory_left(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def memory_left(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The places in the program whose memory is never freed."""
     return _sites(rows, "end")
 
 
 @figure("memory_flame", "Who holds the peak, by call path", when=_has_memory)
-def memory_flame(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
+def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """The memory that is live at the peak, by the call paths that allocated it."""
     inner = rows.filter(pl.col("kind") == "frame").sort("live_bytes", "depth", descending=True)
     if inner.is_empty():
@@ -55,7 +55,7 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
         measures=["held:N=live at the peak"],
         held=charts.size_of("datum.live_bytes"),
     )
-    return Drawing(
+    return Figure(
         f"{size(first['live_bytes'])} of {size(total)} ({share(first['live_bytes'], total)}) are "
         f"from calls of {printable(first['name'])[:60]}. Click on a frame to look into it.",
         rows,
@@ -67,32 +67,33 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
 @figure(
     "largest_allocations", "The largest allocations at the peak", when=_has_memory, top=_LARGEST
 )
-def largest_allocations(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def largest_allocations(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Single allocations that are live at the peak, the largest first."""
     first = rows.row(0, named=True)
     rows = subject.since_start(rows, "start_ns", "end_ns").with_columns(
         address=pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
     )
-    return Drawing(
+    return Figure(
         f"The largest takes {size(first['allocated_bytes'])}: {printable(first['place'])[:80]}.",
         informative(rows),
     )
 
 
 @figure("fragmentation", "Reserved memory by pool")
-def fragmentation(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def fragmentation(subject: Subject, rows: pl.DataFrame) -> Figure:
     """What of the reserved memory is in use, rounding, or free in pieces."""
     reserved, free = int(rows["segment_bytes"].sum()), int(rows["free_bytes"].sum())
-    return Drawing(
+    return Figure(
         f"{size(free)} of {size(reserved)} reserved ({share(free, reserved)}) are free, in "
         f"{counted(int(rows['free_blocks'].sum()), 'piece')}, the largest of "
         f"{size(int(rows['largest_free_bytes'].max()))}: "  # type: ignore[arg-type]
         "a larger allocation needs another segment.",
+        rows,
     )
 
 
 @figure("memory_segments", "Segments with most free memory", top=100)
-def memory_segments(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
     """How each segment is filled."""
     rows = informative(rows).with_columns(
         segment=pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
@@ -115,7 +116,7 @@ def memory_segments(subject: Subject, rows: pl.DataFrame) -> Drawing:
         )
     )
     first = rows.row(0, named=True)
-    return Drawing(
+    return Figure(
         f"The segment with most has {size(first['free_bytes'])} free of "
         f"{size(first['segment_bytes'])}.",
         rows,
@@ -124,18 +125,18 @@ def memory_segments(subject: Subject, rows: pl.DataFrame) -> Drawing:
 
 
 @figure("out_of_memory", "Out of memory")
-def out_of_memory(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def out_of_memory(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The allocations that failed."""
     last = rows.row(-1, named=True)
     had = f" with {size(last['allocated_bytes'])} in use" if last["allocated_bytes"] else ""
     where = f" at {printable(last['place'])[:80]}" if last["place"] else ""
-    return Drawing(
+    return Figure(
         f"{size(last['requested_bytes'])} could not be allocated{where}{had}.",
         informative(subject.since_start(rows, "at_ns")),
     )
 
 
-def _sites(rows: pl.DataFrame, moment: str) -> Drawing:
+def _sites(rows: pl.DataFrame, moment: str) -> Figure:
     live = f"live {_MOMENTS[moment]}"
     rows = informative(rows)
     first = rows.row(0, named=True)
@@ -149,7 +150,7 @@ def _sites(rows: pl.DataFrame, moment: str) -> Drawing:
             f"live:N={live}", "allocations:Q|,",
         ),
     )  # fmt: skip
-    return Drawing(
+    return Figure(
         f"{printable(first['place'])[:80]} holds {size(first['live_bytes'])} "
         f"({first['share_of_live']:.1%}) in {counted(first['allocations'], 'allocation')}.",
         rows,

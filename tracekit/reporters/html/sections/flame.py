@@ -9,7 +9,7 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, figure
+from tracekit.reporters.html.figure import Figure, figure
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration
 
@@ -26,7 +26,7 @@ def _between(subject: Subject) -> dict[str, int]:
 
 
 @figure("flame_graph", given=_between)
-def flame(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def flame(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Host time or GPU time by call path."""
     rows = rows.select(
         "depth", "name", "kind", "count", "host_ns", "gpu_ns", "host_from_ns", "gpu_from_ns"
@@ -37,7 +37,7 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Drawing:
     shades = {kind: colours.KINDS.get(kind, colours.of("unknown")) for kind in kinds}
     chart = frames_chart(rows, charts.shades("kind", shades), ["kind:N=kind", "count:Q=count"])
     is_part = bool(_between(subject)) and subject.interval
-    return Drawing(
+    return Figure(
         f"{first['name'][:60]} has the longest time on the host: {duration(first['host_ns'])} "
         "with all that it calls. Click on a frame to look into it.",
         rows,

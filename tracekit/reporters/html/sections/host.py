@@ -7,7 +7,7 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, figure
+from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, duration
 
@@ -19,7 +19,7 @@ def _has_device(subject: Subject) -> bool:
 
 
 @figure("launches_over_time", "From launch to start", when=_has_device)
-def delays(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
+def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Launch delays over time."""
     rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
     if len(rows) < 2:
@@ -40,7 +40,7 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
         color=charts.shades("of", shades),
         tooltip=["of:N", "delay:N", "launches:Q"],
     )  # fmt: skip
-    return Drawing(
+    return Figure(
         "Long delays mean that the host runs ahead and the device is busy; short ones that "
         f"the device takes each launch as it comes.{median}",
         rows,
@@ -49,7 +49,7 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
 
 
 @figure("launches_over_time", "Launches queued", when=_has_device)
-def queue(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
+def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """How many launches were queued over time."""
     rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
     if len(rows) < 2:
@@ -61,7 +61,7 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
     lines = base.mark_line(interpolate="step-after", color=launch)
     most = alt.Y("depth_max:Q", title="launches queued")
     empty = rows.filter(pl.col("depth_p50") == 0).height
-    return Drawing(
+    return Figure(
         "The line is the median that a launch call finds queued, the area the most. In "
         f"{empty} of {len(rows)} parts of the time the median launch finds the queue empty.",
         rows,
@@ -70,22 +70,25 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
 
 
 @figure("top_cpu_ops", "Operators by their own time on the host", top=_ROWS)
-def operators(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def operators(subject: Subject, rows: pl.DataFrame) -> Figure:
     """What each operator costs the host."""
     first = rows.row(0, named=True)
-    return Drawing(f"{first['name'][:60]} takes most: {duration(first['self_ns'])}.")
+    says = f"{first['name'][:60]} takes most: {duration(first['self_ns'])}."
+    return Figure(says, informative(rows))
 
 
 @figure("sync_points", "Where the host waits for the device", top=_ROWS)
-def synchronizations(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def synchronizations(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Where the host waits for the device."""
     first = rows.row(0, named=True)
     place = first["python_line"] or first["cpu_op"] or first["call"]
     calls = counted(first["count"], "call")
-    return Drawing(f"Most at {place[:80]}: {duration(first['host_ns'])} in {calls}.")
+    says = f"Most at {place[:80]}: {duration(first['host_ns'])} in {calls}."
+    return Figure(says, informative(rows))
 
 
 @figure("python_time", "Python by its own time", top=_ROWS)
-def python(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def python(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The time of Python lines outside operators."""
-    return Drawing("Time of Python functions outside the operators and functions that they call.")
+    says = "Time of Python functions outside the operators and functions that they call."
+    return Figure(says, informative(rows))

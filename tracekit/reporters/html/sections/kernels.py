@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, Figure, figure
+from tracekit.reporters.html.figure import Figure, figure
 from tracekit.reporters.html.sections.steps import drawn_steps
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration, percent
@@ -37,7 +37,7 @@ def _top(subject: Subject) -> dict[str, int]:
 
 
 @figure("step_kernels", "Kernels by GPU time", _top)
-def kernels(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
+def kernels(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """All kernels with the time that they take, of the whole trace and of each step."""
     # No other step can be chosen.
     steps = [each.window.name for each in drawn_steps(subject)]
@@ -54,7 +54,7 @@ def kernels(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
     listed = float(whole["share_of_kernel_time"].sum())
     if listed < 1 and len(whole) == _top(subject)["top"]:
         says += f" The {len(whole)} longest are listed: {percent(listed)} of the time."
-    return Drawing(says, rows, control={"step": "own"})
+    return Figure(says, rows, control={"step": "own"})
 
 
 def roofline(subject: Subject) -> Figure | None:
@@ -64,13 +64,14 @@ def roofline(subject: Subject) -> Figure | None:
     lacking = [code for code in ("no_shapes", "unknown_device") if subject.lacks(code)]
     if not lacking:
         return _measured(subject)
-    absent = subject.absent().filter(pl.col("code").is_in(lacking))
+    absent = subject.findings_of("missing", "code", "message")
+    absent = absent.filter(pl.col("code").is_in(lacking))
     says = f"Not drawn: {'; '.join(absent['message'])}."
-    return Figure("roofline", _ROOFLINE, says, absent, subject.source("missing"))
+    return Figure(says, absent, title=_ROOFLINE, source=subject.source("missing"))
 
 
-@figure("roofline", _ROOFLINE, name="roofline", top=_DOTS)
-def _measured(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
+@figure("roofline", _ROOFLINE, top=_DOTS)
+def _measured(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     rows = subject.of_device(rows.drop("trace_id")).filter(
         pl.col("flops") > 0, pl.col("moved_bytes") > 0, pl.col("bound").is_not_null()
     )
@@ -84,7 +85,7 @@ def _measured(subject: Subject, rows: pl.DataFrame) -> Drawing | None:
         for limit, words in _NEAR.items()
         if limit in of_limit
     )
-    return Drawing(
+    return Figure(
         f"{first['operator'][:60]} takes most: {duration(first['gpu_ns'])}, at "
         f"{percent(first['share_of_roof'])} of its roof. "
         f"Of {duration(spent)} with known work, {split}.",
@@ -157,13 +158,13 @@ def _roofs(rows: pl.DataFrame) -> alt.TopLevelMixin:
     "Hardware counters by kernel",
     when=lambda subject: not subject.lacks("no_counters"),
 )
-def counters(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def counters(subject: Subject, rows: pl.DataFrame) -> Figure:
     """A table of counted kernels."""
     rows = rows.drop("trace_id")
     counted, names = rows["place"].n_unique(), sorted(rows["counter"].unique())
     cut = f" The first {_COUNTED:,} rows are listed." if len(rows) > _COUNTED else ""
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return Drawing(
+    return Figure(
         f"{counted:,} kernels were counted, each with {', '.join(names[:4])}{more}.{cut}",
         rows.head(_COUNTED),
     )

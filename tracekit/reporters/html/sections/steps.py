@@ -47,16 +47,15 @@ def steps(subject: Subject) -> Figure | None:
     regimes = {each.regime for each in drawn}
     same = f"All are {regimes.pop()}" if len(regimes) == 1 else "Their regimes differ"
     return Figure(
-        "steps",
-        "Each step as the host ran it",
         f"{len(drawn)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
         f"{same}. The line above each bar has the colour of its regime. Click on a step to see "
         "only it in what follows.",
         rows,
-        subject.source("partition", kind="step"),
         _strip(rows),
-        subject.doubts("partition"),
         {"kind": "steps"},
+        "Each step as the host ran it",
+        subject.source("partition", kind="step"),
+        subject.doubts("partition"),
     )
 
 
@@ -120,14 +119,13 @@ def faster(subject: Subject) -> Figure | None:
     [twice] = rows.filter(**at)["window_ns"]
     command = subject.command("whatif")
     return Figure(
-        "faster",
-        "The window at other speeds",
         f"Now the window takes {duration(here['window_ns'])}, held up by the {side}. With a "
         f"{side} twice as fast it would take {duration(twice)}.",
         rows,
-        f"{command} steady",
         _map(rows),
-        control={"kind": "speeds", "command": command},
+        {"kind": "speeds", "command": command},
+        "The window at other speeds",
+        f"{command} steady",
     )
 
 

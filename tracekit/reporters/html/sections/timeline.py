@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 import altair as alt
@@ -10,9 +11,9 @@ import polars as pl
 from tracekit.causes import cause_of
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Drawing, figure, informative
+from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Interval, Subject
-from tracekit.text import duration, percent, share
+from tracekit.text import duration, percent, printable, share
 
 # Lanes beyond these, those with the least to do, are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
@@ -29,7 +30,7 @@ def _between(subject: Subject) -> dict[str, int] | None:
 
 
 @figure("timeline_lanes", given=_between)
-def timeline(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Threads by cause, streams by activity, and the critical path, in the median step."""
     interval = subject.interval
     assert interval is not None
@@ -52,7 +53,10 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Drawing:
         says += f" {part} of the critical path is on the device, the rest on the host."
     if (rows["pieces"] > 1).any():
         says += f" Pieces shorter than {duration(span / 400)} are summed up."
-    return Drawing(
+    if interval.is_step:
+        window = shlex.quote(printable(interval.name))
+        says += f" In Perfetto: {subject.command('open')} --window {window}."
+    return Figure(
         f"{says} Drag to move; shift and the wheel, or the buttons, zoom.",
         rows,
         _lanes(rows, span),
@@ -116,7 +120,7 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
 
 
 @figure("idle_culprits", "What the device waits for, over the whole trace", top=_CULPRITS)
-def culprits(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The host slices for which the device waits, over all gaps."""
     rows = rows.with_columns(
         culprit=pl.col("culprit").fill_null("nothing recorded"),
@@ -130,7 +134,7 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Drawing:
         color=charts.colour(rows["colour"].to_list(), "cause"),
         tooltip=charts.tips("culprit:N", "cause:N", "length:N=idle", "gaps:Q"),
     )
-    return Drawing(
+    return Figure(
         f"Most of all it waits for {cause_of(first['cause'])} in {first['culprit'][:60]}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
         "which it waits for the host.",
@@ -140,13 +144,13 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Drawing:
 
 
 @figure("idle_gaps", "The longest gaps", top=_LISTED_GAPS)
-def gaps(subject: Subject, rows: pl.DataFrame) -> Drawing:
+def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The longest gaps, with what the host did and what ended them."""
     rows = informative(subject.since_start(rows, "start_ns"))
     if "step" in rows.columns:
         rows = rows.with_columns(step=pl.format("ProfilerStep#{}", "step"))
     first = rows.row(0, named=True)
-    return Drawing(
+    return Figure(
         f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of the "
         f"{subject.window.name}.",
         rows.rename({"main_cause_ns": "of_that_cause_ns"}, strict=False),

@@ -74,7 +74,8 @@
       const line = body.insertRow();
       for (const column of columns) {
         const cell = line.insertCell();
-        cell.textContent = shown(column, row[column]);
+        cell.textContent = figure.short?.[row[column]] ?? shown(column, row[column]);
+        if (figure.short?.[row[column]]) cell.title = row[column];
         if (typeof row[column] === "number") cell.className = "number";
       }
     }
@@ -97,24 +98,31 @@
       escaped.textContent = value;
       return escaped.innerHTML;
     };
+    // Long text is cut to a line, and kernels have short names: the whole text is shown on hover, and in
+    // the cell after a click.
+    const display = (column, value) => {
+      const short = figure.short?.[value];
+      if (!short && (typeof value !== "string" || value.length <= 24)) return text(shown(column, value));
+      return `<span title="${text(value).replaceAll('"', "&quot;")}">${text(short ?? value)}</span>`;
+    };
     const shownTable = new DataTable(table, {
       data: rows,
       columns: columns.filter((column) => column !== "step" || figure.control.step !== "own").map((column) => ({
         data: column,
         title: text(heading(column)),
         className: isNumber(column) ? "number" : isShort(column) ? "short" : "long",
-        render: (value, kind) => (kind === "display" ? text(shown(column, value))
+        render: (value, kind) => (kind === "display" ? display(column, value)
           : kind === "filter" ? shown(column, value) : value ?? (isNumber(column) ? -Infinity : "")),
       })),
       order: [],
-      paging: rows.length > 15,
-      pageLength: figure.control.page_length || 15,
-      lengthMenu: [15, 50, 200],
+      paging: rows.length > 10,
+      pageLength: figure.control.page_length || 10,
+      lengthMenu: [10, 50, 200],
       layout: {
-        topStart: rows.length > 15 ? "pageLength" : null,
+        topStart: rows.length > 10 ? "pageLength" : null,
         topEnd: "search",
-        bottomStart: rows.length > 15 ? "info" : null,
-        bottomEnd: rows.length > 15 ? "paging" : null,
+        bottomStart: rows.length > 10 ? "info" : null,
+        bottomEnd: rows.length > 10 ? "paging" : null,
       },
       autoWidth: false,
       language: { search: "Search:", emptyTable: "Nothing to show" },
@@ -136,7 +144,7 @@
     const style = getComputedStyle(document.documentElement);
     const [text, line, ground] = ["--text", "--line", "--ground"].map((name) => style.getPropertyValue(name).trim());
     const font = style.fontFamily;
-    const axis = { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 220 };
+    const axis = { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 220, labelOverlap: "parity", labelSeparation: 8 };
     return {
       background: ground,
       view: { stroke: null },
@@ -325,6 +333,28 @@
     }
   }
 
+  document.addEventListener("click", (event) => {
+    const cell = event.target.closest("table.rows td.long");
+    if (!cell || String(getSelection())) return;
+    const name = cell.querySelector("span[title]");
+    if (!name) return;
+    const before = name.textContent;
+    name.textContent = name.title;
+    name.title = before;
+    cell.classList.toggle("whole");
+  });
+
+  // A section is where its link leads only once all charts are drawn.
+  async function reach(hash) {
+    const section = hash && document.getElementById(decodeURIComponent(hash.slice(1)));
+    if (!section) return;
+    const waiting = elements.filter((element) => !views.has(element.dataset.figure) && !element.closest(".view").hidden);
+    for (const element of waiting) seen.unobserve(element);
+    await Promise.all(waiting.map(draw));
+    section.scrollIntoView();
+  }
+  addEventListener("hashchange", () => reach(location.hash));
+
   document.addEventListener("click", async (event) => {
     const button = event.target.closest("button");
     if (!button) return;
@@ -365,6 +395,7 @@
     }
   }, { rootMargin: "400px" });
   for (const element of elements) seen.observe(element);
+  reach(location.hash);
 
   const redraw = () => {
     for (const element of elements) {

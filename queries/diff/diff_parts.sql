@@ -1,0 +1,77 @@
+-- question: Which parts of the program, matched by their place in it, cost more or less in b than in a?
+-- params a, b, top
+-- column part (text): modules by class and place among those of their parent, then the operator in them. A
+--     part that only one run has counts as part of what is around it in both; else it has no partner
+-- column change (text): added, removed, same, time (of parts called equally often) or count (of others)
+-- columns a_count, b_count
+-- column a_host_ns (ns): time of outermost operators on the host, over the steps of a
+-- columns b_host_ns, a_gpu_ns, b_gpu_ns
+-- column change_ns (ns): of host and GPU time together
+-- doubts: no_operators, no_modules, unlinked_gpu_ops
+WITH RECURSIVE run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
+frame AS (
+    SELECT trace_id, pid, tid, event_id, module_name(s.name) AS name, start_ns, end_ns, dur_ns
+    FROM slices AS s JOIN slice_label AS l USING (label_id)
+    WHERE has(l.traits, 'module') AND NOT has(l.traits, 'wrapping_module')
+      AND trace_id IN (SELECT trace_id FROM run)
+),
+nest AS (FROM nested('frame')),
+-- Where each module is called first.
+instance AS (
+    SELECT f.trace_id, f.name, arg_min(p.name, f.start_ns) FILTER (p.name <> f.name) AS parent,
+           min(f.start_ns) AS first_ns, regexp_replace(f.name, '_[0-9]+$', '') AS class
+    FROM frame AS f JOIN nest AS n USING (trace_id, event_id)
+    LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
+    GROUP BY ALL
+),
+numbered AS (
+    SELECT *, concat(class, '[', row_number() OVER of_parent - 1, ']') AS label FROM instance
+    WINDOW of_parent AS (PARTITION BY trace_id, parent, class ORDER BY first_ns, name)
+),
+module AS (
+    SELECT trace_id, name, [label] AS path FROM numbered WHERE parent IS NULL
+    UNION
+    SELECT n.trace_id, n.name, list_append(m.path, n.label)
+    FROM numbered AS n JOIN module AS m ON n.trace_id = m.trace_id AND n.parent = m.name
+),
+operator AS (
+    SELECT trace_id, event_id, o.name, o.dur_ns, s.module_id
+    FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
+    WHERE coalesce(outer_op_id, event_id) = event_id AND trace_id IN (SELECT trace_id FROM run)
+),
+launched AS (
+    SELECT h.trace_id, h.outer_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
+    FROM gpu_op_launch AS l JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id GROUP BY ALL
+),
+leaf AS (
+    SELECT side, list_append(coalesce(m.path, []), o.name) AS path, count(*) / steps AS count,
+           sum(o.dur_ns) / steps AS host_ns, sum(coalesce(gpu_ns, 0)) / steps AS gpu_ns
+    FROM operator AS o JOIN run USING (trace_id)
+    LEFT JOIN launched AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    LEFT JOIN frame AS f ON o.trace_id = f.trace_id AND o.module_id = f.event_id
+    LEFT JOIN module AS m ON f.trace_id = m.trace_id AND f.name = m.name
+    GROUP BY side, m.path, o.name, steps
+),
+around AS (SELECT side, path, unnest([path[:depth] FOR depth IN range(1, len(path) + 1)]) AS part FROM leaf),
+shared AS (SELECT part FROM around GROUP BY part HAVING count(DISTINCT side) = 2),
+matched AS (
+    SELECT side, path, arg_max(part, len(part)) AS part FROM around SEMI JOIN shared USING (part) GROUP BY ALL
+),
+summed AS (
+    SELECT side, array_to_string(coalesce(part, path[:1]), '/') AS part, sum(count) AS count,
+           sum(host_ns)::BIGINT AS host_ns, sum(gpu_ns)::BIGINT AS gpu_ns
+    FROM leaf LEFT JOIN matched USING (side, path) GROUP BY ALL
+),
+compared AS (
+    SELECT part, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
+           of_side(host_ns, side, 'a') AS a_host_ns, of_side(host_ns, side, 'b') AS b_host_ns,
+           of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns
+    FROM summed GROUP BY part
+)
+SELECT part, change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
+       a_count, b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns,
+       b_host_ns + b_gpu_ns - a_host_ns - a_gpu_ns AS change_ns
+FROM compared
+ORDER BY abs(change_ns) DESC, part
+LIMIT coalesce(getvariable('top'), 20)

@@ -1,0 +1,33 @@
+-- question: Which out-of-place operators copy their input first, where one underscore would not?
+-- title: Change the tensor in place
+-- causes: memory-bandwidth, launch, dispatch
+-- when: name = 'aten::clone'
+-- effort: low
+-- needs: An input that nothing reads afterwards, and that autograd does not keep.
+-- before:
+--     scores = scores.masked_fill(mask, float("-inf"))    # copies scores, then fills the copy
+-- after:
+--     scores.masked_fill_(mask, float("-inf"))
+-- risks: What else refers to the tensor changes with it. Autograd raises an error where it needs the old
+--     value.
+-- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-operations-with-autograd
+-- column detail (text): the operator, and what it would be in place
+-- column target (text): call: the copy with its GPU ops
+-- doubts: no_operators, no_stacks
+-- An operator that calls clone and then the operator of its own name with an underscore.
+WITH part AS (
+    SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.dur_ns, parent_id
+    FROM cpu_ops AS c JOIN host_slice USING (trace_id, event_id)
+    WHERE c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+),
+copy AS (
+    SELECT c.*, w.name || ', in place: ' || i.name AS told, c.dur_ns AS ns
+    FROM part AS c JOIN part AS w ON c.trace_id = w.trace_id AND c.parent_id = w.event_id
+    JOIN part AS i ON w.trace_id = i.trace_id AND w.event_id = i.parent_id AND i.name = w.name || '_'
+    WHERE c.name = 'aten::clone' AND i.start_ns > c.start_ns
+),
+at_place AS (FROM placed('copy'))
+SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM detailed('at_place')
+ORDER BY trace_id, place, start_ns

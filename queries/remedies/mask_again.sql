@@ -1,0 +1,47 @@
+-- question: Which masks are built again in every call?
+-- title: Build the mask once
+-- causes: dispatch, launch, memory-bandwidth
+-- when: name IN ('aten::tril', 'aten::triu')
+-- effort: low
+-- needs: A mask that depends on sizes alone.
+-- blind: no_shapes
+-- before:
+--     def forward(self, x):
+--         mask = torch.tril(torch.ones(n, n, device=x.device))    # two kernels and more, every call
+-- after:
+--     def __init__(self, n):
+--         self.register_buffer("mask", torch.ones(n, n).tril(), persistent=False)
+--
+--     # Or no mask: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+-- risks: The mask stays in memory, and a longest size has to be known: slice it for shorter inputs.
+-- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
+-- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
+-- column detail (text): the mask's shape
+-- column target (text): call: an operator that builds it, with its GPU ops
+-- doubts: no_operators, no_shapes, no_stacks
+-- A triangle of one shape, built at one place more than once, and what filled it just before.
+WITH operator AS (
+    SELECT o.trace_id, o.event_id, o.name, o.pid, o.tid, o.start_ns, o.dur_ns,
+           shapes_of(input_dims)[1] AS shape,
+           lag(o.event_id) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS before_id
+    FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
+    WHERE s.outer_op_id = o.event_id AND o.trace_id = coalesce(getvariable('trace'), o.trace_id)
+),
+triangle AS (FROM operator WHERE name IN ('aten::tril', 'aten::triu')),
+at_place AS (FROM placed('triangle')),
+again AS (FROM at_place QUALIFY count(*) OVER (PARTITION BY trace_id, place, shape) > 1),
+building AS (
+    SELECT trace_id, event_id, place, shape, event_id AS call_id FROM again
+    UNION ALL
+    SELECT a.trace_id, a.event_id, a.place, a.shape, f.event_id
+    FROM again AS a JOIN operator AS f ON a.trace_id = f.trace_id AND a.before_id = f.event_id
+    WHERE f.name IN ('aten::ones', 'aten::full', 'aten::zeros', 'aten::ones_like', 'aten::full_like')
+),
+priced AS (
+    SELECT b.trace_id, b.place, o.event_id, o.pid, o.tid, o.start_ns, o.dur_ns, o.dur_ns AS ns,
+           'mask ' || b.shape::VARCHAR AS told
+    FROM building AS b JOIN operator AS o ON b.trace_id = o.trace_id AND b.call_id = o.event_id
+)
+SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM detailed('priced')
+ORDER BY trace_id, place, start_ns

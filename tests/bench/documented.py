@@ -1,0 +1,66 @@
+"""Asks a lake the documented questions in one engine, and prints how long each takes.
+
+python -m tests.bench.documented LAKE tracekit|duckdb|polars|chdb
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sized
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "examples" / "lake.md"
+TABLES = ("run_figures", "verdict", "answer_idle_causes", "collective", "advice")
+
+
+def asker(lake: str, engine: str) -> Callable[[str], Sized]:
+    """What asks one question."""
+    if engine == "tracekit":
+        from tracekit.run import open_lake
+
+        connection = open_lake(lake).session._connection
+        connection.execute("USE lake")
+        return lambda sql: connection.execute(sql).fetchall()
+    if engine == "duckdb":
+        import deltalake
+        import duckdb
+
+        opened = duckdb.connect()
+        for each in TABLES:
+            files = deltalake.DeltaTable(f"{lake}/tables/{each}").file_uris()
+            opened.execute(f"CREATE VIEW {each} AS FROM read_parquet({files})")
+        return lambda sql: opened.execute(sql).fetchall()
+    if engine == "polars":
+        import polars
+
+        frames = {each: polars.scan_delta(f"{lake}/tables/{each}") for each in TABLES}
+        context = polars.SQLContext(frames)
+        return lambda sql: context.execute(sql).collect().rows()
+    import chdb
+
+    # It reads files below its folder alone.
+    os.chdir(lake)
+    server = chdb.connect(f":memory:?user_files_path={lake}")
+    table = rf"FROM deltaLakeLocal('{lake}/tables/\1')"
+    return lambda sql: str(server.query(re.sub(r"FROM (\w+)", table, sql), "CSV")).splitlines()
+
+
+def main() -> None:
+    lake, engine = sys.argv[1:]
+    questions = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    begun = time.monotonic()
+    ask = asker(str(Path(lake).absolute()), engine)
+    times, rows = [time.monotonic() - begun], []
+    for each in questions:
+        begun = time.monotonic()
+        rows.append(len(ask(each)))
+        times.append(time.monotonic() - begun)
+    print(json.dumps({"seconds": [round(each, 2) for each in times], "rows": rows}), flush=True)
+    # The threads of some engines do not end.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

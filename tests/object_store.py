@@ -1,0 +1,77 @@
+"""An object store: a real S3 API on the loopback interface, whose answers a test may spoil.
+
+A test module imports the fixtures, and is skipped where the store cannot run.
+"""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `lake`)")
+moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto is not installed")
+
+
+class Store:
+    """moto's server, some of whose answers are errors or late."""
+
+    def __init__(self):
+        self.fault = lambda number, path: None
+        self._app = moto.DomainDispatcherApplication(moto.create_backend_app)
+        self._numbers = itertools.count()
+
+    def __call__(self, environ, start_response):
+        fault = self.fault(next(self._numbers), environ["PATH_INFO"])
+        if isinstance(fault, float):
+            time.sleep(fault)
+        if not isinstance(fault, str):
+            return self._app(environ, start_response)
+        # A client may wait for this before it sends more.
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        start_response(fault, [("Content-Type", "application/xml")])
+        code = "SlowDown" if fault.startswith("503") else "InternalError"
+        return [f"<Error><Code>{code}</Code><Message>{fault}</Message></Error>".encode()]
+
+
+@pytest.fixture(scope="module")
+def started():
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log(self, *_):
+            pass
+
+    store = Store()
+    server = make_server("127.0.0.1", 0, store, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield store, f"http://127.0.0.1:{server.port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def store(started, bucket):
+    """The store behind `bucket`, which answers as it should before the test and after it."""
+    yield started[0]
+    started[0].fault = lambda number, path: None
+
+
+@pytest.fixture
+def bucket(started, monkeypatch):
+    import s3fs
+
+    for name, value in {
+        "AWS_ENDPOINT_URL": started[1], "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    fs = s3fs.S3FileSystem()
+    if fs.exists("traces"):
+        fs.rm("traces", recursive=True)
+    fs.mkdir("traces")
+    yield fs
+    s3fs.S3FileSystem.clear_instance_cache()

@@ -1,0 +1,199 @@
+"""A server is profiled through its endpoints, by a stand-in that behaves as vLLM and SGLang do."""
+
+import gzip
+import json
+import shutil
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import tracekit
+from tests.conftest import OWN_TRACES
+from tracekit.capture import server as library
+from tracekit.capture.server import CAPTURES, Server
+from tracekit.errors import TracekitError
+
+RANKS = [OWN_TRACES / f"simulated-2-ranks-rank{rank}.json.gz" for rank in (0, 1)]
+
+
+class Engine(ThreadingHTTPServer):
+    """Writes the traces of its ranks piece by piece, `lasts_s` after the stop or the last step."""
+
+    daemon_threads = True
+
+    def __init__(self, folder, counts_steps=False, lasts_s=0.5, fault=""):
+        self.folder, self.counts_steps, self.lasts_s, self.fault = (
+            folder,
+            counts_steps,
+            lasts_s,
+            fault,
+        )
+        self.asked = []
+        self.is_running = False
+        super().__init__(("127.0.0.1", 0), _Answer)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def write(self):
+        time.sleep(self.lasts_s / 4)
+        for rank, trace in enumerate(RANKS):
+            data = trace.read_bytes()
+            with (self.folder / f"host-TP-{rank}.trace.json.gz").open("wb") as file:
+                file.write(data[: len(data) // 2])
+                file.flush()
+                if self.fault == "dies":
+                    self.shutdown()
+                    self.server_close()
+                    return
+                time.sleep(self.lasts_s / 2)
+                file.write(data[len(data) // 2 :])
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(200)
+
+    def do_POST(self):
+        engine = self.server
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
+        engine.asked.append((self.path, body))
+        if engine.fault == "no profiler":
+            return self.answer(404)
+        if engine.fault == "not enabled":
+            return self.answer(500, b"Profiling is not enabled. Please set --profiler-config")
+        if self.path == "/start_profile":
+            if engine.fault == "busy":
+                said = b"Profiling is already in progress. Call /stop_profile first."
+                return self.answer(400, said)
+            engine.is_running = True
+            self.answer(200, b"Start profiling.\n" if engine.counts_steps else b"")
+            if engine.counts_steps:
+                engine.is_running = False
+                engine.write()
+        elif not engine.is_running:
+            self.answer(500, b"Profiling is not in progress. Call /start_profile first.")
+        else:
+            engine.is_running = False
+            if engine.fault == "writes nothing":
+                return self.answer(200)
+            engine.write()
+            if engine.fault == "hangs":
+                time.sleep(60)
+            self.answer(200)
+        return None
+
+    def answer(self, status, said=b""):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_):
+        pass
+
+    def handle_one_request(self):
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    monkeypatch.setattr(library, "_SETTLED_S", 0.8)
+    monkeypatch.setattr(library, "_UNANSWERED_S", 2)
+    monkeypatch.setattr(library, "_POLL_S", 0.05)
+
+
+def captured(engine, seconds=0.2, timeout_s=20, stacks=False):
+    found = Server(engine.url, engine.folder).capture(
+        3, seconds, timeout_s, stacks=stacks, shapes=True
+    )
+    engine.shutdown()
+    return found
+
+
+@pytest.mark.parametrize("counts_steps", [False, True], ids=["vLLM", "SGLang"])
+def test_the_traces_of_all_ranks_are_whole(tmp_path, counts_steps):
+    old = tmp_path / "old.trace.json.gz"
+    shutil.copy(RANKS[0], old)
+    engine = Engine(tmp_path, counts_steps, lasts_s=2)
+    found = captured(engine)
+    assert [each.name for each in found] == [f"host-TP-{rank}.trace.json.gz" for rank in (0, 1)]
+    assert [each.read_bytes() for each in found] == [each.read_bytes() for each in RANKS]
+    path, body = engine.asked[0]
+    assert path == "/start_profile"
+    assert (body["num_steps"], body["with_stack"]) == (3, False)
+    assert body["output_dir"] == str(tmp_path)
+    with tracekit.load(found) as run:
+        assert sorted(row["rank"] for row in run.traces()) == [0, 1]
+
+
+def test_a_stop_that_never_answers_is_not_waited_for(tmp_path):
+    begun = time.monotonic()
+    assert len(captured(Engine(tmp_path, fault="hangs"))) == 2
+    assert time.monotonic() - begun < 15
+
+
+def test_traces_of_graph_captures_are_found(tmp_path):
+    (tmp_path / CAPTURES).mkdir()
+    shutil.copy(RANKS[0], tmp_path / CAPTURES / "capture.json.gz")
+    found = captured(Engine(tmp_path))
+    assert [each.relative_to(tmp_path).as_posix() for each in found][-1] == (
+        "capture_traces/capture.json.gz"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("no profiler", "was started without its profiler: start vLLM with --profiler-config"),
+        ("not enabled", "was started without its profiler"),
+        ("busy", "cannot start its profiler: 400 Profiling is already in progress"),
+        ("writes nothing", "wrote no trace into "),
+        ("dies", r"ended before it had written host-TP-0\.trace\.json\.gz: "),
+    ],
+)
+def test_what_goes_wrong_is_said(tmp_path, fault, said):
+    engine = Engine(tmp_path, fault=fault)
+    with pytest.raises(TracekitError, match=said) as raised:
+        captured(engine, timeout_s=2 if fault == "writes nothing" else 20)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_trace_that_is_not_finished_in_time_is_said(tmp_path):
+    with pytest.raises(TracekitError, match="has not finished writing host-TP-0"):
+        captured(Engine(tmp_path, lasts_s=8), timeout_s=3)
+
+
+def test_the_command_names_the_traces(run, tmp_path):
+    (tmp_path / "traces").mkdir()
+    engine = Engine(tmp_path / "traces")
+    done = run("capture", "--server", engine.url, "--steps", "3", "-o", "traces")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("traces/host-TP-") == 2
+    engine.shutdown()
+    engine.server_close()
+    for given, said in [
+        (["--server", engine.url, "-o", "traces"], f"{engine.url}: cannot be reached: "),
+        (["--server", engine.url], "--server needs the folder"),
+        ([], "Missing argument 'WORKLOAD' (or --server URL)."),
+    ]:
+        done = run("capture", *given)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert said in done.stderr
+
+
+def test_whole_means_up_to_the_last_bracket(tmp_path):
+    text = gzip.decompress(RANKS[0].read_bytes())
+    for name, data, is_whole in [
+        ("a.json", text, True), ("b.json", text[:-2], False), ("c.json", b"", False),
+        ("d.json.gz", RANKS[0].read_bytes()[:-20], False), ("e.json", text + b"\n\n", True),
+    ]:  # fmt: skip
+        (tmp_path / name).write_bytes(data)
+        assert library._is_whole(tmp_path / name) == is_whole, name

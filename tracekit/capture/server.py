@@ -1,0 +1,175 @@
+"""Traces of a running inference server, through its endpoints /start_profile and /stop_profile.
+
+vLLM has them if it was started with a folder for traces, takes no number of steps, and answers
+/stop_profile once the traces are written, minutes later, or not at all
+(https://docs.vllm.ai/en/latest/contributing/profiling/,
+https://github.com/vllm-project/vllm/issues/22748). SGLang takes the folder and the number of steps,
+and then stops by itself (https://docs.sglang.io/developer_guide/benchmark_and_profiling.html).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from tracekit.errors import TracekitError
+from tracekit.trace.remote import shown
+from tracekit.trace.source import ENDINGS, open_streams
+
+# Traces of the capture of CUDA graphs, which engines write once, at their start.
+CAPTURES = "capture_traces"
+_START_S = 60
+_POLL_S = 0.2
+# Ranks write at about the same time: nothing new for so long means that all traces are there. The
+# second is for a server that does not answer /stop_profile.
+_SETTLED_S, _UNANSWERED_S = 3, 60
+_NEEDS = (
+    'start vLLM with --profiler-config \'{"profiler": "torch", "torch_profiler_dir": "FOLDER"}\' '
+    "(before 0.13: VLLM_TORCH_PROFILER_DIR=FOLDER)"
+)
+_State = dict[Path, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server, and the folder that it writes its traces to, as both machines see it."""
+
+    url: str
+    folder: Path
+
+    def capture(
+        self, steps: int, seconds: float, timeout_s: float, *, stacks: bool, shapes: bool
+    ) -> list[Path]:
+        """Profiles the server while it answers others' requests; returns the traces, one a rank,
+        and those of graph captures.
+
+        The server stops after `steps` steps where it can, and is told to after `seconds`.
+
+        Raises:
+            TracekitError: when it cannot be profiled, or the traces are not whole after
+                `timeout_s`.
+        """
+        before = _state(self.folder)
+        body = {
+            "output_dir": str(self.folder.absolute()), "num_steps": steps,
+            "activities": ["CPU", "GPU"], "with_stack": stacks, "record_shapes": shapes,
+        }  # fmt: skip
+        self._start(body)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not self._new(before):
+            time.sleep(min(_POLL_S, seconds))
+        stopping = threading.Thread(target=self._stop, args=(timeout_s,), daemon=True)
+        stopping.start()
+        found = self._whole(before, stopping, time.monotonic() + timeout_s)
+        captures = self.folder / CAPTURES
+        return found + sorted(path for path in _state(captures) if path not in found)
+
+    def _start(self, body: dict[str, Any]) -> None:
+        try:
+            self._post("start_profile", _START_S, body)
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace").strip().partition("\n")[0][:200]
+            if error.code == 404 or "not enabled" in said:
+                raise TracekitError(
+                    f"{shown(self.url)}: was started without its profiler: {_NEEDS}"
+                ) from error
+            why = said or error.reason
+            raise self._failed(f"cannot start its profiler: {error.code} {why}") from error
+        except (OSError, HTTPException) as error:
+            raise self._failed(f"cannot be reached: {_reason(error)}") from error
+
+    def _stop(self, timeout_s: float) -> None:
+        # A server that has stopped by itself answers with an error; the traces tell what happened.
+        with suppress(OSError, HTTPException):
+            self._post("stop_profile", timeout_s)
+
+    def _post(self, name: str, timeout_s: float, body: dict[str, Any] | None = None) -> None:
+        request = urllib.request.Request(
+            f"{self.url.rstrip('/')}/{name}",
+            data=json.dumps(body or {}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            answer.read()
+
+    def _whole(self, before: _State, stopping: threading.Thread, end: float) -> list[Path]:
+        """The new traces, once each of them is whole, and nothing more is written."""
+        last, since = self._new(before), time.monotonic()
+        while time.monotonic() < end:
+            time.sleep(_POLL_S)
+            found = self._new(before)
+            if found != last:
+                last, since = found, time.monotonic()
+            quiet_s = _UNANSWERED_S if stopping.is_alive() else _SETTLED_S
+            is_settled = time.monotonic() - since > quiet_s
+            if is_settled and found and all(map(_is_whole, found)):
+                return sorted(found)
+            if is_settled and (gone := self._gone()):
+                what = ", ".join(path.name for path in sorted(found)) or "any trace"
+                raise self._failed(f"ended before it had written {what}: {gone}")
+        cut = ", ".join(path.name for path in sorted(last))
+        if cut:
+            raise self._failed(f"has not finished writing {cut}: wait, or allow more --timeout")
+        raise self._failed(
+            f"wrote no trace into {self.folder}: give with -o the folder that it writes to (vLLM's "
+            "torch_profiler_dir), as this machine sees it"
+        )
+
+    def _gone(self) -> str | None:
+        """Why the server does not answer any more."""
+        try:
+            with urllib.request.urlopen(f"{self.url.rstrip('/')}/health", timeout=_START_S):
+                return None
+        except urllib.error.HTTPError:
+            return None
+        except (OSError, HTTPException) as error:
+            return _reason(error)
+
+    def _new(self, before: _State) -> _State:
+        return {
+            path: state for path, state in _state(self.folder).items() if before.get(path) != state
+        }
+
+    def _failed(self, why: str) -> TracekitError:
+        return TracekitError(f"{shown(self.url)}: {why}")
+
+
+def _state(folder: Path) -> _State:
+    """The traces below a folder, with their sizes and times."""
+    found: _State = {}
+    for path in folder.rglob("*"):
+        # A file may be renamed at any time.
+        with suppress(OSError):
+            if path.name.endswith(ENDINGS) and path.is_file():
+                state = path.stat()
+                found[path] = state.st_size, state.st_mtime_ns
+    return found
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a trace can be read up to its last bracket."""
+    tail = b""
+    try:
+        for stream in open_streams(str(path)):
+            if isinstance(stream, TracekitError):
+                return False
+            with stream:
+                for chunk in iter(stream.read, b""):
+                    tail = (tail + chunk).rstrip()[-1:] or tail
+                if stream.damage:
+                    return False
+    except TracekitError:
+        return False
+    return tail in (b"}", b"]")
+
+
+def _reason(error: Exception) -> str:
+    return shown(str(getattr(error, "reason", error)) or type(error).__name__)

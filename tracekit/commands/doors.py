@@ -1,0 +1,140 @@
+"""Traces for other programs: Perfetto (annotate, open), and an agent (mcp)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tracekit.commands.options import Request, option, resource_options, warn
+from tracekit.commands.part import part_options
+from tracekit.errors import TracekitError
+from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.perfetto.part import Chosen
+
+
+@click.command()
+@click.argument("trace")
+@option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
+@resource_options
+def annotate(trace: str, output: str, request: Request) -> None:
+    """Write TRACE with tracekit's findings drawn in, for Perfetto.
+
+    Added are tracks of queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
+    path with arrows, and where the fix list would change the program, at which price. The trace's
+    own events stay as they are, byte for byte, and tracekit leaves out the added ones when it loads
+    the file. The traces of a directory, an archive or a DB become one file, on one clock.
+    """
+    from tracekit.files import require_writable
+    from tracekit.opening import files_named
+    from tracekit.perfetto.annotate import annotate
+
+    require_writable(output, files_named([trace], request.resources))
+    events, traces = annotate(trace, output, request.resources)
+    of = "" if traces == 1 else f" to {traces} traces"
+    name = printable(output)
+    click.echo(f"{name}: {events:,} events added{of}; open it in https://ui.perfetto.dev")
+
+
+@click.command("open")
+@click.argument("trace")
+@option("--plain", "Open the trace as it is, without tracekit's tracks.", is_flag=True)
+@option("--print-url", "Print the address instead of starting a browser.", is_flag=True)
+@option(
+    "--timeout timeout_s",
+    "End if Perfetto's page does not ask for the trace for this many seconds.",
+    float,
+    default=600,
+)
+@part_options
+@resource_options
+def open_trace(
+    trace: str, plain: bool, print_url: bool, timeout_s: float, part: Chosen, request: Request
+) -> None:
+    """Open TRACE, or a part of it, in Perfetto, with tracekit's findings drawn in.
+
+    The trace does not leave this machine: Perfetto's page (https://ui.perfetto.dev) runs in the
+    browser and reads it from 127.0.0.1, for which the browser may ask permission. The command ends
+    when the page has read the trace, or has not asked for it for a while.
+    """
+    import tempfile
+    import webbrowser
+    from pathlib import Path
+
+    from tracekit.errors import TracekitError
+    from tracekit.opening import open_given
+    from tracekit.perfetto.annotate import annotate
+    from tracekit.perfetto.serving import HOST, PORT, TraceServer
+
+    resources = request.resources
+    with tempfile.TemporaryDirectory(prefix="tracekit-open-", dir=resources.temp_dir) as folder:
+        name = Path(trace).name.partition(".")[0] or "trace"
+        is_made = part.is_chosen or not plain
+        file = Path(folder) / f"{name}.json.gz" if is_made else Path(trace)
+        if not is_made and (not file.is_file() or file.suffix not in (".json", ".gz")):
+            raise TracekitError(f"{trace}: Perfetto reads .json and .json.gz files: omit --plain")
+        # Before the long work: the port may be taken.
+        with TraceServer(file) as server:
+            if part.is_chosen:
+                shown = file if plain else Path(folder) / f"part-{file.name}"
+                with open_given(trace, resources) as opened:
+                    part.write(opened, shown)
+                trace = str(shown)
+            if not plain:
+                annotate(trace, file, resources)
+            if print_url or not webbrowser.open(server.url):
+                click.echo(server.url)
+                click.echo(
+                    f"Open this address in a browser. If it runs on another machine, first run "
+                    f"there: ssh -L {PORT}:{HOST}:{PORT} THIS_MACHINE"
+                )
+            click.echo(
+                "Waiting for Perfetto's page to read the trace. If the browser asks whether the "
+                "page may reach this device, allow it."
+            )
+            server.serve_once(timeout_s)
+        click.echo("Perfetto has read the trace.")
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@option(
+    "--keep",
+    "Keep at most this many traces or databases open between calls.",
+    click.IntRange(min=1),
+    default=4,
+)
+@option(
+    "--timeout timeout_s",
+    "End a query after this many seconds.",
+    click.FloatRange(min=0, min_open=True),
+    default=60,
+)
+@option(
+    "--max-characters", "Limit the text of an answer.", click.IntRange(min=2_000), default=20_000
+)
+@resource_options
+def mcp(
+    folders: tuple[str, ...], keep: int, timeout_s: float, max_characters: int, request: Request
+) -> None:
+    """Serve traces in FOLDERs to an agent, by the Model Context Protocol.
+
+    The agent starts this command and speaks with it over standard input and output. It can read
+    traces, databases and lakes in these folders, and nothing else; it cannot write.
+    """
+    from tracekit.agents.traces import Folders, Opened
+
+    try:
+        from tracekit.agents.server import serve
+        from tracekit.agents.tools import Tools
+    except ModuleNotFoundError as error:
+        missing = (error.name or "its package").partition(".")[0]
+        raise TracekitError(f"mcp needs {missing}: pip install 'tracekit[mcp]'") from error
+    opened = Opened(keep, request.resources)
+    tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
+    if sys.stdin.isatty():
+        warn("waiting for an agent on standard input; Ctrl-C ends")
+    serve(tools)

@@ -1,0 +1,249 @@
+"""The files of a lake as the tables of a database: views, and who is left out of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from tracekit.database import catalog, facts
+from tracekit.errors import TracekitError
+from tracekit.lake.layout import (
+    NEEDED,
+    RELATIONS,
+    SMALL,
+    Group,
+    stored_tables,
+    summaries,
+)
+from tracekit.lake.runs import RunPart
+from tracekit.lake.storage import RemoteStorage, Storage, storage
+from tracekit.text import counted
+
+if TYPE_CHECKING:
+    from tracekit.lake.remote import LakeFiles
+
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file, and the trace_ids of its rows that count; None: all do."""
+
+    uri: str
+    only: tuple[int, ...] | None
+
+
+class Binding:
+    """Puts views over the files of some ranks in the place of a database's tables."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, parts: Sequence[RunPart]) -> None:
+        self._connection = connection
+        self.parts = list(parts)
+        self.notes: list[str] = []
+        self._storages: dict[str, Storage] = {each.root: storage(each.root) for each in parts}
+        self._remote: LakeFiles | None = None
+        self._added: dict[tuple[str, str], str] = {}
+
+    def bind(self) -> None:
+        """Creates the views.
+
+        Raises:
+            TracekitError: when another version wrote all of these ranks in another way.
+        """
+        connection = self._connection
+        # This is quick while the tables are empty.
+        self._columns = stored_tables(connection)
+        files = self._files()
+        everything = [each.uri for some in files.values() for each in some]
+        connection.execute("SET allowed_paths = $1", [everything])
+        # A question reads the footers of a table's files several times.
+        connection.execute("SET parquet_metadata_cache = true")
+        connection.execute("CREATE SCHEMA lake")
+        summarized = {
+            name: self._names(f"FROM {name}{'()' if 'MACRO' in kind else ''}")
+            for name, (_, kind) in RELATIONS.items()
+        }
+        self._leave_out_others(files)
+        by_name = any(each.tables != catalog.FORMAT for part in self.parts for each in part.ranks)
+        for table, some in self._files().items():
+            connection.execute(f'CREATE VIEW lake."{table}" AS {_scanned(some, by_name)}')
+            if by_name:
+                self._complete(table)
+            if table in self._columns:
+                self._replace_table(table)
+        for name, (_, kind) in RELATIONS.items():
+            chosen = ", ".join(summarized[name])
+            connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
+        for name, fact in facts.over_traces().items():
+            connection.execute(f"DROP TABLE {name}")
+            connection.execute(f"CREATE VIEW {name} AS {fact.rows}")
+        connection.execute(catalog.schema("lake_jobs"))
+
+    # -- files
+
+    def scans(self) -> dict[str, str]:
+        """The SQL of the rows of each table that count."""
+        return {table: f"FROM ({_scanned(some, False)})" for table, some in self._files().items()}
+
+    def _files(self) -> dict[str, list[_File]]:
+        """The files of each table."""
+        found: dict[str, list[_File]] = defaultdict(list)
+        for part in self.parts:
+            for held in part.held():
+                ids = None if held.is_whole else tuple(each.trace_id for each in held.ranks)
+                for table, size in held.group.files.items():
+                    if held.ranks[0].tables == catalog.FORMAT or table in SMALL:
+                        uri = self._uri(part.root, held.group, table, size)
+                        found[table].append(_File(uri, ids))
+        return found
+
+    def _uri(self, root: str, group: Group, table: str, size: int) -> str:
+        """The name by which the connection opens a file."""
+        lake, path = self._storages[root], group.path(table)
+        uri = lake.uri(path)
+        if not isinstance(lake, RemoteStorage):
+            return uri
+        if (uri, path) in self._added:
+            return self._added[uri, path]
+        if self._remote is None:
+            from tracekit.lake.remote import LakeFiles
+
+            self._remote = LakeFiles()
+            self._connection.register_filesystem(self._remote)
+        self._added[uri, path] = self._remote.add(lake.fs, uri, path, size)
+        return self._added[uri, path]
+
+    # -- what other versions wrote
+
+    def _leave_out_others(self, files: dict[str, list[_File]]) -> None:
+        """Leaves out the ranks that another version wrote in another way, and says so."""
+        formats = {each.tables for part in self.parts for each in part.ranks} - {catalog.FORMAT}
+        if not formats:
+            return
+        count = sum(len(part.ranks) for part in self.parts)
+        lost = {each for each in formats if not self._is_readable(each)}
+        small, gone = self._count(formats - lost), self._count(lost)
+        self.parts = [
+            each
+            for part in self.parts
+            for each in [
+                replace(part, names=frozenset(r.name for r in part.ranks if r.tables not in lost))
+            ]
+            if each.names
+        ]
+        if not self.parts:
+            raise TracekitError(
+                f"another version of tracekit wrote these {counted(count, 'rank')}: run "
+                "`tracekit lake add` on their traces again"
+            )
+        if gone:
+            self.notes.append(
+                f"{gone:,} of {counted(count, 'rank')} are left out: another version of tracekit "
+                "wrote them; run `tracekit lake add` on their traces again"
+            )
+        if small:
+            self.notes.append(
+                f"of {small:,} of {counted(count, 'rank')}, which another version of tracekit "
+                "wrote, only figures, verdicts and stored answers are read, and no events"
+            )
+
+    def _count(self, formats: Iterable[int]) -> int:
+        some = set(formats)
+        return sum(each.tables in some for part in self.parts for each in part.ranks)
+
+    def _is_readable(self, form: int) -> bool:
+        """Whether the small tables of another format have columns that this one knows by the same
+        names and types, though not all of them."""
+        part, group = next(
+            (part, held.group)
+            for part in self.parts for held in part.held()
+            if held.ranks[0].tables == form and held.group.context is None
+        )  # fmt: skip
+        if not group.files.keys() >= NEEDED:
+            return False
+        for table in SMALL & group.files.keys():
+            uri = self._uri(part.root, group, table, group.files[table])
+            there = self._types(f"FROM {_read([uri])}")
+            here = self._expected(table)
+            if any(_family(there.get(name, kind)) != _family(kind) for name, kind in here.items()):
+                return False
+        return True
+
+    def _expected(self, table: str) -> dict[str, str]:
+        """The columns of a stored table, with their types."""
+        made = summaries().get(table)
+        return self._types(f"FROM {table}" if made is None else made)
+
+    def _complete(self, table: str) -> None:
+        """Adds the columns to a view that the files of another version lack."""
+        there = self._types(f'FROM lake."{table}"')
+        added = [
+            f'NULL::{kind} AS "{name}"'
+            for name, kind in self._expected(table).items()
+            if name not in there
+        ]
+        if added:
+            inner = self._connection.execute(
+                "SELECT sql FROM duckdb_views() WHERE schema_name = 'lake' AND view_name = ?",
+                [table],
+            ).fetchall()[0][0]
+            body = inner.partition(" AS ")[2].rstrip(";")
+            self._connection.execute(
+                f'CREATE OR REPLACE VIEW lake."{table}" AS SELECT *, {", ".join(added)} '
+                f"FROM ({body})"
+            )
+
+    # -- tables
+
+    def _replace_table(self, table: str) -> None:
+        kinds = self._types(f"FROM {table}")
+        # Numbers of threads are wider in a lake.
+        chosen = ", ".join(
+            f'"{name}"' if name == "thread" else f'"{name}"::{kinds[name]} AS "{name}"'
+            for name in self._columns[table]
+        )
+        beside = ", run, labels" if table == "trace" else ""
+        self._connection.execute(f"DROP TABLE {table}")
+        self._connection.execute(
+            f"CREATE VIEW {table} AS SELECT {chosen}{beside} FROM lake.{table}"
+        )
+
+    def _types(self, rows: str) -> dict[str, str]:
+        return {row[0]: row[1] for row in self._connection.execute(f"DESCRIBE {rows}").fetchall()}
+
+    def _names(self, relation: str) -> list[str]:
+        return [f'"{name}"' for name in self._types(relation)]
+
+
+def _family(kind: str) -> str:
+    """What a column's type holds: Parquet knows fewer types than a database."""
+    if kind.startswith("ENUM") or kind in ("VARCHAR", "JSON"):
+        return "text"
+    return "number" if kind.startswith(("DECIMAL", *_NUMBERS)) else kind
+
+
+def _scanned(files: Sequence[_File], by_name: bool) -> str:
+    """The SQL of the rows that count in some files."""
+    whole = [each.uri for each in files if each.only is None]
+    scans = [f"FROM {_read(whole, by_name)}"] if whole else []
+    scans += [
+        f"FROM {_read([each.uri], by_name)} WHERE trace_id IN ({', '.join(map(str, each.only))})"
+        for each in files if each.only is not None
+    ]  # fmt: skip
+    return " UNION ALL BY NAME ".join(scans)
+
+
+def _read(paths: Sequence[str], by_name: bool = False) -> str:
+    """The SQL that reads Parquet files. Each use of a view parses the list again, and one text is
+    parsed three times as quickly as hundreds."""
+    between = "\n"
+    while any(between in each for each in paths):
+        between += "\n"
+    text = between.join(paths).replace("'", "''")
+    named = ", union_by_name = true" if by_name else ""
+    return f"read_parquet(string_split('{text}', '{between}'), hive_partitioning = false{named})"

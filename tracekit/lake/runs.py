@@ -1,0 +1,215 @@
+"""The runs of a lake: who is in them, and the one way to change that.
+
+A run is a chain of versions. A writer reads the last one, and creates the next: of two that do so
+at the same time one succeeds, and the other begins again with what is there then.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from posixpath import basename, dirname
+
+from tracekit.errors import TracekitError
+from tracekit.lake.layout import (
+    MANIFESTS,
+    Group,
+    GroupEntry,
+    Rank,
+    Source,
+    Version,
+    read_group,
+    read_version,
+    run_folder,
+    version_path,
+)
+from tracekit.lake.storage import Storage
+
+# Older versions of a run are removed: readers that have begun need those of a moment ago.
+_KEPT = 4
+_VERSION = re.compile(r"\d{8}\.json")
+
+
+@dataclass(frozen=True)
+class Held:
+    """A group, and its ranks that are still there."""
+
+    group: Group
+    ranks: tuple[Rank, ...]
+    is_whole: bool = True
+    """Whether its files hold no other ranks."""
+
+    def only(self, names: Set[str]) -> Held:
+        left = tuple(each for each in self.ranks if each.name in names)
+        return self if len(left) == len(self.ranks) else Held(self.group, left, is_whole=False)
+
+
+@dataclass(frozen=True)
+class LakeRun:
+    """One version of a run; changes are new versions."""
+
+    name: str
+    number: int
+    held: tuple[Held, ...]
+
+    @cached_property
+    def ranks(self) -> dict[str, Rank]:
+        """The ranks by name, those with a number first."""
+        every = [rank for each in self.data for rank in each.ranks]
+        every.sort(key=lambda each: (each.rank is None, each.rank or 0, each.name))
+        return {each.name: each for each in every}
+
+    @property
+    def data(self) -> list[Held]:
+        return [each for each in self.held if each.group.context is None]
+
+    @cached_property
+    def context(self) -> str:
+        """A digest of the ranks among which each one is judged."""
+        members = sorted(each.sha256 for each in self.ranks.values() if each.rank is not None)
+        return sha256("".join(members).encode()).hexdigest()[:16]
+
+    def with_group(self, group: Group, names: Iterable[str], gone: Iterable[str] = ()) -> LakeRun:
+        """The run with these ranks of a group in the place of what held them, and without others.
+
+        Verdicts take the place of verdicts alone.
+        """
+        taken = set(names)
+        lost = {*taken, *gone}
+        rest = [
+            each
+            if group.context is not None and each.group.context is None
+            else each.only({rank.name for rank in each.ranks} - lost)
+            for each in self.held
+        ]
+        new = Held(group, tuple(group.ranks)).only(taken)
+        return LakeRun(self.name, self.number, (*(each for each in rest if each.ranks), new))
+
+    def with_sources(self, sources: Mapping[str, Source]) -> LakeRun:
+        """The run where the files of some ranks have another state, but the same content."""
+        return replace(self, held=tuple(_with_sources(each, sources) for each in self.held))
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """Some ranks of one run of a lake."""
+
+    root: str
+    run: LakeRun
+    names: frozenset[str]
+
+    @property
+    def ranks(self) -> list[Rank]:
+        return [each for name, each in self.run.ranks.items() if name in self.names]
+
+    def only(self, rank: Rank) -> RunPart:
+        """The part with one rank, without what is known of others."""
+        held = (each.only({rank.name}) for each in self.run.held)
+        alone = [
+            replace(each, group=replace(each.group, ranks=list(each.ranks)))
+            for each in held if each.ranks
+        ]  # fmt: skip
+        run = replace(self.run, held=tuple(alone))
+        return replace(self, run=run, names=frozenset({rank.name}))
+
+    def held(self) -> Iterator[Held]:
+        """The groups that hold these ranks."""
+        for each in self.run.held:
+            held = each.only(self.names)
+            if held.ranks:
+                yield held
+
+
+def _with_sources(held: Held, sources: Mapping[str, Source]) -> Held:
+    if held.group.context is not None or not any(each.name in sources for each in held.ranks):
+        return held
+    ranks = [replace(each, source=sources.get(each.name, each.source)) for each in held.ranks]
+    # The ranks that are gone stay so: the files hold them.
+    gone = [each for each in held.group.ranks if each.name not in {rank.name for rank in ranks}]
+    group = replace(held.group, token=new_token(), ranks=[*ranks, *gone])
+    return replace(held, group=group, ranks=tuple(ranks))
+
+
+def new_token() -> str:
+    return uuid.uuid4().hex
+
+
+def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
+    """The runs of a lake, or one of them, by name.
+
+    Raises:
+        TracekitError: when a manifest is not sound.
+    """
+    versions = None
+    while versions is None:
+        versions = _last_versions(lake, MANIFESTS if name is None else run_folder(name))
+    wanted = [
+        f"{dirname(path)}/{each.token}.json" for path, found in versions.items()
+        for each in found.groups
+    ]  # fmt: skip
+    groups = {path: read_group(text, path) for path, text in lake.read_all(wanted)}
+    missing = next((path for path in wanted if path not in groups), None)
+    if missing is not None:
+        raise TracekitError(f"{lake.root}: lacks {missing}, which it names")
+    found = [_run(path, each, groups) for path, each in versions.items() if each.groups]
+    return sorted(found, key=lambda each: each.name)
+
+
+def _last_versions(lake: Storage, folder: str) -> dict[str, Version] | None:
+    """The last version of each run, by its path; None: newer ones came meanwhile."""
+    last: dict[str, str] = {}
+    for path in sorted(each for each in lake.paths(folder) if _VERSION.fullmatch(basename(each))):
+        last[dirname(path)] = path
+    found = {path: read_version(text, path) for path, text in lake.read_all(last.values())}
+    return found if len(found) == len(last) else None
+
+
+def _run(path: str, version: Version, groups: Mapping[str, Group]) -> LakeRun:
+    held = []
+    for each in version.groups:
+        group = groups[f"{dirname(path)}/{each.token}.json"]
+        here = {rank.name for rank in group.ranks} - set(each.without)
+        held.append(Held(group, tuple(group.ranks)).only(here))
+    return LakeRun(held[0].group.run, int(basename(path)[:-5]), tuple(held))
+
+
+def read_run(lake: Storage, name: str) -> LakeRun:
+    """A run; one without ranks if there is none of that name."""
+    return next(iter(read_runs(lake, name)), LakeRun(name, _last_number(lake, name), ()))
+
+
+def _last_number(lake: Storage, name: str) -> int:
+    names = [basename(each) for each in lake.paths(run_folder(name))]
+    return max((int(each[:-5]) for each in names if _VERSION.fullmatch(each)), default=0)
+
+
+def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -> LakeRun:
+    """Writes what `change` makes of a run, which it gets as it is; it may be called again."""
+    while True:
+        before = read_run(lake, name)
+        after = change(before)
+        if after is before:
+            return before
+        known = {each.group.token for each in before.held}
+        for each in after.held:
+            if each.group.token not in known:
+                lake.write(each.group.key, each.group.as_json())
+        version = Version([_entry(each) for each in after.held])
+        if lake.create(version_path(name, before.number + 1), version.as_json()):
+            if before.number >= _KEPT:
+                lake.remove([version_path(name, before.number + 1 - _KEPT)])
+            return replace(after, number=before.number + 1)
+
+
+def _entry(held: Held) -> GroupEntry:
+    here = {each.name for each in held.ranks}
+    return GroupEntry(held.group.token, [e.name for e in held.group.ranks if e.name not in here])
+
+
+def all_ranks(lake: Storage) -> list[Rank]:
+    """The ranks of a lake, by run and rank."""
+    return [rank for run in read_runs(lake) for rank in run.ranks.values()]

@@ -1,0 +1,120 @@
+"""All runs of a lake on a terminal, each line with the command that tells more."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from rich.text import Text
+
+from tracekit.lake.fleet import Fleet, FleetChange, SlowHost, SlowRun
+from tracekit.reporters.terminal import console, section, table
+from tracekit.text import counted, duration, percent, printable
+
+_SHOWN = 8
+
+
+def render(fleet: Fleet) -> None:
+    """Prints what costs most, and when it came."""
+    out = console()
+    out.print(Text(headline(fleet), "bold"))
+    out.print(Text(summary(fleet)))
+    section(out, "What changed, and when")
+    for change in fleet.changes[:_SHOWN]:
+        out.print(Text(f"- {change_sentence(change)}\n  {see(fleet, change.run)}"))
+    if not fleet.changes:
+        out.print("nothing: the step of the runs stays as it is")
+    if fleet.slow_hosts:
+        section(out, "Slow hosts")
+    for host in fleet.slow_hosts[:_SHOWN]:
+        out.print(Text(f"- {host_sentence(host)}\n  {see(fleet, host.worst_run)}"))
+    if fleet.slow_runs:
+        section(out, "Runs that were slower than those around them")
+    for run in fleet.slow_runs[:_SHOWN]:
+        out.print(Text(f"- {run_sentence(run)}\n  {see(fleet, run.run)}"))
+    if fleet.causes:
+        section(out, "What device time is lost to, over all runs")
+        rows = [
+            (percent(each.share), hours(each.lost_ns), printable(each.cause),
+             f"{each.runs:,}", printable(each.worst_run))
+            for each in fleet.causes
+        ]  # fmt: skip
+        out.print(table([">share", ">device time", "cause", ">runs", "most in run"], rows))
+
+
+def headline(fleet: Fleet) -> str:
+    """How many runs there are, and what is found in them."""
+    found = [
+        counted(len(found), name)
+        for found, name in (
+            (fleet.changes, "change"),
+            (fleet.slow_hosts, "slow host"),
+            (fleet.slow_runs, "slow run"),
+        )
+        if found
+    ]
+    return f"{counted(len(fleet.runs), 'run')}: {', '.join(found) or 'no change'}"
+
+
+def summary(fleet: Fleet) -> str:
+    """What the runs are made of."""
+    hosts = f" on {counted(fleet.hosts, 'host')}" if fleet.hosts else ""
+    ordered = "; ordered by name, since traces do not tell the time" * (fleet.order == "name")
+    return f"{counted(fleet.ranks, 'rank')}{hosts}, {hours(fleet.device_ns)} recorded{ordered}"
+
+
+def change_sentence(change: FleetChange) -> str:
+    """A change with its labels and its cause."""
+    became = "longer" if change.after_ns > change.before_ns else "shorter"
+    share = abs(change.after_ns / change.before_ns - 1)
+    why = ""
+    if change.cause is not None:
+        on = "" if change.rank is None else f" on rank {change.rank}"
+        at = f", most of it in {change.place}" if change.place else ""
+        why = f": {duration(change.cause_ns)} of {change.cause}{on}{at}"
+    return printable(
+        f"{percent(share)} {became} since run {change.run}, from {duration(change.before_ns)} to "
+        f"{duration(change.after_ns)}{why}. {labels(change.labels)}"
+        f"{hours(change.lost_ns)} in {counted(change.runs, 'run')}."
+    )
+
+
+def labels(changed: Mapping[str, Sequence[str | None]]) -> str:
+    """The labels that changed with a run, as a sentence; empty where none did."""
+    if not changed:
+        return ""
+    each = ", ".join(f"{name} {old or '-'} -> {new or '-'}" for name, (old, new) in changed.items())
+    return f"With it came {each}. "
+
+
+def host_sentence(host: SlowHost) -> str:
+    """A slow host with what it costs."""
+    cause = f" by {host.cause}" if host.cause else ""
+    return printable(
+        f"{host.host}: the others wait for it in {host.late_runs:,} of "
+        f"{counted(host.runs, 'run')}{cause}, {duration(host.late_ns)} a step. "
+        f"{hours(host.lost_ns)}, {percent(host.share)} of all."
+    )
+
+
+def run_sentence(run: SlowRun) -> str:
+    """A slow run with its cause."""
+    on = "" if run.rank is None else f" on rank {run.rank}"
+    cause = f", by {run.cause}{on}" if run.cause else ""
+    return printable(
+        f"{run.run}: a step takes {duration(run.step_ns)}, usually {duration(run.usual_ns)}{cause}."
+        f" {hours(run.lost_ns)}."
+    )
+
+
+def hours(ns: int) -> str:
+    """Time of devices."""
+    return f"{ns / 3.6e12:,.2f} GPU hours" if abs(ns) >= 3.6e10 else f"{duration(ns)} of GPUs"
+
+
+def see(fleet: Fleet, run: str) -> str:
+    """The command that tells more about a run."""
+    from tracekit.lake.layout import Selection, escape, selection
+
+    where = Selection(selection(fleet.lake).root, escape(run))
+    return f"tracekit analyze {shlex.quote(printable(where))}"

@@ -1,0 +1,127 @@
+"""A process that another profiler recorded, read as the text of a Kineto trace.
+
+Each reader says which processes a file holds, and yields their events as JSON in the terms of
+Kineto's categories and arguments. What is above knows the profiler only by the trace's member
+`profiler`: its name, its version, and what of the file is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracekit.trace.source import ByteStream
+
+_READ_BYTES = 1 << 20
+# Events in one piece of text.
+AT_ONCE = 4096
+
+
+@dataclass
+class OneProcess:
+    """What a file holds of one process.
+
+    `events` yields texts of events, each text one or several, separated by commas. `tail` is read
+    after them: members of the trace that are known only then.
+    """
+
+    name: str | None
+    """What tells it from the file's other processes."""
+    members: dict[str, Any]
+    events: Callable[[], Iterator[bytes]]
+    tail: dict[str, Any] = field(default_factory=dict)
+    damage: str | None = None
+    """Why events are missing at the end."""
+
+
+class Converted(ByteStream):
+    """The text of one process's trace. Its size and hash are those of the file as stored."""
+
+    def __init__(
+        self, source: ByteStream, process: OneProcess, close: Callable[[], object]
+    ) -> None:
+        self._source = source
+        self._process = process
+        self._close = close
+        self.path = source.path if process.name is None else f"{source.path}/{process.name}"
+        self.rewind()
+
+    def rewind(self) -> None:
+        self.damage = None
+        self._pieces = self._texts()
+        self._buffer = bytearray()
+
+    def close(self) -> None:
+        self._pieces = iter(())
+        # It may be closed again.
+        close, self._close = self._close, lambda: None
+        close()
+
+    def read(self, size: int = _READ_BYTES) -> bytes:
+        buffer = self._buffer
+        while len(buffer) < size and (piece := next(self._pieces, b"")):
+            buffer += piece
+        data = bytes(buffer[:size])
+        del buffer[:size]
+        return data
+
+    def _texts(self) -> Iterator[bytes]:
+        yield json.dumps(self._process.members).encode()[:-1] + b',"traceEvents":[\n'
+        before = b""
+        for text in self._process.events():
+            yield before + text
+            before = b",\n"
+        self.damage = self._process.damage
+        tail = json.dumps(self._process.tail).encode()[1:]
+        yield b"\n]" + (b"," + tail if len(tail) > 1 else tail)
+
+    @property
+    def file_bytes(self) -> int:
+        return self._source.stored_bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        return self._source.stored_bytes
+
+    @property
+    def is_small(self) -> bool:
+        return self._source.is_small
+
+    def stored_sha256(self) -> str:
+        return self._source.stored_sha256()
+
+    @property
+    def sha256(self) -> str:
+        return self._source.stored_sha256()
+
+
+def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    """The events as text, many at a time."""
+    encode = json.JSONEncoder(separators=(",", ":")).encode
+    lines: list[str] = []
+    for event in events:
+        lines.append(encode(event))
+        if len(lines) == AT_ONCE:
+            yield ",\n".join(lines).encode()
+            lines = []
+    if lines:
+        yield ",\n".join(lines).encode()
+
+
+def microseconds(nanoseconds: int) -> str:
+    """Exact decimal text; a JSON string of it is read as a number."""
+    whole, part = divmod(abs(nanoseconds), 1000)
+    return f"{'-' if nanoseconds < 0 else ''}{whole}.{part:03d}"
+
+
+def named(kind: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
+    """The name of a process or thread: `kind` is process_name, process_labels or thread_name."""
+    key = "labels" if kind == "process_labels" else "name"
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {key: name}}
+
+
+def ranked(place: int, of: int) -> dict[str, Any]:
+    """The members that make a process one of several ranks of a run."""
+    return {"distributedInfo": {"rank": place, "world_size": of}} if of > 1 else {}

@@ -1,0 +1,111 @@
+"""Which profiler wrote a file, and the traces in it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from tracekit.errors import TracekitError
+from tracekit.trace.other import nsys, perfetto, rocpd, rocprof, xplane
+from tracekit.trace.other.converted import Converted, OneProcess
+from tracekit.trace.other.sqlite import Tables
+from tracekit.trace.source import ByteStream, named_copy, open_streams
+from tracekit.trace.unpacking import HEAD_BYTES
+
+_SQLITE = b"SQLite format 3\0"
+_ROCPROF = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
+_REPORTS = (".nsys-rep", ".qdrep")
+
+
+def open_traces(
+    path: str,
+    progress: Callable[[int], object] = int,
+    temp_dir: str | Path | None = None,
+    is_read_again: bool = False,
+) -> Iterator[ByteStream | TracekitError]:
+    """The traces at `path`, as `open_streams` gives them; of another profiler's file, the text of a
+    trace for each process.
+
+    Raises:
+        TracekitError: as `open_streams` does, and for a damaged file of another profiler.
+    """
+    folder = str(temp_dir or tempfile.gettempdir())
+    for stream in open_streams(path, progress, temp_dir, is_read_again):
+        if isinstance(stream, TracekitError):
+            yield stream
+            continue
+        head = stream.read(HEAD_BYTES)
+        stream.rewind()
+        if stream.path.endswith(_REPORTS):
+            yield from _exported(stream, folder)
+        elif head.startswith(_SQLITE):
+            yield from _of_sqlite(stream, folder)
+        elif _ROCPROF.match(head):
+            yield from _opened(stream, rocprof.processes(stream), ExitStack())
+        elif perfetto.is_perfetto(head, stream.path):
+            yield from _opened(stream, perfetto.processes(stream), ExitStack())
+        elif xplane.is_xplane(head, stream.path):
+            yield from _opened(stream, xplane.processes(stream), ExitStack())
+        else:
+            yield stream
+
+
+def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
+    with ExitStack() as held:
+        file = stream.plain_path or held.enter_context(named_copy(stream, folder)).name
+        yield from _of_tables(stream, Path(file), held.pop_all())
+
+
+def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[ByteStream]:
+    with held, closing(Tables(file, stream.path)) as tables:
+        if nsys.is_report(tables):
+            found = nsys.processes(tables, stream.path)
+        elif rocpd.is_rocpd(tables):
+            found = rocpd.processes(tables)
+        else:
+            raise TracekitError(
+                f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
+            )
+        yield from _opened(stream, found, held.pop_all())
+
+
+def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
+    """The traces of a report, which only nsys can read."""
+    nsys, path = shutil.which("nsys"), str(stream.plain_path or stream.path)
+    how = f"nsys export --type sqlite {path}"
+    if nsys is None:
+        raise TracekitError(
+            f"{stream.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
+            f"not on the path: run `{how}` where it is, and load the file that it writes"
+        )
+    with ExitStack() as held:
+        made = held.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
+        file = Path(made) / "report.sqlite"
+        run = subprocess.run(
+            [nsys, "export", "--type", "sqlite", "--output", str(file), path],
+            capture_output=True, text=True, errors="replace",
+        )  # fmt: skip
+        if run.returncode or not file.is_file():
+            said = (run.stderr or run.stdout).strip().splitlines()
+            raise TracekitError(f"{stream.path}: `{how}` failed: {said[-1] if said else ''}")
+        yield from _of_tables(stream, file, held.pop_all())
+
+
+def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Iterator[ByteStream]:
+    """A stream for each process; what they share is closed with the last."""
+    held.callback(stream.close)
+    left = len(found)
+
+    def close() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            held.close()
+
+    for process in found:
+        yield Converted(stream, process, close)

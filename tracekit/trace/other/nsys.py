@@ -1,0 +1,196 @@
+"""Reports of Nsight Systems, exported to SQLite: `nsys export --type sqlite`.
+
+The schemas of its versions differ: what a report is, and what it says, is decided by the tables and
+columns that are there. https://docs.nvidia.com/nsight-systems/UserGuide (Exporting to SQLite)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from tracekit.errors import TracekitError
+from tracekit.trace.other.converted import OneProcess, named, ranked, texts
+from tracekit.trace.other.nsys_events import (
+    EVENT,
+    GRAPH,
+    METRIC_NAMES,
+    METRICS,
+    NVTX,
+    ON_DEVICE,
+    OSRT,
+    RUNTIME,
+    SCHED,
+    metrics,
+    query,
+    sources,
+)
+from tracekit.trace.other.sqlite import Tables
+
+# Tables that the trace's metadata repeats, each up to this many rows.
+_METADATA = re.compile(r"(META_DATA_|TARGET_INFO_|ANALYSIS_|DIAGNOSTIC_EVENT$|NVTX_PAYLOAD_)")
+_METADATA_ROWS = 2000
+# Vocabularies, and tables that the events' text resolves.
+_RESOLVED = re.compile(
+    rf"(ENUM_|sqlite_)|({METRIC_NAMES}|{EVENT}|StringIds|PROCESSES|ThreadNames)$"
+)
+_SWITCHES = {RUNTIME: "cuda", NVTX: "nvtx", OSRT: "osrt", SCHED: "sched"}
+_DEVICE = {
+    "name": "name",
+    "totalGlobalMem": "totalMemory",
+    "numSms": "smCount",
+    "computeMajor": "computeMajor",
+    "computeMinor": "computeMinor",
+    "warpSize": "threadsPerWarp",
+    "regsPerMultiprocessor": "maxRegistersPerSm",
+    "sharedMemPerMultiprocessor": "maxShmemPerSm",
+}
+Rows = list[dict[str, Any]]
+
+
+def is_report(tables: Tables) -> bool:
+    """Whether these are tables of an Nsight Systems report."""
+    others = ("CUPTI_ACTIVITY_KIND_", "NVTX_EVENTS", "META_DATA_", "TARGET_INFO_", "OSRT_API")
+    return "StringIds" in tables.columns and any(
+        table.startswith(others) for table in tables.columns
+    )
+
+
+def processes(tables: Tables, name: str) -> list[OneProcess]:
+    """The processes that used a device, in the order of the devices; each is a rank where there are
+    several. What other processes did stands with the first.
+
+    Raises:
+        TracekitError: when the file is damaged.
+    """
+    # Without a key, each text would be searched from the first on.
+    key = re.search(r"\bid\b[^,]*\bPRIMARY\s+KEY", tables.definitions["StringIds"], re.IGNORECASE)
+    if key is None:
+        raise TracekitError(f"{name}: is no export of nsys: its table StringIds has no key")
+    first_device: dict[int, int] = {}
+    for table in ON_DEVICE:
+        if tables.columns.get(table, {}).keys() >= {"globalPid", "deviceId"}:
+            for owner, device in tables.rows(
+                f"SELECT globalPid >> 24, min(deviceId) FROM {table} WHERE globalPid IS NOT NULL"
+                " AND typeof(deviceId) = 'integer' GROUP BY 1"
+            ):
+                first_device[owner] = min(device, first_device.get(owner, device))
+    owners: list[int | None] = [*sorted(first_device, key=lambda each: (first_device[each], each))]
+    members = _members(tables)
+    return [
+        OneProcess(
+            f"pid {owner & 0xFFFFFF}" if owner is not None and len(owners) > 1 else None,
+            members | ranked(place, len(owners)),
+            partial(_events, tables, owner, owners),
+        )
+        for place, owner in enumerate(owners or [None])
+    ]
+
+
+def _members(tables: Tables) -> dict[str, Any]:
+    """What the report says of the whole recording, as members of a Kineto trace."""
+    counts = {table: tables.count(table) for table in tables.columns if not _RESOLVED.match(table)}
+    said = {
+        table: _records(tables, table)
+        for table, count in counts.items()
+        if _METADATA.match(table) and count <= _METADATA_ROWS
+    }
+    export = {row.get("name"): row.get("value") for row in said.get("META_DATA_EXPORT", [])}
+    environment = {
+        row.get("name"): row.get("value") for row in said.get("TARGET_INFO_SYSTEM_ENV", [])
+    }
+    left_out = {
+        table: count
+        for table, count in counts.items()
+        if count and table not in said and table != METRICS and not _is_read(tables.columns[table])
+    }
+    members = {
+        "profiler": {
+            "name": "nsys",
+            "version": export.get("EXPORT_PRODUCT_VERSION"),
+            "schema": export.get("EXPORT_SCHEMA_VERSION"),
+            "recorded": [switch for table, switch in _SWITCHES.items() if counts.get(table)],
+            "whole_graphs": counts.get(GRAPH, 0),
+            "left_out": left_out,
+            "said": _complaints(said.get("DIAGNOSTIC_EVENT", [])),
+        },
+        "deviceProperties": [
+            {"id": row.get("cuDevice", row.get("id"))}
+            | {key: row[column] for key, column in _DEVICE.items() if column in row}
+            for row in said.get("TARGET_INFO_GPU", [])
+        ],
+        "baseTimeNanoseconds": _base_ns(said, export),
+        "host_name": environment.get("Hostname"),
+        "nsys": said,
+    }
+    return {key: value for key, value in members.items() if value}
+
+
+def _is_read(columns: Mapping[str, str]) -> bool:
+    return "start" in columns and bool(columns.keys() & {"globalTid", "globalPid"})
+
+
+def _records(tables: Tables, table: str) -> Rows:
+    return [
+        {
+            column: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            for column, value in zip(tables.columns[table], row, strict=True)
+            if value is not None
+        }
+        for row in tables.rows(f"SELECT * FROM {table}")
+    ]
+
+
+def _complaints(diagnostics: Rows) -> list[str]:
+    """Warnings and errors of the recorder (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
+    told = (row.get("text") for row in diagnostics if row.get("severity") in (2, 3))
+    return sorted({str(text) for text in told if text})
+
+
+def _base_ns(said: Mapping[str, Rows], export: Mapping[Any, Any]) -> int | None:
+    """The Unix time of the timestamp 0."""
+    began = next(iter(said.get("TARGET_INFO_SESSION_START_TIME", [])), {})
+    epoch, clock = began.get("utcEpochNs"), began.get("systemClockNs")
+    if export.get("EXPORT_PARAM_TIME_NORMALIZE") == "true" or not isinstance(epoch, int):
+        return None
+    # Recent reports count from the start of the system, earlier ones from that of the session.
+    starts = [row.get("startTime") for row in said.get("ANALYSIS_DETAILS", [])]
+    return epoch - clock if isinstance(clock, int) and clock in starts else epoch
+
+
+def _events(tables: Tables, owner: int | None, owners: Sequence[int | None]) -> Iterator[bytes]:
+    """The texts of a process's events. Processes may be read at the same time."""
+    is_first = owner is None or owner == owners[0]
+
+    def mine(column: str) -> str:
+        if not is_first:
+            return f"{column} >> 24 = {owner}"
+        others = ", ".join(map(str, owners[1:]))
+        return f"({column} IS NULL OR {column} >> 24 NOT IN ({others}))" if others else "TRUE"
+
+    with closing(tables.again()) as own:
+        yield from texts(_names(own, mine("globalPid"), mine("globalTid")))
+        for source in sources(own, owner):
+            is_threads = "globalTid" in own.columns[source.table]
+            chosen = mine("globalTid" if is_threads else "globalPid")
+            yield from own.texts(query(own, source, chosen))
+        if is_first and (sampled := metrics(own)):
+            yield from own.texts(sampled)
+
+
+def _names(tables: Tables, of_processes: str, of_threads: str) -> Iterator[dict[str, Any]]:
+    for table, kind, key, name, mine in (
+        ("PROCESSES", "process_name", "globalPid", "name", of_processes),
+        ("ThreadNames", "thread_name", "globalTid",
+         "(SELECT value FROM StringIds WHERE id = nameId)", of_threads),
+    ):  # fmt: skip
+        if key in tables.columns.get(table, {}):
+            for number, text in tables.rows(
+                f"SELECT {key}, CAST({name} AS TEXT) FROM {table} WHERE {mine}"
+            ):
+                if isinstance(number, int) and isinstance(text, bytes):
+                    tid = number & 0xFFFFFF if kind == "thread_name" else 0
+                    yield named(kind, text.decode("utf-8", "replace"), number >> 24 & 0xFFFFFF, tid)

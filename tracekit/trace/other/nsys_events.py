@@ -1,0 +1,412 @@
+"""The tables of an Nsight Systems report that hold events, and the SQL that writes their text.
+
+Each becomes events of the categories and arguments that Kineto has for the same CUPTI records;
+columns without a counterpart there keep their own names. A column is used if it is there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tracekit.trace.other.sqlite import Tables
+
+KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
+RUNTIME, GRAPH = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+SYNC, EVENT = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+NVTX, OSRT, SCHED = "NVTX_EVENTS", "OSRT_API", "SCHED_EVENTS"
+METRICS, METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
+ON_DEVICE = (KERNEL, MEMCPY, MEMSET, GRAPH)
+_MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+_CATEGORIES = {
+    "CUPTI_ACTIVITY_KIND_OVERHEAD": "overhead",
+    "PROFILER_OVERHEAD": "overhead",
+    OSRT: "os_runtime",
+    "CUDA_GRAPH_NODE_EVENTS": "cuda_graph_node",
+}
+# CUDA's memory kinds, directions and waits, as Kineto names them.
+# https://github.com/pytorch/kineto/blob/main/libkineto/src/CuptiActivity.cpp
+_PLACES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
+_COPIES = (
+    *("HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
+    *("HtoD", "DtoH", "DtoD"),  # unified memory
+)
+_WAITS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+# Types of NVTX events: ENUM_NSYS_EVENT_TYPE.
+_MARK, _PUSHED, _STARTED = 34, 59, 60
+_RENAMED = {
+    "deviceId": "device",
+    "contextId": "context",
+    "streamId": "stream",
+    "correlationId": "correlation",
+    "registersPerThread": "registers per thread",
+    "graphId": "graph id",
+    "graphNodeId": "graph node id",
+    "originalGraphNodeId": "original graph node id",
+}
+_KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
+_STRINGS = ("nameId", "textId", "jsonTextId", *_KERNEL_NAMES)
+# A payload begins with 32 bytes; the first number is its domain, the third its schema.
+_PAYLOAD_HEAD = struct.Struct("<IIIIQQ")
+# github.com/NVIDIA/NVTX, nvToolsExtPayload.h: types of entries, by struct's letters
+_PAYLOAD_TYPES = dict(zip(range(1, 21), "bBhHiIqQqQbBhHiIqQfd", strict=True)) | {22: "Q", 23: "Q"}
+
+
+@dataclass
+class EventTable:
+    """A table whose rows are events: SQL of their parts, over its rows `t`."""
+
+    table: str
+    category: str
+    name: str
+    pid: str = "t.globalTid >> 24 & 16777215"
+    tid: str = "t.globalTid & 16777215"
+    phase: str = "'X'"
+    end: str = "t.end"
+    where: str = "TRUE"
+    args: dict[str, str] = field(default_factory=dict)
+    """Arguments that no column is by itself: JSON, or NULL."""
+    members: str = "''"
+    """Further arguments as text, each with a comma before it."""
+    used: Sequence[str] = ()
+    """Columns that the parts above say in full."""
+    rows: str | None = None
+    """A relation of the table's rows with further columns."""
+
+
+def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
+    """The tables with events of a process, those of devices first."""
+    known: dict[str, Callable[[Tables], EventTable]] = {
+        KERNEL: _kernels, GRAPH: _graphs, MEMCPY: _copies, MEMSET: _fills, RUNTIME: _calls,
+        NVTX: _ranges, SCHED: _absences, _MEMORY: _allocations,
+    }  # fmt: skip
+    for table, make in known.items():
+        if table in tables.columns:
+            yield make(tables)
+    if SYNC in tables.columns:
+        yield _waits(tables, owner)
+    for table, columns in tables.columns.items():
+        if table in known or table in (SYNC, EVENT) or not columns.keys() >= {"start", "end"}:
+            continue
+        category = f"'{_CATEGORIES.get(table, table.lower())}'"
+        name = _string("nameId") if "nameId" in columns else f"'{table}'"
+        if "globalTid" in columns:
+            yield EventTable(table, category, name, used=["nameId"])
+        elif "globalPid" in columns:
+            yield EventTable(table, category, name, "t.globalPid >> 24 & 16777215", "0")
+
+
+def query(tables: Tables, source: EventTable, mine: str) -> str:
+    """A query for the texts of the events of a table's rows for which `mine` holds."""
+    columns = tables.columns[source.table]
+    told = {*source.used, "start", "end", "globalTid", "globalPid"}
+    args = {
+        _RENAMED.get(column, column): _value(column, columns[column])
+        for column in _filled(tables, source.table, mine)
+        if column not in told
+    } | source.args
+    members = [f"ifnull(',\"{key}\":' || {value}, '')" for key, value in args.items()]
+    ends = "end" in columns or source.end != "t.end"
+    parts = [
+        f'\'{{"ph":"\' || {source.phase} || \'","cat":"\' || {source.category}',
+        f'\'","name":\' || json_quote(CAST({source.name} AS TEXT))',
+        f"',\"pid\":' || ifnull(CAST({source.pid} AS INTEGER), 0)",
+        f"',\"tid\":' || ifnull(CAST({source.tid} AS INTEGER), 0)",
+        _time("ts", "t.start"),
+        *([_time("dur", f"({source.end} - t.start)")] if ends else []),
+        # The first argument has no comma before it.
+        f"',\"args\":{{' || substr({' || '.join([*members, source.members])}, 2) || '}}}}'",
+    ]
+    return (
+        f"SELECT {' || '.join(parts)} FROM {source.rows or source.table} AS t"
+        f" WHERE {mine} AND {source.where} AND t.start IS NOT NULL"
+    )
+
+
+def metrics(tables: Tables) -> str | None:
+    """A query for the samples of the GPUs' counters, which belong to no process."""
+    columns = tables.columns.get(METRICS, {})
+    at = next((each for each in ("timestamp", "rawTimestamp", "start") if each in columns), None)
+    if at is None or not columns.keys() >= {"metricId", "typeId", "value"}:
+        return None
+    name = "'metric ' || metricId"
+    if tables.columns.get(METRIC_NAMES, {}).keys() >= {"metricId", "typeId", "metricName"}:
+        name = (
+            f"coalesce((SELECT metricName FROM {METRIC_NAMES} AS m"
+            f" WHERE m.metricId = t.metricId AND m.typeId = t.typeId), {name})"
+        )
+    # The lowest byte of the type is the GPU's number.
+    return (
+        'SELECT \'{"ph":"C","name":"GPU \' || (typeId & 255) || \'","pid":\' || (typeId & 255)'
+        f" || ',\"tid\":0' || {_time('ts', at)} || ',\"args\":{{'"
+        f" || json_quote(CAST({name} AS TEXT)) || ':' || json_quote(CAST(value AS REAL))"
+        f" || '}}}}' FROM {METRICS} AS t"
+    )
+
+
+# -- tables that Kineto has a counterpart of -------------------------------------------------------
+
+
+def _on_device(table: str, category: str, name: str) -> EventTable:
+    return EventTable(table, f"'{category}'", name, "t.deviceId", "t.streamId")
+
+
+def _kernels(tables: Tables) -> EventTable:
+    has = tables.columns[KERNEL].keys()
+    names: list[str] = [each for each in _KERNEL_NAMES if each in has]
+    source = _on_device(KERNEL, "kernel", f"coalesce({', '.join(map(_string, names))}, 'kernel')")
+    used = names[:1]
+    for shape in ("grid", "block"):
+        axes = [f"{shape}{axis}" for axis in "XYZ"]
+        if has >= set(axes):
+            source.args[shape] = f"printf('[%d,%d,%d]', {', '.join(axes)})"
+            used += axes
+    if has >= {"staticSharedMemory", "dynamicSharedMemory"}:
+        source.args["shared memory"] = "CAST(staticSharedMemory + dynamicSharedMemory AS INTEGER)"
+    if "grid" in source.args and (counts := _sm_counts(tables)):
+        source.args["blocks per SM"] = (
+            f"printf('%.6g', t.gridX * t.gridY * t.gridZ / CASE t.deviceId {counts} END)"
+        )
+    source.used = used
+    return source
+
+
+def _sm_counts(tables: Tables) -> str:
+    gpus = tables.columns.get("TARGET_INFO_GPU", {})
+    key = "cuDevice" if "cuDevice" in gpus else "id"
+    if not gpus.keys() >= {key, "smCount"}:
+        return ""
+    found = tables.rows(f"SELECT {key}, smCount FROM TARGET_INFO_GPU")
+    return " ".join(
+        f"WHEN {device} THEN {count}.0"
+        for device, count in found
+        if isinstance(device, int) and isinstance(count, int) and count > 0
+    )
+
+
+def _graphs(_: Tables) -> EventTable:
+    """Launches of graphs that were recorded whole (--cuda-graph-trace=graph)."""
+    return _on_device(GRAPH, "kernel", "'CUDA graph ' || ifnull(t.graphId, '')")
+
+
+def _copies(tables: Tables) -> EventTable:
+    has = tables.columns[MEMCPY]
+    ends = [
+        _cases(f"t.{side}", _PLACES, 0) if side in has else "'Unknown'"
+        for side in ("srcKind", "dstKind")
+    ]
+    name = f"'Memcpy ' || {_cases('t.copyKind', _COPIES, 1)} || ' (' || {ends[0]}"
+    return _on_device(MEMCPY, "gpu_memcpy", f"{name} || ' -> ' || {ends[1]} || ')'")
+
+
+def _fills(tables: Tables) -> EventTable:
+    place = _cases("t.memKind", _PLACES, 0) if "memKind" in tables.columns[MEMSET] else "'Device'"
+    return _on_device(MEMSET, "gpu_memset", f"'Memset (' || {place} || ')'")
+
+
+def _waits(tables: Tables, owner: int | None) -> EventTable:
+    """Waits that CUPTI records; what their event recorded is joined by the event's ids."""
+    columns, device = tables.columns, "t.deviceId"
+    # The record may say device 0 on every device; its context is of one.
+    contexts: dict[object, object] = {}
+    for table in ON_DEVICE:
+        if columns.get(table, {}).keys() >= {"contextId", "deviceId", "globalPid"}:
+            contexts |= dict(
+                tables.rows(
+                    f"SELECT DISTINCT contextId, deviceId FROM {table} WHERE "
+                    + ("TRUE" if owner is None else f"globalPid >> 24 = {owner}")
+                )
+            )
+    whens = " ".join(
+        f"WHEN {context} THEN {number}"
+        for context, number in contexts.items()
+        if isinstance(context, int) and isinstance(number, int)
+    )
+    if whens:
+        device = f"CASE t.contextId {whens} ELSE t.deviceId END"
+    kind = _cases("t.syncType", _WAITS, 1)
+    source = EventTable(SYNC, "'cuda_sync'", kind, device, "t.streamId", used=["deviceId"])
+    source.args["device"] = f"CAST({device} AS INTEGER)"
+    keys = ("globalPid", "eventId", "eventSyncId")
+    if all(columns.get(table, {}).keys() >= set(keys) for table in (SYNC, EVENT)):
+        on = " AND ".join(f"r.{key} = s.{key}" for key in keys)
+        source.rows = (
+            f"(WITH recorded AS MATERIALIZED (SELECT {', '.join(keys)}, min(streamId) AS stream,"
+            f" min(correlationId) AS correlation FROM {EVENT} GROUP BY 1, 2, 3)"
+            f" SELECT s.*, r.stream AS of_stream, r.correlation AS of_call"
+            f" FROM {SYNC} AS s LEFT JOIN recorded AS r ON {on})"
+        )
+        source.args["wait_on_stream"] = "CAST(t.of_stream AS INTEGER)"
+        source.args["wait_on_cuda_event_record_corr_id"] = "CAST(t.of_call AS INTEGER)"
+    return source
+
+
+def _calls(_: Tables) -> EventTable:
+    """Calls of the runtime and the driver, without the version that nsys adds to the former."""
+    bare = "rtrim(value, '0123456789')"
+    return EventTable(
+        RUNTIME,
+        "CASE WHEN t.api GLOB 'cuda*' THEN 'cuda_runtime' ELSE 'cuda_driver' END",
+        "t.api",
+        used=["nameId"],
+        rows=(
+            f"(WITH api AS MATERIALIZED (SELECT id, CASE WHEN value GLOB 'cuda*_v[0-9]*'"
+            f" AND {bare} GLOB '*_v' THEN substr({bare}, 1, length({bare}) - 2) ELSE value END"
+            f" AS api FROM StringIds WHERE id IN (SELECT nameId FROM {RUNTIME}))"
+            f" SELECT c.*, api FROM {RUNTIME} AS c LEFT JOIN api ON id = nameId)"
+        ),
+    )
+
+
+def _ranges(tables: Tables) -> EventTable:
+    """NVTX: PyTorch's operators, other ranges, and marks.
+
+    PyTorch writes "aten::mul, seq = 7, op_id = 12, sizes = [[2, 3]], input_op_ids = [...]":
+    https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp (getNvtxStr)
+    """
+    has = tables.columns[NVTX].keys()
+    texts = [
+        *(["text"] if "text" in has else []),
+        *([_string("textId")] if "textId" in has else []),
+    ]
+    places = {
+        "seq": ", seq = ",
+        "op": ", op_id = ",
+        "sizes": ", sizes = ",
+        "inputs": ", input_op_ids = ",
+    }
+    found = ", ".join(f"instr(said, '{text}') AS at_{name}" for name, text in places.items())
+    # LIMIT keeps SQLite from computing a column wherever it is used.
+    rows = (
+        f"(SELECT *, {found} FROM (SELECT *, coalesce({', '.join(texts)}, '') AS said"
+        f" FROM {NVTX} AS t WHERE eventType IN ({_MARK}, {_PUSHED}, {_STARTED}) LIMIT -1) LIMIT -1)"
+    )
+    length = "CASE WHEN at_inputs THEN at_inputs - at_sizes - 10 ELSE length(said) END"
+    sizes = f"substr(said, at_sizes + 10, {length})"
+    is_operator = f"at_op > 0 AND eventType = {_PUSHED}"
+
+    def of_operator(condition: str, value: str) -> str:
+        return f"CASE WHEN {is_operator} AND {condition} THEN {value} END"
+
+    source = EventTable(
+        NVTX,
+        f"CASE WHEN {is_operator} THEN 'cpu_op' ELSE 'user_annotation' END",
+        f"CASE WHEN {is_operator} THEN substr(said, 1, ifnull(nullif(at_seq, 0), at_op) - 1)"
+        " ELSE said END",
+        phase=f"CASE WHEN eventType = {_MARK} THEN 'i' WHEN t.end IS NULL THEN 'B' ELSE 'X' END",
+        used=["text", "textId", "eventType", "binaryData"],
+        rows=rows,
+        args={
+            "Record function id": of_operator("TRUE", "CAST(substr(said, at_op + 10) AS INTEGER)"),
+            "Sequence number": of_operator("at_seq", "CAST(substr(said, at_seq + 8) AS INTEGER)"),
+            "Input Dims": of_operator(f"at_sizes AND json_valid({sizes})", sizes),
+            "Input op ids": of_operator("at_inputs", "json_quote(substr(said, at_inputs + 17))"),
+        },
+    )
+    if "binaryData" in has and tables.columns.get("NVTX_PAYLOAD_SCHEMA_ENTRIES"):
+        tables.define("nvtx_payload", _payloads(tables))
+        source.members = "ifnull(nvtx_payload(t.binaryData), '')"
+    return source
+
+
+def _payloads(tables: Tables) -> Callable[[object], str | None]:
+    """A function from a payload to its entries as members of a JSON object."""
+    entries: dict[tuple[object, object], list[tuple[str, str, int]]] = {}
+    for domain, schema, kind, name, offset in tables.rows(
+        "SELECT DISTINCT domainId, schemaId, type, json_quote(CAST(name AS TEXT)),"
+        " ifnull(offset, 0)"
+        " FROM NVTX_PAYLOAD_SCHEMA_ENTRIES WHERE name IS NOT NULL ORDER BY 1, 2, idx"
+    ):
+        if kind in _PAYLOAD_TYPES and isinstance(offset, int) and offset >= 0:
+            at = _PAYLOAD_HEAD.size + offset
+            key = name.decode("utf-8", "replace")
+            entries.setdefault((domain, schema), []).append((key, f"<{_PAYLOAD_TYPES[kind]}", at))
+
+    def members(payload: object) -> str | None:
+        try:
+            data = bytes.fromhex(payload) if isinstance(payload, str) else payload
+            if not isinstance(data, bytes):
+                return None
+            domain, _, schema, *_ = _PAYLOAD_HEAD.unpack_from(data)
+            return "".join(
+                f",{key}:{struct.unpack_from(letter, data, at)[0]}"
+                for key, letter, at in entries.get((domain, schema), ())
+            )
+        except (ValueError, struct.error):
+            return None
+
+    return members
+
+
+def _absences(_: Tables) -> EventTable:
+    """Where a thread did not run on any CPU."""
+    return EventTable(
+        SCHED, "'thread_state'", "'off CPU'", end="t.back", used=["isSchedIn", "id"],
+        where="isSchedIn = 0 AND t.back IS NOT NULL",
+        rows=(
+            "(SELECT *, lead(start) OVER (PARTITION BY globalTid ORDER BY start) AS back"
+            f" FROM {SCHED})"
+        ),
+    )  # fmt: skip
+
+
+def _allocations(tables: Tables) -> EventTable:
+    """Device memory that was taken and given back, as Kineto's records of its allocator."""
+    has = tables.columns[_MEMORY]
+    signed = "CASE WHEN memoryOperationType = 1 THEN -bytes ELSE bytes END"
+    place = "t.deviceId" if "deviceId" in has else "0"
+    by = ", ".join(each for each in ("globalPid", "deviceId", "memKind") if each in has)
+    return EventTable(
+        _MEMORY, "'cpu_instant_event'", "'[memory]'", "t.globalPid >> 24 & 16777215", "0", "'i'",
+        args={
+            "Device Type": "1",
+            "Device Id": f"CAST({place} AS INTEGER)",
+            "Addr": "CAST(t.virtualAddress AS INTEGER)",
+            "Bytes": f"CAST({signed} AS INTEGER)",
+            "Total Allocated": "CAST(t.held AS INTEGER)",
+        },
+        used=["virtualAddress", "bytes", "deviceId"],
+        rows=(
+            f"(SELECT *, sum({signed}) OVER (PARTITION BY {by} ORDER BY start"
+            f" ROWS UNBOUNDED PRECEDING) AS held FROM {_MEMORY})"
+        ),
+    )  # fmt: skip
+
+
+# -- SQL -------------------------------------------------------------------------------------------
+
+
+def _filled(tables: Tables, table: str, mine: str) -> list[str]:
+    """The columns that have a value in some row."""
+    columns = list(tables.columns[table])
+    counts = ", ".join(f'count(t."{column}")' for column in columns)
+    (row,) = tables.rows(f"SELECT {counts} FROM {table} AS t WHERE {mine}")
+    return [column for column, count in zip(columns, row, strict=True) if count]
+
+
+def _string(column: str) -> str:
+    return f'(SELECT value FROM StringIds WHERE id = t."{column}")'
+
+
+def _value(column: str, kind: str) -> str:
+    """A column as JSON; NULL where it is NULL."""
+    if column in _STRINGS:
+        return f"json_quote({_string(column)})"
+    if kind.startswith("INT"):
+        return f'CAST(t."{column}" AS INTEGER)'
+    text = f'CAST(t."{column}" AS {"REAL" if kind == "REAL" else "TEXT"})'
+    return f'CASE WHEN t."{column}" IS NOT NULL THEN json_quote({text}) END'
+
+
+def _time(key: str, ns: str) -> str:
+    """A member in microseconds with three decimals, as Kineto has them; nothing for NULL."""
+    return (
+        f"CASE WHEN {ns} IS NULL THEN '' ELSE printf(',\"{key}\":%s%d.%03d',"
+        f" CASE WHEN {ns} < 0 THEN '-' ELSE '' END, abs({ns}) / 1000, abs({ns}) % 1000) END"
+    )
+
+
+def _cases(column: str, names: Sequence[str], first: int) -> str:
+    whens = " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(names, first))
+    return f"CASE {column} {whens} ELSE 'Unknown' END"

@@ -1,0 +1,216 @@
+"""rocprofv3's SQLite database (rocpd). Its tables carry the recording's UUID in their names; from
+version 4 on, rows point to a track and to timestamps instead of holding thread and times.
+
+https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocpd
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from tracekit.trace.other.converted import OneProcess, microseconds, named, ranked, texts
+from tracekit.trace.other.rocprof import copy_name, device_of
+from tracekit.trace.other.sqlite import Tables
+
+_TABLE = re.compile(r"rocpd_([a-z_]*[a-z])(_?[0-9a-f]{8}\w*)?")
+_CATEGORIES = {
+    "HIP": "cuda_runtime",
+    "HSA": "cuda_driver",
+    "MARKER": "user_annotation",
+    "ROCTX": "user_annotation",
+    "RCCL": "user_annotation",
+}
+_KEPT = ("metadata", "info_node", "info_process", "info_agent")
+# What events resolve.
+_RESOLVED = {
+    *("string", "event", "track", "timestamp", "info_thread", "info_queue", "info_stream"),
+    *("info_kernel_symbol", "info_code_object", "region", "kernel_dispatch", "memory_copy"),
+}
+
+
+def is_rocpd(tables: Tables) -> bool:
+    """Whether these are the tables of such a database."""
+    return bool(_recordings(tables))
+
+
+def processes(tables: Tables) -> list[OneProcess]:
+    """Each recorded process, a rank of a run where there are several.
+
+    Raises:
+        TracekitError: when the file is damaged.
+    """
+    found = []
+    for names in _recordings(tables):
+        rocpd = _Rocpd(tables, names)
+        for key, pid in tables.rows(f"SELECT id, pid FROM {names['info_process']} ORDER BY pid"):
+            found.append((names, key, pid, rocpd.members()))
+    return [
+        OneProcess(
+            f"pid {pid}" if len(found) > 1 else None,
+            members | ranked(place, len(found)),
+            partial(_texts, tables, names, key, pid),
+        )
+        for place, (names, key, pid, members) in enumerate(found)
+    ]
+
+
+def _recordings(tables: Tables) -> list[dict[str, str]]:
+    """The tables of each recording, by their names without the UUID."""
+    found: dict[str, dict[str, str]] = {}
+    for table in tables.columns:
+        if match := _TABLE.fullmatch(table):
+            found.setdefault(match[2] or "", {})[match[1]] = table
+    return [names for names in found.values() if names.keys() >= {"info_process", "string"}]
+
+
+def _texts(tables: Tables, names: dict[str, str], key: object, pid: int) -> Iterator[bytes]:
+    with closing(tables.again()) as own:
+        yield from texts(_Rocpd(own, names).events(key, pid))
+
+
+class _Rocpd:
+    """The tables of one recording."""
+
+    def __init__(self, tables: Tables, names: dict[str, str]) -> None:
+        self._tables = tables
+        self._names = names
+
+    def members(self) -> dict[str, Any]:
+        """What is said of the whole recording, as members of a Kineto trace."""
+        said = {table: list(self._records(table)) for table in _KEPT if table in self._names}
+        left_out = {
+            table: count
+            for name, table in self._names.items()
+            if name not in _RESOLVED and name not in said and (count := self._tables.count(table))
+        }
+        agents = [row for row in said.get("info_agent", []) if row.get("type") == "GPU"]
+        node = next(iter(said.get("info_node", [])), {})
+        return {
+            "profiler": {"name": "rocprofv3", "left_out": left_out},
+            "deviceProperties": [
+                device_of(_extra(row.get("extdata")) | row, row.get("id")) for row in agents
+            ],
+            "host_name": node.get("hostname"),
+            "rocprofv3": said,
+        }
+
+    def events(self, process: object, pid: int) -> Iterator[dict[str, Any]]:
+        yield named("process_name", "rocprofv3", pid)
+        makers = {
+            "region": self._region,
+            "kernel_dispatch": self._dispatch,
+            "memory_copy": self._copy,
+        }
+        for name, make in makers.items():
+            if name in self._names:
+                for row in self._records(name, process):
+                    start, end = row.pop("start", None), row.pop("end", None)
+                    if isinstance(start, int) and isinstance(end, int):
+                        times = {"ts": microseconds(start), "dur": microseconds(end - start)}
+                        yield (
+                            {"ph": "X", "pid": pid, "tid": row.pop("thread", 0)} | times | make(row)
+                        )
+
+    def _region(self, row: dict[str, Any]) -> dict[str, Any]:
+        category, name = str(row.pop("category", "")), row.pop("name", None)
+        told = _extra(row.get("event_extdata")).get("message")
+        known = _CATEGORIES.get(category.split("_")[0].upper(), category.lower())
+        return {"cat": known, "name": told or name, "args": row}
+
+    def _dispatch(self, row: dict[str, Any]) -> dict[str, Any]:
+        block = [row.pop(f"workgroup_size_{axis}", 1) or 1 for axis in "xyz"]
+        items = [row.pop(f"grid_size_{axis}", 1) or 1 for axis in "xyz"]
+        args = row | {
+            "block": block,
+            "grid": [-(-total // size) for total, size in zip(items, block, strict=True)],
+            "shared memory": row.get("group_segment_size"),
+        }
+        kernel = args.pop("kernel", None) or "kernel"
+        return {"cat": "kernel", "name": kernel, "args": args} | _on_device(args)
+
+    def _copy(self, row: dict[str, Any]) -> dict[str, Any]:
+        name = copy_name(str(row.pop("name", "")))
+        gpus = [row.get("dst_agent_id"), row.get("src_agent_id")]
+        args = row | {"device": gpus["HtoD" not in name and "DtoD" not in name]}
+        args["bytes"] = args.pop("size", None)
+        return {"cat": "gpu_memcpy", "name": name, "args": args} | _on_device(args)
+
+    def _records(self, name: str, process: object = None) -> Iterator[dict[str, Any]]:
+        """The rows of a table, with what their ids stand for."""
+        table = self._names[name]
+        columns = self._tables.columns[table]
+        shown = {column: f't."{column}"' for column in columns if not column.endswith("guid")}
+        where, parameters = "TRUE", []
+        if process is not None:
+            shown |= self._resolved(columns)
+            where, parameters = f"{self._of(columns, 'pid')} IS ?", [process]
+        selected = ", ".join(f'{value} AS "{key}"' for key, value in shown.items())
+        query = f"SELECT {selected} FROM {table} AS t WHERE {where}"
+        for row in self._tables.records(query, parameters):
+            values = (
+                value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                for value in row
+            )
+            yield {
+                key: value
+                for key, value in zip(shown, values, strict=True)
+                if value not in (None, "{}")
+            }
+
+    def _resolved(self, columns: dict[str, str]) -> dict[str, str]:
+        queue = self._of(columns, "queue_id")
+        shown = {
+            "start": self._time(columns, "start"),
+            "end": self._time(columns, "end"),
+            "thread": self._look_up("info_thread", "tid", self._of(columns, "tid")),
+            "stream": f"coalesce({self._of(columns, 'stream_id')}, {queue})",
+            "correlation": self._look_up("event", "stack_id", "t.event_id"),
+            "category": self._look_up(
+                "string", "string", self._look_up("event", "category_id", "t.event_id")
+            ),
+            "event_extdata": self._look_up("event", "extdata", "t.event_id"),
+        }
+        if "name_id" in columns:
+            shown["name"] = self._look_up("string", "string", "t.name_id")
+        if "kernel_id" in columns:
+            names = (
+                self._look_up("info_kernel_symbol", column, "t.kernel_id")
+                for column in ("display_name", "kernel_name")
+            )
+            shown["kernel"] = f"coalesce({', '.join(names)})"
+            shown["device"] = self._of(columns, "agent_id")
+        return shown
+
+    def _time(self, columns: dict[str, str], name: str) -> str:
+        return f't."{name}"' if name in columns else self._look_up(
+            "timestamp", "value", f"t.{name}_id"
+        )  # fmt: skip
+
+    def _of(self, columns: dict[str, str], name: str) -> str:
+        """A column of the row, or of its track."""
+        if name in columns:
+            return f"t.{name}"
+        return self._look_up("track", name, "t.track_id") if "track_id" in columns else "NULL"
+
+    def _look_up(self, name: str, column: str, key: str) -> str:
+        table = self._names.get(name)
+        if table is None or column not in self._tables.columns[table]:
+            return "NULL"
+        return f"(SELECT {column} FROM {table} WHERE id = {key})"
+
+
+def _on_device(args: dict[str, Any]) -> dict[str, Any]:
+    return {"pid": args.get("device"), "tid": args.get("stream", 0)}
+
+
+def _extra(text: object) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

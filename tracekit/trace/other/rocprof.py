@@ -1,0 +1,206 @@
+"""What rocprofv3 writes as JSON (`--output-format json`): a process, its calls and its devices.
+
+https://rocm.docs.amd.com/projects/rocprofiler-sdk: using rocprofv3, output formats
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
+from tracekit.trace.other.json_walk import JsonError, JsonWalk
+from tracekit.trace.source import ByteStream
+
+_GPU = 2
+# The categories that Kineto gives to the same records on ROCm.
+CATEGORIES = {
+    "hip_api": "cuda_runtime",
+    "hip_runtime_api": "cuda_runtime",
+    "hip_compiler_api": "cuda_runtime",
+    "hsa_api": "cuda_driver",
+    "marker_api": "user_annotation",
+    "rccl_api": "user_annotation",
+}
+_COPIES = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD",
+           "HOST_TO_HOST": "HtoH"}  # fmt: skip
+# What a trace's metadata repeats.
+_KEPT = ("metadata", "agents", "counters", "summary", "code_objects", "host_functions")
+
+
+def processes(stream: ByteStream) -> list[OneProcess]:
+    """The one process that the file holds."""
+    process = OneProcess(None, {"profiler": {"name": "rocprofv3"}}, lambda: iter(()))
+    process.events = partial(_texts, stream, process)
+    return [process]
+
+
+def copy_name(operation: str) -> str:
+    """A copy's name as Kineto has it."""
+    direction = operation.upper().removeprefix("MEMORY_COPY_")
+    return f"Memcpy {_COPIES.get(direction, direction)}"
+
+
+def device_of(agent: Mapping[str, Any], number: object) -> dict[str, Any]:
+    """A GPU as Kineto's `deviceProperties` describe it."""
+    return {
+        "id": number,
+        "name": agent.get("product_name") or agent.get("name"),
+        "numSms": agent.get("cu_count"),
+        "warpSize": agent.get("wave_front_size"),
+        "gcnArchName": agent.get("name"),
+    }
+
+
+def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+    stream.rewind()
+    yield from texts(_until_damage(stream, process))
+
+
+def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
+    try:
+        yield from _Tool(JsonWalk(stream.read), process).events()
+    except JsonError as error:
+        process.damage = stream.damage or f"its JSON is damaged: {error}"
+
+
+class _Tool:
+    """What stands before the records tells their names: it is kept until they come."""
+
+    def __init__(self, walk: JsonWalk, process: OneProcess) -> None:
+        self._walk = walk
+        self._process = process
+        self._left_out: dict[str, int] = {}
+        self._known: dict[str, Any] = {}
+        self._symbols: dict[object, dict[str, Any]] = {}
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        for key in self._walk.members():
+            if key != "rocprofiler-sdk-tool":
+                self._process.tail[key] = self._walk.value()
+                continue
+            for _ in self._walk.elements():
+                yield from self._process_events()
+        self._process.tail["profiler"] = {"name": "rocprofv3", "left_out": self._left_out}
+
+    def _process_events(self) -> Iterator[dict[str, Any]]:
+        for key in self._walk.members():
+            if key == "kernel_symbols":
+                for _ in self._walk.elements():
+                    symbol = _mapping(self._walk.value())
+                    self._symbols[symbol.get("kernel_id")] = symbol
+            elif key == "buffer_records":
+                yield from self._names()
+                for kind in self._walk.members():
+                    for _ in self._walk.elements():
+                        yield from self._event(kind, _mapping(self._walk.value()))
+            elif key == "callback_records":
+                for kind in self._walk.members():
+                    for _ in self._walk.elements():
+                        self._walk.value()
+                        self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            else:
+                self._known[key] = self._walk.value()
+
+    def _names(self) -> Iterator[dict[str, Any]]:
+        """Takes in what was said of the process and its devices."""
+        agents = [_mapping(agent) for agent in _list(self._known.get("agents"))]
+        self._devices = {
+            _handle(agent.get("id")): agent for agent in agents if agent.get("type") == _GPU
+        }
+        said = _mapping(self._known.get("metadata"))
+        self._pid = said.get("pid", 0)
+        strings = _mapping(self._known.get("strings"))
+        self._operations = [
+            (_mapping(kind).get("kind"), _list(_mapping(kind).get("operations")))
+            for kind in _list(strings.get("buffer_records"))
+        ]
+        self._markers = {
+            _mapping(each).get("key"): _mapping(each).get("value")
+            for each in _list(strings.get("marker_api"))
+        }
+        self._process.tail |= {
+            "deviceProperties": [
+                device_of(agent, handle) for handle, agent in self._devices.items()
+            ],
+            "host_name": _mapping(said.get("node")).get("hostname"),
+            "rocprofv3": {key: self._known[key] for key in _KEPT if key in self._known},
+        }
+        command = " ".join(map(str, _list(said.get("command"))))
+        yield named("process_name", command or "rocprofv3", self._pid)
+        for handle, agent in self._devices.items():
+            yield named("process_labels", f"GPU {agent.get('logical_node_id')}", handle)
+
+    def _event(self, kind: str, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        start, end = record.get("start_timestamp"), record.get("end_timestamp")
+        if not isinstance(start, int) or not isinstance(end, int):
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return
+        correlation = _mapping(record.pop("correlation_id", None))
+        args: dict[str, Any] = {"correlation": correlation.get("internal")}
+        if correlation.get("external"):
+            args["External id"] = correlation["external"]
+        event = {
+            "ph": "X", "cat": CATEGORIES.get(kind, kind), "name": self._operation(record),
+            "pid": self._pid, "tid": record.get("thread_id", 0), "ts": microseconds(start),
+            "dur": microseconds(end - start), "args": args,
+        }  # fmt: skip
+        if kind == "kernel_dispatch":
+            self._dispatched(event, record, args)
+        elif kind == "memory_copy":
+            ends = [_handle(record.get(f"{end}_agent_id")) for end in ("dst", "src")]
+            device = next((each for each in ends if each in self._devices), ends[0])
+            event |= {"cat": "gpu_memcpy", "name": copy_name(event["name"]), "pid": device}
+            event["tid"] = _handle(record.get("stream_id")) or 0
+            args |= {"device": device, "stream": event["tid"], "bytes": record.get("bytes")}
+        elif kind == "marker_api":
+            event["name"] = self._markers.get(args["correlation"], event["name"])
+        shown = ("start_timestamp", "end_timestamp", "size", "dispatch_info")
+        args |= {key: value for key, value in record.items() if key not in shown}
+        yield event
+
+    def _operation(self, record: Mapping[str, Any]) -> str:
+        kind, operation = record.get("kind"), record.get("operation")
+        if isinstance(kind, str):
+            return str(operation)
+        try:
+            name, operations = self._operations[int(kind or 0)]
+            return str(operations[int(operation or 0)] if operations else name)
+        except (IndexError, TypeError, ValueError):
+            return f"operation {operation}"
+
+    def _dispatched(
+        self, event: dict[str, Any], record: dict[str, Any], args: dict[str, Any]
+    ) -> None:
+        info = _mapping(record.get("dispatch_info"))
+        symbol = self._symbols.get(info.get("kernel_id"), {})
+        event["cat"] = "kernel"
+        event["name"] = symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or "kernel"
+        event["pid"] = _handle(info.get("agent_id"))
+        event["tid"] = _handle(record.get("stream_id")) or _handle(info.get("queue_id")) or 0
+        block = [_mapping(info.get("workgroup_size")).get(axis, 1) for axis in "xyz"]
+        items = [_mapping(info.get("grid_size")).get(axis, 1) for axis in "xyz"]
+        args |= {
+            "device": event["pid"],
+            "stream": event["tid"],
+            "grid": [-(-total // max(1, size)) for total, size in zip(items, block, strict=True)],
+            "block": block,
+            "registers per thread": symbol.get("arch_vgpr_count"),
+            "shared memory": info.get("group_segment_size"),
+            "queue": _handle(info.get("queue_id")),
+            "kernel": symbol.get("kernel_name"),
+        }
+        args |= {key: info.get(key) for key in ("dispatch_id", "kernel_id", "private_segment_size")}
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _handle(value: object) -> Any:
+    return value.get("handle") if isinstance(value, dict) else value

@@ -1,0 +1,170 @@
+"""Traces at URLs: any file system that fsspec knows, such as s3://, gs://, hf:// and https://.
+
+https://filesystem-spec.readthedocs.io
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from tracekit.errors import TracekitError
+
+# What of a URL may be secret: user and password, and the query of a signed address.
+_USER = re.compile(r"(\w://)[^/\s'\"]*@")
+_QUERY = re.compile(r"(\w://[^\s'\"?#]*)[?#][^\s'\"]*")
+# Keys under which file systems report an object's state, the most reliable first.
+_STAMPS = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "mtime", "updated", "created")
+# Traces are read from the first byte to the last: the next blocks are what is needed next.
+_BLOCK_BYTES = 4 << 20
+
+
+class StorageError(TracekitError, OSError):
+    """A file system failed: another attempt may succeed."""
+
+
+class Found(NamedTuple):
+    """A file at a URL, its size, and a text that changes with it."""
+
+    url: str
+    size: int
+    stamp: str
+
+
+def is_url(path: str) -> bool:
+    """Whether a path is a URL, such as s3://bucket/folder."""
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme.replace("+", "").isalnum() and scheme != "file"
+
+
+def shown(text: str) -> str:
+    """A text without what may be secret in the URLs in it."""
+    return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
+
+
+@contextmanager
+def translated_errors(root: str) -> Iterator[None]:
+    """Turns the errors of a file system or its library into StorageErrors, except
+    FileNotFoundError."""
+    try:
+        yield
+    except (FileNotFoundError, TracekitError):
+        raise
+    except OSError as error:
+        reason = error.strerror or _reason(error)
+        raise StorageError(f"{shown(root)}: {shown(reason)}") from error
+    except Exception as error:  # Libraries of object stores have exceptions of their own.
+        raise StorageError(f"{shown(root)}: cannot be reached: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    return shown(str(error).strip().partition("\n")[0]) or type(error).__name__
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it.
+
+    Raises:
+        TracekitError: when it is not installed, or there is none of this name.
+    """
+    try:
+        from fsspec.core import url_to_fs
+
+        fs, path = url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        raise TracekitError(
+            f"{shown(url)}: cannot be reached: {_reason(error)} (pip install 'tracekit[remote]')"
+        ) from error
+    return fs, str(path).rstrip("/")
+
+
+def find(url: str, endings: tuple[str, ...]) -> list[Found]:
+    """The files at a URL that is a file, a folder or a pattern: all that match a pattern, and of a
+    folder those with one of `endings`.
+
+    Raises:
+        TracekitError: when there is none.
+        StorageError: when it cannot be reached.
+    """
+    fs, path = filesystem(url)
+    with translated_errors(url):
+        fs.invalidate_cache()
+        if any(letter in path for letter in "*["):
+            infos = list(fs.glob(path, detail=True).values())
+        elif path.partition("?")[0].endswith(endings):
+            infos = [_info(fs, path, url)]
+        elif not url.endswith("/") and fs.isfile(path):
+            infos = [fs.info(path)]
+        else:
+            infos = list(fs.find(path, detail=True).values())
+            infos = [info for info in infos if str(info["name"]).endswith(endings)]
+    infos = [info for info in infos if info.get("type") != "directory"]
+    if not infos:
+        raise TracekitError(f"{shown(url)}: no trace is there")
+    return [
+        Found(fs.unstrip_protocol(str(info["name"])), int(info.get("size") or 0), _stamp(info))
+        for info in sorted(infos, key=lambda each: str(each["name"]))
+    ]
+
+
+def _info(fs: Any, path: str, url: str) -> dict[str, Any]:
+    try:
+        return dict(fs.info(path))
+    except FileNotFoundError as error:
+        # fsspec says so of whatever a server refuses.
+        reason = f": {_reason(error.__cause__)}" if error.__cause__ else ""
+        raise TracekitError(f"{shown(url)}: no trace is there{reason}") from error
+
+
+def _stamp(info: dict[str, Any]) -> str:
+    return next((str(info[key]) for key in _STAMPS if info.get(key)), "")
+
+
+def holds(url: str, name: str) -> bool:
+    """Whether the folder at a URL has a file of that name."""
+    fs, path = filesystem(url)
+    with translated_errors(url):
+        return bool(fs.exists(f"{path}/{name}"))
+
+
+def open_url(url: str) -> BinaryIO:
+    """The bytes at a URL, fetched as they are read.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        StorageError: when it cannot be reached.
+    """
+    fs, path = filesystem(url)
+    with translated_errors(url):
+        try:
+            file = fs.open(path, "rb", block_size=_BLOCK_BYTES, cache_type="readahead")
+        except FileNotFoundError:
+            # Its text would be the whole URL.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+    return cast(BinaryIO, _Reading(url, file))
+
+
+class _Reading:
+    """A file of fsspec, whose errors say which one it is."""
+
+    def __init__(self, url: str, file: Any) -> None:
+        self._url = url
+        self._file = file
+        self.tell = file.tell
+        self.close = file.close
+
+    def seekable(self) -> bool:
+        # A server that tells no size answers no ranges, whatever fsspec says.
+        return bool(self._file.seekable()) and getattr(self._file, "size", None) is not None
+
+    def read(self, size: int = -1) -> bytes:
+        with translated_errors(self._url):
+            return bytes(self._file.read(size))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        with translated_errors(self._url):
+            return int(self._file.seek(offset, whence))
