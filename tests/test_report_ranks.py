@@ -171,6 +171,7 @@ def test_the_database_of_a_sweep_becomes_the_page_of_the_sweep(files, tmp_path, 
     written = []
     monkeypatch.setattr(reports, "write_sweep", lambda *given: written.append(given))
     output = str(tmp_path / "report.html")
+    (tmp_path / "report.html").touch()
     CliRunner().invoke(cli, ["report", str(files[0].parent), "-o", output], catch_exceptions=False)
     assert written == [("the sweep", output)]
     done = CliRunner().invoke(
