@@ -137,7 +137,9 @@ def test_an_evaluation_is_not_part_of_what_is_recorded(at, steps, output):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         train(recorder, 30, evaluation)
-    assert len(said) == (steps == 1), [str(each.message) for each in said]
+    # Sockets that other tests left open are closed at any time.
+    told = [str(each.message) for each in said if each.category is not ResourceWarning]
+    assert len(told) == (steps == 1), told
     assert steps_in(output) == steps
     assert b"aten::cos" not in gzip.decompress(output.read_bytes())
 

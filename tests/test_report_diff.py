@@ -117,7 +117,7 @@ def test_the_waterfall_has_the_parts_that_changed(found):
 )
 def test_the_title_says_how_long_b_takes(a, b, told):
     span = {"metric": "span_ns", "a": a, "b": b}
-    assert Diff("a", "b", [span], [], [], [], [], [], []).title == told
+    assert Diff("a", "b", [span], [], [], [], [], [], [], []).title == told
 
 
 def test_the_title_compares_the_windows_of_the_waterfall(found):
