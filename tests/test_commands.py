@@ -2,17 +2,20 @@
 
 import gzip
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import duckdb
 import pytest
 
 import tracekit
 from tests import traces
-from tracekit.commands import main
+from tracekit.commands import cli, main
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.files import written_whole
 from tracekit.workloads import WORKLOADS
@@ -176,6 +179,20 @@ def test_the_command_line_starts_without_anything_heavy():
     assert "tracekit.commands.lake" in loaded.split()
     heavy = {"duckdb", "polars", "torch", "triton", "fsspec", "numpy", "mcp", "pydantic"}
     assert not heavy & set(loaded.split())
+
+
+def test_the_example_of_each_command_is_a_valid_call():
+    root = click.Context(cli)
+    for name in cli.list_commands(root):
+        command = cli.get_command(root, name)
+        (example,) = re.findall(rf"Example:\n  (tracekit {name}.*)", command.epilog)
+        context, words = root, shlex.split(example)[1:]
+        while True:
+            context = command.make_context(words[0], words[1:], parent=context)
+            if not isinstance(command, click.Group):
+                break
+            _, command, rest = command.resolve_command(context, words[1:])
+            words = [words[1], *rest]
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(run, tmp_path):

@@ -55,7 +55,7 @@ _GROUPS = {
     },
     "Keep": {
         "load": ("load", "'runs/*.json.gz' -o runs.duckdb"),
-        "lake": ("lake", "add lake runs/*.json.gz --run monday"),
+        "lake": ("lake", "add runs/*.json.gz --to lake --run monday"),
     },
     "Share": {
         "export": ("load", "run.json.gz --step 12 -o step12.json.gz"),
@@ -91,10 +91,10 @@ class _Commands(click.Group):
             module = _COMMANDS[cmd_name][0]
             for found in vars(import_module(f"tracekit.commands.{module}")).values():
                 if isinstance(found, click.Command) and found.name in _COMMANDS:
-                    self._add(found, *_COMMANDS[found.name])
+                    self._add(found, _COMMANDS[found.name][1])
         return super().get_command(ctx, cmd_name)
 
-    def _add(self, found: click.Command, module: str, example: str) -> None:
+    def _add(self, found: click.Command, example: str) -> None:
         """Adds a command, whose help ends with an example; not one that another module imports."""
         if str(found.name) not in self.commands:
             line = f"tracekit {found.name} {example}".rstrip()
