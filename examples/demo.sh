@@ -1,5 +1,6 @@
 #!/bin/sh
-# Shows the verdict on the trace that comes with tracekit; then captures the eager, compiled and Triton MLP on the available device, and compares them.
+# Shows the verdict on the trace that comes with tracekit. Then captures the eager, compiled and
+# Triton MLP on the available device, and compares them.
 set -eu
 folder=${1:-build/demo}
 tracekit="${BIN:+$BIN/}tracekit"

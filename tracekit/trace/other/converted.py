@@ -36,6 +36,15 @@ class OneProcess:
     """Why events are missing at the end."""
 
 
+def the_one(
+    stream: ByteStream, read: Callable[[ByteStream, OneProcess], Iterator[bytes]]
+) -> list[OneProcess]:
+    """The process of a file that holds one; `read` yields its events, and notes what is known only
+    after them."""
+    process = OneProcess(None, {}, lambda: read(stream, process))
+    return [process]
+
+
 class Converted(ByteStream):
     """The text of one process's trace. Its size and hash are those of the file as stored."""
 

@@ -11,13 +11,12 @@ import json
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
+from tracekit.trace.other.converted import OneProcess, microseconds, named, texts, the_one
 from tracekit.trace.other.protos import fields, messages
 from tracekit.trace.other.rocprof import CATEGORIES
 from tracekit.trace.source import ByteStream
@@ -116,9 +115,7 @@ def is_perfetto(head: bytes, name: str) -> bool:
 
 def processes(stream: ByteStream) -> list[OneProcess]:
     """The one recording that the file holds."""
-    process = OneProcess(None, {}, lambda: iter(()))
-    process.events = partial(_texts, stream, process)
-    return [process]
+    return the_one(stream, _texts)
 
 
 def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
-from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
+from tracekit.trace.other.converted import OneProcess, microseconds, named, texts, the_one
 from tracekit.trace.other.protos import fields, messages
 from tracekit.trace.source import ByteStream
 
@@ -75,9 +74,7 @@ def is_xplane(head: bytes, name: str) -> bool:
 
 def processes(stream: ByteStream) -> list[OneProcess]:
     """The one process that the file holds."""
-    process = OneProcess(None, {}, lambda: iter(()))
-    process.events = partial(_texts, stream, process)
-    return [process]
+    return the_one(stream, _texts)
 
 
 def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
