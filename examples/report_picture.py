@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import tracekit
-from tests.browser import browser, opened
+from tests.kit.browser import browser, opened
 from tracekit.reporters.html.reports import write_trace
 
 # From the repository's root, so that the page names no other folder.

@@ -22,8 +22,8 @@ from typing import Any
 
 import tracekit
 from tests.conftest import OWN_TRACES, SHARED_TRACES
-from tests.simulated import write
-from tests.simulator import Machine, Simulation
+from tests.kit.simulated import write
+from tests.kit.simulator import Machine, Simulation
 from tracekit.text import duration, percent
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_model import RunVerdict
@@ -237,7 +237,7 @@ def traces() -> dict[str, list[Path]]:
 
 def controls() -> dict[str, tuple[Simulation, dict[str, Any]]]:
     """The simulated programs that have a name, with their traces' metadata."""
-    from tests.test_controls import CONTROLS
+    from tests.verdict.test_controls import CONTROLS
 
     found = {f"control {name}": (Simulation(atoms), {}) for name, atoms in CONTROLS.items()}
     for file in sorted((Path(__file__).parent / "controls").glob("[a-z]*.py")):

@@ -27,8 +27,8 @@ from filelock import FileLock
 from hypothesis import settings
 
 import tracekit
-from tests.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
-from tests.sampling import IS_ALL, LEFT_OUT
+from tests.kit.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
+from tests.kit.sampling import IS_ALL, LEFT_OUT
 from tracekit.verdict.model import Analysis
 
 # readline writes the terminal's size here when it is loaded, and tables would follow it.

@@ -33,7 +33,7 @@ class _Settings:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     if TYPE_CHECKING:
-        # A field for each line of the table; tests/test_sql.py proves that what is read is there.
+        # A field for each line of the table (tests/database/test_sql.py proves it).
         def __getattr__(self, name: str) -> Any: ...
 
     def updated(self, settings: Iterable[str]) -> Thresholds:

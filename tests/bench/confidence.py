@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import tracekit
-from tests.planted import is_right, planted
+from tests.kit.planted import is_right, planted
 
 
 def of_program(seed: int) -> tuple[int, str, str, bool]:

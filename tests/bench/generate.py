@@ -2,7 +2,7 @@
 
     python tests/bench/generate.py 1GB trace.json --seed 1
 
-tests/simulator.py sets the times. A host thread dispatches operators; most launch a kernel, and
+tests/kit/simulator.py sets the times. A host thread dispatches operators; most launch a kernel, and
 about one in ten is communication on a separate stream. Names and arguments are those that
 torch.profiler writes on an A100 with record_shapes.
 """
@@ -19,8 +19,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.atoms import US, Launch, Slice, StreamWait, Work, operator, step
-from tests.simulator import Simulation
+from tests.kit.atoms import US, Launch, Slice, StreamWait, Work, operator, step
+from tests.kit.simulator import Simulation
 
 # Operator, what limits its kernel (None for operators without a kernel), mean kernel time in us.
 _OPERATORS = [

@@ -54,7 +54,7 @@ FEW = (
 )
 # On a CPU, fewer still.
 FEWEST = "(silu and operator_agrees and bfloat16) or extreme_values"
-KERNELS, EXTENSION = "tests/test_kernels.py", "tests/test_extension.py"
+KERNELS, EXTENSION = "tests/workloads/test_kernels.py", "tests/workloads/test_extension.py"
 NOT_FOR_A_GPU = "not thorough and not slow"
 GRID = ("--batch", "1,16,64", "--seq", "1,128", "--hidden", "256,1024,4096")
 ROWS = (64 * 128, 1, 8, 16, 32, 64)

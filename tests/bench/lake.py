@@ -22,10 +22,10 @@ from pathlib import Path
 
 import duckdb
 
-from tests import ranks_simulated
-from tests.atoms import MS
-from tests.lakes import write_rank
-from tests.ranks_simulated import Job
+from tests.kit import ranks_simulated
+from tests.kit.atoms import MS
+from tests.kit.lakes import write_rank
+from tests.kit.ranks_simulated import Job
 from tracekit.lake.layout import MARK, Group
 from tracekit.lake.runs import Held, LakeRun, change_run, new_token, read_runs
 from tracekit.lake.storage import storage

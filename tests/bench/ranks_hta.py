@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 import tracekit
-from tests.atoms import MS
-from tests.ranks_simulated import Job, write
+from tests.kit.atoms import MS
+from tests.kit.ranks_simulated import Job, write
 from tracekit.compare import hta
 
 PLANTED = {

@@ -22,8 +22,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 import tracekit
-from tests.simulated import write
-from tests.simulator import Machine, Simulation
+from tests.kit.simulated import write
+from tests.kit.simulator import Machine, Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice
 from tracekit.replay.changes import query_of

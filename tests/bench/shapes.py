@@ -2,7 +2,7 @@
 
     python -m tests.bench.shapes [SHAPE ...] [--sizes 500,1000,2000]
 
-For each shape (tests/test_many_of_a_kind.py defines them) and size, prints the seconds and the peak
+For each shape (tests/ingest/test_many_of_a_kind.py) and size, prints the seconds and the peak
 memory of a process that analyzes the trace, and of one that writes its database, with its size.
 """
 
@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests import traces
-from tests.test_many_of_a_kind import SHAPES
+from tests.ingest.test_many_of_a_kind import SHAPES
+from tests.kit import traces
 
 
 def measured(*arguments: str) -> tuple[float, float]:

@@ -15,9 +15,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests import ranks_simulated
-from tests.atoms import US
-from tests.ranks_simulated import Job
+from tests.kit import ranks_simulated
+from tests.kit.atoms import US
+from tests.kit.ranks_simulated import Job
 from tracekit.lake.adding import add_traces
 from tracekit.lake.fleet import Fleet, fleet
 from tracekit.lake.reading import open_lake

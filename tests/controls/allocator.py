@@ -1,6 +1,6 @@
 """Each step ends with an empty cache, so the next allocates anew; the twin keeps its memory."""
 
-from tests.atoms import US, Call, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Call, Launch, Sync, Work, line, operator, step
 
 PLACE = "train.py(18): train_epoch"
 STEPS = 5

@@ -1,6 +1,6 @@
 """A product that Inductor generated takes most of the time; in the twin, its tuned form."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, operator, step
 
 PLACE = "triton_tem_fused_addmm"
 # An A100 multiplies bf16 at 312 TFLOP/s: 220 us.

@@ -1,6 +1,6 @@
 """Many small tensors are copied to the device one by one; in the twin, once, packed."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(31): prepare"
 STEPS, COPIES = 4, 40

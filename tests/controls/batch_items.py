@@ -1,6 +1,6 @@
 """A step classifies its items one by one; in the twin, it classifies them all at once."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "Classifier_0"
 STEPS, ITEMS = 4, 8

@@ -1,6 +1,6 @@
 """Convolutions of images in NCHW, which cuDNN converts before and after; not so in the twin."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(20): forward"
 IN = Op("memory-bandwidth", 60 * US, "void cudnn::ops::nchwToNhwcKernel<__half, __half, float>")

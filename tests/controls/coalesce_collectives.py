@@ -1,6 +1,6 @@
 """Many small all-reduces in a row; in the twin, one of all their bytes."""
 
-from tests.atoms import NAMES, US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import NAMES, US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "metrics.py(18): reduce_all"
 STEPS, COUNT = 4, 24

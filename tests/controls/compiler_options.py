@@ -1,6 +1,6 @@
 """Compiled code whose Python launches short kernels; in the twin, C++ launches them."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, operator, step
 
 PLACE = None
 

@@ -1,6 +1,6 @@
 """Keys are transposed and made contiguous before a product, which could read them as they are."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(41): attend"
 SHAPE = [64, 16, 64, 512]

@@ -1,6 +1,6 @@
 """Noise is made and converted on the CPU and copied; in the twin, a kernel makes it there."""
 
-from tests.atoms import US, BlockingCopy, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import US, BlockingCopy, Launch, Sync, Work, line, operator, step
 
 PLACE = "train.py(12): train_step"
 

@@ -1,6 +1,6 @@
 """Many short kernels, launched one by one; in the twin, their launches are free, as in a graph."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, operator, step
 
 PLACE = None
 STEPS, KERNELS = 4, 60

@@ -1,6 +1,6 @@
 """The host waits to learn what a mask selects; in the twin, the losses are masked in place."""
 
-from tests.atoms import US, BlockingCopy, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, BlockingCopy, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "losses.py(31): masked_loss"
 

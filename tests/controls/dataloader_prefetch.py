@@ -1,6 +1,6 @@
 """One worker takes longer to load a batch than a step takes; in the twin, there are enough."""
 
-from tests.atoms import US, Fetch, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Fetch, Launch, Sync, Work, line, operator, step
 
 PLACE = "train.py(21): train_epoch"
 STEPS = 6

@@ -1,6 +1,6 @@
 """Each batch is loaded in the main process; in the twin, workers have it ready."""
 
-from tests.atoms import US, Fetch, Launch, Slice, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Fetch, Launch, Slice, Sync, Work, line, operator, step
 
 PLACE = "train.py(21): train_epoch"
 STEPS = 4

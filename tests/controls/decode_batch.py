@@ -1,7 +1,7 @@
 """A server's steps generate for few requests; in the twin, half as many steps generate for twice as
 many: products read the same weights, attention takes twice as long."""
 
-from tests.atoms import US, Launch, Op, Slice, Sync, Work, operator
+from tests.kit.atoms import US, Launch, Op, Slice, Sync, Work, operator
 
 PLACE = None
 STEPS, LAYERS = 8, 20

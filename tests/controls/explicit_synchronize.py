@@ -1,6 +1,6 @@
 """The program synchronizes between the forward and the backward pass; its twin does not."""
 
-from tests.atoms import US, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Sync, Work, line, operator, step
 
 PLACE = "train.py(18): timed"
 

@@ -1,6 +1,6 @@
 """A product in 27 blocks on 108 SMs; the twin splits its sum, so that each SM has a block."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(33): project"
 KERNEL = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"

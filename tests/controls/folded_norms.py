@@ -1,6 +1,6 @@
 """Inference runs convolutions and their batch norms; in the twin, weights contain the norms."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "resnet.py(88): forward"
 _NORM = "void cudnn::bn_fw_inf_1C11_kernel_NCHW<float, float, true, 1>"

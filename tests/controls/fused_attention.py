@@ -1,6 +1,6 @@
 """Attention as two products with a softmax between; the twin runs one kernel instead."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(41): attend"
 QUERY, KEY, VALUE = [64, 1024, 64], [64, 64, 1024], [64, 1024, 64]

@@ -1,6 +1,6 @@
 """A root-mean-square norm in six operators; the twin runs one, which reads and writes once."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(17): norm"
 ROWS, WIDTH = 8192, 4096

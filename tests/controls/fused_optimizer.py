@@ -1,6 +1,6 @@
 """AdamW steps parameter by parameter; in the twin, one fused kernel steps all."""
 
-from tests.atoms import US, Launch, Op, Slice, Sync, Work, operator, step
+from tests.kit.atoms import US, Launch, Op, Slice, Sync, Work, operator, step
 
 PLACE = "Optimizer.step#AdamW.step"
 STEPS, PARAMETERS = 4, 30

@@ -1,6 +1,6 @@
 """The program collects garbage in each step; its twin does not."""
 
-from tests.atoms import MS, US, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import MS, US, Launch, Sync, Work, line, operator, step
 
 PLACE = "train.py(20): train_epoch"
 

@@ -1,6 +1,6 @@
 """A layer with 1705 outputs in an unaligned kernel, beside one with 2048; the twin pads to 1712."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(33): head"
 OTHER = "model.py(20): body"

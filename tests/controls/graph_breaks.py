@@ -1,6 +1,6 @@
 """A compiled module breaks its graph at a line; in the twin, it is one region."""
 
-from tests.atoms import US, Launch, Slice, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Slice, Sync, Work, line, operator, step
 
 PLACE = "model.py(57): forward"
 STEPS, BLOCKS = 4, 8

@@ -1,6 +1,6 @@
 """Tokens multiply copies of their experts' weights; in the twin, they need no copies."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "moe.py(12): forward"
 EXPERTS, TOKENS, IN, OUT = 8, 64, 1024, 2048

@@ -1,6 +1,6 @@
 """Scores are masked out of place, which copies them; the twin masks them in place."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(52): attend"
 SCORES = [64, 1024, 1024]

@@ -1,6 +1,6 @@
 """Each call builds its causal mask again; the twin has it already."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "model.py(12): forward"
 MASK = [2048, 2048]

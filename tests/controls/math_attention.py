@@ -1,6 +1,5 @@
 """Attention of fp32 inputs with a mask, by the math backend; the twin runs one fused kernel."""
 
-from tests.atoms import US, Sync, Work, line, operator, step
 from tests.controls.fused_attention import (
     FUSED_NS,
     GEMM,
@@ -13,6 +12,7 @@ from tests.controls.fused_attention import (
     VALUE,
     _operator,
 )
+from tests.kit.atoms import US, Sync, Work, line, operator, step
 
 HEADS = [64, 1, 1024, 64]
 

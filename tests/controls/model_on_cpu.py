@@ -1,6 +1,6 @@
 """An encoder was left on the CPU; in the twin, it runs on the device."""
 
-from tests.atoms import US, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Sync, Work, line, operator, step
 
 PLACE = "model.py(8): encode"
 

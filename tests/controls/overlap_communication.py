@@ -1,7 +1,7 @@
 """Gradients are reduced in one bucket, after the backward pass; in the twin, in four, beside it."""
 
-from tests.atoms import NAMES, US, HandOver, Launch, Op, StreamWait, Sync, Work, operator, step
-from tests.simulator import Machine
+from tests.kit.atoms import NAMES, US, HandOver, Launch, Op, StreamWait, Sync, Work, operator, step
+from tests.kit.simulator import Machine
 
 PLACE = "allreduce, group 0"
 STEPS, BUCKETS = 4, 4

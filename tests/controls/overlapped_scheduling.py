@@ -1,6 +1,6 @@
 """A server prepares each step after the last one; in the twin, while the device works on it."""
 
-from tests.atoms import US, Launch, Op, Slice, Sync, Work, operator
+from tests.kit.atoms import US, Launch, Op, Slice, Sync, Work, operator
 
 PLACE = None
 STEPS, LAYERS = 6, 20

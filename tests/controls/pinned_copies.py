@@ -1,6 +1,6 @@
 """Inputs come from pageable memory, labels from pinned memory; in the twin, both from pinned."""
 
-from tests.atoms import US, BlockingCopy, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, BlockingCopy, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "train.py(12): train_step"
 STEPS, BYTES = 4, 8_000_000

@@ -1,6 +1,6 @@
 """Each step takes the host twice as long as without the profiler, which capture has measured."""
 
-from tests.atoms import US, Launch, Sync, Work, operator, step
+from tests.kit.atoms import US, Launch, Sync, Work, operator, step
 
 PLACE = None
 OPS = 60

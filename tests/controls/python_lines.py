@@ -1,6 +1,6 @@
 """A function computes in Python between two halves of a step; in the twin, it returns at once."""
 
-from tests.atoms import US, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Sync, Work, line, operator, step
 
 PLACE = "metrics.py(31): summarize"
 

@@ -1,6 +1,6 @@
 """A server's steps generate for few requests with 16-bit weights; in the twin, with 8-bit ones."""
 
-from tests.atoms import US, Launch, Op, Slice, Sync, Work, operator
+from tests.kit.atoms import US, Launch, Op, Slice, Sync, Work, operator
 
 PLACE = None
 STEPS, LAYERS = 6, 20

@@ -1,6 +1,6 @@
 """Inference under autocast, which casts each weight in each pass; the twin stores it in fp16."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "serve.py(30): forward"
 INPUT, WEIGHT = [64, 1024], [4096, 1024]

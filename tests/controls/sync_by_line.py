@@ -1,6 +1,6 @@
 """The loss is read on the host after each forward pass, before the backward pass is launched."""
 
-from tests.atoms import US, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Sync, Work, line, operator, step
 
 PLACE = "train.py(12): train_step"
 

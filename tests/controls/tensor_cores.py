@@ -1,6 +1,6 @@
 """Products of fp32 on an A100 by FFMA kernels; in the twin the same in TF32, which is faster."""
 
-from tests.atoms import US, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 
 PLACE = "train.py(12): train_step"
 # An A100 multiplies fp32 at 19.5 TFLOP/s and TF32 at 156.

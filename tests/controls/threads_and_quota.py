@@ -1,6 +1,6 @@
 """The thread loses its core again and again, in whatever call it is; in the twin, it keeps it."""
 
-from tests.atoms import US, Launch, Sync, Work, operator, step
+from tests.kit.atoms import US, Launch, Sync, Work, operator, step
 
 PLACE = None
 STEPS, TURNS = 60, 30

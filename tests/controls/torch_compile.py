@@ -1,6 +1,6 @@
 """A module run eagerly; in the twin, compiled: chains fused, dispatch and Python halved."""
 
-from tests.atoms import US, Launch, Op, Slice, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Slice, Sync, Work, line, operator, step
 
 PLACE = "Block_0"
 STEPS, REPEATS = 4, 12

@@ -1,6 +1,6 @@
 """Every second all-reduce waits for another rank; in the twin, that rank comes in time."""
 
-from tests.atoms import NAMES, US, Launch, Op, Sync, Work, operator, step
+from tests.kit.atoms import NAMES, US, Launch, Op, Sync, Work, operator, step
 
 PLACE = "allreduce, group 0"
 STEPS, WIRE, LATE = 4, 120 * US, 700 * US

@@ -1,6 +1,6 @@
 """Gradients are filled with zeros, one kernel each; in the twin, they are set to None."""
 
-from tests.atoms import US, Launch, Op, Slice, Sync, Work, line, operator, step
+from tests.kit.atoms import US, Launch, Op, Slice, Sync, Work, line, operator, step
 
 PLACE = "train.py(15): train_step"
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"

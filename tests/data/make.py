@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.atoms import (
+from tests.kit.atoms import (
     US,
     BlockingCopy,
     Fetch,
@@ -25,9 +25,9 @@ from tests.atoms import (
     operator,
     step,
 )
-from tests.programs import random_program
-from tests.simulated import ranks, write
-from tests.simulator import Simulation
+from tests.kit.programs import random_program
+from tests.kit.simulated import ranks, write
+from tests.kit.simulator import Simulation
 
 HERE = Path(__file__).parent
 DEMO = HERE.parents[1] / "tracekit" / "demo.json.gz"
@@ -42,7 +42,7 @@ CAPTURED = {
 
 
 def simulated() -> Iterator[tuple[str, Simulation, dict[str, Any]]]:
-    """Files to write, each with a run of tests/simulator.py and the trace's metadata."""
+    """Files to write, each with a run of tests/kit/simulator.py and the trace's metadata."""
     yield "simulated-overhead-bound.json.gz", Simulation(_loop(_VIEW, _mm(9), Work(40 * US))), {}
     yield "simulated-compute-bound.json.gz", Simulation(_loop(_mm(200))), {}
     waiting = _loop(_mm(9), once=Fetch(50 * US, 20_000 * US))

@@ -1,7 +1,7 @@
 """How sure a verdict is: each doubt lowers the confidence and adds a sentence that names it.
 
 `DOUBTS` are pure functions of the evidence and the verdict: a new doubt is one function there, and
-a test of two lines (tests/test_verdict.py).
+a test of two lines (tests/verdict/test_verdict.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.atoms import (
+from tests.bench.diagnosis.programs import NONE, Program, regime
+from tests.bench.diagnosis.score import Case
+from tests.kit.atoms import (
     MS,
     US,
     BlockingCopy,
@@ -23,9 +25,7 @@ from tests.atoms import (
     operator,
     step,
 )
-from tests.bench.diagnosis.programs import NONE, Program, regime
-from tests.bench.diagnosis.score import Case
-from tests.simulator import Machine
+from tests.kit.simulator import Machine
 
 SEEDS = 4
 PLACE = "train.py(12): train_step"

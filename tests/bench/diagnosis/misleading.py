@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tests.atoms import (
+from tests.bench.diagnosis.healthy import SINGLE, products
+from tests.bench.diagnosis.programs import Events, Program, gain, regime
+from tests.bench.diagnosis.score import Case, labels
+from tests.kit.atoms import (
     MS,
     NAMES,
     US,
@@ -22,10 +25,7 @@ from tests.atoms import (
     operator,
     step,
 )
-from tests.bench.diagnosis.healthy import SINGLE, products
-from tests.bench.diagnosis.programs import Events, Program, gain, regime
-from tests.bench.diagnosis.score import Case, labels
-from tests.simulator import HOST, MAIN, Machine
+from tests.kit.simulator import HOST, MAIN, Machine
 
 SEEDS = 3
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")

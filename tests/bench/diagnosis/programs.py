@@ -13,10 +13,10 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tests.atoms import MS, Change, step
 from tests.bench.diagnosis.score import NOTHING, SMALL, Case
-from tests.simulated import trace_event, truth
-from tests.simulator import Machine, Simulation
+from tests.kit.atoms import MS, Change, step
+from tests.kit.simulated import trace_event, truth
+from tests.kit.simulator import Machine, Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.replay.changes import query_of
 

@@ -1,0 +1,84 @@
+"""What a verdict tells to try next: nothing that the run does already."""
+
+import pytest
+
+from tests.kit import traces
+from tests.kit.traces import device, gpu_op, launch, operator
+from tracekit.causes import words
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import next_step
+from tracekit.verdict.model import Launch
+
+NEXT = words("next")
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+def step_for(bottleneck, graph_share=0.0, compiled_share=None):
+    given = Launch(100, 6000, 9000, 6000, 5000, 1, 10_000, graph_share, compiled_share)
+    return next_step(bottleneck, given, Thresholds())
+
+
+@pytest.mark.parametrize("bottleneck", ["launch", "dispatch", "python"])
+def test_nobody_is_told_to_capture_or_compile_what_runs_in_graphs(bottleneck):
+    assert "torch.compile" in step_for(bottleneck, 0.4) or bottleneck == "launch"
+    assert step_for(bottleneck, 0.4) == NEXT[bottleneck]
+    captured = step_for(bottleneck, 0.6)
+    assert "torch.compile" not in captured
+    assert "capture the step" not in captured
+
+
+@pytest.mark.parametrize("bottleneck", ["dispatch", "python", "memory-bandwidth"])
+def test_nobody_is_told_to_compile_what_inductor_wrote(bottleneck):
+    compiled = step_for(bottleneck, compiled_share=0.9)
+    assert compiled != NEXT[bottleneck]
+    assert "torch.compile the model" not in compiled
+    assert "fuse neighbouring" not in compiled
+
+
+def test_other_bottlenecks_keep_their_advice():
+    assert step_for("math", 1.0, 1.0) == NEXT["math"]
+    assert next_step("python", None, Thresholds()) == NEXT["python"]
+
+
+def test_nobody_is_told_to_record_shapes_that_are_recorded(tmp_path):
+    events = [launch(10 * i, 5, i) for i in range(1, 41)]
+    events += [gpu_op(20 + 100 * i, 99, i, name="my_kernel") for i in range(1, 41)]
+
+    def told(**metadata):
+        with traces.load(tmp_path, events, **metadata, **device(A100)) as run:
+            verdict = run.verdict().verdict
+            (missing,) = (row for row in run.ask("missing") if row["code"] == "no_shapes")
+        assert verdict.bottleneck == "math-or-memory"
+        return [*verdict.try_next, missing["message"]]
+
+    assert all("record_shapes=True" in each for each in told())
+    assert not any("record_shapes=True" in each for each in told(record_shapes=1))
+
+
+def test_launches_tell_how_much_runs_in_graphs_and_how_much_inductor_wrote(tmp_path):
+    names = ["triton_poi_fused_add_0", "triton__0d1d2de", "layer_norm", "ampere_sgemm"]
+    events = [launch(0, 5, 1, "cudaGraphLaunch"), launch(10, 5, 2)]
+    events += [gpu_op(20 + 10 * i, 5, 1, name=name) for i, name in enumerate(names[:3])]
+    events += [gpu_op(90, 5, 2, name=names[3])]
+    with traces.load(tmp_path, events, **device(A100)) as run:
+        (row,) = run.ask("launch_stats")
+    assert row["graph_share"] == 0.75
+    assert row["compiled_share"] == pytest.approx(2 / 3)
+
+
+def test_replays_of_a_graph_are_not_told_to_become_a_graph(tmp_path):
+    events = []
+    for number in range(1, 21):
+        at = 1000 * number
+        events += [operator("aten::run", at, 500), launch(at + 400, 20, number, "cudaGraphLaunch")]
+        events += [gpu_op(at + 430, 20, number), gpu_op(at + 455, 20, number)]
+    with traces.load(tmp_path, events, **device(A100)) as run:
+        verdict = run.verdict().verdict
+    assert verdict.regime == "overhead-bound"
+    assert not any("as in a CUDA graph" in why for why in verdict.why)
+    assert not any("torch.compile" in each for each in verdict.try_next)
+
+
+def test_a_real_captured_run_is_not_told_to_compile(shared_verdict):
+    verdict = shared_verdict("a100-vit-recapture.json.gz").verdict
+    assert not any("torch.compile the model" in each for each in verdict.try_next)

@@ -1,0 +1,295 @@
+"""The fix list as a whole: several faults at once, what is combined, and what a user sees of it."""
+
+import json
+import random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tracekit
+from tests.kit.atoms import (
+    US,
+    BlockingCopy,
+    Fetch,
+    Launch,
+    Op,
+    Slice,
+    Sync,
+    Work,
+    line,
+    operator,
+    step,
+)
+from tests.kit.evidenced import WINDOW
+from tests.kit.sampling import sample
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tracekit.advice.catalogue import catalogue
+from tracekit.advice.model import Advice, BestCombination, FixList
+from tracekit.commands import cli
+from tracekit.examine import examine
+from tracekit.replay.changes import Remedies
+from tracekit.reporters.advise import _bound_then, render
+from tracekit.reporters.parts import ONCE, lists_of
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.advice import list_notes
+from tracekit.verdict.model import Verdict
+
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+SMALL = 8_000_000
+READ = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
+# By remedy, a fault in a step and what is there without it.
+FAULTS = {
+    "dataloader-workers": (
+        [Slice(LOADER, "user_annotation", (Work(1500 * US, "input"),))],
+        [Fetch(100 * US, 500 * US, ahead=4)],
+    ),
+    "sync-by-line": (
+        [READ],
+        [operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US))],
+    ),
+    "explicit-synchronize": ([line("<built-in function _cuda_synchronize>", Sync(3 * US))], []),
+    "pinned-copies": (
+        [operator("aten::copy_", 3 * US, BlockingCopy(400 * US, 900 * US, bytes=SMALL))],
+        [
+            operator(
+                "aten::copy_",
+                3 * US,
+                Launch(5 * US, (Op("copy", 320 * US, "Memcpy HtoD (Pinned -> Device)"),)),
+            )
+        ],
+    ),
+}
+PINNED = Op("copy", 320 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": SMALL})
+SEEDS = sample("pairs and triples of planted faults", list(range(40)), list(range(8)))
+
+
+def program(seed, planted, kept):
+    """Steps with operators before, between and after the planted faults; those in `kept` are there,
+    the others are mended."""
+    rng = random.Random(seed)
+    host_us, op_us = rng.randint(10, 25), rng.randint(4, 30)
+
+    def stretch():
+        ops = (("math", op_us * US),)
+        return [operator("aten::mm", host_us * US, Launch(5 * US, ops))] * rng.randint(15, 40)
+
+    # Labels come from pinned memory: what copies from there take is known.
+    atoms = [line("data.py(3): labels", operator("aten::copy_", 3 * US, Launch(5 * US, (PINNED,))))]
+    atoms += stretch()
+    for name in planted:
+        atoms += [line(f"train.py(7): {name}", *FAULTS[name][name not in kept]), *stretch()]
+    return [step(n, *atoms, Work(10 * US)) for n in range(4)] + [Sync(2 * US)]
+
+
+def span(seed, planted, kept):
+    simulation = Simulation(program(seed, planted, kept), seed=seed)
+    list(simulation.events())
+    return simulation.span_ns
+
+
+def faulty_trace(seed, planted, folder):
+    return write(folder / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
+
+
+@pytest.mark.sampled(4, of=8)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_path):
+    rng = random.Random(seed)
+    planted = rng.sample(sorted(FAULTS), rng.choice([2, 3]))
+    faulty_ns, fixed_ns = span(seed, planted, planted), span(seed, planted, [])
+    with tracekit.load(faulty_trace(seed, planted, tmp_path)) as run:
+        fixes = run.advise(window="gpu_active")
+        changes = (f"remedy:{name}" for name in planted)
+        together = run.whatif(*changes, window="gpu_active")
+    saved_ns = together.window_ns - together.predicted_ns
+    assert saved_ns == pytest.approx(faulty_ns - fixed_ns, rel=0.05), planted
+    # Of a fault that costs something while the others are gone, the list tells.
+    costly = [
+        name
+        for name in planted
+        if span(seed, planted, [name]) - fixed_ns > 0.015 * faulty_ns
+        and faulty_ns - span(seed, planted, set(planted) - {name}) > 0.015 * faulty_ns
+    ]
+    assert set(costly) <= {each.remedy for each in fixes.advice}
+    added = fixes.together.additions if fixes.together else []
+    assert sum(each.adds_ns for each in added) == (fixes.together.saves_ns if added else 0)
+
+
+def test_two_fixes_of_one_wait_do_not_add_up(tmp_path):
+    waits = [
+        line("train.py(7): log", *FAULTS["sync-by-line"][0]),
+        line("train.py(9): time", *FAULTS["explicit-synchronize"][0]),
+    ]
+    ops = [operator("aten::mm", 5 * US, Launch(5 * US, (("math", 20 * US),)))] * 40
+    after = [operator("aten::mm", 40 * US, Launch(5 * US, (("math", 3 * US),)))] * 20
+    atoms = [step(n, *ops, *waits, *after) for n in range(4)] + [Sync(2 * US)]
+    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
+        alone = {each.remedy: each.saves_ns for each in run.advise().advice}
+        both = run.whatif("remedy:sync-by-line", "remedy:explicit-synchronize")
+    # The second wait waits for what the first one waited for.
+    assert sum(alone.get(name, 0) for name in ("sync-by-line", "explicit-synchronize")) < (
+        both.window_ns - both.predicted_ns
+    )
+
+
+def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(run, tmp_path):
+    ops = [operator("aten::mm", 5 * US, Launch(4 * US, (("math", 30 * US),)))] * 40
+    wait = line("train.py(7): load", *FAULTS["dataloader-workers"][0])
+    atoms = [step(n, wait, *ops) for n in range(4)] + [Sync(2 * US)]
+    path = write(tmp_path / "trace.json", Simulation(atoms))
+    with tracekit.load(path) as loaded:
+        fixes = loaded.advise()
+    assert [each.remedy for each in fixes.together.additions] == ["dataloader-workers"]
+    assert fixes.together.saves_ns == fixes.advice[0].saves_ns
+    assert fixes.together.device_gain > fixes.together.host_gain
+    assert sum(fixes.together.bound_by.values()) == pytest.approx(1)
+    printed = run("advise", path.name).stdout
+    assert "no other change adds enough to it" in printed
+    assert "Then the run is compute-bound" in printed
+
+
+@pytest.mark.parametrize(
+    ("path", "device", "said"),
+    [
+        ({"math": 0.6, "latency": 0.4}, 0.3, "compute-bound (halving the device's work would gain"),
+        ({"math": 0.6, "latency": 0.4}, 0.01, "neither side bounds the run"),
+        ({"unknown": 0.9, "math": 0.1}, 0.01, "does not explain 90.0 % of its critical path"),
+    ],
+)
+def test_what_bounds_the_run_after_the_changes_is_told_only_where_it_is_known(path, device, said):
+    together = BestCombination(10 * US, 0.1, [], [], path, 0.0, device)
+    assert said in _bound_then(together)
+
+
+def test_a_share_of_the_peak_of_next_to_none_of_the_work_is_not_told():
+    limits = Thresholds()
+    verdict = Verdict("", "compute-bound", "math", "high", WINDOW, {}, [], [], 0.4, [])
+    empty = FixList("t", "the span", 1000, "math", [], None, [], [])
+    for counted, notes in ((0.002, 1), (0.8, 2)):
+        row = {"share_of_peak": 0.3, "share_counted": counted}
+        database = SimpleNamespace(ask=lambda *_, row=row, **__: [row])
+        assert len(list_notes(empty, verdict, database, 1, limits)) == notes
+
+
+def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
+    shared_database, monkeypatch
+):
+    database = shared_database("v100-dlrm-rank0.json.gz")
+    names = ["torch-compile", "waiting-for-a-rank"]
+
+    def found():
+        remedies = Remedies(database, 1)
+        remedies.ask(names)
+        columns = [remedies.rows(name) for name in names]
+        return [sorted(zip(*map(np.ma.getdata, each.values()), strict=True)) for each in columns]
+
+    usual = found()
+    monkeypatch.setitem(vars(database), "is_large", True)
+    assert found() == usual
+    assert usual[0]
+
+
+def test_a_sound_run_is_told_that_nothing_was_found(tmp_path):
+    ops = [operator("aten::mm", 5 * US, Launch(4 * US, (("math", 200 * US),)))] * 40
+    atoms = [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
+    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
+        fixes = run.advise()
+    assert fixes.advice == []
+    assert any("No remedy" in note for note in fixes.notes)
+
+
+def test_the_list_is_printed_and_is_json(run, tmp_path):
+    path = faulty_trace(1, ["pinned-copies", "dataloader-workers"], tmp_path)
+    printed = run("advise", path.name).stdout
+    assert "What to change" in printed
+    assert "The best of them together" in printed
+    assert "train.py(7)" in printed
+    found = json.loads(run("advise", path.name, "--json").stdout)
+    assert found["schema"] == "tracekit/advice/1"
+    first = found["advice"][0]
+    assert first["share"] == pytest.approx(first["saves_ns"] / found["window_ns"])
+    predicted = json.loads(run("whatif", path.name, first["change"], "steady", "--json").stdout)
+    assert predicted["window_ns"] - predicted["predicted_ns"] == first["saves_ns"]
+    analyzed = json.loads(run("analyze", path.name, "--json").stdout)
+    assert analyzed["advice"] == found["advice"]
+    assert "What to change" in run("analyze", path.name).stdout
+
+
+def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat(capsys):
+    def advice(remedy, saves_ns, share):
+        words = catalogue()[remedy]
+        return Advice(
+            remedy, words.title, words.causes[0], None, "slower", 1, saves_ns, share,
+            share is None, "low", words.needs, [], None,
+        )  # fmt: skip
+
+    given = [
+        advice("cuda-graph", 300 * US, 0.3),
+        advice("profiler-cost", 900 * US, 0.9),
+        advice("capture-once", 5_000 * US, None),
+        advice("warm-up", 2_000 * US, None),
+    ]
+    lists = dict(lists_of(given, "What to change"))
+    assert [[each.remedy for each in listed] for listed in lists.values()] == [
+        ["cuda-graph"],
+        ["capture-once", "warm-up"],
+    ]
+    assert next(iter(dict(lists_of(given[2:], "What to change")))) == ONCE
+    render(FixList("t", "span", 1_000 * US, "launch", given, None, [], []))
+    recurring, once = capsys.readouterr().out.split("What happened once")
+    once, caveats = once.split("Caveats")
+    assert "5 ms" not in recurring and "%" not in once.split("What they need")[0]
+    assert "profiler-cost" in caveats and "profiler-cost" not in recurring + once
+
+
+def test_how_to_apply_each_remedy_is_printed():
+    for name, remedy in catalogue().items():
+        printed = CliRunner().invoke(cli, ["advise", "--how", name]).output
+        assert remedy.title in printed
+        assert all(source in printed for source in remedy.sources), name
+
+
+def test_bad_use_is_one_line(run, tmp_path):
+    for args, said in (
+        (["advise", "--how", "nothing"], "no remedy is named 'nothing'"),
+        (["advise"], "Missing argument"),
+        (["advise", "absent.json"], "absent.json"),
+    ):
+        done = run(*args)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert said in done.stderr
+
+
+def test_bad_changes_of_remedies_are_refused(tmp_path):
+    path = faulty_trace(2, ["sync-by-line"], tmp_path)
+    with tracekit.load(path) as run:
+        for change, said in (
+            ("remedy:nothing", "no query"),
+            ("remedy:top-kernels", "no remedy is named"),
+            ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
+            ("remedy:", "is not a change"),
+        ):
+            with pytest.raises(tracekit.TracekitError, match=said):
+                run.whatif(change)
+
+
+def test_text_from_a_trace_cannot_control_the_terminal(run, tmp_path):
+    place = "evil\x1b[2J.py(3): f[/bold]"
+    ops = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 20 * US),)))] * 20
+    atoms = [step(n, line(place, *ops, *FAULTS["sync-by-line"][0], *ops)) for n in range(4)]
+    write(tmp_path / "trace.json", Simulation([*atoms, Sync(2 * US)]))
+    printed = run("advise", "trace.json").stdout
+    assert "\x1b" not in printed
+    assert "[/bold]" in printed
+
+
+def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(tmp_path):
+    path = faulty_trace(3, ["sync-by-line"], tmp_path)
+    with tracekit.load([path, path]) as run, pytest.raises(tracekit.TracekitError, match="choose"):
+        run.advise()
+    with tracekit.load([path, path]) as run:
+        assert run.advise(trace=2).advice == examine(run, 2).analysis.advice

@@ -1,0 +1,103 @@
+"""Each remedy is found where it is planted, at the price that its twin confirms, and only there."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tracekit
+from tests.answers import compact, differing
+from tests.kit.atoms import US, Launch, Sync, operator, step
+from tests.kit.simulated import write
+from tests.kit.simulator import Machine, Simulation
+from tracekit.advice.catalogue import EFFORTS, catalogue
+from tracekit.causes import CAUSES
+from tracekit.database.catalog import queries
+from tracekit.examine import examine
+from tracekit.replay.changes import COLUMNS, TARGETS, query_of
+
+QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
+# A price is this close to what the twin gains.
+CLOSE = 0.05
+
+
+def control(name: str) -> ModuleType:
+    return import_module(f"tests.controls.{name}")
+
+
+def fixes(control: ModuleType, program: list[Any], folder):
+    """What is advised on a run of the program, its analysis and the length of its device's span."""
+    machine = getattr(control, "MACHINE", Machine())
+    simulation = Simulation(program, machine)
+    path = write(folder / "trace.json", simulation, **getattr(control, "METADATA", {}))
+    with tracekit.load(path) as run:
+        found, analysis = examine(run, 1, "gpu_active"), examine(run, 1).analysis
+    assert found.fixes is not None
+    return found.fixes.advice, analysis, simulation.span_ns
+
+
+@pytest.mark.sampled(10, of=41)
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
+    known = control(name)
+    advice, analysis, faulty_ns = fixes(known, known.faulty(), tmp_path)
+    others, _, fixed_ns = fixes(known, known.fixed(), tmp_path)
+    mine = next(each for each in advice if query_of(each.remedy) == name)
+    # What is about throughput, or stands apart, has a list of its own.
+    alike = [each for each in advice if _list_of(each) == _list_of(mine)]
+    assert mine in alike[:2], advice
+    assert mine.where == known.PLACE
+    real_ns = faulty_ns - fixed_ns
+    assert abs(mine.saves_ns - real_ns) <= CLOSE * real_ns, (mine.saves_ns, real_ns)
+    assert name not in {query_of(each.remedy) for each in others if not each.once}
+    assert differing(f"fault {name}", compact(analysis)) == []
+
+
+def _list_of(advice) -> tuple[bool, bool]:
+    remedy = catalogue()[advice.remedy]
+    return remedy.is_apart, remedy.is_batch
+
+
+def test_each_query_has_words_and_each_remedy_of_what_recurs_has_a_query():
+    recurring = {query_of(name) for name, each in catalogue().items() if each.has_query}
+    assert recurring == QUERIES
+
+
+def test_words_are_whole():
+    for name, remedy in catalogue().items():
+        assert remedy.effort in EFFORTS, name
+        assert remedy.causes and set(remedy.causes) <= set(CAUSES), name
+        assert set(remedy.once) <= {*CAUSES, "capture"}, name
+        assert remedy.title and len(remedy.title) <= 60 and not remedy.title.endswith("."), name
+        assert remedy.needs.endswith("."), name
+        assert not remedy.caveat or remedy.caveat.endswith("."), name
+        assert remedy.before and remedy.after and remedy.risks.endswith("."), name
+        assert remedy.check and remedy.sources, name
+        assert all(each.startswith("https://") for each in remedy.sources), name
+
+
+def test_a_query_returns_parts():
+    for name in QUERIES:
+        columns = {each.name for each in queries()[name].columns}
+        assert {"trace_id", "place", "detail", *COLUMNS} <= columns, name
+        assert any(f"'{target}' AS target" in queries()[name].sql for target in TARGETS), name
+
+
+@pytest.mark.sampled(3, of=3)
+@pytest.mark.parametrize(("kernel_us", "times"), [(2, 8), (4, 4), (40, None)])
+def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, times, tmp_path):
+    def program(batch):
+        kernel = ("memory-bandwidth", kernel_us * batch * US)
+        ops = [operator("aten::add", 15 * US, Launch(5 * US, (kernel,)))] * 40
+        return [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
+
+    advice, _, span_ns = fixes(ModuleType("plain"), program(1), tmp_path)
+    found = [each for each in advice if each.remedy == "larger-batch"]
+    assert [each.change for each in found] == ([f"batch*{times}"] if times else [])
+    if times:
+        larger = Simulation(program(times))
+        list(larger.events())
+        assert larger.span_ns < 1.05 * span_ns
+        saved_ns = span_ns - larger.span_ns / times
+        assert found[0].saves_ns == pytest.approx(saved_ns, rel=CLOSE)

@@ -1,0 +1,135 @@
+"""A baseline is a trace kept by a name; the GitHub Action saves it and compares with it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import OWN_TRACES
+
+yaml = pytest.importorskip("yaml")
+ACTION = Path(__file__).parents[2] / "action.yml"
+FAST = OWN_TRACES / "simulated-compute-bound.json.gz"
+SLOW = OWN_TRACES / "simulated-overhead-bound.json.gz"
+
+
+def test_a_trace_is_compared_with_a_baseline(run, tmp_path):
+    assert run("baseline", "save", "main", str(FAST)).returncode == 0
+    same = run("baseline", "compare", "main", str(FAST), "--fail-if", "b.span_ns > a.span_ns")
+    assert same.returncode == 0, same.stderr
+    diff = run("diff", ".tracekit/baselines/main.json.gz", str(SLOW), "--json")
+    found = run("baseline", "compare", "main", str(SLOW), "--json", "--fail-if", "b.span_ns > 0")
+    assert found.returncode == 1
+    assert json.loads(found.stdout) == json.loads(diff.stdout)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["compare", "main", str(FAST)], "no such baseline: `tracekit baseline save main`"),
+        (["compare", "../main", str(FAST)], "'../main' names no baseline"),
+        (["save", "main", "none.json"], "none.json: cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run, tmp_path, given, said):
+    done = run("baseline", *given)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert said in done.stderr
+    assert not list(tmp_path.rglob("*.json.gz"))
+
+
+GH = """#!/bin/sh
+echo "$@" >> {log}
+case "$1 $2" in
+  "run list") echo 77 ;;
+  "run download") [ -d {kept} ] && mkdir -p "$7" && cp {kept}/* "$7" ;;
+  "pr comment") cat "$7" > {log}.comment ;;
+esac
+"""
+
+
+class Runner:
+    """Runs the steps of the action that are shell, with a stand-in for GitHub's client."""
+
+    def __init__(self, folder):
+        self.folder, self.kept, self.log = folder, folder / "kept", folder / "gh.log"
+        self.work, self.summary = folder / "work", folder / "summary.md"
+        (folder / "bin").mkdir()
+        gh = folder / "bin/gh"
+        gh.write_text(GH.format(log=self.log, kept=self.kept))
+        gh.chmod(0o755)
+
+    def run(self, event, **inputs):
+        """The status of the first step that fails, or 0."""
+        action = yaml.safe_load(ACTION.read_text())
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+        values = {f"inputs.{name}": each["default"] for name, each in action["inputs"].items()}
+        values |= {f"inputs.{name.replace('_', '-')}": value for name, value in inputs.items()}
+        number = "5" if event == "pull_request" else ""
+        values |= {"github.event.pull_request.number": number, "github.token": "t"}
+        for step in action["runs"]["steps"]:
+            if "uses" in step:
+                self._keep(values, event)
+                continue
+            if step["name"] == "install":
+                continue
+            given = {name: _filled(text, values) for name, text in step["env"].items()}
+            path = (self.folder / "bin", Path(sys.executable).parent, os.environ["PATH"])
+            done = subprocess.run(
+                ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]],
+                cwd=self.work, capture_output=True, text=True, check=False,
+                env=os.environ | given | {
+                    "PATH": os.pathsep.join(map(str, path)),
+                    "GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_WORKFLOW": "perf",
+                    "GITHUB_REF_NAME": "main" if event == "push" else "5/merge",
+                },
+            )  # fmt: skip
+            if done.returncode:
+                return done.returncode
+        return 0
+
+    def _keep(self, values, event):
+        made = self.work / ".tracekit/baselines" / f"{values['inputs.baseline']}.json.gz"
+        if event == "push":
+            self.kept.mkdir(exist_ok=True)
+            shutil.copy(made, self.kept)
+
+
+def _filled(text, values):
+    return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: values[found[1]], text)
+
+
+def test_a_push_makes_the_baseline_and_pull_requests_are_compared_with_it(tmp_path):
+    runner = Runner(tmp_path)
+    before = runner.run("pull_request", trace=str(SLOW))
+    assert before == 0
+    assert "No baseline main yet" in runner.summary.read_text()
+    assert runner.run("push", trace=str(FAST)) == 0
+    assert [each.name for each in runner.kept.iterdir()] == ["main.json.gz"]
+
+    gate = "b.span_ns > 100 * a.span_ns\nb.span_ns <> a.span_ns\n"
+    assert runner.run("pull_request", trace=str(FAST), fail_if=gate) == 0
+    assert runner.run("pull_request", trace=str(SLOW), fail_if=gate) == 1
+    comment = Path(f"{runner.log}.comment").read_text()
+    assert comment.startswith("### ")
+    assert comment in runner.summary.read_text()
+    assert "run download 77 --name tracekit-main" in runner.log.read_text()
+
+
+def test_budgets_are_run_and_fail(tmp_path):
+    runner = Runner(tmp_path)
+    for text, status in (("assert True", 0), ("assert False", 1)):
+        (tmp_path / "test_it.py").write_text(f"def test_it():\n    {text}\n")
+        found = runner.run("pull_request", budgets=f"-p no:cacheprovider {tmp_path}/test_it.py")
+        assert found == status
+
+
+def test_what_a_pull_request_names_never_reaches_the_shell_unquoted():
+    for step in yaml.safe_load(ACTION.read_text())["runs"]["steps"]:
+        assert "${{" not in step.get("run", "")

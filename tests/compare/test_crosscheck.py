@@ -1,0 +1,310 @@
+"""Numbers by other tools' rules, compared with HolisticTraceAnalysis and files of TraceLens."""
+
+import csv
+import json
+from functools import cache
+from importlib.util import find_spec
+
+import pytest
+
+import tracekit
+from tests.conftest import SHARED_TRACES, expected_numbers, shared_trace_names
+from tests.kit import traces
+from tests.kit.sampling import IS_ALL, sample
+from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
+from tracekit.compare.hta import open_trace
+
+# In one process: what two share is made once.
+pytestmark = pytest.mark.xdist_group("crosscheck")
+needs_hta = pytest.mark.skipif(
+    find_spec("hta") is None,
+    reason="HolisticTraceAnalysis is not installed: pip install 'tracekit[hta]'",
+)
+# Traces on which HTA errs, each in its own way: the analysis, the figure, what HTA says, what
+# tracekit says, and why.
+ERRORS = {
+    # HTA counts an operator that names a stream as GPU work.
+    "a100-triton.json.gz": (
+        "temporal", "compute", 94_000, 1_760, "host events that name a stream"
+    ),
+    # HTA counts cuda_sync, which is waiting, as compute.
+    "a100-alexnet.json.gz": (
+        "temporal", "compute", 10_637_000, 10_630_000, "the device's waits"
+    ),
+    # HTA leaves out the last step.
+    "a100-diff-control.json.gz": (
+        "launches", "launches", 7_875, 9_450, "last profiler step"
+    ),
+    # HTA rounds times to whole microseconds.
+    "h100-timesformer.json.gz": (
+        "temporal", "kernel", 159_991_000, 159_992_427, "whole microseconds"
+    ),
+    # HTA counts only NCCL kernels as communication.
+    "b200-vllm-eager.json.gz": (
+        "kernels", "COMMUNICATION", 21_000, 2_141_501, "nccl.*Kernel"
+    ),
+}  # fmt: skip
+# Those that HTA reads fast, one of them without GPU work, which HTA fails on. QUIRKS has the other
+# rules in traces of a few events.
+FAST = ("a100-triton.json.gz", "b200-vllm-eager.json.gz", "cpu-only.json.gz")
+TRIED = [name for name in sorted(expected_numbers()) if name in FAST]
+every_trace = pytest.mark.parametrize(
+    "name",
+    sample("real traces that HTA analyzes too", shared_trace_names(), TRIED)
+    or shared_trace_names(),
+)
+every_analysis = pytest.mark.parametrize("analysis", ANALYSES, ids=lambda each: each.name)
+
+# In traces without GPU work HTA finds no streams, and fails on empty tables.
+HTA_FAILS = {
+    (f"{trace}.json.gz", analysis): error
+    for trace in (
+        "cpu-only", "a100-cupti-counters", "a100-nccl-no-gpu-events", "no-categories",
+    )
+    for analysis, error in (("temporal", "IndexError"), ("idle", "ValueError"))
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def checked(shared_database):
+    """Gets the report on a shared trace, and its answers by analysis."""
+
+    @cache
+    def get(name):
+        path, database = SHARED_TRACES / name, shared_database(name)
+        answers = ask(open_trace(path), database)
+        return compare(path, answers, database), {each.analysis.name: each for each in answers}
+
+    return get
+
+
+def figure(report, analysis, name):
+    (found,) = (f for f in report.figures if (f.analysis, f.name) == (analysis, name))
+    return found
+
+
+# -- HolisticTraceAnalysis -------------------------------------------------------------------------
+
+
+@needs_hta
+@every_analysis
+@every_trace
+def test_hta_gives_exactly_the_numbers_by_its_rules(name, analysis, checked):
+    answer = checked(name)[1][analysis.name]
+    if (name, analysis.name) in HTA_FAILS:
+        assert answer.failure is not None
+        assert answer.failure.startswith(HTA_FAILS[name, analysis.name])
+        assert not answer.by_rules
+    else:
+        assert answer.failure is None
+        assert answer.hta == answer.by_rules
+
+
+@needs_hta
+@every_trace
+def test_every_difference_between_hta_and_tracekit_is_explained_by_a_rule(name, checked):
+    report = checked(name)[0]
+    assert report.agrees
+    for each in report.figures:
+        differs = None not in (each.hta, each.tracekit) and each.hta != each.tracekit
+        assert bool(each.reasons) == differs, each
+
+
+@needs_hta
+@pytest.mark.parametrize("name", ERRORS if IS_ALL else [name for name in FAST if name in ERRORS])
+def test_known_errors_of_hta_are_avoided_and_explained(name, checked):
+    if not (SHARED_TRACES / name).exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    analysis, figure_name, hta, tracekit_value, reason = ERRORS[name]
+    found = figure(checked(name)[0], analysis, figure_name)
+    assert (found.hta, found.by_hta_rules, found.tracekit) == (hta, hta, tracekit_value)
+    assert any(reason in each for each in found.reasons)
+
+
+def test_rounding_by_hta_makes_kernels_empty(shared_database):
+    database = shared_database("v100-ns-resolution.json.gz")
+    rounded = [row["gpu_duration_ns"] for row in database.ask("hta_launch_stats")]
+    assert (len(rounded), rounded.count(0)) == (4_876, 454)
+    _, rows = database.fetch("SELECT count(*) FROM gpu_ops WHERE dur_ns = 0")
+    assert rows == [(0,)]
+
+
+@needs_hta
+def test_hta_drops_flow_arrows_that_tracekit_keeps(shared_database):
+    database = shared_database("a100-nccl.json.gz")
+    _, rows = database.fetch("SELECT DISTINCT category FROM flows ORDER BY 1")
+    assert rows == [("ac2g",), ("fwdbwd",)]
+    trace = open_trace(SHARED_TRACES / "a100-nccl.json.gz").t
+    names = trace.symbol_table.get_sym_table()
+    assert not {names[each] for each in trace.get_trace(0)["cat"]} & {"ac2g", "fwdbwd"}
+
+
+LAUNCHED = [traces.launch(10, 4, 1), traces.gpu_op(20, 10, 1)]
+# Events that trigger one rule each; they come before a launch and its kernel.
+QUIRKS = {
+    "a stream that is no number": [
+        traces.slice_event("cpu_op", "triton", 5, 90, args={"stream": "0x0"})
+    ],
+    "a stream that is a number in quotes": [
+        traces.slice_event("cpu_op", "triton", 5, 90, args={"stream": "7"})
+    ],
+    "two launches of one kernel": [
+        traces.slice_event("cuda_driver", "cuLaunchKernel", 11, 2, args={"correlation": 1})
+    ],
+    "a kernel counted twice for two launches before the last step": [
+        traces.slice_event("cuda_driver", "cuLaunchKernel", 11, 2, args={"correlation": 1}),
+        traces.step(1, 0, 50),
+        traces.step(2, 50, 50),
+    ],
+    "a kernel launched in the last step": [
+        traces.step(1, 0, 50),
+        traces.step(2, 50, 50),
+        traces.launch(60, 4, 2),
+        traces.gpu_op(70, 10, 2),
+    ],
+    "a kernel without a launch": [
+        traces.slice_event("cpu_op", "aten::mm", 0, 50),
+        traces.gpu_op(5, 10, 9),
+    ],
+    "waits on a stream, on none, and of the context": [
+        traces.slice_event("cuda_sync", "Stream Wait Event", 40, 5, args={"stream": 7}),
+        traces.slice_event("cuda_sync", "Stream Sync", 50, 5, args={"stream": -1}),
+        traces.slice_event(
+            "cuda_sync", "Context Sync", 60, 5, args={"stream": -1, "correlation": 1}
+        ),
+    ],
+    "two devices": [traces.launch(11, 4, 2), traces.gpu_op(25, 50, 2, device=1)],
+    "communication beside compute and a copy": [
+        traces.launch(3, 2, 2),
+        traces.gpu_op(25, 50, 2, name="ncclDevKernel_AllReduce", stream=8),
+        traces.launch(5, 2, 3, "cudaMemcpyAsync"),
+        traces.gpu_op(60, 50, 3, category="gpu_memcpy", name="Memcpy HtoD", stream=9),
+    ],
+    "kernels that overlap on a stream": [traces.launch(3, 2, 2), traces.gpu_op(6, 40, 2)],
+    "times within one microsecond": [
+        traces.launch(3.1, 0.3, 2),
+        traces.gpu_op(40.2, 0.5, 2),
+        traces.gpu_op(40.9, 3.4, 2),
+        traces.gpu_op(1700000000000000.7, 3.4, 3),
+    ],
+    "fractional durations alone": [traces.launch(3, 0.25, 2), traces.gpu_op(40, 0.5, 2)],
+}  # fmt: skip
+
+
+@pytest.mark.sampled(2, of=12)
+@needs_hta
+@pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
+def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
+    path = traces.write(tmp_path / "t.json", [*events, *LAUNCHED])
+    with tracekit.load(path) as database:
+        report = crosscheck(path, database)
+    assert report.failures.keys() <= {"queue"}
+    assert report.agrees, [each for each in report.figures if not each.agrees]
+
+
+# -- TraceLens -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h100-bert-small",
+        "h100-timesformer",
+        "mi300x-resnet-checkpoint",
+        "mi300x-sglang-graph-decode",
+    ],
+)
+def test_tracelens_gives_the_numbers_by_its_rules(name, shared_database):
+    rows = shared_database(f"{name}.json.gz").ask("tracelens_gpu_timeline")
+    found = {str(row["is_recompute"]): row for row in rows}
+    with (SHARED_TRACES / f"{name}.gpu_timeline.csv").open() as file:
+        theirs = list(csv.DictReader(file))
+    assert {row.get("is_recompute", "False") for row in theirs} == set(found)
+    for row in theirs:
+        mine = found[row.get("is_recompute", "False")]
+        # TraceLens's doubles have a resolution of 0.25 to 0.5 ns at each end of each op.
+        tolerance = 1e-6 * mine["total_ns"]
+        value = mine[row["type"].removesuffix("_time") + "_ns"]
+        assert value == pytest.approx(float(row["time ms"]) * 1e6, abs=tolerance), row["type"]
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+@needs_hta
+def test_the_command_prints_both_numbers_and_why_they_differ(run, tmp_path):
+    traces.write(tmp_path / "t.json", [*QUIRKS["a stream that is a number in quotes"], *LAUNCHED])
+    done = run("crosscheck", "t.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "counts host events that name a stream as GPU work (1)" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    report = json.loads(run("crosscheck", "t.json", "--json").stdout)
+    assert report["schema"] == "tracekit/crosscheck/1"
+    assert report["agrees"] is True
+    (compute,) = (f for f in report["figures"] if f["name"] == "compute")
+    assert (compute["hta"], compute["by_hta_rules"], compute["tracekit"]) == (
+        90_000,
+        90_000,
+        10_000,
+    )
+
+
+@needs_hta
+def test_a_trace_that_hta_fails_on_is_reported(run, tmp_path):
+    traces.write(tmp_path / "t.json", [traces.slice_event("cpu_op", "aten::mm", 0, 50)])
+    done = run("crosscheck", "t.json")
+    assert done.returncode == 0, done.stderr
+    assert "HTA fails: " in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+# A fake HTA with one analysis, which is wrong.
+FAKE = """
+NAMES = [f"{name}_time(us)" for name in ("idle", "compute", "non_compute", "kernel")]
+
+class TraceAnalysis:
+    def __init__(self, trace_files, trace_dir):
+        print("noise")
+    def get_temporal_breakdown(self, visualize):
+        class Frame:
+            iloc = [dict.fromkeys(NAMES, 1)]
+        return Frame
+"""
+
+
+def test_the_exit_status_is_1_when_hta_differs_from_its_rules(run, tmp_path):
+    (tmp_path / "hta").mkdir()
+    (tmp_path / "hta" / "__init__.py").touch()
+    (tmp_path / "hta" / "trace_analysis.py").write_text(FAKE)
+    traces.write(tmp_path / "t.json", LAUNCHED)
+    done = run("crosscheck", "t.json", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1, done.stderr
+    assert "DIFFERS" in done.stdout
+    assert "noise" not in done.stdout + done.stderr
+    assert "AttributeError" in done.stdout
+
+
+def test_without_hta_the_error_names_the_extra_to_install(run, tmp_path):
+    (tmp_path / "hta.py").write_text("raise ImportError('none here')")
+    traces.write(tmp_path / "t.json", LAUNCHED)
+    done = run("crosscheck", "t.json", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "pip install 'tracekit[hta]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_hta_cannot_read_is_refused(run, tmp_path):
+    traces.write(tmp_path / "t.json", LAUNCHED)
+    (tmp_path / "t.json.zst").write_bytes(b"")
+    run("load", "t.json", "-o", "run.duckdb")
+    for name, reason in (
+        ("missing.json", "no such file"),
+        ("t.json.zst", "only .json and .json.gz"),
+        (".", "only .json and .json.gz"),
+        ("run.duckdb", "is a database"),
+    ):
+        done = run("crosscheck", name)
+        assert done.returncode == 2
+        assert reason in done.stderr
+        assert done.stderr.count("\n") == 1

@@ -1,0 +1,153 @@
+"""The query files: each says what it answers, in the form that tools read."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import tracekit
+from tracekit.database import catalog, constants, facts
+from tracekit.evidence.collect import QUERIES
+from tracekit.opening import _ASKS_VERDICTS
+
+ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
+
+VIEWS = Path(__file__).parents[2] / "queries" / "views"
+
+
+def readers() -> set[str]:
+    """The shared views and macros that read the parameter `trace`, or stand on some that do."""
+    text = "\n".join(file.read_text() for file in VIEWS.glob("*.sql"))
+    bodies = dict(
+        re.findall(r"CREATE OR REPLACE (?:VIEW|MACRO) (\w+)(.*?;)\n", text, flags=re.DOTALL)
+    )
+    found = {name for name, body in bodies.items() if "getvariable('trace')" in body}
+    while more := {
+        name
+        for name, body in bodies.items()
+        if name not in found and any(re.search(rf"\b{each}\b", body) for each in found)
+    }:
+        found |= more
+    return found
+
+
+READERS = readers()
+
+
+def test_every_query_file_documents_itself():
+    assert {query.name: found for query in ALL if (found := list(faults(query)))} == {}
+
+
+def faults(query):
+    """What a file's header lacks, or says otherwise than its SQL."""
+    if not query.question.endswith("?"):
+        yield f"the question has no question mark: {query.question}"
+    if not query.columns or not all(column.unit and column.help for column in query.columns):
+        yield "a column has no unit or no description"
+    body = "\n".join(line for line in query.sql.splitlines() if not line.startswith("--"))
+    read = set(re.findall(r"getvariable\('(\w+)'\)", body))
+    if any(re.search(rf"\b{name}\b", body) for name in READERS):
+        read.add("trace")
+    if read != {each.name for each in query.parameters}:
+        yield f"its parameters are {read}"
+    for parameter in query.parameters:
+        if parameter.default == "all":
+            continue
+        name = parameter.name
+        found = set(re.findall(rf"getvariable\('{name}'\), ([^\s,]+?)\)(?!\.)", query.sql))
+        default = ", ".join(found)
+        judged = constants.thresholds().get(default.removeprefix("thresholds()."))
+        if parameter.default != (default if judged is None else str(judged)):
+            yield f"the default of {name} is {default}"
+    if ";" in body:
+        yield "it has a semicolon"
+
+
+def test_headers_share_what_they_have_in_common():
+    parameters, columns = catalog._common()
+    asked = {"param": Counter[str](), "column": Counter[str]()}
+    for query in ALL:
+        shared = catalog._OF_REMEDIES if query.topic == "remedies" else ()
+        header = "\n".join([*shared, query.sql.replace("\n--     ", " ")])
+        for kind, names in re.findall(r"^-- (param|column)s (.*)", header, flags=re.MULTILINE):
+            asked[kind].update(names.split(", "))
+        for line in header.splitlines():
+            if match := catalog._COLUMN.fullmatch(line):
+                assert catalog.Column(*match.groups()) not in columns.values(), (query.name, line)
+            elif match := catalog._PARAMETER.fullmatch(line):
+                own = catalog._parameter(*match.groups())
+                assert own not in parameters.values(), (query.name, line)
+    assert {name for name, times in asked["param"].items() if times > 1} == set(parameters)
+    assert {name for name, times in asked["column"].items() if times > 1} == set(columns)
+
+
+def test_columns_of_time_are_integer_nanoseconds():
+    for query in ALL:
+        for column in query.columns:
+            assert (column.unit == "ns") == column.name.endswith("_ns"), (query.name, column.name)
+            if column.name.startswith("share"):
+                assert column.unit.startswith("fraction of"), (query.name, column.name)
+
+
+def test_rows_of_equal_traces_keep_their_order():
+    for query in ALL:
+        body = "\n".join(line for line in query.sql.splitlines() if not line.startswith("--"))
+        limited = r"ORDER BY ((?:(?!ORDER BY).)+?)\s+LIMIT coalesce"
+        orders = [body.rpartition("ORDER BY")[2], *re.findall(limited, body, flags=re.DOTALL)]
+        if any(column.name == "trace_id" for column in query.columns):
+            for order in orders:
+                assert re.search(r"\b(trace_id|key|lane)\b", order), (query.name, order)
+
+
+def test_what_touches_an_answer_is_a_known_finding():
+    text = "".join(catalog.query(name).sql for name in ("health", "missing"))
+    text += "".join(f.rows for f in facts.facts().values() if f.into == "recorder_finding")
+    for query in ALL:
+        assert query.doubts or query.topic in ("trace", "crosscheck"), query.name
+        for code in query.doubts:
+            assert f"'{code}'" in text, (query.name, code)
+
+
+def test_other_names_fix_a_parameter_and_are_no_questions_of_their_own():
+    for query in ALL:
+        for name, fixed, _ in query.also:
+            other = catalog.query(name)
+            assert name not in catalog.queries()
+            assert other.columns == query.columns
+            assert {each.name for each in query.parameters} == (
+                {each.name for each in other.parameters} | ({fixed} if fixed else set())
+            )
+            assert not fixed or f"getvariable('{fixed}')" not in other.sql
+
+
+def test_no_question_hides_a_method_of_the_database():
+    assert not set(catalog.queries()) & set(vars(tracekit.Database))
+
+
+def test_one_question_alone_reads_verdicts_and_makes_a_trace_be_judged():
+    """A relation of a question that has the name of such a table would be taken for it."""
+    asking = {name for name, each in catalog.queries().items() if _ASKS_VERDICTS.search(each.sql)}
+    assert asking == {"one_offs"}
+
+
+def test_what_the_analysis_asks_is_in_the_catalog():
+    assert set(QUERIES) <= set(catalog.queries())
+
+
+def test_a_fact_says_what_a_row_is_and_reads_only_what_it_names():
+    found = facts.facts()
+    for name, fact in found.items():
+        assert fact.row.endswith("."), name
+        assert set(fact.reads) < found.keys(), name
+        code = re.sub(r"--.*", "", fact.rows)
+        read = set(re.findall(r"\b(?:FROM|JOIN) (?:scratch\.)?(\w+)", code)) & found.keys()
+        assert read <= upstream(name), name
+
+
+def upstream(name: str) -> set[str]:
+    """The facts that a fact is made of, directly or through others."""
+    direct = facts.facts()[name].reads
+    return {*direct, *(each for other in direct for each in upstream(other))}
+
+
+def test_every_view_file_is_built():
+    assert {file.stem for file in VIEWS.glob("*.sql")} == set(catalog.VOCABULARY)

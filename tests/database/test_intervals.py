@@ -1,0 +1,260 @@
+"""Interval arithmetic, compared with slow and simple references."""
+
+import itertools
+import tempfile
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.kit import traces
+from tests.kit.sampling import sample
+
+FAST = settings(max_examples=sample("random timelines of each property", 40, 6))
+
+times = st.integers(0, 60)
+lengths = st.integers(0, 12)
+gpu_ops = st.lists(
+    st.tuples(
+        times,
+        lengths,
+        st.sampled_from([("kernel", "sgemm"), ("kernel", "ncclDevKernel"), ("gpu_memcpy", "copy")]),
+        st.sampled_from([7, 20]),
+        # How long before the op its launch begins, or None without a launch.
+        st.one_of(st.none(), st.integers(0, 40)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def events_of(ops) -> list[dict]:
+    events = []
+    for correlation, (start, length, (category, name), stream, lead) in enumerate(ops, start=1):
+        if lead is not None:
+            events.append(traces.launch(start - lead, 1, correlation))
+        events.append(
+            traces.gpu_op(start, length, correlation, category=category, name=name, stream=stream)
+        )
+    return events
+
+
+def rows_of(events, query: str) -> list[tuple]:
+    with tempfile.TemporaryDirectory() as folder, traces.load(Path(folder), events) as database:
+        return database.fetch(query)[1]
+
+
+@FAST
+@given(gpu_ops)
+def test_the_partition_equals_a_count_and_each_gap_is_charged_by_the_op_that_ends_it(ops):
+    classes = {"sgemm": "compute", "ncclDevKernel": "communication", "copy": "copy"}
+    start, end = min(op[0] for op in ops), max(op[0] + op[1] for op in ops)
+    expected = Counter()
+    for now in range(start, end):
+        running = {classes[op[2][1]] for op in ops if op[0] <= now < op[0] + op[1]}
+        if first := next((each for each in classes.values() if each in running), None):
+            expected[first, None] += 1000
+    covered_to = start
+    for at, length, _, _, lead in sorted(ops, key=lambda op: op[0]):
+        if at > covered_to:
+            if lead is None:
+                charged = "unlinked"
+            else:
+                charged = "host_late" if at - lead > covered_to else "device"
+            expected["idle", charged] += (at - covered_to) * 1000
+        covered_to = max(covered_to, at + length)
+    found = rows_of(
+        events_of(ops),
+        "SELECT activity, idle_class, sum(dur_ns) FROM window_timeline"
+        " WHERE kind = 'gpu_active' GROUP BY ALL",
+    )
+    assert {row[:2]: row[2] for row in found} == dict(expected)
+
+
+@st.composite
+def nested_slices(draw, start=0, end=64, depth=0):
+    """Properly nested (start, end) intervals; siblings may touch, children may fill parents."""
+    found = []
+    at = start
+    while at < end and draw(st.booleans()):
+        low = draw(st.integers(at, end))
+        high = draw(st.integers(low, end))
+        if high > low:
+            found.append((low, high))
+            if depth < 3:
+                found += draw(nested_slices(start=low, end=high, depth=depth + 1))
+        at = max(high, at + 1)
+    return found
+
+
+class Slice(NamedTuple):
+    """A host slice of any length, including 0. Slices need not nest."""
+
+    at: int
+    length: int
+    category: str
+    tid: int
+
+    def is_open(self, at: int) -> bool:
+        """Whether the slice ends after this time, or is empty and at this time."""
+        return self.at <= at and (self.at + self.length > at or (self.at, self.length) == (at, 0))
+
+    def event(self) -> dict:
+        name = ("slice", "nn.Module: A", "train.py(1): step", "nn.Module: A")[self.at % 4]
+        return traces.slice_event(self.category, name, self.at, self.length, tid=self.tid)
+
+
+CATEGORIES = ["user_annotation", "python_function", "cpu_op"]
+overlapping = st.lists(
+    st.builds(
+        Slice,
+        st.integers(0, 30),
+        st.integers(0, 12),
+        st.sampled_from(CATEGORIES),
+        st.sampled_from([1, 2]),
+    ),
+    max_size=14,
+)
+
+
+def begun(slices: list[Slice]) -> list[int]:
+    """The slices' indices ordered by start; for equal intervals, the outer category first."""
+    return sorted(
+        range(len(slices)),
+        key=lambda i: (slices[i].at, -slices[i].length, CATEGORIES.index(slices[i].category), i),
+    )
+
+
+nested = nested_slices().map(
+    lambda found: [Slice(low, high - low, "cpu_op", 1) for low, high in found]
+)
+
+
+@FAST
+@given(overlapping | nested)
+def test_a_slice_is_nested_in_the_slice_that_was_open_at_its_start_and_keeps_its_length(slices):
+    assert_nested(slices)
+
+
+def test_slices_are_nested_when_hundreds_are_open():
+    random = Random(7)
+    assert_nested(
+        [
+            Slice(random.randrange(400), random.randrange(400), random.choice(CATEGORIES), 1)
+            for _ in range(600)
+        ]
+    )
+
+
+def assert_nested(slices: list[Slice]) -> None:
+    order = begun(slices)
+    tree, sites = [], []
+    for turn, place in enumerate(order):
+        own = slices[place]
+        around = [i for i in order[:turn] if slices[i].tid == own.tid and slices[i].is_open(own.at)]
+        tree.append((place, len(around) + 1, around[-1] if around else None))
+        ops = [i for i in (*around, place) if slices[i].category == "cpu_op"]
+        frames = [i for i in (*around, place) if slices[i].category == "python_function"]
+        lines = [i for i in frames if slices[i].at % 4 == 2]
+        modules = [i for i in frames if slices[i].at % 2 and i != place]
+        ends = (ops[-1:], ops[:1], frames[-1:], lines[-1:], modules[-1:])
+        sites.append((place, *(each[0] if each else None for each in ends)))
+    self_ns = dict.fromkeys(order, 0)
+    end = max((each.at + each.length for each in slices), default=0)
+    for now, tid in itertools.product(range(end), (1, 2)):
+        running = [
+            i for i in order if slices[i].tid == tid and 0 <= now - slices[i].at < slices[i].length
+        ]
+        if running:
+            self_ns[running[-1]] += 1000
+    found = rows_of(
+        [each.event() for each in slices] + [traces.gpu_op(0, 1)],
+        "SELECT event_id, depth, parent_id, self_ns, cpu_op_id, outer_op_id, python_id, line_id, "
+        "module_id FROM host_slice JOIN host_site USING (event_id) ORDER BY 1",
+    )
+    assert [row[:3] for row in found] == sorted(tree)
+    assert {row[0]: row[3] for row in found} == self_ns
+    assert [(row[0], *row[4:]) for row in found] == sorted(sites)
+
+
+@FAST
+@given(overlapping, st.lists(st.integers(0, 44), min_size=1, max_size=4, unique=True))
+def test_a_launch_belongs_to_the_innermost_open_slice_of_each_kind(slices, launches):
+    events = [each.event() for each in slices]
+    expected = []
+    for correlation, at in enumerate(launches, start=1):
+        around = [i for i in begun(slices) if slices[i].tid == 1 and slices[i].is_open(at)]
+        ops = [i for i in around if slices[i].category == "cpu_op"]
+        frames = [i for i in around if slices[i].category == "python_function"]
+        modules = [i for i in frames if slices[i].at % 2]
+        innermost = (each[-1] if each else None for each in (ops, frames, modules))
+        expected.append((len(events), *innermost))
+        # The launch is empty, so it is the innermost of all slices that begin at its time.
+        events.append(traces.launch(at, 0, correlation) | {"tid": 1})
+        events.append(traces.gpu_op(50, 1, correlation))
+    found = rows_of(
+        events, "SELECT launch_id, cpu_op_id, python_id, module_id FROM launch_site ORDER BY 1"
+    )
+    assert found == expected
+
+
+intervals = st.lists(
+    st.tuples(st.sampled_from("xyz"), st.integers(0, 30), st.integers(0, 9)), max_size=12
+)
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    with traces.load(tmp_path_factory.mktemp("any"), [traces.gpu_op(0, 1)]) as loaded:
+        yield loaded
+
+
+def relation(name: str, rows) -> str:
+    """A CTE of intervals with one key."""
+    values = [f"(1, '{label}', {i}, {at}, {at + n})" for i, (label, at, n) in enumerate(rows)]
+    # A row that is filtered out gives the columns their types.
+    listed = ", ".join([*values, "(2, 'none', 0, 0, 0)"])
+    columns = "(key, label, event_id, start_ns, end_ns)"
+    return f"{name} AS (FROM (VALUES {listed}) AS v{columns} WHERE key = 1)"
+
+
+def running(rows, now: int) -> list[str]:
+    return [label for label, at, n in rows if at <= now < at + n]
+
+
+@FAST
+@given(rows=intervals, cover=intervals)
+def test_unions_depths_labels_and_covered_times_are_counts_at_each_point_in_time(
+    rows, cover, database
+):
+    def ask(query: str) -> list[tuple]:
+        given = f"{relation('i', rows)}, {relation('c', cover)}"
+        return database.fetch(f"WITH {given} SELECT {query}")[1]
+
+    at_work = {now: running(rows, now) for now in range(40)}
+    union = ask("start_ns, end_ns FROM interval_union('i') ORDER BY 1")
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(union))
+    covered = {now for start, end in union for now in range(start, end)}
+    assert covered == {now for now in at_work if at_work[now]}
+    depth = {
+        now: n
+        for start, end, n in ask("start_ns, end_ns, depth FROM interval_depth('i')")
+        for now in range(start, end)
+    }
+    assert depth == {now: len(at_work[now]) for now in depth}
+    assert covered <= depth.keys()
+    labels = {
+        now: names
+        for start, end, names in ask("start_ns, end_ns, labels FROM interval_labels('i')")
+        for now in range(start, end)
+    }
+    assert labels == {now: sorted(set(at_work[now])) for now in covered}
+    beside = {event: ns for _, event, ns in ask("* FROM interval_covered('i', 'c')")}
+    assert beside == {
+        i: sum(1 for now in range(at, at + n) if running(cover, now))
+        for i, (_, at, n) in enumerate(rows)
+    }

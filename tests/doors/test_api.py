@@ -1,0 +1,170 @@
+"""The library: each shell command has one obvious line of Python."""
+
+import inspect
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import polars
+import pytest
+
+import tracekit
+from tests.kit import traces
+from tests.kit.programs import random_program
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+
+EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
+
+
+def test_a_trace_is_loaded_asked_and_judged_in_a_line_each(tmp_path):
+    with tracekit.load(traces.write(tmp_path / "t.json", EVENTS)) as run:
+        frame = run.sql("SELECT name, dur_ns FROM kernels ORDER BY start_ns")
+        assert isinstance(frame, polars.DataFrame)
+        assert frame.rows() == [("sgemm", 5000), ("second", 5000)]
+        assert run.query("top_kernels", top=1).height == 1
+        assert run.verdict().verdict.regime == "compute-bound"
+
+
+def test_several_traces_go_into_one_database(tmp_path):
+    first = traces.write(tmp_path / "a.json", EVENTS)
+    second = traces.write(tmp_path / "b.json", EVENTS[:2])
+    with tracekit.load([first, second], tmp_path / "run.duckdb") as run:
+        assert [row["events"] for row in run.traces()] == [3, 2]
+        with pytest.raises(tracekit.TracekitError, match="choose a trace"):
+            run.verdict()
+        assert run.verdict(2).gpu.kernels == 1
+    with tracekit.open_database(tmp_path / "run.duckdb") as again:
+        assert again.query("overview").height == 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda run: run.query("no"),
+        lambda run: run.query("top_kernels", no=1),
+        lambda run: run.sql(""),
+        lambda run: run.verdict(7),
+        lambda run: run.verdict(window="no"),
+    ],
+)
+def test_wrong_use_is_one_kind_of_error(ask, tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    with tracekit.load(path) as run, pytest.raises(tracekit.TracekitError):
+        ask(run)
+
+
+def test_parameters_are_values_never_sql(tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    with tracekit.load(path) as run, pytest.raises(tracekit.TracekitError, match="integer"):
+        run.query("top_kernels", top="1; DROP TABLE event")
+
+
+def test_importing_the_library_imports_nothing_heavy():
+    code = "import sys, tracekit; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert not {"torch", "triton", "polars", "duckdb", "hta", "plotly", "ray"} & set(loaded.split())
+
+
+def test_frames_outlive_the_database_quietly(tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    code = f"import tracekit; run = tracekit.load({str(path)!r}); f = run.sql('SELECT 1 AS x')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_database_may_be_open_twice(tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    tracekit.load(path, tmp_path / "run.duckdb").close()
+    with (
+        tracekit.open_database(tmp_path / "run.duckdb") as first,
+        tracekit.open_database(tmp_path / "run.duckdb") as second,
+    ):
+        assert first.traces() == second.traces()
+
+
+def test_verdicts_are_reached_side_by_side(tmp_path):
+    atoms, machine = random_program(0)
+    path = write(tmp_path / "t.json", Simulation(atoms, machine))
+    tracekit.load(path, tmp_path / "run.duckdb").close()
+
+    def verdict(_: int) -> dict[str, object]:
+        with tracekit.open_database(tmp_path / "run.duckdb") as run:
+            return run.verdict().as_dict()
+
+    with ThreadPoolExecutor(4) as pool:
+        first, *others = pool.map(verdict, range(8))
+    assert all(other == first for other in others)
+
+
+@pytest.fixture
+def run(tmp_path):
+    with tracekit.load(traces.write(tmp_path / "t.json", EVENTS)) as opened:
+        yield opened
+
+
+def test_what_there_is_can_be_listed(run):
+    assert dir(tracekit) == sorted(tracekit.__all__)
+    listed = dir(run)
+    assert {"verdict", "advise", "report", "sql", "top_kernels", "questions"} <= set(listed)
+    # Internals of the session, and questions of the replay and of remedies, work but are not shown.
+    assert not {"arrays", "give_back_memory", "host_work", "cuda_graph"} & set(listed)
+    assert all(hasattr(run, name) for name in listed if name != "plot")
+    found = run.questions("graph")
+    assert found.columns == ["name", "topic", "question"] and "graph_replays" in found["name"]
+
+
+def test_questions_are_methods_with_a_signature_and_help(run):
+    signature = inspect.signature(run.top_kernels)
+    assert str(signature) == "(top=20, trace=None)"
+    assert run.top_kernels(1).height == run.top_kernels(top=1, trace=1).height == 1
+    assert run.top_kernels(1, 1).equals(run.query("top_kernels", top=1, trace=1))
+    assert "name (text)" in run.top_kernels.__doc__
+    with pytest.raises(TypeError, match="takes 2 parameters, not 3"):
+        run.top_kernels(1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ask", "meant"),
+    [
+        (lambda run: run.top_kernel, "'top_kernels'"),
+        (lambda run: run.verdit, "'verdict'"),
+        (lambda run: run.query("top_kernel"), "'top_kernels'"),
+        (lambda run: run.top_kernels(tpo=1), "'top'"),
+        (lambda run: tracekit.lod, "'load'"),
+    ],
+)
+def test_a_typo_gets_a_suggestion(run, ask, meant):
+    with pytest.raises((AttributeError, tracekit.TracekitError), match=f"did you mean .*{meant}"):
+        ask(run)
+
+
+def test_results_show_themselves_in_a_screen(run):
+    verdict = run.verdict()
+    assert verdict.regime == verdict.verdict.regime == "compute-bound"
+    assert (verdict.bottleneck, verdict.confidence) == (
+        verdict.verdict.bottleneck, verdict.verdict.confidence,
+    )  # fmt: skip
+    for found in (run, verdict, run.advise(), run.whatif("gpu*0.5")):
+        assert 1 < len(repr(found).splitlines()) <= 40
+    assert " ".join(repr(verdict).split()).startswith(verdict.headline)
+    assert "3 events" in repr(run)
+    assert "<pre>" in run.whatif("gpu*0.5")._repr_html_()
+
+
+def test_many_traces_are_counted_not_listed(tmp_path):
+    paths = [traces.write(tmp_path / f"{number}.json", EVENTS) for number in range(10)]
+    with tracekit.load(paths) as run:
+        assert "10 traces" in repr(run) and "... and 2 more" in repr(run)
+
+
+def test_a_page_shows_itself_and_can_be_kept(run, tmp_path):
+    pytest.importorskip("altair", reason="the extra `report` is not installed")
+    page = run.report()
+    assert page._repr_html_().startswith("<iframe srcdoc=") and len(repr(page)) < 100
+    page.save(tmp_path / "page.html")
+    written = run.report(tmp_path / "other.html")
+    assert (tmp_path / "page.html").read_text() == page.html
+    assert written.path == str(tmp_path / "other.html")
+    assert Path(written.path).read_text() == written.html

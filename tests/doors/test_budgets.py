@@ -1,0 +1,320 @@
+"""Budgets for steps, held by the pytest plugin, which pytest runs in a process of its own."""
+
+import importlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+import tracekit
+from tests.conftest import own_trace_names
+from tests.kit.sampling import sample
+from tracekit import budgets
+from tracekit.budgets import COUNTS, StepBudget, broken, changes, check_budget, figures_of
+from tracekit.errors import TracekitError
+
+# An installed plugin is there by itself.
+IS_INSTALLED = any(
+    each.value == "tracekit.pytest_plugin" for each in entry_points(group="pytest11")
+)
+PLUGIN = () if IS_INSTALLED else ("-p", "tracekit.pytest_plugin")
+WORKFLOW = Path(__file__).parents[2] / "examples" / "github-actions.yml"
+
+STEP = """
+    import pytest
+    import torch
+
+    WEIGHT = torch.ones(16, 16)
+    OPERATORS = {operators}
+
+    def step():
+        x = WEIGHT
+        for _ in range(OPERATORS):
+            x = torch.neg(x)
+        return x
+"""
+
+
+@pytest.fixture
+def tried(tmp_path, run):
+    """Writes a test file, runs pytest on it, and returns what it printed and its exit status."""
+
+    def run_pytest(tests, *options, operators=3, file="test_step.py"):
+        text = dedent(STEP.format(operators=operators)) + dedent(tests)
+        (tmp_path / file).write_text(text)
+        always = (*PLUGIN, "-q", "-p", "no:cacheprovider", "--strict-markers")
+        done = run(*always, *options, ".", program="pytest")
+        return done.stdout + done.stderr, done.returncode
+
+    return run_pytest
+
+
+TESTS = """
+    @pytest.mark.tracekit(operators=3)
+    def test_budget(tracekit_profile):
+        figures = tracekit_profile(step)
+        assert figures.counts["operators"] == OPERATORS
+
+    @pytest.mark.tracekit
+    def test_stored(tracekit_profile):
+        tracekit_profile(step)
+"""
+WRONG = """
+    @pytest.mark.tracekit(launches=5)
+    def test_launches(tracekit_profile):
+        tracekit_profile(step)
+
+    @pytest.mark.tracekit(lunches=5)
+    def test_unknown(tracekit_profile):
+        tracekit_profile(step)
+
+    @pytest.mark.tracekit(5)
+    def test_nameless(tracekit_profile):
+        tracekit_profile(step)
+"""
+
+
+@pytest.mark.slow
+def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
+    pytest.importorskip("torch")
+    output, status = tried(TESTS + WRONG)
+    assert status == 1
+    assert "no figures are stored for this step" in output
+    assert "'lunches' is no figure that a budget can have: it has operators, launches" in output
+    assert "takes names and values" in output
+    if not importlib.import_module("torch").cuda.is_available():
+        assert "launches cannot be known: the trace has no work of a device" in output
+        assert "3 failed, 1 passed, 1 error" in output
+
+    output, status = tried(TESTS, "--tracekit-update")
+    assert (status, "2 passed" in output) == (0, True)
+    base = budgets.read_figures(budgets.file_of("test_step.py::test_stored", tmp_path))
+    assert base.names["operators"]["aten::neg"] == 3
+
+    output, status = tried(TESTS, operators=5)
+    assert (status, "2 failed" in output) == (1, True)
+    assert "operators: 5 a step, budget 3" in output
+    assert "+2 aten::neg (operators: 3 before)" in output
+    left = list((tmp_path / ".tracekit").glob("*stored-*.json.gz"))
+    with tracekit.load(left[0]) as run:
+        assert run.ask("step_counts")
+
+
+@pytest.mark.thorough
+def test_a_step_that_takes_as_much_as_before_or_less_passes(tried):
+    pytest.importorskip("torch")
+    assert tried(TESTS, "--tracekit-update")[1] == 0
+    assert tried(TESTS)[1] == 0
+    assert tried(TESTS, operators=2)[1] == 0
+
+
+@pytest.mark.thorough
+def test_tests_of_one_name_in_two_files_keep_figures_of_their_own(tried, tmp_path):
+    """Also where two workers store them at once."""
+    pytest.importorskip("torch")
+    pytest.importorskip("xdist")
+    tests = TESTS.partition("@pytest.mark.tracekit\n")[2]
+    tests = f"    @pytest.mark.tracekit\n{tests}"
+    (tmp_path / "test_b.py").write_text(dedent(STEP.format(operators=30)) + dedent(tests))
+    workers = sample("workers that store figures of steps at once", 2, 0)
+    output, status = tried(tests, "--tracekit-update", f"-n{workers}", file="test_a.py")
+    assert (status, "2 passed" in output) == (0, True), output
+    assert len(list((tmp_path / "tracekit_baselines").iterdir())) == 2
+    output, _ = tried(tests, operators=20, file="test_a.py")
+    assert "operators: 20 a step, budget 3" in output
+    assert "1 failed, 1 passed" in output
+
+
+def test_no_two_tests_share_a_file_of_figures(tmp_path):
+    tests = ["test_a.py::test_step", "test_b.py::test_step", "test_a.py::test_Step",
+             "test_a.py::A::test_step", "test_a.py::A-test_step", "test_a.py::test_step[a/b]",
+             "test_a.py::test_step[a b]", "test_a.py::test_step[a-b]", "test_a.py::test_step[A-b]",
+             "test_a.py::test_step[*.py-1]", "test_a.py::test_step[x.py-1]", "test_a.py::1]",
+             f"test_a.py::test_step[{'x' * 400}]", f"test_a.py::test_step[{'x' * 401}]",
+             ]  # fmt: skip
+    files = [budgets.file_of(test, tmp_path) for test in tests]
+    assert len({each.name.casefold() for each in files}) == len(tests)
+    assert {each.parent for each in files} == {tmp_path / "tracekit_baselines"}
+    assert max(len(each.name) for each in files) < 255
+    # Wherever pytest is started.
+    assert budgets.file_of("tests/deep/test_a.py::test_step", tmp_path) == files[0]
+
+
+def test_figures_under_a_name_that_tests_shared_are_asked_for_again(tmp_path):
+    former = tmp_path / "tracekit_baselines" / "test_step-a-b.json"
+    budgets.require_no_former("test_a.py::test_step[a/b]", tmp_path)
+    former.parent.mkdir()
+    former.write_text("{}")
+    for budget in ({}, {"time": 1.2}):
+        step = StepBudget(
+            "test_a.py::test_step[a/b]", tmp_path, tmp_path / "leave", budget, update=False
+        )
+        with pytest.raises(TracekitError, match=r"several tests may share this file.*again"):
+            step(lambda: None)
+
+
+def test_the_plugin_imports_nothing_until_it_is_used():
+    code = (
+        "import sys; before = set(sys.modules); import pytest; import tracekit.pytest_plugin; "
+        "print([each for each in ('torch', 'duckdb', 'polars', 'numpy', 'rich') "
+        "if each in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def figures(shared_database):
+    """Those of a trace of a GPU."""
+    for name in own_trace_names():
+        run = shared_database(name)
+        if run.ask("overview")[0]["gpu_ops"]:
+            return figures_of(run)
+    raise AssertionError("no trace of a GPU")
+
+
+def test_counts_are_those_of_the_run_metrics(shared_database):
+    for name in own_trace_names():
+        run = shared_database(name)
+        rows, metrics = run.ask("step_counts"), run.ask("run_metrics")
+        whole = run.fetch("SELECT count(*) FROM steps")[1] == [(0,)]
+        if not metrics or not whole:
+            continue
+        for figure in ("operators", "launches", "kernels", "copied_bytes"):
+            total = sum(row["total"] for row in rows if row["figure"] == figure)
+            assert total == metrics[0][figure], (name, figure)
+
+
+def test_each_figure_can_be_over_its_budget(figures):
+    for name, count in figures.counts.items():
+        assert broken(figures, {name: count}, None) == []
+        if count:
+            (only,) = broken(figures, {name: count - 0.5}, None)
+            assert only.message.startswith(f"{name}: ")
+    classes = figures.kernels_by_class
+    assert broken(figures, {"kernels_by_class": classes}, None) == []
+    assert len(broken(figures, {"kernels_by_class": dict.fromkeys(classes, 0)}, None)) == len(
+        [each for each in classes.values() if each]
+    )
+    other = {"overhead-bound": "compute-bound"}.get(figures.regime, "overhead-bound")
+    assert broken(figures, {"regime": figures.regime, "host_share": 1}, None) == []
+    assert broken(figures, {"regime": other}, None)
+    assert set(figures.counts) == set(COUNTS)
+
+
+def test_times_are_compared_on_the_same_device_only(figures):
+    from dataclasses import replace
+
+    now, before = replace(figures, step_ns=120), replace(figures, step_ns=100)
+    assert broken(now, {"time": 1.2}, before) == []
+    (only,) = broken(now, {"time": 1.1}, before)
+    assert "1.20 times the stored 100 ns" in only.message
+    assert broken(now, {"time": 1.1}, replace(before, device="another")) == []
+    assert "nothing to compare with" in broken(now, {"time": 1.1}, None)[0].message
+
+
+def test_stored_figures_come_back_and_changes_are_named(figures, tmp_path):
+    path = tmp_path / "deep" / "step.json"
+    budgets.write_figures(path, figures)
+    base = budgets.read_figures(path)
+    assert broken(figures, {}, base) == []
+    assert changes(figures, base) == []
+    before = path.read_text()
+    budgets.write_figures(path, base)
+    assert json.loads(path.read_text()) == json.loads(before)
+    figure = next(name for name in base.names if base.names[name] and name != "copied_bytes")
+    name, count = next(iter(base.names[figure].items()))
+    base.names[figure][name] = count + 2
+    assert changes(figures, base) == [f"-2 {name} ({figure}: {count + 2:,g} before)"]
+
+
+SOUND = {"schema": "tracekit/step/1", "counts": {"operators": 3}, "kernels_by_class": {},
+         "names": {}, "regime": "unknown", "host_share": None, "step_ns": 5, "device": "CPU",
+         "why": []}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"schema": "other"}', "\x00", "[" * 100_000]
+    + [
+        json.dumps(SOUND | {name: value})
+        for name, values in {
+            "counts": [None, [], 3, {"operators": "3"}, {"operators": None}, {"other": 3},
+                       {"operators": float("nan")}, {"operators": float("inf")},
+                       {"operators": 10**400}],
+            "kernels_by_class": [None, "x", {"gemm": True}],
+            "names": [None, 3, {"operators": 3}, {"operators": {"aten::mm": "1"}}],
+            "regime": [None, 3],
+            "host_share": ["0.5", -1],
+            "step_ns": ["5", 0, True, 10**400],
+            "device": [None, 3],
+            "other": [3],
+        }.items()
+        for value in values
+    ],
+    ids=itertools.count(),
+)  # fmt: skip
+def test_a_file_that_holds_no_figures_is_named(tmp_path, text):
+    path = Path(tmp_path / "step.json")
+    path.write_text(json.dumps(SOUND))
+    assert budgets.read_figures(path)
+    path.write_text(text)
+    with pytest.raises(TracekitError, match="run it again"):
+        budgets.read_figures(path)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [{"launches": -1}, {"launches": "3"}, {"regime": "fast"}, {"kernels_by_class": 3}, {"x": 1},
+     {"operators": True}],
+)  # fmt: skip
+def test_budgets_that_make_no_sense_are_refused(budget):
+    with pytest.raises(TracekitError):
+        check_budget(budget)
+
+
+@pytest.mark.thorough
+def test_the_workflow_for_pull_requests_runs(tmp_path):
+    """Its steps, but for those that install and upload."""
+    pytest.importorskip("torch")
+    yaml = pytest.importorskip("yaml")
+    steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["budgets"]["steps"]
+    scripts = {each["name"]: each["run"] for each in steps if "name" in each}
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for name, module in (("tracekit", "tracekit"), ("pytest", "pytest")):
+        script = bin_folder / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        script.chmod(0o755)
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "test_nothing.py").write_text("def test_nothing(): pass")
+    git = [shutil.which("git"), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    if git[0] is None:
+        pytest.skip("git is not installed")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"],
+                    ["update-ref", "refs/remotes/origin/main", "HEAD"]):  # fmt: skip
+        subprocess.run([*git, *command], cwd=repository, check=True)
+    summary = tmp_path / "summary.md"
+    environment = os.environ | {
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "GITHUB_BASE_REF": "main",
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "PYTHONPATH": os.pathsep.join([*sys.path[:1], str(WORKFLOW.parents[1])]),
+    }
+    ran = ["budgets", "capture", "compare"]
+    if find_spec("altair") is None:
+        scripts["compare"] = scripts["compare"].splitlines()[0]
+    for name in ran:
+        subprocess.run(["bash", "-eo", "pipefail", "-c", scripts[name]], cwd=repository,
+                       env=environment, check=True)  # fmt: skip
+    assert (repository / "budgets.xml").exists()
+    assert "### " in summary.read_text()

@@ -1,0 +1,34 @@
+"""The demo, and where a report goes that is not told where."""
+
+import pytest
+
+from tests.kit import traces
+
+pytest.importorskip("altair", reason="the extra `report` is not installed")
+EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
+
+
+def test_the_demo_says_that_it_is_simulated_and_writes_its_page(run, tmp_path):
+    done = run("demo", "--no-open")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *lines = done.stdout.splitlines()
+    assert "simulated" in first and "no GPU was involved" in first
+    assert "overhead-bound by dispatch; confidence high" in lines
+    assert "CUDA graph" in done.stdout and lines[-1].startswith("tracekit-demo.html: ")
+    assert "<html" in (tmp_path / "tracekit-demo.html").read_text()[:200]
+
+
+def test_a_report_goes_beside_its_trace_and_says_where(run, tmp_path):
+    (tmp_path / "folder").mkdir()
+    for name in ("a.json", "folder/b.json"):
+        traces.write(tmp_path / name, EVENTS)
+    for given, written in (
+        ("a.json", "a.html"), ("folder/b.json", "folder/b.html"), ("folder", "folder.html"),
+    ):  # fmt: skip
+        done = run("report", given)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"{written}: ") and (tmp_path / written).is_file()
+    for given in ("missing.json", "."):
+        done = run("report", given)
+        assert done.returncode == (2 if given == "missing.json" else 0)
+    assert not (tmp_path / "missing.html").exists() and (tmp_path / "report.html").is_file()

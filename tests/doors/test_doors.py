@@ -1,0 +1,158 @@
+"""Whichever door is asked about a trace, it gives one regime, one margin, one price for each change
+and one list of one-offs: those of `tracekit analyze --json` of the trace."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.kit.lakes import add
+from tracekit.agents.tools import Tools
+from tracekit.agents.traces import Folders, Opened
+from tracekit.ingest.resources import Resources
+from tracekit.reporters.parts import is_of_recording
+from tracekit.run import open_lake
+from tracekit.text import duration, percent
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis
+
+pytest.importorskip("altair", reason="a page needs the extra report")
+OVERHEAD = "simulated-overhead-bound.json.gz"
+ONE_OFF = ("kind", "side", "start_ns", "dur_ns", "usual_ns", "excess_ns", "cause", "name", "place",
+           "event_id", "pid", "tid")  # fmt: skip
+
+
+def said(found: dict[str, Any]) -> dict[str, Any]:
+    """What the JSON of an analysis says."""
+    return {
+        "regime": found["verdict"]["regime"],
+        "margin": found["verdict"]["margin"],
+        "prices": [(each["remedy"], each["change"], each["saves_ns"]) for each in found["advice"]],
+        "saved": [(each["remedy"], each["saves_ns"]) for each in found["advice"]],
+        "one_offs": listed(found["one_offs"]),
+    }
+
+
+def listed(one_offs: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps([each[key] for key in ONE_OFF]) for each in one_offs)
+
+
+def doors(path: Path, database: tracekit.Database, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Each door that answers with data, and what it says: only what that door tells."""
+    yield "a verdict judged again", said(database.verdict(window=None, thresholds=ANEW).as_dict())
+    fixes = database.advise()
+    yield "advise", {"saved": [(each.remedy, each.saves_ns) for each in fixes.advice]}
+    (row,) = rows(database, "FROM verdict WHERE is_main")
+    told = rows(database, "FROM advice ORDER BY number")
+    yield (
+        "SQL",
+        {
+            "regime": row["regime"],
+            "margin": row["margin"],
+            "prices": [(each["remedy"], each["change"], each["saves_ns"]) for each in told],
+            "one_offs": listed(rows(database, "FROM one_off")),
+        },
+    )
+    yield "the question one_offs", {"one_offs": listed(database.ask("one_offs"))}
+    add(folder / "lake", path, judges=True)
+    with open_lake(str(folder / "lake")) as lake:
+        (stored,) = lake.verdicts()
+        yield "a lake", said(stored.as_dict())
+        yield "a lake's question", {"one_offs": listed(lake.ask("one_offs"))}
+    with tracekit.load(path) as memory:
+        yield "the trace in memory", {"one_offs": listed(memory.ask("one_offs"))}
+    file = Path(database.name)
+    tools = Tools(Folders([file.parent]), Opened(1, Resources()), characters=10**7, timeout_s=600)
+    answer = tools.verdict(file.name, rows=10**6)["answer"]
+    yield (
+        "an agent",
+        {
+            "regime": answer["verdict"]["regime"],
+            "margin": answer["verdict"]["margin"],
+            "saved": [(each["remedy"], each["saves_ns"]) for each in answer["advice"]],
+        },
+    )
+    tools.close()
+
+
+# Other than the default in what no verdict reads: it is judged anew.
+ANEW = replace(Thresholds(), shown_gain=0.0006)
+
+
+def rows(database: tracekit.Database, query: str) -> list[dict[str, Any]]:
+    columns, found = database.fetch(query)
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: Path) -> None:
+    """Checks the doors that answer with text: console, --explain, page and notebook."""
+    verdict = analysis.verdict
+    priced = [e for e in analysis.advice if not e.once and not is_of_recording(e)]
+    margin = "" if verdict.margin is None else percent(abs(verdict.margin))
+    full = run("analyze", database.name, "--full", "--explain")
+    assert full.returncode == 0, full.stderr
+    assert verdict.regime in full.stdout
+    exact = re.search(r"([+-]\d\.\d{3}) of the window: (\S+)", full.stdout)
+    if exact and verdict.margin is not None:
+        assert exact.groups() == (f"{verdict.margin:+.3f}", verdict.regime)
+    screen = run("analyze", database.name).stdout
+    for text in (full.stdout, screen):
+        assert not priced or duration(priced[0].saves_ns) in text
+    notebook = analysis._repr_html_()
+    assert verdict.regime in notebook and margin in notebook
+    page = folder / "page.html"
+    assert run("report", database.name, "-o", str(page)).returncode == 0
+    written = page.read_text(encoding="utf-8")
+    assert re.search(r'<span class="regime"[^>]*>([a-z-]+)</span>', written)[1] == verdict.regime
+    shown = re.search(r'<data value="([^"]*)" data-key="verdict.margin">', written)
+    assert (shown and float(shown[1])) == verdict.margin
+    prices = re.findall(r'<data value="(\d+)" data-advice="([^"]+)">', written)
+    known = {(str(each.saves_ns), each.remedy) for each in analysis.advice}
+    assert set(prices) <= known and len(prices) == min(len(prices), len(analysis.advice))
+    assert bool(prices) == bool(known)
+
+
+@pytest.mark.sampled(20, of=60)
+@pytest.mark.parametrize("name", trace_names())
+def test_all_doors_give_one_answer(name, run, tmp_path):
+    path = trace_file(name)
+    with tracekit.load(path, tmp_path / "t.duckdb") as database:
+        analysis = database.verdict()
+        expected = said(analysis.as_dict())
+        for door, found in doors(path, database, tmp_path):
+            assert {key: expected[key] for key in found} == found, door
+        window = None if analysis.judged.window.kind != "trace" else "trace"
+        gains = analysis.judged.gains
+        for each in analysis.advice:
+            if each.change is not None:
+                predicted = database.whatif(each.change, window=window)
+                assert predicted.saves_ns == each.saves_ns, each.change
+        if gains is not None:
+            steady = database.whatif("steady", window=window)
+            assert steady.predicted_ns == gains.window_ns
+        require_texts(run, database, analysis, tmp_path)
+
+
+@pytest.mark.parametrize("name", [OVERHEAD, "simulated-input-bound.json.gz"])
+def test_advise_and_whatif_give_one_price(name):
+    with tracekit.load(OWN_TRACES / name) as database:
+        listed = [each for each in database.advise().advice if each.change]
+        assert listed
+        for each in listed:
+            assert database.whatif(each.change).saves_ns == each.saves_ns
+
+
+def test_a_door_that_says_something_else_is_noticed():
+    with tracekit.load(OWN_TRACES / OVERHEAD) as database:
+        analysis = database.verdict()
+    other = replace(analysis, verdict=replace(analysis.verdict, margin=0.5))
+    assert said(other.as_dict()) != said(analysis.as_dict())
+    assert len(listed([asdict(each) for each in analysis.one_offs])) == len(analysis.one_offs)

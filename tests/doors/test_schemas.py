@@ -1,0 +1,270 @@
+"""Every JSON that a command prints has a published schema, and every output follows it."""
+
+import copy
+import json
+import re
+import shutil
+from functools import cache
+
+import pytest
+
+import tracekit
+from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.kit.sampling import sample
+from tracekit import schemas as outputs
+from tracekit.database import catalog
+from tracekit.reporters import rows
+
+jsonschema = pytest.importorskip("jsonschema", reason="schemas are tested with jsonschema")
+Validator = jsonschema.Draft202012Validator
+
+OVERHEAD, COMPUTE = "simulated-overhead-bound.json.gz", "simulated-compute-bound.json.gz"
+RANKS = [f"simulated-2-ranks-rank{rank}.json.gz" for rank in (0, 1)]
+
+
+def only_json(constant):
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def check(command, text, question=None):
+    """The document, which has to follow the schema of a command."""
+    document = json.loads(text, parse_constant=only_json)
+    validator(command, question).validate(document)
+    return document
+
+
+@cache
+def validator(command, question=None):
+    return Validator(outputs.schema(command, question))
+
+
+def properties(schema):
+    """Each property within a schema, with its name."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict):
+            yield from schema["properties"].items()
+        for each in schema.values():
+            yield from properties(each)
+    if isinstance(schema, list):
+        for each in schema:
+            yield from properties(each)
+
+
+def kinds(schema):
+    """The types that a property's values, or what they hold, may have."""
+    found = schema.get("type", [])
+    inner = [schema.get("items"), schema.get("additionalProperties")]
+    inner += [*schema.get("anyOf", []), *schema.get("prefixItems", [])]
+    return (
+        {found}
+        if isinstance(found, str)
+        else {*found}.union(*(kinds(each) for each in inner if isinstance(each, dict)))
+    )
+
+
+@pytest.mark.parametrize("command", outputs.commands())
+def test_a_schema_is_valid_and_describes_every_property_with_its_unit(command):
+    schema = outputs.schema(command)
+    Validator.check_schema(schema)
+    for name, each in properties(schema):
+        assert re.sub(r"\([^()]*\)$", "", each["description"]).strip(), name
+        if kinds(each) & {"integer", "number"}:
+            assert re.search(r"\(.+\)$", each["description"]), (name, each)
+
+
+def test_the_schema_of_each_question_is_valid_and_closed():
+    for name, question in catalog.queries().items():
+        schema = outputs.schema("query", name)
+        Validator.check_schema(schema)
+        assert schema["items"]["additionalProperties"] is False
+        assert schema["items"]["required"] == [each.name for each in question.columns], name
+
+
+# Small traces: with and without steps, devices and GPU ops.
+SMALL = [
+    OVERHEAD, "h100-bert-small.json.gz", "cpu-only.json.gz", "a100-nccl-no-gpu-events.json.gz",
+]  # fmt: skip
+QUESTIONS = list(catalog.queries())
+ASKED = sample("questions whose answers follow their schemas", QUESTIONS, QUESTIONS[::20])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_is_told_of_a_small_trace_follows_the_schemas(name, shared_database, shared_verdict):
+    trace_file(name)
+    follows(name, shared_database, shared_verdict)
+
+
+@pytest.mark.sampled(100, of=60)
+@pytest.mark.parametrize("name", trace_names())
+def test_what_is_told_of_a_trace_follows_the_schemas(name, shared_database, shared_verdict):
+    follows(name, shared_database, shared_verdict)
+
+
+def follows(name, shared_database, shared_verdict):
+    database = shared_database(name)
+    check("analyze", json.dumps(shared_verdict(name).as_dict(), default=str))
+    for command, ask in (
+        ("advise", database.advise),
+        ("whatif", lambda: database.whatif("host*0.5")),
+    ):
+        try:
+            found = ask()
+        except tracekit.TracekitError:
+            continue
+        check(command, json.dumps(found.as_dict()))
+
+
+@pytest.mark.sampled(50, of=12)
+@pytest.mark.parametrize("name", trace_names()[::5])
+def test_the_answer_to_each_question_follows_its_schema(name, shared_database, tmp_path):
+    database = shared_database(name)
+    answer = tmp_path / "answer.json"
+    limits = rows.Limits(rows=200)
+    for question in ASKED:
+        sql = catalog.query(question).sql
+        rows.render(database, sql, {}, "json", str(answer), limits=limits)
+        check("query", answer.read_text(), question)
+
+
+PRINTED = [
+    [None, "analyze", "ranks.duckdb", "--json"],
+    [None, "analyze", OVERHEAD, "--json"],
+    [None, "advise", OVERHEAD, "--json"],
+    [None, "diff", OVERHEAD, COMPUTE, "--json"],
+    [None, "whatif", OVERHEAD, "host*0.5", "--json"],
+    [None, "whatif", "ranks.duckdb", "straggler*0", "--json"],
+    [None, "sql", OVERHEAD, "SELECT 1 AS x, 'nan'::DOUBLE AS y, [1] AS z", "--format", "json"],
+    ["top_kernels", "query", "top_kernels", OVERHEAD, "--format", "json"],
+    [None, "query", "top_kernels", OVERHEAD, "--format", "json"],
+]
+
+
+def test_what_commands_print_follows_their_schemas(run, tmp_path):
+    for name in (OVERHEAD, COMPUTE, *RANKS):
+        shutil.copy(OWN_TRACES / name, tmp_path)
+    assert run("load", *RANKS, "-o", "ranks.duckdb").returncode == 0
+    for question, *arguments in sample("commands that print JSON", PRINTED, PRINTED[::3]):
+        done = run(*arguments)
+        assert check(arguments[0], done.stdout, question), done.stderr
+    assert run("load", OVERHEAD, COMPUTE, "-o", "unlike.duckdb").returncode == 0
+    assert check("analyze", run("analyze", "unlike.duckdb", "--json").stdout)["no_run"]
+
+
+@pytest.mark.thorough
+def test_what_is_told_of_a_lake_follows_the_schemas(run, tmp_path):
+    source = tmp_path / "traces"
+    for name in ("a", "b"):
+        (source / name).mkdir(parents=True)
+        for rank in RANKS:
+            (source / name / rank).write_bytes((OWN_TRACES / rank).read_bytes())
+    assert run("lake", "add", "traces", "--to", "lake").returncode == 0
+    check("analyze", run("analyze", "lake/run=a", "--json").stdout)
+    check("history", run("history", "lake", "--json").stdout)
+    asked = ("top_kernels", "lake", "--format", "json")
+    assert check("query", run("query", *asked).stdout, "top_kernels")[0]["run"] == "a"
+    assert check("lake ask", run("lake", "ask", *asked).stdout, "top_kernels")
+
+
+@pytest.mark.thorough
+def test_what_experiments_print_follows_their_schemas(run):
+    size = ("--dim", "32", "--hidden", "32", "--batch", "2", "--seq", "4", "--device", "cpu")
+    few = ("--rounds", "3", "--active", "1", "--warmup", "1", "--json")
+    check("sweep", run("sweep", "linear", "-o", "s.duckdb", *size, *few).stdout)
+    check("probe", run("probe", "linear", *size, *few).stdout)
+    check("probe", run("probe", "linear", "--advice", *size, *few).stdout)
+    trace = OWN_TRACES / "cpu-mlp-eager.json.gz"
+    check("crosscheck", run("crosscheck", str(trace), "--json").stdout)
+
+
+def changed(document, *path, to):
+    found = copy.deepcopy(document)
+    inner = found
+    for each in path[:-1]:
+        inner = inner[each]
+    inner[path[-1]] = to
+    return found
+
+
+def without(document, *path):
+    found = copy.deepcopy(document)
+    inner = found
+    for each in path[:-1]:
+        inner = inner[each]
+    del inner[path[-1]]
+    return found
+
+
+def test_a_wrong_document_is_rejected(shared_verdict):
+    good = shared_verdict(OVERHEAD).as_dict()
+    schema = validator("analyze")
+    assert schema.is_valid(good)
+    for wrong in (
+        {}, [], [good], {"schema": "tracekit/analysis/1"},
+        changed(good, "schema", to="tracekit/analysis/2"),
+        changed(good, "gpu", "busy_ns", to="309437"),
+        changed(good, "gpu", "busy_ns", to=1.5),
+        changed(good, "gpu", "speed", to=1),
+        changed(good, "window", to=None),
+        changed(good, "verdict", "regime", to="slow"),
+        changed(good, "verdict", "savings", 0, to={"remove": "python"}),
+        changed(good, "causal", "undilated", to=[0.5]),
+        changed(good, "idle", "causes", "python", to=None),
+        without(good, "advice"), without(good, "verdict", "why"),
+    ):  # fmt: skip
+        assert not schema.is_valid(wrong), wrong
+    listed = validator("query", "top_kernels")
+    assert listed.is_valid([])
+    assert not listed.is_valid([{"trace_id": 1}]) and not listed.is_valid({})
+
+
+def test_the_command_prints_the_schema(run):
+    listed = [line.split("  ")[0] for line in run("schema").stdout.splitlines()]
+    assert listed == list(outputs.commands())
+    assert json.loads(run("schema", "analyze").stdout) == outputs.schema("analyze")
+    asked = run("schema", "lake", "ask", "top_kernels")
+    assert json.loads(asked.stdout) == outputs.schema("lake ask", "top_kernels")
+    for wrong in (("load",), ("sql", "top_kernels"), ("query", "nothing"), ("query", "a", "b")):
+        done = run("schema", *wrong)
+        assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
+
+
+def test_every_command_that_prints_json_has_a_schema():
+    from tracekit.commands import cli
+
+    def all_of(group, before=""):
+        for name in group.list_commands(None):
+            each = group.get_command(None, name)
+            if hasattr(each, "commands"):
+                yield from all_of(each, f"{before}{name} ")
+            else:
+                formats = {flag for option in each.params for flag in option.opts}
+                for option in each.params:
+                    formats |= set(getattr(option.type, "choices", ()))
+                yield f"{before}{name}", formats
+
+    printing = {name for name, formats in all_of(cli) if formats & {"--json", "json"}}
+    assert printing == set(outputs.commands())
+
+
+# What programs that read the verdict rely on: keys may be added, never changed or taken away.
+PROMISED = {
+    "Analysis": "schema trace window gpu idle launch verdict one_offs advice steps devices",
+    "Trace": "path events rank world_size devices health",
+    "Finding": "code severity message count",
+    "Window": "kind name start_ns end_ns span_ns",
+    "Gpu": "kernels gpu_ops linked busy_ns compute_ns exposed_comm_ns exposed_memcpy_ns idle_ns",
+    "Idle": "host_late_ns device_ns unlinked_ns causes",
+    "Launch": "count delay_p50_ns delay_p90_ns queue_depth_p50",
+    "Verdict": "regime bottleneck confidence shares why savings",
+    "Saving": "remove saves_at_most_ns",
+    "OneOffEvent": "start_ns dur_ns cause name place",
+    "Advice": "remedy cause where saves_ns share effort needs doubts change",
+    "Analyses": "schema analyses run",
+    "RunVerdict": "step_ns pace_rank late_ranks collectives savings",
+}
+
+
+def test_the_verdict_keeps_the_keys_that_programs_rely_on():
+    definitions = outputs.schema("analyze")["$defs"]
+    for name, keys in PROMISED.items():
+        assert set(keys.split()) <= set(definitions[name]["required"]), name

@@ -1,0 +1,214 @@
+"""tracekit in a shell: completion, pager, colours, widths, and `tracekit TRACE`."""
+
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.kit import traces
+
+pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+
+TRACEKIT = Path(sys.executable).parent / "tracekit"
+PATH = f"{TRACEKIT.parent}{os.pathsep}{os.environ['PATH']}"
+EVENTS = [
+    traces.slice_event("cpu_op", "aten::mm", 5, 20),
+    traces.launch(10, 5, 1),
+    traces.gpu_op(20, 40, 1, name="sgemm"),
+]
+BASH = """
+eval "$(tracekit completion bash)"
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_tracekit_completion tracekit
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+OFFERED = [
+    (["comple"], {"completion"}),
+    (["query", "top_k"], {"top_kernels"}),
+    (["query", "top_kernels", "--param", ""], {"trace=", "top="}),
+    (["advise", "--how", "sync-b"], {"sync-by-line"}),
+    (["whatif", "t.json", "hos"], {"host*"}),
+    (["capture", "mlp-ea"], {"mlp-eager"}),
+]
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return traces.write(tmp_path / "t.json", EVENTS)
+
+
+def needs(shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+
+
+def said(*command, **more):
+    environment = os.environ | {"PATH": PATH} | more
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    return done.stdout
+
+
+@pytest.mark.parametrize(("typed", "offered"), [
+    *OFFERED, (["whatif", "t.json", "remedy", ":", "sync-b"], {"sync-by-line"}),
+])  # fmt: skip
+def test_bash_completes(typed, offered):
+    needs("bash")
+    found = said("bash", "--norc", "-c", BASH, "bash", "tracekit", *typed)
+    assert set(found.split()) >= offered
+    assert len(found.split()) <= 4
+
+
+@pytest.mark.parametrize(("typed", "offered"), OFFERED)
+def test_fish_completes(typed, offered):
+    needs("fish")
+    line = " ".join(["tracekit", *typed])
+    script = f"tracekit completion fish | source; complete --do-complete '{line}'"
+    found = said("fish", "--no-config", "-c", script)
+    assert {each.split("\t")[0] for each in found.splitlines()} >= offered
+
+
+@pytest.mark.parametrize(
+    ("typed", "whole"),
+    [
+        ("tracekit comple", "tracekit completion"),
+        ("tracekit query top_k", "tracekit query top_kernels"),
+        ("tracekit advise --how sync-b", "tracekit advise --how sync-by-line"),
+    ],
+)
+def test_zsh_completes(typed, whole):
+    needs("zsh")
+    # What is typed is echoed, and must not be taken for the prompt.
+    start = (
+        'autoload -U compinit; compinit -u -D; eval "$(tracekit completion zsh)"; PS1="rea""dy>"'
+    )
+    screen, terminal = pty.openpty()
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"], stdin=terminal, stdout=terminal, stderr=terminal,
+        env=os.environ | {"PATH": PATH, "TERM": "dumb"}, start_new_session=True,
+    ) as zsh:  # fmt: skip
+        os.close(terminal)
+        for line, awaited in ((f"{start}\n", "ready>"), (f"{typed}\t", whole)):
+            os.write(screen, line.encode())
+            assert awaited in shown_until(screen, awaited)
+        zsh.kill()
+    os.close(screen)
+
+
+def shown_until(screen, awaited, within_s=60):
+    """What comes up on a screen, until `awaited` is there."""
+    shown, end = "", time.monotonic() + within_s
+    while awaited not in shown and time.monotonic() < end:
+        if select.select([screen], [], [], 0.1)[0]:
+            shown += os.read(screen, 1 << 16).decode()
+    return shown
+
+
+def test_zsh_gets_questions_with_what_they_ask():
+    asked = {"COMP_WORDS": "tracekit query top_k", "COMP_CWORD": "2"}
+    found = said(TRACEKIT, _TRACEKIT_COMPLETE="zsh_complete", **asked)
+    kind, name, help = found.splitlines()[:3]
+    assert (kind, name) == ("plain", "top_kernels")
+    assert help.endswith("?")
+
+
+def test_completing_imports_nothing_heavy():
+    asked = {"COMP_WORDS": "tracekit whatif t.json h", "COMP_CWORD": "3"}
+    code = (
+        "import sys, atexit; sys.argv = ['tracekit']; from tracekit.commands import main\n"
+        "atexit.register(lambda: print(*sys.modules)); main()"
+    )
+    found = said(sys.executable, "-c", code, _TRACEKIT_COMPLETE="bash_complete", **asked)
+    assert "host*" in found
+    assert not {"duckdb", "polars", "numpy", "rich", "torch"} & set(found.split())
+
+
+def on_terminal(folder, *arguments, **environment):
+    """What `tracekit ...` writes to a terminal of 24 lines and 160 columns."""
+    code = (
+        "import fcntl, os, pty, struct, sys, termios\n"
+        "fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 160, 0, 0))\n"
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    read_end, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, TRACEKIT, *arguments],
+        stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder,
+        env=inherited | {"TERM": "xterm", "PATH": PATH} | environment,
+    )  # fmt: skip
+    os.close(terminal)
+    found = b""
+    while True:
+        try:
+            part = os.read(read_end, 1 << 16)
+        except OSError:  # Linux says so when the other end is closed.
+            break
+        if not part:
+            break
+        found += part
+    os.close(read_end)
+    process.wait(timeout=60)
+    return found.decode().replace("\r\n", "\n"), process.returncode
+
+
+def test_a_trace_alone_is_analyzed(run, trace):
+    assert run("t.json").stdout == run("analyze", "t.json").stdout != ""
+    assert "nope.json" in run("nope.json").stderr
+
+
+def test_a_mistyped_command_is_corrected(run):
+    done = run("anlyze")
+    assert done.returncode == 2
+    assert "No such command 'anlyze'" in done.stderr and "analyze" in done.stderr
+
+
+@pytest.mark.sampled(3, of=3)
+@pytest.mark.parametrize(
+    ("environment", "is_styled"),
+    [({}, False), ({"NO_COLOR": "1"}, False), ({"FORCE_COLOR": "1"}, True)],
+)
+def test_a_pipe_gets_no_escape_codes_unless_they_are_asked_for(run, trace, environment, is_styled):
+    assert ("\x1b" in run("t.json", **environment).stdout) == is_styled
+
+
+def test_a_terminal_gets_styles_but_not_with_no_color(tmp_path, trace):
+    assert "\x1b[1m" in on_terminal(tmp_path, "sql", "t.json", "SELECT 1 AS a")[0]
+    assert "\x1b" not in on_terminal(tmp_path, "sql", "t.json", "SELECT 1 AS a", NO_COLOR="1")[0]
+
+
+def test_rows_that_fit_the_terminal_are_a_table(tmp_path, trace, run):
+    wide = ", ".join(f"'{letter * 20}' AS {letter}" for letter in "abcdef")
+    found, _ = on_terminal(tmp_path, "sql", "t.json", f"SELECT {wide}", NO_COLOR="1")
+    assert any("a" * 20 in line and "f" * 20 in line for line in found.splitlines())
+    assert len(run("sql", "t.json", f"SELECT {wide}").stdout.split("\n")) > 5
+    assert len(run("sql", "t.json", f"SELECT {wide}", COLUMNS="160").stdout.split("\n")) == 3
+
+
+def test_long_tables_go_through_the_pager_on_a_terminal_only(tmp_path, trace, run):
+    long = ("sql", "t.json", "FROM range(40)")
+    pager = {"PAGER": "sed s/^/paged:/"}
+    assert on_terminal(tmp_path, *long, **pager)[0].count("paged:") == 41
+    assert "paged:" not in on_terminal(tmp_path, *long, **(pager | {"TRACEKIT_PAGER": ""}))[0]
+    assert "paged:" not in on_terminal(tmp_path, "sql", "t.json", "SELECT 1", **pager)[0]
+    assert "paged:" not in run(*long, **pager).stdout
+
+
+def test_sql_without_a_statement_opens_a_shell(tmp_path, trace, run):
+    assert run("load", "t.json", "-o", "r.duckdb").returncode == 0
+    shell = tmp_path / "bin" / "duckdb"
+    shell.parent.mkdir()
+    shell.write_text('#!/bin/sh\necho "shell: $@"\n')
+    shell.chmod(0o755)
+    path = f"{shell.parent}{os.pathsep}{os.environ['PATH']}"
+    found, status = on_terminal(tmp_path, "sql", "r.duckdb", PATH=path)
+    assert (found.strip(), status) == (f"shell: -readonly {tmp_path}/r.duckdb", 0)
+    found, status = on_terminal(tmp_path, "sql", "r.duckdb", PATH="/nowhere")
+    assert status == 2 and "pip install duckdb-cli" in found
+    found, status = on_terminal(tmp_path, "sql", "t.json", PATH=path)
+    assert status == 2 and "tracekit load t.json" in found
+    assert "Missing argument 'STATEMENT'" in run("sql", "r.duckdb").stderr

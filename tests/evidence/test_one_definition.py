@@ -1,0 +1,307 @@
+"""Parts of tracekit that use the same concept agree on it, in traces made to separate them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tests.kit import simulated, traces
+from tests.kit.atoms import Launch
+from tests.kit.simulator import Machine, Simulation
+from tests.kit.traces import gpu_op, launch, step
+from tracekit.causes import CAUSES, OF_HOST, cause_of
+from tracekit.compare.diff import fails
+from tracekit.errors import TracekitError
+from tracekit.native import ranks
+from tracekit.replay.graph.recording import recording_of
+from tracekit.replay.graph.waits import waits_of
+from tracekit.replay.whatif import what_if
+from tracekit.thresholds import Thresholds, is_settable
+from tracekit.verdict.regime import REGIMES
+
+# -- the main device -------------------------------------------------------------------------------
+
+# GPU ops by device: start and length in microseconds, stream, kind.
+BY_KERNELS = [(10, 300, 7, "kernel")]
+BY_SUM = [
+    (20, 100, 7, "kernel"),
+    *((120, 400, stream, "gpu_memcpy") for stream in (8, 9, 10)),
+]
+BY_BUSY = [(30, 200, 7, "kernel"), (230, 500, 7, "gpu_memset")]
+SPANS_NS = {"kernels": 300_000, "sum": 500_000, "busy": 700_000}
+
+
+def several_devices(*devices: list[tuple[int, int, int, str]]) -> list[dict]:
+    events = [step(1, 0, 1000)]
+    for number, ops in enumerate(devices):
+        for place, (start, length, stream, kind) in enumerate(ops):
+            linked = 100 * number + place + 1
+            events.append(launch(linked / 100, 0.005, linked))
+            events.append(
+                gpu_op(start, length, linked, category=kind, stream=stream, device=number)
+            )
+    return events
+
+
+@pytest.mark.sampled(2, of=4)
+@pytest.mark.parametrize(
+    "devices",
+    [
+        (BY_KERNELS, BY_SUM, BY_BUSY),
+        (BY_BUSY, BY_SUM, BY_KERNELS),
+        (BY_SUM, BY_KERNELS),
+        (BY_BUSY, BY_KERNELS),
+    ],
+)
+def test_all_that_speak_of_one_device_speak_of_the_one_with_most_kernel_time(devices, tmp_path):
+    main = devices.index(BY_KERNELS)
+    with traces.load(tmp_path, several_devices(*devices)) as run:
+        analysis = run.verdict()
+        spans = {
+            "verdict": analysis.window.span_ns,
+            "gains": analysis.windows[0].gains.window_ns,
+            "whatif": what_if(run, [], 1, "gpu_active").window_ns,
+            "run_metrics": run.ask("run_metrics")[0]["active_ns"],
+        }
+        busy = {
+            "verdict": analysis.steps[0].gpu.busy_ns,
+            "run_metrics": run.ask("run_metrics")[0]["busy_ns"],
+        }
+    assert (analysis.gpu.device_id, analysis.devices[0].device_id) == (main, main)
+    assert spans == dict.fromkeys(spans, SPANS_NS["kernels"])
+    assert busy == {"verdict": 300_000, "run_metrics": 300_000}
+
+
+def test_a_gate_and_a_waterfall_hold_the_main_devices_against_each_other(tmp_path):
+    def saved(name, *devices):
+        events = [each for each in several_devices(*devices) if "Profiler" not in each["name"]]
+        return traces.write(tmp_path / name, events)
+
+    one = saved("one.json", BY_KERNELS)
+    all_three = saved("all.json", BY_SUM, BY_BUSY, BY_KERNELS)
+    with tracekit.load([one, all_three]) as run:
+        assert fails(run, "a.active_ns = b.active_ns AND a.span_ns = b.span_ns")
+        assert fails(run, "a.busy_ns = b.busy_ns AND a.busy_ns = 300000")
+        bars = run.ask("diff_waterfall", a=1, b=2)
+    assert (bars[0]["until_ns"], bars[-1]["until_ns"]) == (300_000, 300_000)
+
+
+def test_of_devices_without_kernels_the_main_one_has_most_to_do(tmp_path):
+    copies = [[(10, 50, 7, "gpu_memcpy")], [(10, 90, 7, "gpu_memcpy")]]
+    with traces.load(tmp_path, several_devices(*copies)) as run:
+        assert run.verdict().gpu.device_id == 1
+        assert what_if(run, [], 1, "gpu_active").window_ns == 90_000
+        assert run.ask("run_metrics")[0]["active_ns"] == 90_000
+
+
+# -- a window's length -----------------------------------------------------------------------------
+
+
+def steps_that_run_ahead() -> list[dict]:
+    """Two steps; the host spends 10 us in each, and the kernel launched there takes 100 us."""
+    events = []
+    for number in (1, 2):
+        at = 10 * (number - 1)
+        events += [step(number, at, 10), launch(at + 1, 2, number)]
+        events.append(gpu_op(5 + 100 * (number - 1), 100, number))
+    return events
+
+
+def test_a_step_has_one_length_whoever_tells_it(run, tmp_path):
+    path = traces.write(tmp_path / "t.json", steps_that_run_ahead())
+    with tracekit.load(path) as database:
+        analysis = database.verdict()
+        whatif = database.whatif("host*1", "steady")
+    lengths = [105_000, 100_000]
+    assert [each.window.span_ns for each in analysis.steps] == lengths
+    assert [each.gains.window_ns for each in analysis.steps] == lengths
+    assert [each.window_ns for each in whatif.steps] == lengths
+    # The step of median length is the verdict's window, and that of a prediction.
+    judged = analysis.judged.window
+    assert (judged, judged.name) == (analysis.verdict.window, whatif.window)
+    assert (judged.span_ns, whatif.window_ns) == (100_000, 100_000)
+    printed = run("analyze", "t.json", "--full").stdout
+    assert f"of {judged.name} (100 us of 100 us)" in printed
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def marked(number: int, start_us: int, dur_us: int, thread: int = traces.THREAD) -> dict:
+    return step(number, start_us, dur_us) | {"tid": thread}
+
+
+MARKS = {
+    "twice at one time": [marked(1, 0, 100), marked(1, 0, 100)],
+    "nested": [marked(1, 0, 100), marked(1, 10, 50)],
+    "nested from one begin": [marked(1, 0, 50), marked(1, 0, 100)],
+    "on two threads at one time": [marked(1, 0, 100), marked(1, 0, 100, thread=200)],
+    "on two threads one after the other": [marked(1, 0, 90), marked(1, 10, 90, thread=200)],
+    "and another without length": [marked(1, 0, 100), marked(7, 50, 0)],
+}
+
+
+@pytest.mark.sampled(3, of=6)
+@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+def test_all_that_count_steps_count_one_that_is_marked_twice_once(marks, tmp_path):
+    events = [*marks, marked(2, 100, 80), marked(2, 180, 20)]
+    events += [launch(20, 2, 1), gpu_op(30, 10, 1), launch(120, 2, 2), gpu_op(130, 10, 2)]
+    with traces.load(tmp_path, events) as run:
+        analysis = run.verdict()
+        lengths = {
+            "windows": [row["span_ns"] for row in run.ask("partition", kind="step")],
+            "verdict": [each.window.span_ns for each in analysis.steps],
+            "replay": [row["dur_ns"] for row in run.ask("replay_steps")],
+            "host": [row["host_ns"] for row in run.ask("step_host")],
+        }
+        counts = {
+            "overview": run.ask("overview")[0]["steps"],
+            "run_steps": run.ask("run_metrics")[0]["steps"],
+            "whatif": len(what_if(run, [], 1).steps),
+        }
+    assert all(each == [100_000, 80_000, 20_000] for each in lengths.values()), lengths
+    assert counts == dict.fromkeys(counts, 3)
+    assert all(each.gains is not None for each in analysis.steps)
+
+
+@pytest.mark.sampled(3, of=6)
+@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
+def test_a_trace_without_gpu_ops_has_the_same_steps(marks, tmp_path):
+    with traces.load(tmp_path, [*marks, traces.operator("aten::mm", 20, 50)]) as run:
+        steps = [each.window.span_ns for each in run.verdict().steps]
+        assert (steps, run.ask("overview")[0]["steps"]) == ([100_000], 1)
+
+
+# -- what bounds a run -----------------------------------------------------------------------------
+
+
+def test_no_reporter_compares_gains_or_holds_a_regimes_name():
+    """tracekit/verdict/regime.py judges, for all."""
+    judging = []
+    for file in (Path(tracekit.__file__).parent / "reporters").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            text = ast.unparse(node)
+            names = isinstance(node, ast.Constant) and text[1:-1] in REGIMES.values()
+            compares = (
+                isinstance(node, ast.Compare)
+                and not isinstance(node.ops[0], ast.Is | ast.IsNot)
+                and re.search(r"\b(host|device|network)_gain\b|\bgains\.|\bmargin\b", text)
+            )
+            judging += [f"{file.name}: {text}"] * bool(names or compares)
+    assert judging == []
+
+
+def test_at_the_flip_the_other_side_gains_more(shared_database):
+    run = shared_database("simulated-overhead-bound.json.gz")
+    flip = run.verdict().causal.flip
+
+    def gained(faster, side):
+        before = f"host*{1 / faster}"
+        halved = f"host*{0.5 / faster}" if side == "host" else "device*0.5"
+        changes = [halved] if side == "host" else [before, halved]
+        return run.whatif(before).predicted_ns - run.whatif(*changes).predicted_ns
+
+    assert gained(flip, "device") > gained(flip, "host")
+    assert gained(flip / 1.15, "device") <= gained(flip / 1.15, "host")
+
+
+# -- the launch queue ------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(3, of=6)
+@pytest.mark.parametrize("room", [500, 511, 512, 600, 1_024, 1_500])
+def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, tmp_path):
+    limits, launches = Thresholds(), 4_000
+    atoms = [Launch(2_000, (("math", 20_000),)) for _ in range(launches)]
+    path = simulated.write(tmp_path / "t.json", Simulation(atoms, Machine(queue_limit=room)))
+    with tracekit.load(path) as run:
+        recorded = recording_of(run, 1, limits)
+        (stats,) = run.ask("launch_stats")
+        (summary,) = run.ask("queue_summary")
+        (blocked,) = run.ask("full_queue")
+        deepest = max(row["depth"] for row in run.ask("queue_depth"))
+        # A call that waits for room counts in the depth, in addition to those that fill the queue.
+        assert deepest == stats["queue_depth_max"] == summary["max_depth"] == room + 1
+        assert recorded.launched.depth().max() == deepest
+        is_full = room >= limits.queue_depth
+        assert (blocked["at_limit"] > 0, summary["full_ns"] > 0) == (is_full, is_full)
+        assert (len(waits_of(recorded, recorded.submitted).start) > 0) == is_full
+    if is_full:
+        # While the queue fills, a kernel of 21 us starts for every ten calls of 2 us. After that,
+        # a call takes as long as a kernel.
+        held_up = launches - room * 21 / 19
+        assert blocked["at_limit"] == pytest.approx(held_up, rel=0.01)
+        assert blocked["blocked_ns"] == pytest.approx(19_000 * held_up, rel=0.01)
+
+
+def test_a_queue_that_grows_deep_and_holds_no_call_up_is_full_to_nobody(tmp_path):
+    atoms = [Launch(2_000, (("math", 20_000),)) for _ in range(1_500)]
+    path = simulated.write(tmp_path / "t.json", Simulation(atoms, Machine(queue_limit=10_000)))
+    with tracekit.load(path) as run:
+        assert run.ask("launch_stats")[0]["queue_depth_max"] > 1_024
+        assert run.ask("full_queue")[0]["at_limit"] == 0
+        assert run.ask("queue_summary")[0]["full_ns"] == 0
+        recorded = recording_of(run, 1, Thresholds())
+        assert not len(waits_of(recorded, recorded.submitted).start)
+
+
+def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(tmp_path):
+    events = [launch(10, 2, 1), gpu_op(5, 3, 1), launch(20, 2, 2), gpu_op(40, 3, 2)]
+    with traces.load(tmp_path, events) as run:
+        assert run.ask("queue_summary")[0]["max_depth"] == 1
+        assert run.ask("launch_stats")[0]["queue_depth_max"] == 1
+
+
+def test_queries_and_replay_judge_a_queue_by_the_same_numbers(tmp_path):
+    with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
+        (told,) = run.fetch("SELECT thresholds()")[1][0]
+    known = vars(Thresholds())
+    assert {name: float(n) for name, n in told.items()} == {name: known[name] for name in told}
+    assert {"queue_depth", "full_calls", "full_share", "full_slack"} < set(told)
+
+
+def test_thresholds_that_tables_and_views_read_cannot_be_set_for_one_run():
+    queries = Path(tracekit.__file__).parents[1] / "queries"
+    texts = [
+        f.read_text()
+        for room in ("facts", "views", "schema")
+        for f in (queries / room).glob("*.sql")
+    ]
+    stored = set(re.findall(r"thresholds\(\)\.(\w+)", "\n".join(texts)))
+    assert {each.name for each in fields(Thresholds) if not is_settable(each)} == stored
+    with pytest.raises(TracekitError, match="queue_depth cannot be set for one run"):
+        Thresholds().updated(["queue_depth=3"])
+
+
+def test_no_rule_has_thresholds_of_its_own():
+    """Each gets those of the run: only who is given none takes the defaults."""
+    own = [
+        f"{file.name}: {line.strip()}"
+        for room in ("replay", "verdict", "advice")
+        for file in (Path(tracekit.__file__).parent / room).rglob("*.py")
+        for line in file.read_text().splitlines()
+        if "Thresholds()" in line and "thresholds or Thresholds()" not in line
+    ]
+    assert own == []
+
+
+# -- numbers that SQL, C and Python share ----------------------------------------------------------
+
+
+def test_the_library_is_compiled_with_the_numbers_that_queries_get():
+    assert ranks.HEADER.read_text() == ranks.header()
+
+
+def test_queries_number_causes_as_the_replay_does(tmp_path):
+    with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
+        (told,) = run.fetch("SELECT causes()")[1][0]
+        each = "unnest(enum_range(NULL::host_activity))::VARCHAR"
+        known = dict(run.fetch(f"SELECT a, host_cause(a) FROM (SELECT {each} AS a)")[1])
+    assert tuple(told) == CAUSES
+    assert known == {name: cause_of(name) for name in known}
+    assert set(known.values()) <= set(OF_HOST)

@@ -1,0 +1,176 @@
+"""The verdict as tables: they say what `tracekit analyze --json` says."""
+
+import json
+from dataclasses import replace
+from functools import reduce
+
+import duckdb
+import pytest
+
+import tracekit
+from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.kit import traces
+from tracekit.examine import examine_all
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.rows import rows_of, rules
+
+TABLES = ("verdict", "evidence", "one_off", "advice")
+OWN = sorted(path.name for path in OWN_TRACES.glob("*.json.gz"))
+
+
+def rows(database, table):
+    columns, found = database.fetch(f"SELECT * FROM {table} ORDER BY ALL")
+    return [dict(zip(columns, row, strict=True)) for row in found]
+
+
+def listed(found, without=("trace_id",)):
+    """Rows as texts, in one order."""
+    kept = ({key: value for key, value in row.items() if key not in without} for row in found)
+    return sorted(json.dumps(row, sort_keys=True) for row in kept)
+
+
+def require_equal(path, tmp_path):
+    """Checks all rows against the JSON of the same trace."""
+    with tracekit.load(path) as memory:
+        told = json.loads(json.dumps(examine_all(memory)[0].as_dict(), default=str))
+    with tracekit.load(path, tmp_path / "t.duckdb") as database:
+        found = {table: rows(database, table) for table in TABLES}
+        again = database.verdict().as_dict()
+    verdict, window = told["verdict"], told["verdict"]["window"]
+    (main,) = [each for each in found["verdict"] if each["is_main"]]
+    assert {key: main[key] for key in ("kind", "name", "start_ns", "end_ns")} == {
+        key: value for key, value in window.items() if key != "span_ns"
+    }
+    for key in ("regime", "bottleneck", "margin", "confidence"):
+        assert main[key] == verdict[key]
+    assert main["sentence"] == verdict["headline"]
+    assert main["saves_ns"] == next(
+        (each["saves_ns"] for each in told["advice"] if each["share"] is not None), None
+    )
+    assert json.loads(main["analysis"]) == told
+    assert json.loads(json.dumps(again, default=str)) == told
+    others = {
+        (each["window"]["kind"], each["window"]["name"], each["regime"], each["bottleneck"])
+        for each in told["windows"] + told["steps"]
+        if each["window"] != window
+    }
+    keys = ("kind", "name", "regime", "bottleneck")
+    assert {
+        tuple(each[key] for key in keys) for each in found["verdict"] if not each["is_main"]
+    } == others
+    for each in found["evidence"]:
+        assert (each["denominator"] is not None) == (each["unit"] == "fraction")
+        if (each["kind"], each["window_name"]) == (window["kind"], window["name"]):
+            part = each["name"].partition(".")[0]
+            inside = {"launch": "", "shares": "verdict."}.get(part, "judged.")
+            place = f"{inside}{each['name']}"
+            assert each["value"] == reduce(lambda of, key: of[key], place.split("."), told)
+    assert listed(found["one_off"]) == listed(told["one_offs"])
+    assert listed(found["advice"]) == listed(
+        (
+            each | {"number": number, "place": each["where"]}
+            for number, each in enumerate(told["advice"], 1)
+        ),
+        without=("where", "needs", "doubts", "places"),
+    )
+
+
+@pytest.mark.sampled(4, of=4)
+@pytest.mark.parametrize("name", OWN[:4])
+def test_the_tables_say_what_the_json_says(name, tmp_path):
+    require_equal(OWN_TRACES / name, tmp_path)
+
+
+@pytest.mark.sampled(50, of=60)
+@pytest.mark.parametrize("name", trace_names())
+def test_the_tables_say_what_the_json_says_of_real_traces(name, tmp_path):
+    require_equal(trace_file(name), tmp_path)
+
+
+def test_a_database_in_memory_is_judged_once_sql_asks():
+    with tracekit.load(OWN_TRACES / OWN[0]) as database:
+        assert database.fetch("SELECT count(*) FROM verdict")[1] == [(0,)]
+        found = database.sql("SELECT regime FROM verdict WHERE is_main")
+        assert found["regime"].to_list() == [database.verdict().verdict.regime]
+        assert len(database.sql("FROM evidence")) > 10
+
+
+def test_a_share_names_what_it_is_a_share_of():
+    with tracekit.load(OWN_TRACES / "simulated-overhead-bound.json.gz") as database:
+        analysis = database.verdict()
+    compiled = replace(analysis, launch=replace(analysis.launch, compiled_share=0.5))
+    found = {each["name"]: each["denominator"] for each in rows_of(compiled)["evidence"]}
+    assert found["launch.compiled_share"] == "kernels that can be fused"
+    assert found["launch.graph_share"] == "GPU ops"
+    assert found["launch.count"] is None
+
+
+def test_a_load_may_leave_the_verdict_out(tmp_path, run):
+    trace = str(OWN_TRACES / OWN[0])
+    assert run("load", trace, "-o", "t.duckdb", "--no-verdict").returncode == 0
+    with tracekit.open_database(tmp_path / "t.duckdb") as database:
+        assert not any(rows(database, table) for table in TABLES)
+        assert database.verdict().verdict.regime in ("overhead-bound", "compute-bound")
+
+
+def test_other_thresholds_and_windows_are_judged_anew(tmp_path):
+    with tracekit.load(OWN_TRACES / OWN[0], tmp_path / "t.duckdb") as database:
+        stored = database.verdict()
+        assert database.verdict(window="trace").window.kind == "trace"
+        asked = replace(Thresholds(), close_margin=1.0)
+        assert database.verdict(
+            thresholds=asked
+        ).verdict.confidence != stored.verdict.confidence or (stored.verdict.confidence == "low")
+
+
+def test_an_added_trace_is_judged_with_the_others(tmp_path):
+    one = traces.write(tmp_path / "a.json", traces.launched([], 0, 10, 20, 1))
+    two = traces.write(tmp_path / "b.json", traces.launched([], 0, 10, 900, 1))
+    tracekit.load(one, tmp_path / "t.duckdb").close()
+    with tracekit.load(two, tmp_path / "t.duckdb", append=True) as database:
+        found = database.fetch("SELECT trace_id FROM verdict WHERE is_main ORDER BY ALL")[1]
+        assert found == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("host_us", "op_us", "regime"), [(100, 20, "overhead-bound"), (10, 200, "compute-bound")]
+)
+def test_time_alone_tells_what_bounds_a_window(host_us, op_us, regime, tmp_path):
+    """Ten launches, one every `host_us`, of ops that take `op_us` each."""
+    events, free = [], 0
+    for number in range(10):
+        called = number * host_us
+        free = max(free, called + 5)
+        events += traces.launched([], called, free, op_us, number + 1)
+        free += op_us
+    path = traces.write(tmp_path / "t.json", events)
+    with tracekit.load(path) as database:
+        (row,) = database.ask("regime", kind="gpu_active")
+        (part,) = database.ask("partition", kind="gpu_active")
+    assert row["regime"] == regime
+    assert row["busy_ns"] == 10 * op_us * 1000
+    assert row["waits_for_host_ns"] == part["waits_for_host_ns"]
+    assert row["launches"] == 9  # The first one began before the first op did.
+    assert (row["launch_delay_p50_ns"] == 5000) == (regime == "overhead-bound")
+
+
+def test_a_window_whose_idle_time_is_not_explained_has_no_regime(tmp_path):
+    events = [traces.gpu_op(0, 10, 1), traces.gpu_op(1000, 10, 2)]
+    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
+        (row,) = database.ask("regime", kind="gpu_active")
+    assert (row["regime"], row["unexplained_share"]) == ("unknown", 990 / 1010)
+
+
+def test_a_verdict_by_other_rules_is_judged_anew(tmp_path):
+    path = tmp_path / "t.duckdb"
+    with tracekit.load(OWN_TRACES / OWN[0], path) as database:
+        right = database.verdict()
+    for judged_by in (rules(), "other rules"):
+        with duckdb.connect(path) as connection:
+            connection.execute(
+                "UPDATE verdict SET judged_by = $by, analysis = replace(analysis, $right, 'no')",
+                {"right": right.verdict.regime, "by": judged_by},
+            )
+        with tracekit.open_database(path) as database:
+            is_stored = database.verdict().verdict.regime == "no"
+            assert is_stored == (judged_by == rules())

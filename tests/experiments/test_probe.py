@@ -1,0 +1,367 @@
+"""Probes: the judgement on given numbers, predictions of simulated runs, and runs on the CPU."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+import tracekit
+from tests.kit.atoms import US, Launch, Sync, operator, step
+from tests.kit.simulated import truth, write
+from tests.kit.simulator import Machine, Simulation
+from tracekit.capture.workload import Options, Runnable
+from tracekit.experiments.predicting import (
+    OnDevice,
+    OnHost,
+    ShareRange,
+    judge,
+    part_of_device,
+    part_of_host,
+    rest_of,
+)
+from tracekit.experiments.probing import Experiment, Probe
+from tracekit.experiments.timing import Rounds, StepRatio, step_ratio
+from tracekit.experiments.variants import LESS, MORE, ExperimentVariants
+from tracekit.reporters.experiments import render_probe
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
+
+SMALL = ["--seq", "4", "--dim", "16", "--device", "cpu", "--rounds", "3", "--active", "2"]
+LIMITS = Thresholds()
+
+
+def exactly(ratio: float) -> StepRatio:
+    return StepRatio(ratio, ratio, ratio)
+
+
+# -- judgement -------------------------------------------------------------------------------------
+
+
+def test_a_step_that_does_not_move_when_its_kernels_double_follows_the_host():
+    device = part_of_device(exactly(1.02), at_most=2, grew=1.9, recorded=0.4, limits=LIMITS)
+    host = part_of_host(exactly(1.95), delay=1.0, work=1.0)
+    assert (device.low, device.high) == pytest.approx((0.02, 0.02 / 0.9))
+    assert host.low == pytest.approx(0.95)
+    found = judge(OVERHEAD, device, host, 0.1)
+    assert (found.regime, found.agrees) == (OVERHEAD, True)
+    assert judge(COMPUTE, device, host, 0.1).agrees is False
+
+
+def test_a_step_that_does_not_move_when_its_host_slows_follows_the_device():
+    device = part_of_device(exactly(1.98), at_most=2, grew=2, recorded=1, limits=LIMITS)
+    host = part_of_host(exactly(1.01), delay=0.4, work=0.4)
+    found = judge(COMPUTE, device, host, 0.1)
+    assert (found.regime, found.agrees) == (COMPUTE, True)
+    assert judge(OVERHEAD, device, host, 0.1).agrees is False
+
+
+def test_kernels_that_did_not_grow_tell_only_what_was_recorded_of_them():
+    # The batch doubled, but each kernel took as long as before: an unchanged time proves nothing.
+    part = part_of_device(exactly(1.0), at_most=2, grew=1.01, recorded=0.9, limits=LIMITS)
+    assert (part.low, part.high) == (0, 0.9)
+    found = judge(COMPUTE, part, ShareRange(0.3, 0.3), 0.1)
+    assert (found.regime, found.agrees) == (UNKNOWN, None)
+
+
+def test_more_than_was_recorded_of_it_cannot_follow_the_device():
+    part = part_of_device(exactly(1.2), at_most=2, grew=1.2, recorded=0.5, limits=LIMITS)
+    assert (part.low, part.high) == pytest.approx((0.2, 0.5))
+
+
+def test_a_step_that_grew_far_more_than_its_work_did_something_else():
+    assert part_of_device(exactly(4.0), at_most=2, grew=2, recorded=1, limits=LIMITS) is None
+    found = judge(COMPUTE, None, None, 0.1)
+    assert (found.regime, found.agrees) == (UNKNOWN, None)
+
+
+def test_noise_widens_the_range_until_nothing_can_be_told():
+    def noisy(low, high):
+        return part_of_device(
+            StepRatio(1.4, low, high), at_most=2, grew=2, recorded=1, limits=LIMITS
+        )
+
+    calm, wild = noisy(1.78, 1.82), noisy(1.2, 1.8)
+    assert judge(COMPUTE, calm, rest_of(calm), 0.1).agrees is True
+    assert judge(COMPUTE, wild, rest_of(wild), 0.1).agrees is None
+
+
+def test_parts_are_between_none_and_all_and_in_order():
+    for ratio in (0.5, 1.0, 1.3, 2.4):
+        for grew in (None, 0.5, 1.5, 3.0):
+            for part in (
+                part_of_device(StepRatio(ratio, ratio * 0.9, ratio * 1.1), 2, grew, 0.7, LIMITS),
+                part_of_host(StepRatio(ratio, ratio * 0.9, ratio * 1.1), 0.5, 0.8),
+            ):
+                assert 0 <= part.low <= part.high <= 1
+
+
+def test_an_unknown_verdict_is_neither_right_nor_wrong():
+    found = judge(UNKNOWN, ShareRange(0.9, 1), ShareRange(0, 0.1), 0.1)
+    assert (found.regime, found.agrees) == (COMPUTE, None)
+
+
+def test_rounds_are_compared_one_by_one():
+    # The machine was half as fast in the second round; the run itself did not change.
+    before, after = Rounds([100, 200, 100], []), Rounds([150, 300, 160], [])
+    assert step_ratio(before, after) == StepRatio(1.5, 1.5, 1.6)
+
+
+# -- predictions of runs whose truth is known ------------------------------------------------------
+
+
+def program(dispatch_ns: int, kernel_ns: int, synced: bool = False) -> list:
+    """Five steps of twenty operators with a kernel each."""
+    kernel = Launch(5 * US, (("math", kernel_ns),))
+    work = [operator("aten::mm", dispatch_ns, kernel) for _ in range(20)]
+    ends = [Sync(2 * US)] if synced else []
+    return [*[step(number, *work, *ends) for number in range(5)], Sync(2 * US)]
+
+
+def predictor(atoms, tmp_path, delay_ns, machine=None):
+    """The predictor for `atoms`: its trace recorded on `machine`, its time without a profiler."""
+    span_ns = truth(atoms, [])
+    simulation = Simulation(atoms, machine)
+    database = tracekit.load(write(tmp_path / "t.json", simulation))
+    host_ns = 20 * (atoms[0].atoms[0].atoms[0].ns + 5 * US)
+    waits = len(atoms[0].atoms) > 20
+    timed = Rounds([span_ns // 5], [span_ns // 5 if waits else host_ns])
+    return (
+        OnDevice(database, database.verdict(), timed, delay_ns, Thresholds()),
+        span_ns,
+        host_ns,
+    )
+
+
+@pytest.mark.sampled(4, of=4)
+@pytest.mark.parametrize("kernel_us", [5, 300])
+@pytest.mark.parametrize("synced", [False, True])
+def test_predictions_are_what_the_changed_program_does(kernel_us, synced, tmp_path):
+    atoms = program(20 * US, kernel_us * US, synced)
+    found, span_ns, host_ns = predictor(atoms, tmp_path, delay_ns=0)
+    found.delay_ns = host_ns
+    for prediction, change in (
+        (found.of_work(2.0), "device*2"),
+        (found.of_work(0.5), "device*0.5"),
+        (found.of_delay(), "host*2"),
+        (found.of_graph(), "cuda-graph"),
+    ):
+        ratio, arithmetic = prediction
+        assert ratio == pytest.approx(truth(atoms, [change]) / span_ns, rel=0.05)
+        assert arithmetic.startswith(f"replayed with {change[:-1]}")
+    assert found.host_ns == pytest.approx(host_ns, rel=0.1)
+    assert found.replayed_ns == pytest.approx(span_ns / 5, rel=0.05)
+
+
+def test_what_the_profiler_cost_is_undone_first(tmp_path):
+    """A host that the profiler slows so much that it looks like the bottleneck."""
+    atoms = program(20 * US, 30 * US)
+    found, span_ns, _ = predictor(atoms, tmp_path, 0, Machine(overhead_ns=40 * US))
+    assert found.dilation == pytest.approx((65 / 25), rel=0.1)
+    ratio, arithmetic = found.of_work(2.0)
+    assert ratio == pytest.approx(truth(atoms, ["device*2"]) / span_ns, rel=0.05)
+    assert "for the profiler" in arithmetic
+
+
+@pytest.mark.parametrize(("kernel_us", "regime"), [(5, OVERHEAD), (300, COMPUTE)])
+def test_true_verdicts_are_borne_out_by_what_the_program_does(kernel_us, regime, tmp_path):
+    atoms = program(20 * US, kernel_us * US)
+    found, span_ns, host_ns = predictor(atoms, tmp_path, 0)
+    found.delay_ns = host_ns
+    doubled, slow = (exactly(truth(atoms, [c]) / span_ns) for c in ("device*2", "host*2"))
+    parts = found.parts(doubled, 2.0, 2.0, slow)
+    other = COMPUTE if regime == OVERHEAD else OVERHEAD
+    assert judge(regime, *parts, 0.1).agrees is True
+    assert judge(other, *parts, 0.1).agrees is False
+
+
+def test_without_a_gpu_operators_that_compute_stand_for_the_device():
+    rows = {"cpu_time": [{"kind": "step", "compute_ns": 60}, {"kind": "trace", "compute_ns": 9}]}
+    database = SimpleNamespace(ask=lambda name, trace: rows[name])
+    analysis = SimpleNamespace(
+        trace=SimpleNamespace(trace_id=1), verdict=SimpleNamespace(regime=OVERHEAD)
+    )
+    found = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
+    assert found.of_work(2.0)[0] == pytest.approx(1.6)
+    assert found.of_work(0.5)[0] == pytest.approx(0.7)
+    assert found.of_delay()[0] == pytest.approx(1.25)
+    assert found.of_graph()[0] is found.of_work(None)[0] is None
+    analysis.verdict.regime = UNKNOWN
+    unknown = OnHost(database, analysis, Rounds([100], [100]), 25, Thresholds())
+    assert unknown.of_work(2.0)[0] is None
+    assert unknown.parts(exactly(2), 2, 2, None) == (None, None)
+
+
+# -- slowing ---------------------------------------------------------------------------------------
+
+
+def test_a_slowed_step_does_the_same_no_sooner_than_its_delay():
+    import time
+
+    import torch
+
+    from tracekit.experiments.slowing import slowed
+
+    a = torch.ones(4, 4)
+
+    def work():
+        return torch.relu(a @ a) + 1
+
+    slow = slowed(work, 3_000_000)
+    assert (slow.pieces, slow.note) == (3, None)
+    # The mode's own cost is part of the delay: the waits are shorter by that much.
+    assert slow.delay_ns > 2_500_000
+    began = time.perf_counter_ns()
+    assert torch.equal(slow.step(), work())
+    assert time.perf_counter_ns() - began > 2_000_000
+    silent = slowed(lambda: None, 1_000)
+    assert (silent.pieces, silent.delay_ns) == (1, 1_000)
+    assert "calls no operator" in silent.note
+
+
+def test_an_eager_step_is_slowed_call_by_call_after_a_compiled_one(monkeypatch):
+    import torch
+    from torch._dynamo.utils import counters
+
+    from tracekit.experiments.slowing import forget_compiled
+
+    monkeypatch.setitem(counters["stats"], "unique_graphs", 3)
+    a = torch.ones(4, 4)
+
+    def compiles():
+        counters["stats"]["unique_graphs"] = 4
+        return a @ a
+
+    slowed = {}
+    for name, work in {"eager": lambda: a @ a, "compiled": compiles}.items():
+        plain = Runnable("matmul-add", torch.device("cpu"), work, {})
+        tests = ExperimentVariants(plain, Options(dim=4, device="cpu"), forget_compiled())
+        tests.all()
+        slowed[name] = tests.slowed.note
+    assert slowed == {
+        "eager": None, "compiled": "one wait before the step, which is compiled",
+    }  # fmt: skip
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
+    done = run("probe", "mlp-eager", "--batch", "2", "--hidden", "32", *SMALL, "--json")
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert found["schema"] == "tracekit/probe/1"
+    assert found["device"] == "CPU"
+    assert found["judgement"]["agrees"] in (True, False, None)
+    assert done.returncode == (1 if found["judgement"]["agrees"] is False else 0)
+    more, less, slow, graph = found["experiments"]
+    assert (more["what"], less["what"]) == ("batch 2 to 4", "hidden 32 to 16")
+    assert graph["reason"] == "CUDA graphs need a CUDA device"
+    assert graph["measured_ns"] is None
+    for each in (more, less, slow):
+        predicted, measured = each["predicted_ns"], each["measured_ns"]
+        assert each["error"] == pytest.approx(predicted / measured - 1, abs=0.01)
+        assert each["moved"]["low"] <= each["moved"]["ratio"] <= each["moved"]["high"]
+    # Compute operators take at most the whole step, so twice the work takes at most two steps.
+    share = min(1, found["work_ns"] / found["step_ns"])
+    assert more["predicted_ns"] == pytest.approx(found["step_ns"] * (1 + share), abs=1)
+    assert less["predicted_ns"] == pytest.approx(found["step_ns"] * (1 - share / 2), abs=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.thorough
+def test_a_probe_is_shown_with_its_arithmetic(run):
+    done = run("probe", "matmul-add", "--dim", "32", *SMALL[4:])
+    assert done.returncode in (0, 1), done.stderr
+    # The work grows with the cube of the dimension: 1.26 times the size is twice the work.
+    assert "dim 32 to 40" in done.stdout
+    assert "x 1.95" in done.stdout
+    assert "not run: no size of the workload sets" in done.stdout
+    assert "a CPU computes within the call: the delay adds" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+@pytest.mark.thorough
+def test_a_function_of_the_users_is_slowed_and_nothing_else(run, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\nx = torch.ones(8, 8)\ndef step():\n    return torch.sin(x) @ x\n"
+    )
+    done = run("probe", "mine:step", *SMALL[4:], "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["judgement"]["agrees"] is None
+    measured = {each["name"] for each in found["experiments"] if each["measured_ns"]}
+    assert measured == {"slow host"}
+
+
+@pytest.mark.thorough
+def test_the_exit_status_says_whether_the_verdict_held(monkeypatch):
+    from click.testing import CliRunner
+
+    from tracekit.commands import cli
+    from tracekit.experiments import probing
+    from tracekit.experiments.predicting import Judgement
+
+    probe = probing.probe
+    asked = ["probe", "matmul-add", "--dim", "16", *SMALL[4:]]
+    for agrees, status in ((True, 0), (None, 0), (False, 1)):
+        judged = Judgement(COMPUTE, agrees, None, None, ["as told"])
+        monkeypatch.setattr(probing, "judge", lambda *_, judged=judged: judged)
+        monkeypatch.setattr(probing, "probe", probe)
+        done = CliRunner().invoke(cli, asked, standalone_mode=False)
+        assert done.return_value == status
+        assert "as told" in done.output
+
+
+def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
+    ratio = StepRatio(1.02, 1.01, 1.03)
+    more = Experiment(
+        name=MORE, what="batch 8 to 16",
+        arithmetic="replayed with device*2, after host*0.5 for the profiler",
+        predicted_ns=102_000, measured_ns=101_000, moved=ratio, error=102 / 101 - 1,
+        work_factor=1.5, given_ns=101_500, given_error=0.005,
+    )  # fmt: skip
+    unknown = Experiment(
+        name=LESS, what="hidden 8 to 4", arithmetic="unknown: how", measured_ns=90_000, moved=ratio
+    )
+    judged = judge(OVERHEAD, ShareRange(0.01, 0.03), ShareRange(0.9, 0.95), 0.1)
+    found = Probe(
+        workload="mlp-\x1beager", variant="eager", parameters={"batch": 8}, device="A\x1b100",
+        regime=OVERHEAD, bottleneck="launch", confidence="high", step_ns=100_000, spread=0.02,
+        host_ns=95_000, dilation=2.0, work_ns=20_000, replayed_ns=99_000,
+        experiments=[more, unknown], judgement=judged,
+    )  # fmt: skip
+    render_probe(found)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert shown.startswith("overhead-bound, by launch   the experiments agree\n")
+    for each in (
+        "the host issues it in 95 us", "102 us", "+1.0 %", "x 1.50", "unknown",
+        "unchanged: replayed without the profiler's cost, 99 us a step",
+        "replayed with device*2, after host*0.5 for the profiler",
+    ):  # fmt: skip
+        assert each in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 100
+    assert json.loads(json.dumps(found.as_dict()))["judgement"]["device"]["high"] == 0.03
+
+
+@pytest.mark.sampled(4, of=9)
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (["nothing"], "no workload is named 'nothing'"),
+        (["mlp-cudagraph"], "mlp-cudagraph: cannot run: CUDA graphs need a CUDA device"),
+        (["mine:step"], "mine:step: cannot import mine"),
+        (["linear", "--batch", "0"], "at least 1"),
+        (["linear", "--rounds", "0"], "at least one round"),
+        (["linear", "--threshold", "nothing=1"], "no threshold is named 'nothing'"),
+        (["failing:step"], "failing:step: failed while it ran: RuntimeError: no"),
+        (["failing:step", "--advice"], "failing:step: failed while it ran: RuntimeError: no"),
+        (["linear", "--advice", "--rounds", "0"], "at least one round"),
+    ],
+)
+def test_bad_input_is_one_line_on_standard_error(wrong, reason, run, tmp_path):
+    (tmp_path / "failing.py").write_text("def step():\n    raise RuntimeError('no\\nway')\n")
+    done = run("probe", *wrong, "--device", "cpu")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert reason in done.stderr

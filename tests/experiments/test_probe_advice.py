@@ -1,0 +1,386 @@
+"""`probe --advice`: promises from fix lists, what is applied where, and runs on the CPU."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import tracekit
+from tests.kit.atoms import US, Launch, Sync, operator, step
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tracekit.advice.model import Advice, FixList, NotChecked
+from tracekit.capture.workload import CannotRun, Options, Runnable, find_device
+from tracekit.errors import TracekitError
+from tracekit.examine import examine
+from tracekit.experiments.predicting import (
+    BATCH,
+    COMPILE,
+    GRAPH,
+    TENSOR_CORES,
+    WORKERS,
+    Prediction,
+    Promises,
+    promises_of,
+)
+from tracekit.experiments.probing import (
+    Applied,
+    AppliedAdvice,
+    VariantRounds,
+    probe_advice,
+    take_turns,
+)
+from tracekit.experiments.timing import Rounds, StepRatio
+from tracekit.experiments.variants import (
+    APPLIED,
+    UNCHANGED,
+    RemedyVariants,
+    Variant,
+    in_tf32,
+    parameter_of,
+)
+from tracekit.reporters.experiments import render_advice
+
+LOADING = """
+import time
+from functools import cache
+import torch
+
+class Slow(torch.utils.data.Dataset):
+    def __len__(self):
+        return 1_000_000
+    def __getitem__(self, number):
+        time.sleep(0.003)
+        return torch.ones(2)
+
+@cache
+def batches(workers):
+    return iter(torch.utils.data.DataLoader(Slow(), batch_size=2, num_workers=workers))
+
+def step(num_workers=0):
+    batch = next(batches(num_workers))
+    time.sleep(0.010)
+    return torch.relu(batch)
+"""
+
+
+def advice(remedy: str, share: float | None, **given) -> Advice:
+    values = {
+        "title": "", "cause": "launch", "where": None, "detail": None, "count": 1, "saves_ns": 1,
+        "once": share is None, "effort": "low", "needs": "", "doubts": [],
+        "change": f"remedy:{remedy}",
+    }  # fmt: skip
+    return Advice(remedy=remedy, share=share, **(values | given))
+
+
+def fix_list(*listed: Advice, unlooked: list[NotChecked] | None = None) -> FixList:
+    return FixList("t.json", "trace", 100, None, list(listed), None, unlooked or [], [])
+
+
+def promises(*listed: Advice, **given) -> Promises:
+    return Promises(fix_list(*listed, **given), "", lambda changes: 0.1 * len(changes))
+
+
+# -- promises --------------------------------------------------------------------------------------
+
+
+def test_a_promise_is_the_share_of_the_list_taken_from_the_measured_step():
+    found = promises(advice(GRAPH, 0.4)).of(GRAPH)
+    assert found == Prediction(0.6, "cuda-graph saves 40.0 %, says the list")
+    assert found.step_ns(1_000) == 600
+
+
+def test_what_the_list_does_not_name_is_not_promised():
+    found = promises(advice(GRAPH, 0.4), advice(COMPILE, None))
+    # A compilation that happened once is not a share of a step.
+    assert found.of(COMPILE) == Prediction(None, "not advised")
+    assert found.of(COMPILE).step_ns(1_000) is None
+    assert (found.times(), found.workers()) == (None, None)
+    missing = promises(unlooked=[NotChecked([TENSOR_CORES], "shapes were not recorded")])
+    assert missing.of(TENSOR_CORES).arithmetic == "not looked for: shapes were not recorded"
+    assert Promises(None, "no events last", sum).of(GRAPH).arithmetic.endswith("no events last")
+
+
+def test_several_places_and_several_remedies_are_priced_together():
+    asked = []
+
+    def price(changes):
+        asked.append(changes)
+        return 0.5
+
+    listed = [
+        advice(COMPILE, 0.3, change="remedy:torch-compile:Block_0"),
+        advice(GRAPH, 0.4),
+        advice(COMPILE, 0.2, change="remedy:torch-compile:Block_1"),
+    ]
+    found = Promises(fix_list(*listed), "", price)
+    assert found.of(COMPILE).ratio == found.of(COMPILE, GRAPH).ratio == 0.5
+    assert asked == [
+        ["remedy:torch-compile:Block_0", "remedy:torch-compile:Block_1"],
+        ["remedy:torch-compile:Block_0", "remedy:torch-compile:Block_1", "remedy:cuda-graph"],
+    ]
+    assert (
+        found.of(COMPILE).arithmetic == "torch-compile at 2 places, replayed together: 50.0 % less"
+    )
+    # Of the two remedies of a mode, the list may name one.
+    assert promises(advice(GRAPH, 0.4)).of(COMPILE, GRAPH).ratio == 0.6
+
+
+def test_numbers_are_read_from_the_list():
+    found = promises(
+        advice(BATCH, 0.7, change="batch*8", detail="8 times as large in 1.05 times the time"),
+        advice(WORKERS, 0.2, detail="2 workers keep up"),
+        advice(WORKERS, 0.1, detail="3 workers keep up"),
+        advice("pinned-copies", 0.1),
+        # What the profiler costs is no time of the program.
+        advice("profiler-cost", 0.4),
+    )
+    assert (found.times(), found.workers()) == (8, 3)
+    assert found.others(APPLIED) == ["pinned-copies"]
+
+
+def test_only_tf32_is_promised_of_tensor_cores():
+    assert promises(advice(TENSOR_CORES, 0.3, detail="tf32, mostly [8, 8]")).of(TENSOR_CORES).ratio
+    assert promises(advice(TENSOR_CORES, 0.3, detail="fp16")).of(TENSOR_CORES).ratio is None
+
+
+def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
+    kernel = Launch(5 * US, (("math", 4 * US),))
+    atoms = [
+        step(number, *[operator("aten::add", 20 * US, kernel) for _ in range(20)])
+        for number in range(5)
+    ]
+    database = tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)])))
+    found = examine(database, 1, keep_replays=True)
+    (graph,) = [each for each in found.fixes.advice if each.remedy == GRAPH]
+    priced = Promises(fix_list(graph, graph), "", promises_of(found).price).of(GRAPH)
+    assert "2 places, replayed together" in priced.arithmetic
+    assert 1 - priced.ratio == pytest.approx(graph.share, abs=1e-6)
+    assert promises_of(found).of(GRAPH).ratio == 1 - graph.share < 0.7
+
+
+# -- measurements ----------------------------------------------------------------------------------
+
+
+def test_a_promise_stands_beside_the_median_of_what_was_measured():
+    variant = Variant((GRAPH,), "a graph", lambda: print)
+    rounds = {UNCHANGED: Rounds([100, 200, 100], []), "a graph": Rounds([50, 110, 52], [])}
+    turns = VariantRounds(rounds, {})
+    found, promised_ns = turns.compare(variant, Prediction(0.6, "as told"))
+    assert (promised_ns, found["measured_ns"]) == (60, 52)
+    assert found["error"] == pytest.approx(60 / 52 - 1)
+    assert found["moved"] == StepRatio(0.52, 0.5, 0.55)
+    unasked, promised_ns = turns.compare(variant, Prediction(None, "not advised"))
+    assert (promised_ns, unasked["error"], unasked["measured_ns"]) == (None, None, 52)
+    without = VariantRounds({UNCHANGED: rounds[UNCHANGED]}, {"a graph": "no device"})
+    unable, promised_ns = without.compare(variant, Prediction(0.6, "as told"))
+    assert (promised_ns, unable.get("measured_ns"), unable["reason"]) == (60, None, "no device")
+
+
+def test_a_larger_batch_is_measured_for_as_many_samples():
+    variant = Variant((BATCH,), "4 times", lambda: print, samples=4)
+    turns = VariantRounds({UNCHANGED: Rounds([100], []), "4 times": Rounds([120], [])}, {})
+    found, promised_ns = turns.compare(variant, Prediction(0.3, ""))
+    assert (promised_ns, found["measured_ns"]) == (30, 30)
+    assert (found["moved"].ratio, found["error"]) == (0.3, 0)
+
+
+def test_a_change_that_fails_while_it_is_timed_is_left_out():
+    def fails():
+        raise RuntimeError("out of\nmemory")
+
+    plain = Runnable("mine:step", find_device("cpu"), lambda: None, {})
+    turns = take_turns(plain, [Variant((BATCH,), "larger", lambda: fails)], 1)
+    assert list(turns.rounds) == [UNCHANGED]
+    assert turns.reasons == {"larger": "failed while it ran: RuntimeError: out of"}
+    with pytest.raises(TracekitError, match="mine:step: failed while it ran"):
+        take_turns(Runnable("mine:step", find_device("cpu"), fails, {}), [], 1)
+
+
+# -- what is applied -------------------------------------------------------------------------------
+
+
+def variants(device: str, target="mlp-eager", listed=(), **options) -> dict[tuple, Variant]:
+    """By remedies, as for a device of that type; what reaches the device fails without one."""
+    plain = Runnable(target, SimpleNamespace(type=device), lambda: None, {})
+    found = RemedyVariants(plain, Options(device=device, **options), promises(*listed)).all()
+    return {each.names: each for each in found}
+
+
+def refusal(variant: Variant) -> str:
+    with pytest.raises(CannotRun) as refused:
+        variant.build()
+    return refused.value.reason
+
+
+def test_on_a_cpu_nothing_is_tried_that_needs_a_gpu():
+    found = variants("cpu")
+    assert refusal(found[GRAPH,]) == "CUDA graphs need a CUDA device"
+    assert refusal(found[COMPILE, GRAPH]) == "CUDA graphs need a CUDA device"
+    assert refusal(found[TENSOR_CORES,]) == "TF32 needs a CUDA device"
+    assert refusal(found[WORKERS,]) == "the workload loads nothing"
+
+
+def test_without_a_compiler_nothing_is_compiled(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    assert "needs a C++ compiler" in refusal(variants("cpu")[COMPILE,])
+
+
+def test_what_torch_compile_skips_was_not_compiled(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch, "compile", lambda function, mode: function)
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: None)
+    assert "nothing in the step" in refusal(variants("cuda")[COMPILE,])
+    assert "nothing in the step" in refusal(variants("cuda")[COMPILE, GRAPH])
+
+
+def test_a_step_that_cannot_be_captured_says_why(monkeypatch):
+    def refuses(call):
+        raise RuntimeError("operation not permitted\nwhen capturing")
+
+    monkeypatch.setattr("tracekit.workloads.graphs.captured", refuses)
+    reason = "the step cannot be captured as a graph: RuntimeError: operation not permitted"
+    assert refusal(variants("cuda")[GRAPH,]) == reason
+
+
+def test_tf32_is_for_products_of_fp32_that_are_not_in_it(monkeypatch):
+    import torch
+
+    assert (
+        refusal(variants("cuda", dtype="bf16")[TENSOR_CORES,]) == "the products are in bf16 already"
+    )
+    exact = variants("cuda", dtype="fp32")[TENSOR_CORES,]
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 0))
+    assert refusal(exact) == "the device has no TF32"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    exact.build()
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    assert refusal(exact) == "products in TF32 are allowed already"
+
+
+def test_tf32_is_allowed_while_its_step_runs_only():
+    import torch
+
+    seen = in_tf32(torch.get_float32_matmul_precision)
+    assert (seen(), torch.get_float32_matmul_precision()) == ("high", "highest")
+    with pytest.raises(ZeroDivisionError):
+        in_tf32(lambda: 1 / 0)()
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_the_batch_is_as_many_times_larger_as_the_list_says():
+    small = {"batch": 2, "seq": 4, "dim": 16, "hidden": 16}
+    advised = variants("cpu", listed=[advice(BATCH, 0.7, change="batch*4")], **small)[BATCH,]
+    assert (advised.what, advised.samples) == ("batch 2 to 8, for as many samples", 4)
+    assert advised.build()().shape[0] == 8
+    assert variants("cpu", **small)[BATCH,].samples == 2
+    assert refusal(variants("cpu", "matmul-add")[BATCH,]) == "the workload has no batch"
+
+
+def test_parameters_of_a_function_are_those_that_can_be_given_by_name():
+    names = ("num_workers", "workers")
+    assert parameter_of(lambda num_workers=0: 0, names) == ("num_workers", 0)
+    assert parameter_of(lambda *, workers=None: 0, names) == ("workers", None)
+    for without in (lambda workers: 0, lambda workers=0, /: 0, lambda **workers: 0, lambda: 0):
+        assert parameter_of(without, names) == (None, None)
+
+
+def test_a_function_is_called_with_the_numbers_that_its_parameters_take(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    (tmp_path / "told.py").write_text(
+        "def step(num_workers=0, batch_size=8):\n    return num_workers, batch_size\n"
+        "def full(workers=3, batch=True):\n    pass\n"
+        "def plain():\n    pass\n"
+    )
+    listed = [advice(WORKERS, 0.2, detail="5 workers keep up")]
+    found = variants("cpu", "told:step", listed)
+    assert found[WORKERS,].what == "num_workers 0 to 5"
+    assert found[WORKERS,].build()() == (5, 8)
+    assert found[BATCH,].build()() == (0, 16)
+    assert variants("cpu", "told:step")[WORKERS,].build()() == (2, 8)
+    assert refusal(variants("cpu", "told:full")[WORKERS,]) == "3 workers load batches already"
+    assert "no parameter batch" in refusal(variants("cpu", "told:full")[BATCH,])
+    assert "no parameter num_workers" in refusal(variants("cpu", "told:plain")[WORKERS,])
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    assert variants("cpu", "told:step", listed)[WORKERS,].what == "num_workers 0 to 4"
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_a_loader_in_the_main_process_gets_workers_and_is_timed_beside_the_promise(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    (tmp_path / "slow_loader.py").write_text(LOADING)
+    found = probe_advice("slow_loader:step", Options(device="cpu", active=3), rounds=3)
+    sys.modules["slow_loader"].batches.cache_clear()
+    (workers,) = [each for each in found.advice if each.remedies == [WORKERS]]
+    assert workers.what == "num_workers 0 to 1"
+    assert workers.promised_ns < 0.85 * found.step_ns
+    # How near the promise comes is a matter of `make bench`: other processes disturb times.
+    assert workers.error == workers.promised_ns / workers.measured_ns - 1
+    assert [each.remedies for each in found.advice if each.measured_ns] == [[WORKERS]]
+
+
+def test_the_command_prints_its_own_object_and_succeeds(monkeypatch):
+    from click.testing import CliRunner
+
+    from tracekit.commands import cli
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CXX", raising=False)
+    small = ["--batch", "2", "--seq", "4", "--dim", "16", "--hidden", "16", "--device", "cpu"]
+    asked = ["probe", "mlp-eager", "--advice", *small, "--rounds", "3", "--active", "2", "--json"]
+    done = CliRunner().invoke(cli, asked, standalone_mode=False)
+    assert done.return_value == 0
+    found = json.loads(done.output)
+    assert (found["schema"], found["device"]) == ("tracekit/probe-advice/1", "CPU")
+    by_remedies = {tuple(each["remedies"]): each for each in found["advice"]}
+    assert len(by_remedies) == len(found["advice"]) == 6
+    # A CPU's trace shows no launches to save: nothing is promised of a GPU.
+    assert all(each["promised_ns"] is None for each in found["advice"])
+    measured = {remedies for remedies, each in by_remedies.items() if each["measured_ns"]}
+    assert measured == {(BATCH,)}
+    assert all((each["reason"] is None) == bool(each["measured_ns"]) for each in found["advice"])
+
+
+@pytest.mark.thorough
+def test_torch_compile_is_timed_where_a_compiler_is(run):
+    done = run("probe", "mlp-eager", "--advice", "--device", "cpu", "--rounds", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    (compiled,) = [e for e in json.loads(done.stdout)["advice"] if e["remedies"] == [COMPILE]]
+    assert compiled["measured_ns"] or "compiler" in compiled["reason"]
+
+
+def test_promised_and_measured_are_shown_side_by_side(capsys):
+    graph = Applied(
+        remedies=[GRAPH], what="the step as a CUDA graph",
+        arithmetic="cuda-graph saves 40.0 %, says the list", promised_ns=60_000,
+        measured_ns=52_000, moved=StepRatio(0.52, 0.5, 0.55), error=60 / 52 - 1,
+    )  # fmt: skip
+    tf32 = Applied(
+        remedies=[TENSOR_CORES], what="products in TF32", reason="the device has no TF32",
+        arithmetic="not advised",
+    )  # fmt: skip
+    found = AppliedAdvice(
+        workload="mine:\x1bstep", variant=None, parameters={}, device="A\x1b100", step_ns=100_000,
+        spread=0.02, dilation=1.5, advice=[graph, tf32], others=["allocator"],
+    )  # fmt: skip
+    render_advice(found)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    for each in (
+        "promised", "60 us", "52 us", "+15.4 %", "0.52 (0.50 to 0.55)",
+        "- products in TF32: not advised; not run: the device has no TF32",
+        "With the profiler it takes 1.50 times as long", "Also advised, by an edit: allocator.",
+    ):  # fmt: skip
+        assert each in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 100
+    assert json.loads(json.dumps(found.as_dict()))["advice"][0]["moved"]["low"] == 0.5

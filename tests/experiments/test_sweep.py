@@ -1,0 +1,358 @@
+"""Sweeps on the CPU: what they run, what they keep, and what the database then answers."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tests.kit import traces
+from tests.kit.atoms import US, Launch, Sync, operator, step
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tracekit.capture.workload import Options
+from tracekit.experiments import sweeping
+from tracekit.experiments.points import Point, Sweep, compare, point_of, sweep_in
+from tracekit.experiments.sweeping import sweep, variants_of
+from tracekit.reporters import experiments as reporter
+
+GRID = ["--batch", "1,2", "--hidden", "16,32", "--seq", "4", "--dim", "8", "--device", "cpu"]
+FEW = ["--rounds", "3", "--warmup", "1", "--active", "2", "-o", "s.duckdb"]
+TWO = ["--variants", "eager,torch-fused"]
+TINY = Options(batch=2, seq=4, dim=8, hidden=16, device="cpu", warmup=1, active=2)
+
+
+def point(workload: str, batch: int, step_ns: int | None, speedups=(None, None, None)) -> Point:
+    """A point with real values only in the fields that comparisons read."""
+    low, middle, high = speedups
+    absent = dict.fromkeys(Point.__dataclass_fields__)
+    return Point(**absent | {
+        "trace_id": 1, "workload": workload, "device": "CPU", "dtype": "fp32", "is_wrong": False,
+        "batch": batch, "step_ns": step_ns, "speedup": middle, "speedup_low": low,
+        "speedup_high": high, "regime": "overhead-bound",
+    })  # fmt: skip
+
+
+def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_path):
+    done = run("sweep", "mlp", *GRID, *FEW, *TWO, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert found["schema"] == "tracekit/sweep/1"
+    assert (found["device"], found["baseline"], found["captured"]) == ("CPU", "mlp-eager", 8)
+    places = [(p["batch"], p["hidden"], p["workload"]) for p in found["points"]]
+    assert places == [
+        (batch, hidden, name)
+        for batch in (1, 2)
+        for hidden in (16, 32)
+        for name in ("mlp-eager", "mlp-torch-fused")
+    ]
+    for each in found["points"]:
+        assert each["step_ns"] > 0
+        assert each["rows_per_s"] == pytest.approx(each["batch"] * 4e9 / each["step_ns"])
+        assert each["speedup_low"] <= each["speedup"] <= each["speedup_high"]
+        assert each["dilation"] == pytest.approx(each["profiled_step_ns"] / each["step_ns"])
+        # On a CPU there is no device, so these columns are empty.
+        assert each["host_ns"] is each["launches"] is each["kernel_ns"] is each["gains"] is None
+    assert len(found["shapes"]) == 4
+    assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
+    with tracekit.open_database(tmp_path / "s.duckdb") as database:
+        asked = {row["trace_id"]: row for row in database.ask("sweep_points")}
+        assert {p["trace_id"]: p["step_ns"] for p in found["points"]} == {
+            trace_id: row["step_ns"] for trace_id, row in asked.items()
+        }
+        for each in found["points"]:
+            assert each["regime"] == database.verdict(each["trace_id"]).verdict.regime
+        # The trace and the sweep agree on the step's length.
+        for fact in database.ask("capture_facts"):
+            noted = json.loads(fact["facts"])["unprofiled_step_ns"]
+            assert noted == asked[fact["trace_id"]]["step_ns"]
+
+
+@pytest.mark.thorough
+def test_a_second_run_captures_nothing_and_a_larger_grid_only_what_is_missing(run, tmp_path):
+    database = tmp_path / "s.duckdb"
+    assert run("sweep", "mlp", *GRID, *FEW, *TWO).returncode == 0
+    before = database.read_bytes()
+    again = json.loads(run("sweep", "mlp", *GRID, *FEW, *TWO, "--json").stdout)
+    assert again["captured"] == 0
+    assert database.read_bytes() == before
+    more = [*GRID, "--batch", "1,3", "--hidden", "16", *FEW, *TWO, "--json"]
+    larger = json.loads(run("sweep", "mlp", *more).stdout)
+    assert (larger["captured"], len(larger["points"])) == (2, 4)
+    old = {(p["workload"], p["batch"], p["hidden"]): p["step_ns"] for p in again["points"]}
+    kept = {(p["workload"], p["batch"], p["hidden"]): p["step_ns"] for p in larger["points"]}
+    assert kept.keys() & old.keys()
+    assert all(kept[point] == old[point] for point in kept.keys() & old.keys())
+
+
+@pytest.mark.thorough
+def test_a_variant_that_comes_later_takes_turns_with_the_baseline(tmp_path):
+    output = tmp_path / "s.duckdb"
+    sweep("mlp", output, variants=["eager"], options=TINY, rounds=2)
+    later = sweep("mlp", output, variants=["eager", "torch-fused"], options=TINY, rounds=3)
+    assert later.captured == 1
+    eager, fused = later.points
+    assert fused.speedup is not None
+    with tracekit.open_database(output) as database:
+        rounds = {row["workload"]: row["rounds"] for row in database.ask("sweep_points")}
+        held = sweep_in(database)
+    assert (held.points, held.shapes) == (later.points, later.shapes)
+    assert (held.baseline, held.variants) == ("mlp-eager", ["mlp-eager", "mlp-torch-fused"])
+    assert rounds == {"mlp-eager": 2, "mlp-torch-fused": 3}
+    assert eager.speedup == 1
+
+
+def ended_after_its_first_size(ending: signal.Signals, folder: Path) -> tuple[int, str]:
+    """A sweep of four sizes to which a signal comes when the first one is in the database; its exit
+    status, and what it said."""
+    program = f"""
+import os, sys
+from tracekit.commands import main
+from tracekit.experiments import sweeping
+from tracekit.experiments.points import sweep_in
+load = sweeping.load
+def loading(*arguments, **options):
+    loaded = load(*arguments, **options)
+    os.kill(os.getpid(), {int(ending)})
+    return loaded
+sweeping.load = loading
+sys.argv[0] = "tracekit"
+main()
+"""
+    command = [sys.executable, "-c", program, "sweep", "mlp", *GRID, *TWO, *FEW]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.thorough
+def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
+    """Kills the sweep in the middle."""
+    assert ended_after_its_first_size(signal.SIGKILL, tmp_path)[0] == -signal.SIGKILL
+    with tracekit.open_database(tmp_path / "s.duckdb") as database:
+        finished = {row["trace_id"]: row["step_ns"] for row in database.ask("sweep_points")}
+    assert len(finished) == 2
+    command = [Path(sys.executable).parent / "tracekit", "sweep", "mlp", *GRID, *TWO, *FEW]
+    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["captured"] == 8 - len(finished)
+    assert finished.items() <= {p["trace_id"]: p["step_ns"] for p in found["points"]}.items()
+
+
+@pytest.mark.thorough
+def test_ctrl_c_says_what_is_kept(tmp_path):
+    status, errors = ended_after_its_first_size(signal.SIGINT, tmp_path)
+    assert status == 130
+    assert errors.split("\n", 1)[0] == (
+        "tracekit: s.duckdb keeps the finished points: run the same command to resume"
+    )
+    assert "Traceback" not in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
+
+
+@pytest.mark.thorough
+def test_what_cannot_run_is_a_row_with_the_reason_and_no_failure(run):
+    some = ["--batch", "2", "--seq", "4", "--dim", "8", "--hidden", "16", "--device", "cpu"]
+    three = ["--variants", "eager,cudagraph,triton", *FEW]
+    done = run("sweep", "mlp", *some, *three, "--json")
+    assert done.returncode == 0, done.stderr
+    eager, graph, triton = json.loads(done.stdout)["points"]
+    assert eager["reason"] is None
+    assert (graph["reason"], graph["step_ns"]) == ("CUDA graphs need a CUDA device", None)
+    # The stand-in's time would not be the Triton kernel's.
+    assert triton["reason"].startswith("Triton ")
+    assert triton["step_ns"] is triton["variant"] is None
+    shown = run("sweep", "mlp", *some, *three).stdout
+    assert "cudagraph" in shown
+    assert "CUDA graphs need a CUDA device" in shown
+    assert json.loads(run("sweep", "mlp", *some, *three, "--json").stdout)["captured"] == 0
+    retried = json.loads(run("sweep", "mlp", *some, *three, "--json", "--retry").stdout)
+    assert (retried["captured"], len(retried["points"])) == (2, 3)
+
+
+def test_a_wrong_answer_is_a_row_and_exit_status_1(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from tracekit.commands import cli
+    from tracekit.workloads import mlp
+
+    monkeypatch.setattr(mlp.Mlp, "forward", lambda self, x: self.down(self.gate(x)))
+    monkeypatch.chdir(tmp_path)
+    asked = ["sweep", "mlp", "--variants", "eager,torch-fused", "--batch", "2", "--hidden", "16"]
+    done = CliRunner().invoke(cli, [*asked, *FEW, "--device", "cpu"], standalone_mode=False)
+    assert done.return_value == 1
+    assert "wrong answer: off by" in done.output
+    with tracekit.open_database("s.duckdb") as database:
+        rows = {row["workload"]: row for row in database.ask("sweep_points")}
+    assert rows["mlp-eager"]["is_wrong"]
+    assert rows["mlp-torch-fused"]["step_ns"] > 0
+    # Without a baseline, the speed-up is unknown.
+    assert rows["mlp-torch-fused"]["speedup"] is None
+
+
+def test_what_fails_while_it_is_timed_does_not_stop_the_others(tmp_path, monkeypatch):
+    from tracekit.capture.workload import Runnable
+
+    prepare = sweeping.prepare
+
+    def failing(name, options):
+        found = prepare(name, options)
+        if name != "mlp-eager":
+            return found
+
+        def step():
+            raise RuntimeError("no\nmore")
+
+        return Runnable(found.target, found.device, step, found.facts)
+
+    monkeypatch.setattr(sweeping, "prepare", failing)
+    found = sweep("mlp", tmp_path / "s.duckdb", variants=["eager", "torch-fused"], options=TINY)
+    eager, fused = found.points
+    assert (eager.reason, eager.step_ns) == ("RuntimeError: no", None)
+    assert fused.step_ns
+    assert found.is_right
+
+
+@pytest.mark.thorough
+def test_one_workload_without_a_batch_is_swept_over_its_own_sizes(run):
+    done = run("sweep", "matmul-add", "--dim", "8,16", "--device", "cpu", *FEW)
+    assert done.returncode == 0, done.stderr
+    assert "dim 8" in done.stdout
+    assert "The fastest" not in done.stdout
+
+
+@pytest.mark.thorough
+def test_the_tables_can_be_pasted_as_markdown(run):
+    assert run("sweep", "mlp", *GRID, *FEW, *TWO).returncode == 0
+    shown = run("sweep", "mlp", *GRID, *FEW, *TWO, "--markdown").stdout
+    table = [line for line in shown.splitlines() if line.startswith("|")]
+    assert "| batch | hidden 16 | hidden 32 |" in table
+    assert all(line.rstrip().endswith("|") for line in table)
+
+
+@pytest.mark.sampled(4, of=12)
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (["nothing"], "no workload is named 'nothing'"),
+        (["mlp", "--variants", "eager,none"], "mlp has no variant 'none'"),
+        (["mlp", "--baseline", "compiled", "--variants", "eager"], "not one of the variants"),
+        (["matmul-add", "--batch", "1,2"], "matmul-add has no size 'batch'"),
+        (["mlp", "--batch", "1,x"], "not a list of integers"),
+        (["mlp", "--batch", "1,,2"], "not a list of integers"),
+        (["mlp", "--batch", "0"], "at least 1"),
+        (["mlp", "--dtype", "fp8"], "no dtype is named 'fp8'"),
+        (["mlp", "--rounds", "0"], "at least one round"),
+        (["mlp", "--active", "0"], "at least one active step"),
+        (["mlp", "-o", "nowhere/s.duckdb"], "nowhere/s.duckdb: cannot be written"),
+        (["mlp", "-o", "text.duckdb"], "text.duckdb: is not a tracekit database"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(wrong, reason, run, tmp_path):
+    (tmp_path / "text.duckdb").write_text("text")
+    done = run("sweep", *wrong, "--device", "cpu")
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert reason in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["text.duckdb"]
+
+
+def test_a_family_is_all_of_its_variants_and_a_name_is_itself():
+    assert variants_of("linear") == ["linear"]
+    assert variants_of("mlp-triton") == ["mlp-triton"]
+    assert variants_of("mlp", ["compiled", "mlp-eager"]) == ["mlp-compiled", "mlp-eager"]
+    assert {"mlp-eager", "mlp-cudagraph"} <= set(variants_of("mlp"))
+
+
+def test_the_fastest_is_the_baseline_unless_another_is_clearly_faster():
+    found = compare(
+        [
+            point("a", 1, 100, (1.0, 1.0, 1.0)),
+            point("b", 1, 90, (0.98, 1.1, 1.2)),
+            point("a", 8, 100, (1.0, 1.0, 1.0)),
+            point("b", 8, 70, (1.3, 1.4, 1.5)),
+            point("c", 8, 80, (1.2, 1.25, 1.3)),
+            point("a", 64, None),
+            point("b", 64, 50),
+            point("a", 512, 100, (1.0, 1.0, 1.0)),
+            point("b", 512, 90),
+        ],
+        "a",
+    )
+    fastest = [(each.batch, each.fastest, each.speedup) for each in found]
+    assert fastest == [(1, "a", 1.0), (8, "b", 1.4), (64, "b", None), (512, "b", None)]
+
+
+def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
+    """Handwritten rounds of two variants: medians, spread, paired ratios; and invalid rounds."""
+    rounds = [
+        {"workload": "a", "step_ns": [100, 200, 400, 100], "host_ns": [10, 20, 30, 40]},
+        {"workload": "b", "step_ns": [50, 100, 100, 200], "host_ns": [1, 2, 3, 4]},
+    ]
+    facts = {
+        "workload": "b", "variant": "it", "profiled_step_ns": 250,
+        "parameters": {"batch": 2, "seq": 3, "dtype": "fp32", "device": "cuda"},
+        "sweep": {"device": "A100", "baseline": "a", "rounds": rounds},
+    }  # fmt: skip
+    strange = {"sweep": {"rounds": [{"workload": 3, "step_ns": "x"}], "device": [1]}}
+    good = traces.write(tmp_path / "good.json", [traces.operator("aten::mm", 0, 1)], tracekit=facts)
+    paths = [good]
+    for number, each in enumerate(({"sweep": 3}, [], strange)):
+        paths.append(
+            traces.write(tmp_path / f"{number}.json", [traces.launch(0, 1, 1)], tracekit=each)
+        )
+    with tracekit.load(paths) as database:
+        row, *others = database.ask("sweep_points")
+        assert [each["step_ns"] for each in others] == [None]
+        assert (row["step_ns"], row["host_ns"], row["rounds"]) == (100, 3, 4)
+        # The quartiles of n sorted values are elements n // 4 and 3n // 4, counted from 0.
+        assert row["spread"] == pytest.approx((200 - 100) / 100)
+        assert (row["speedup_low"], row["speedup"], row["speedup_high"]) == (2, 2, 4)
+        assert row["rows_per_s"] == pytest.approx(6e9 / 100)
+        assert row["dilation"] == pytest.approx(2.5)
+        (itself,) = database.ask("sweep_points", baseline="b", trace=1)
+        assert itself["speedup"] == 1
+        (unknown,) = database.ask("sweep_points", baseline="none", trace=1)
+        assert unknown["speedup"] is None
+
+
+@pytest.mark.thorough
+def test_on_a_gpu_the_trace_adds_launches_busy_share_and_gains(tmp_path, capsys):
+    """Simulated traces of a small and a large kernel, twenty per step, with handwritten rounds."""
+    paths = []
+    for name, kernel_us, took_us in (("mlp-a", 5, 500), ("mlp-b", 300, 6000)):
+        kernel = Launch(5 * US, (("math", kernel_us * US),))
+        atoms = [operator("aten::mm", 20 * US, kernel) for _ in range(20)]
+        program = [*[step(number, *atoms) for number in range(5)], Sync(2 * US)]
+        rounds = [
+            {"workload": each, "step_ns": [ns * US] * 3, "host_ns": [490 * US] * 3}
+            for each, ns in (("mlp-a", 500), ("mlp-b", 6000))
+        ]
+        facts = {
+            "workload": name, "variant": name, "profiled_step_ns": took_us * US,
+            "unprofiled_step_ns": took_us * US,
+            "parameters": {"batch": 8, "seq": 4, "dtype": "bf16", "device": "cuda"},
+            "sweep": {"device": "A100", "baseline": "mlp-a", "rounds": rounds},
+        }  # fmt: skip
+        paths.append(write(tmp_path / f"{name}.json", Simulation(program), tracekit=facts))
+    with tracekit.load(paths) as database:
+        small, large = (point_of(database, row) for row in database.ask("sweep_points"))
+    for point, kernel_us in ((small, 5), (large, 300)):
+        assert (point.launches, point.kernels, point.operators) == (20, 20, 20)
+        assert point.kernel_ns == 20 * kernel_us * US
+        assert point.host_ns == 490 * US
+    assert (small.regime, large.regime) == ("overhead-bound", "compute-bound")
+    assert small.share_busy < 0.3 < 0.95 < large.share_busy
+    assert small.gains.host > 0.4 > small.gains.device
+    assert large.gains.device > 0.4 > large.gains.host
+    assert large.speedup == pytest.approx(500 / 6000)
+    shapes = compare([small, large], "mlp-a")
+    found = Sweep("s.duckdb", "A100", "mlp-a", ["mlp-a", "mlp-b"], 2, [small, large], shapes)
+    reporter.render_sweep(found)
+    shown = capsys.readouterr().out
+    for column in ("host", "launches", "busy", "half host", "half device", "graph", "dilation"):
+        assert column in shown
+    assert max(map(len, shown.splitlines())) <= 100
+    assert json.loads(json.dumps(found.as_dict()))["points"][0]["gains"]["host"] > 0.4

@@ -1,0 +1,151 @@
+"""The notebook, the README's Python in Jupyter, and the programs of examples/frameworks.md."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tests.conftest import trace_file
+from tests.frameworks.test_frameworks import steps_in
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "examples" / "notebook.py"
+CPU_TRACE = "cpu-train-step.json.gz"
+
+
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def marimo_notebook(tmp_path):
+    pytest.importorskip("marimo", reason="marimo is not installed")
+    for name in ("notebook.py", "heads.py"):
+        shutil.copy(ROOT / "examples" / name, tmp_path)
+    return tmp_path / "notebook.py"
+
+
+def program_of(notebook: Path, lines: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program about the notebook, a module."""
+    return subprocess.run(
+        [sys.executable, "-c", f"import notebook\n{lines}"],
+        cwd=notebook.parent, capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"KINETO_LOG_LEVEL": "6"},
+    )  # fmt: skip
+
+
+def test_the_notebook_leads_from_a_trace_to_the_line_to_change(marimo_notebook):
+    pytest.importorskip("torch")
+    pytest.importorskip("altair")
+    done = program_of(
+        marimo_notebook,
+        "outputs, defined = notebook.app.run()\n"
+        "print(defined['verdict'].verdict.regime)\n"
+        "print(defined['fixes'][0].where)\n"
+        "print({row[0]: row[1] for row in defined['calls'].iter_rows()}['aten::mm'])\n"
+        "print(defined['predicted'].speedup > 1.9)\n"
+        "operators = defined['changed'].operators\n"
+        "print({row['operator']: row['b_count'] for row in operators}['aten::mm'])\n"
+        "print(type(defined['chart']).__name__)\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "overhead-bound", "heads.py(11): <listcomp>", "320", "True", "0.0", "Chart",
+    ]  # fmt: skip
+
+
+def test_the_notebook_is_a_program_and_a_page(marimo_notebook, tmp_path):
+    pytest.importorskip("torch")
+    page = tmp_path / "page.html"
+    for command in (
+        [marimo_notebook],
+        ["-m", "marimo", "export", "html", marimo_notebook, "-o", page],
+    ):
+        done = subprocess.run(
+            [sys.executable, *map(str, command)],
+            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+    assert "overhead-bound" in page.read_text() and "listcomp" in page.read_text()
+
+
+def test_the_notebook_takes_the_readers_own_trace_where_nothing_can_be_recorded(marimo_notebook):
+    source = marimo_notebook.read_text()
+    marimo_notebook.write_text(
+        source.replace('find_spec("torch") is not None', "False").replace(
+            'mo.ui.text(label="Trace (',
+            f'mo.ui.text({str(trace_file(CPU_TRACE))!r}, label="Trace (',
+        )
+    )
+    done = program_of(
+        marimo_notebook,
+        "outputs, defined = notebook.app.run()\n"
+        "print(defined['verdict'].trace.path, 'changed' in defined)\n",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(trace_file(CPU_TRACE)), "False"]
+
+
+def test_a_connection_reads_a_database_and_nothing_else(tmp_path):
+    import duckdb
+
+    trace = trace_file(CPU_TRACE)
+    with tracekit.load(trace, tmp_path / "run.duckdb") as run:
+        connection = run.connection()
+        assert connection.execute("SELECT count(*) FROM cpu_ops").fetchone()[0] > 0
+        for refused in (
+            "CREATE TABLE more (n INTEGER)",
+            "DELETE FROM trace",
+            f"COPY trace TO '{tmp_path / 'out.csv'}'",
+            f"ATTACH '{tmp_path / 'other.duckdb'}'",
+            "SELECT * FROM read_text('/etc/hostname')",
+            "SET enable_external_access = true",
+        ):
+            with pytest.raises(duckdb.Error):
+                connection.execute(refused)
+    assert [each.name for each in tmp_path.iterdir()] == ["run.duckdb"]
+    with (
+        tracekit.load(trace) as run,
+        pytest.raises(tracekit.TracekitError, match="needs a database in a file"),
+    ):
+        run.connection()
+
+
+@pytest.mark.thorough
+def test_the_readmes_python_runs_in_jupyter_and_results_are_shown(tmp_path):
+    pytest.importorskip("nbclient", reason="nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    import nbformat
+    from nbclient import NotebookClient
+
+    shutil.copy(trace_file("simulated-overhead-bound.json.gz"), tmp_path / "run.json.gz")
+    again = "run = tracekit.load(['run.json.gz', 'run.json.gz'])"
+    blocks = [*python_blocks("README.md"), again, "run.verdict(trace=1)", "run.diff(1, 2)"]
+    cells = [nbformat.v4.new_code_cell(block) for block in blocks]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
+    *readme, _, verdict, diff = notebook.cells
+    assert any("overhead-bound" in each.text for cell in readme for each in cell.outputs)
+    assert "<b>overhead-bound" in verdict.outputs[0].data["text/html"]
+    assert "<table>" in diff.outputs[0].data["text/html"]
+
+
+@pytest.mark.parametrize("block", python_blocks("examples/frameworks.md"))
+def test_the_programs_for_frameworks_leave_a_trace_and_a_verdict(block, tmp_path):
+    pytest.importorskip("torch")
+    for package in re.findall(r"^from (transformers|lightning|accelerate)\b", block, re.MULTILINE):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", block],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "TracekitWarning" not in done.stderr and "Traceback" not in done.stderr
+    written = {each.name for each in (tmp_path / "out").iterdir()}
+    assert {"run.json.gz", "run.verdict.json", "run.verdict.txt"} <= written
+    assert steps_in(tmp_path / "out" / "run.json.gz") == 5

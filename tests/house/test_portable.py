@@ -1,0 +1,184 @@
+"""The library is compiled for every system that setup.py names; only this one can run it."""
+
+import os
+import platform
+import re
+import runpy
+import struct
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tests.kit.sampling import sample
+from tracekit.native.library import FUNCTIONS
+
+pytest.importorskip("ziglang", reason="the compiler, ziglang, is not installed (extra: dev)")
+
+SETUP = runpy.run_path(str(Path(__file__).parents[2] / "setup.py"), run_name="setup")
+PLATFORMS = SETUP["PLATFORMS"]
+FLAGS = [*SETUP["FLAGS"], "-Werror"]
+# Linking takes seconds: it makes a part of the compiler's runtime for each target, and of Windows a
+# C runtime, which takes a minute.
+LINKED = sample(
+    "systems that the library is linked for", [*PLATFORMS], ["linux-x86_64", "macosx-arm64"]
+)
+# One of each kind of headers.
+COMPILED = sample(
+    "systems that the library is compiled for",
+    [*PLATFORMS],
+    ["linux-x86_64", "musllinux-x86_64", "macosx-arm64", "win-amd64"],
+)
+# https://github.com/apple-oss-distributions/xnu/blob/main/EXTERNAL_HEADERS/mach-o/loader.h
+LC_CODE_SIGNATURE, LC_BUILD_VERSION = 0x1D, 0x32
+# What system headers pull in differs: names must clash with none of these.
+HEADERS = {
+    "win": ["windows.h", "io.h", "process.h", "rpcndr.h"],
+    "posix": [
+        *("fcntl.h", "math.h", "poll.h", "pthread.h", "search.h", "signal.h", "stdio.h"),
+        *("strings.h", "time.h", "unistd.h", "wchar.h", "sys/mman.h", "sys/resource.h"),
+        *("sys/select.h", "sys/socket.h", "sys/stat.h", "sys/time.h", "sys/uio.h", "sys/wait.h"),
+    ],
+}
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """The compiler's folder, one for all processes that run these tests."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "zig"
+
+
+def exported(library: bytes) -> set[str]:
+    """The functions of ours in the symbol table of a stripped library."""
+    return {name.decode() for name in re.findall(rb"\b_?tracekit_([a-z_]+)\0", library)}
+
+
+def load_commands(library: bytes) -> dict[int, tuple[int, ...]]:
+    """Of a Mach-O file: the first two numbers of each, by its kind."""
+    commands, place = {}, 32
+    for _ in range(struct.unpack_from("<I", library, 16)[0]):
+        command, size, *numbers = struct.unpack_from("<IIII", library, place)
+        commands[command] = tuple(numbers)
+        place += size
+    return commands
+
+
+@pytest.mark.sampled(2, of=2)
+@pytest.mark.parametrize("name", LINKED)
+def test_a_library_exports_what_python_calls_and_runs_where_its_wheel_says(name, cache, tmp_path):
+    target, tag = PLATFORMS[name]
+    made = tmp_path / "libtracekit.so"
+    arguments = [*FLAGS, *SETUP["LINK_FLAGS"], *SETUP["SOURCES"], "-o", str(made)]
+    SETUP["run_compiler"](target, arguments, cache)
+    library = made.read_bytes()
+    assert exported(library) == set(FUNCTIONS)
+    wanted = tuple(map(int, re.findall(r"\d+", tag)[:2]))
+    if tag.startswith("macosx"):
+        commands = load_commands(library)
+        oldest = commands[LC_BUILD_VERSION][1]
+        assert (oldest >> 16, oldest >> 8 & 0xFF) == wanted
+        # Machines with Apple's processors load nothing that is not signed.
+        assert LC_CODE_SIGNATURE in commands or not tag.endswith("arm64")
+    elif tag.startswith("manylinux"):
+        needed = re.findall(rb"GLIBC_(\d+)\.(\d+)", library)
+        assert max((int(major), int(minor)) for major, minor in needed) <= wanted
+    elif tag.startswith("musllinux"):
+        assert b"GLIBC_" not in library
+
+
+@pytest.mark.sampled(4, of=4)
+@pytest.mark.parametrize("name", COMPILED)
+def test_names_clash_with_no_system_header(name, cache, tmp_path):
+    is_windows = name.startswith("win-")
+    headers = HEADERS["win" if is_windows else "posix"]
+    included = [word for header in headers for word in ("-include", header)]
+    objects = b""
+    for source in SETUP["SOURCES"]:
+        made = tmp_path / "made.o"
+        everything = ["-D_GNU_SOURCE", "-D_DARWIN_C_SOURCE", *included]
+        arguments = [*FLAGS, *everything, "-c", source, "-o", str(made)]
+        SETUP["run_compiler"](PLATFORMS[name].target, arguments, cache)
+        objects += made.read_bytes()
+    if is_windows:
+        # Objects tell the linker of Windows what to export.
+        told = re.findall(rb"[-/]export:tracekit_([a-z_]+)", objects, re.IGNORECASE)
+        assert {word.decode() for word in told} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "libc", "found"),
+    [
+        ("linux-x86_64", "x86_64", "glibc", "linux-x86_64"),
+        ("linux-aarch64", "aarch64", "", "musllinux-aarch64"),
+        ("macosx-10.13-universal2", "x86_64", "", "macosx-x86_64"),
+        ("macosx-10.13-universal2", "arm64", "", "macosx-arm64"),
+        ("macosx-14.0-arm64", "arm64", "", "macosx-arm64"),
+        ("win-amd64", "AMD64", "", "win-amd64"),
+        ("win-arm64", "ARM64", "", "win-arm64"),
+        ("linux-riscv64", "riscv64", "glibc", None),
+    ],
+)
+def test_what_is_compiled_is_for_the_system_that_installs_it(
+    system, machine, libc, found, monkeypatch
+):
+    monkeypatch.setattr(sysconfig, "get_platform", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(platform, "libc_ver", lambda: (libc, ""))
+    assert SETUP["this_platform"]() == (PLATFORMS[found] if found else None)
+
+
+@pytest.mark.parametrize("name", PLATFORMS)
+def test_a_wheel_can_be_made_for_each_system(name, monkeypatch):
+    monkeypatch.setenv("TRACEKIT_PLATFORM", name)
+    assert SETUP["this_platform"]() == PLATFORMS[name]
+
+
+def test_a_system_that_there_is_no_wheel_for_is_an_error(monkeypatch):
+    monkeypatch.setenv("TRACEKIT_PLATFORM", "plan9")
+    with pytest.raises(KeyError):
+        SETUP["this_platform"]()
+
+
+@pytest.mark.thorough
+def test_the_wheel_for_this_system_installs_and_analyzes(tmp_path):
+    pytest.importorskip("build", reason="the package build is not installed: `make wheels` has it")
+    root = Path(__file__).parents[2]
+    build = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "-o", str(tmp_path)]
+    subprocess.run(build, cwd=root, check=True, capture_output=True)
+    script = ["sh", str(root / "tests" / "try_wheel.sh"), sys.executable, str(tmp_path)]
+    done = subprocess.run(script, check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("overhead-bound")
+
+
+def test_a_release_checks_its_tag_and_builds_with_make(tmp_path, monkeypatch):
+    yaml = pytest.importorskip("yaml")
+    root = Path(__file__).parents[2]
+    jobs = yaml.safe_load((root / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    scripts = {each["name"]: each["run"] for each in jobs["build"]["steps"] if "name" in each}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for tag, status in ((f"v{tracekit.__version__}", 0), ("v99.0.0", 1)):
+        environment = os.environ | {"GITHUB_REF_NAME": tag, "PATH": path}
+        script = ["bash", "-e", "-c", scripts["the tag is the version"]]
+        assert subprocess.run(script, cwd=root, env=environment).returncode == status
+    made = re.search(r"make (\w+)", scripts["build"])[1]
+    assert f"\n{made}: " in (root / "Makefile").read_text()
+    (tried,) = [each["run"] for each in jobs["try"]["steps"] if each.get("name") == "try"]
+    trace = re.search(r"GITHUB_WORKSPACE/(\S+?)\"", tried)[1]
+    assert (root / trace).exists()
+
+
+def test_workflows_run_actions_by_their_commit_and_publish_from_an_environment():
+    root = Path(__file__).parents[2]
+    workflows = [*(root / ".github").rglob("*.y*ml"), root / "examples" / "github-actions.yml"]
+    used = re.findall(r"uses: (.*)", "\n".join(each.read_text() for each in workflows))
+    assert used
+    assert [each for each in used if not re.fullmatch(r"\S+@[0-9a-f]{40} # v[\d.]+", each)] == []
+    yaml = pytest.importorskip("yaml")
+    for workflow in workflows:
+        for name, job in yaml.safe_load(workflow.read_text())["jobs"].items():
+            may_publish = "id-token" in job.get("permissions", {})
+            assert may_publish <= ("environment" in job), (workflow, name)

@@ -1,0 +1,168 @@
+"""Every command, query and program in the README and the pages beside it runs, in order."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import SHARED_TRACES
+
+ROOT = Path(__file__).parents[2]
+PAGES = {
+    name: (ROOT / name).read_text()
+    for name in (
+        "README.md",
+        "docs/tutorial/tour.md",
+        "docs/howto/profile.md",
+        "examples/walkthrough.md",
+        "queries/README.md",
+        "workloads/README.md",
+    )
+}
+QUERIES = PAGES["queries/README.md"]
+
+
+def blocks(language: str) -> list[str]:
+    text = "\n".join(PAGES.values())
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def tour(page: str) -> list[tuple[str, str]]:
+    """The commands and programs of a page, with their language."""
+    return re.findall(r"^```(sh|python)\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE)
+
+
+def commands(language: str, text: str) -> list[list[str]]:
+    """A block's, with their arguments: a program, or lines; a shell runs those that need one."""
+    if language == "python":
+        return [[sys.executable, "-c", text]]
+    return [
+        shlex.split(line)
+        if line.startswith("tracekit ") and not set(line) & set("|&<>*")
+        else ["sh", "-ec", line]
+        for line in text.splitlines()
+    ]
+
+
+@pytest.mark.sampled(4, of=4)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/tutorial/tour.md", "docs/howto/profile.md", "workloads/README.md"],
+)
+def test_the_tour_runs_from_top_to_bottom(page, run, tmp_path):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    blocks = tour(page)
+    assert len(blocks) >= 2
+    for command in (each for language, text in blocks for each in commands(language, text)):
+        if command[0] == "tracekit":
+            done = run(*command[1:])
+        else:
+            done = subprocess.run(
+                command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            )
+        assert done.returncode == 0, (command, done.stderr)
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("query", blocks("sql"))
+def test_its_queries_answer(query, shared_database):
+    assert shared_database("simulated-overhead-bound.json.gz").sql(query).height > 0
+
+
+def test_its_console_output_is_real(run):
+    trace = SHARED_TRACES / "h100-bert-small.json.gz"
+    if not trace.exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    (shown,) = blocks("text")
+    printed = run("analyze", str(trace)).stdout.replace(str(trace), trace.name)
+    assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
+
+
+@pytest.mark.sampled(3, of=6)
+@pytest.mark.parametrize("block", blocks("console"))
+def test_its_tour_shows_what_is_printed(block, run, tmp_path):
+    name = "h100-bert-small.json.gz"
+    if not (SHARED_TRACES / name).exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    shutil.copy(SHARED_TRACES / name, tmp_path)
+    prompt, *shown = block.splitlines()
+    done = run(*shlex.split(prompt.removeprefix("$ tracekit ")))
+    assert [line.rstrip() for line in done.stdout.splitlines()] == shown
+
+
+def test_its_vocabulary_is_that_of_a_database(shared_database):
+    table = QUERIES.split("## The SQL vocabulary")[1].split("What many questions derive")[0]
+    names = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
+    _, rows = shared_database("simulated-overhead-bound.json.gz").fetch("SHOW TABLES")
+    assert sorted(names) == sorted(row[0] for row in rows)
+
+
+def definitions() -> list[tuple[list[str], list[str], str]]:
+    """The table of numbers: words that are printed, patterns of JSON keys, and a file."""
+    table = QUERIES.split("### Where each number is defined")[1].split("Three queries")[0]
+    rows = re.findall(r"^\| (.*?) \| (`.*?) \| (\S+) \|$", table, re.MULTILINE)
+    return [
+        (*(re.findall(r"`(.*?)`", cell) for cell in (said, keys)), file)
+        for said, keys, file in rows
+    ]
+
+
+def numbers(value: object, path: str = "") -> set[str]:
+    """The paths of a JSON value's numbers, those of windows and devices as of the main one."""
+    if isinstance(value, dict):
+        return {each for key, part in value.items() for each in numbers(part, f"{path}.{key}")}
+    if isinstance(value, list):
+        return {each for part in value for each in numbers(part, path)}
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    kept = re.sub(
+        r"^(steps\.|windows\.|judged\.|verdict\.(?=window))?(causal\.)?", "", path.removeprefix(".")
+    )
+    return {re.sub(r"^devices\.", "gpu.", kept)} if is_number else set()
+
+
+@pytest.mark.sampled(3, of=4)
+@pytest.mark.parametrize(
+    "name", ["h100-bert-small", "v100-ns-resolution", "cpu-only", "pair-rank0"]
+)
+def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_verdict, capsys):
+    from tracekit.reporters import console
+
+    analysis = shared_verdict(f"{name}.json.gz")
+    table = definitions()
+    for number in numbers(analysis.as_dict()):
+        found = {file for _, keys, file in table if any(fnmatch(number, key) for key in keys)}
+        assert len(found) == 1, (number, found)
+        assert (ROOT / found.pop()).is_file()
+    console.render(analysis)
+    printed = capsys.readouterr().out
+    said = {word for words, *_ in table for word in words}
+    parts = re.split(r"\nWhere the time went .*\n", printed)[-1].split("\n\n")[0]
+    labels = {re.split(r"  +", line)[0] for line in parts.splitlines()}
+    labels |= {
+        heading
+        for line in printed.splitlines()
+        if re.match(r"window +length|share +total|range +length", line)
+        for heading in re.split(r"  +", line.strip())
+    } - {"window", "range", "kernel", "regime", "bottleneck"}
+    causes = {label for label in labels if label.removeprefix("idle: ") in CAUSES_OF_IDLE}
+    assert "compute" in labels
+    assert labels - causes <= said
+
+
+# What `idle: ` is printed before, by the SQL type idle_cause.
+CAUSES_OF_IDLE = re.findall(
+    r"'(\w+)'",
+    (ROOT / "queries" / "schema" / "types.sql")
+    .read_text()
+    .split("idle_cause AS ENUM")[1]
+    .split(";")[0],
+)

@@ -1,0 +1,153 @@
+"""Imports run one way: from the commands down to what knows nothing of the rest."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "tracekit"
+# From the lowest room up: a module imports from its own room, and from those before it. A room
+# within another one has its own line.
+ROOMS = [
+    "version", "errors", "text", "stages", "causes", "thresholds", "files", "records", "workloads",
+    "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
+    "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
+    "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas", "commands",
+    "pytest_plugin", "__main__",
+]  # fmt: skip
+# Functions that import what a text names.
+BY_TEXT = ("import_module", "__import__")
+# What it holds is loaded when it is first used.
+FRONT = "__init__"
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Each module's syntax tree, by its name within the package."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(path.read_text())
+    return found
+
+
+def imports(tree: ast.Module) -> set[str]:
+    """The names within the package that a module imports anywhere: to run, for types, or by a text
+    that it gives to a function (only by its beginning where the rest is computed)."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{each.name}" for each in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(BY_TEXT):
+            found |= {
+                each.value.rstrip(".")
+                for argument in node.args
+                for each in ast.walk(argument)
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            }
+    return {each.removeprefix("tracekit").lstrip(".") for each in found if is_inside(each)}
+
+
+def is_inside(name: str) -> bool:
+    return name.partition(".")[0] == "tracekit"
+
+
+@cache
+def graph() -> dict[str, set[str]]:
+    """Which modules each module imports."""
+    trees = modules()
+
+    def target(name: str) -> str:
+        if name in trees or name in ROOMS:
+            return name
+        return name.rpartition(".")[0] or FRONT
+
+    return {
+        name: {each for each in map(target, imports(tree)) if each in trees and each != name}
+        for name, tree in trees.items()
+    }
+
+
+def room(module: str) -> str:
+    """The innermost room that a module is in."""
+    parts = module.split(".")
+    inner = ".".join(parts[:2])
+    return inner if inner in ROOMS else parts[0]
+
+
+def test_every_module_is_in_a_room():
+    assert {room(name) for name in modules()} <= {*ROOMS, FRONT}
+
+
+def test_no_module_imports_from_a_room_above_its_own():
+    order = [*ROOMS, FRONT]
+    upward = [
+        (name, target)
+        for name, targets in graph().items()
+        for target in targets
+        if order.index(room(target)) > order.index(room(name))
+    ]
+    assert upward == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    # Raises CycleError, naming the circle.
+    tuple(TopologicalSorter(graph()).static_order())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from tracekit.run import load",
+        "import tracekit.run",
+        "if TYPE_CHECKING:\n    from tracekit.run import Database",
+        "def later():\n    return importlib.import_module('tracekit.run').load",
+    ],
+)
+def test_each_way_to_import_counts(text):
+    names = {
+        each.removesuffix(".load").removesuffix(".Database") for each in imports(ast.parse(text))
+    }
+    assert names == {"run"}
+
+
+def test_no_two_classes_have_one_name():
+    named = Counter(
+        node.name
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, classes in named.items() if classes > 1] == []
+
+
+def test_importing_tracekit_loads_nothing_heavy():
+    program = (
+        "import sys, tracekit; from tracekit.commands import cli\n"
+        "for name in cli.list_commands(None): cli.get_command(None, name)\n"
+        "heavy = {'torch', 'triton', 'hta', 'altair', 'ray', 'polars', 'pandas'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+def test_each_package_and_each_file_of_queries_ships():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    rooms = {".".join(file.parent.relative_to(ROOT).parts) for file in PACKAGE.rglob("__init__.py")}
+    assert rooms <= set(settings["packages"])
+    queries = ROOT / "queries"
+    shipped = {
+        file for each in settings["package-data"]["tracekit.queries"] for file in queries.glob(each)
+    }
+    files = {file for file in queries.rglob("*.*") if file.suffix in (".sql", ".csv", ".txt")}
+    assert files == shipped

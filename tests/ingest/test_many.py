@@ -1,0 +1,361 @@
+"""Loading many traces at once from every kind of source: interrupted, damaged, hostile."""
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+
+import duckdb
+import pytest
+import zstandard
+
+import tracekit
+from tests.kit import traces
+from tracekit.ingest import writer as ingest
+from tracekit.trace import source as sources
+
+EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)]
+
+
+def trace_of(count: int) -> bytes:
+    """A trace with `count` events, which identify it."""
+    return json.dumps({"traceEvents": [traces.gpu_op(at, 1) for at in range(count)]}).encode()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with five traces, of one to five events, and a file that is not a trace."""
+    inside = tmp_path / "ranks"
+    (inside / "deeper").mkdir(parents=True)
+    for count in range(1, 5):
+        (inside / f"rank{count}.json").write_bytes(trace_of(count))
+    (inside / "deeper" / "rank5.json.gz").write_bytes(gzip.compress(trace_of(5)))
+    (inside / "notes.txt").write_text("not a trace")
+    return inside
+
+
+def events_by_trace(database) -> list[int]:
+    """The number of events of each trace, by trace_id; checks that they are numbered from 0."""
+    _, rows = database.fetch(
+        "SELECT count(*), list(event_id ORDER BY event_id) FROM event GROUP BY trace_id "
+        "ORDER BY trace_id"
+    )
+    assert all(places == list(range(count)) for count, places in rows)
+    return [count for count, _ in rows]
+
+
+def archive_of(folder, compression: str = "gz") -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(
+        fileobj=packed, mode=f"w:{compression}", format=tarfile.USTAR_FORMAT
+    ) as archive:
+        for each in sorted(folder.rglob("*.*"), key=lambda file: file.name):
+            archive.add(each, each.name)
+    return packed.getvalue()
+
+
+def test_a_directory_a_pattern_and_an_archive_hold_the_same_traces(folder, tmp_path, run):
+    (tmp_path / "ranks.tar.gz").write_bytes(archive_of(folder))
+    (tmp_path / "renamed.json").write_bytes(archive_of(folder, ""))
+    for source, expected in (
+        (folder, [5, 1, 2, 3, 4]),
+        (folder / "*.json", [1, 2, 3, 4]),
+        (folder / "**" / "*.json*", [5, 1, 2, 3, 4]),
+        (tmp_path / "ranks.tar.gz", [1, 2, 3, 4, 5]),
+        (tmp_path / "renamed.json", [1, 2, 3, 4, 5]),
+    ):
+        with tracekit.load(source) as database:
+            assert events_by_trace(database) == expected
+    done = run("load", "ranks/*.json", "-o", "run.duckdb")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 4)
+
+
+def test_an_archive_is_read_from_standard_input(folder, run):
+    packed = archive_of(folder)
+    done = run("sql", "-", "SELECT count(*) AS n FROM trace", "--format", "csv", stdin=packed)
+    assert done.stdout.split() == ["n", "5"]
+
+
+def test_traces_of_an_archive_that_is_cut_off_are_loaded(folder, tmp_path):
+    whole = archive_of(folder, "")
+    # Two blocks each for notes.txt, rank1 and rank2; then a header without its content.
+    (tmp_path / "cut.tar").write_bytes(whole[: 512 * 7 + 100])
+    bad: list[tracekit.TracekitError] = []
+    with tracekit.load(tmp_path / "cut.tar", on_bad=bad.append) as database:
+        assert events_by_trace(database) == [1, 2]
+    # Nothing of the third trace is left.
+    assert len(bad) == 2
+    assert "rank3.json: contains no trace events" in str(bad[0])
+    assert "damaged archive" in str(bad[1])
+
+
+def test_an_archive_without_traces_is_refused(tmp_path):
+    (tmp_path / "notes.txt").write_text("not a trace")
+    (tmp_path / "a.tar").write_bytes(archive_of(tmp_path, ""))
+    with pytest.raises(tracekit.TracekitError, match="this archive contains no trace"):
+        tracekit.load(tmp_path / "a.tar")
+
+
+def test_the_other_traces_are_loaded_beside_a_bad_one(folder, tmp_path, run):
+    (folder / "rank2.json").write_text("nonsense")
+    done = run("load", "ranks", "missing.json", "-o", "run.duckdb")
+    assert done.returncode == 2
+    assert len(done.stdout.splitlines()) == 4
+    assert [line.split(":")[2].strip() for line in done.stderr.splitlines()] == [
+        "ranks/rank2.json",
+        "missing.json",
+    ]
+    with tracekit.open_database(tmp_path / "run.duckdb") as database:
+        assert events_by_trace(database) == [5, 1, 3, 4]
+
+
+def test_small_traces_in_one_transaction_give_the_same_rows_as_alone(tmp_path):
+    inside = tmp_path / "ranks"
+    inside.mkdir()
+    texts = {
+        f"{place:03}.json": json.dumps(
+            {
+                "traceEvents": [traces.gpu_op(at, 1, name=f"of {place}") for at in range(place)],
+                "distributedInfo": {"rank": place},
+                **traces.device("A100", place),
+            }
+        )
+        for place in range(1, 70)
+    }
+    texts["010.json"] = "nonsense"
+    texts["020.json"] = texts["020.json"][: len(texts["020.json"]) // 2]
+    texts["030.json"] = texts["030.json"].replace('"of 30"', '"of \x01 30"', 1)
+    for name, text in texts.items():
+        (inside / name).write_text(text)
+    bad: list[tracekit.TracekitError] = []
+    question = (
+        "SELECT path, rank, events, rejected, damage, (SELECT list(name ORDER BY event_id) FROM "
+        "event AS e WHERE e.trace_id = t.trace_id), (SELECT list(device_id) FROM device AS d WHERE "
+        "d.trace_id = t.trace_id) FROM trace AS t ORDER BY trace_id"
+    )
+    with tracekit.load(inside, on_bad=bad.append) as together:
+        rows = together.fetch(question)[1]
+    assert ["010.json" in str(each) for each in bad] == [True]
+    assert len(rows) == 68
+    for name in ("001.json", "009.json", "020.json", "030.json", "064.json", "069.json"):
+        with tracekit.load(inside / name) as database:
+            (alone,) = database.fetch(question)[1]
+        assert [row for row in rows if row[0] == alone[0]] == [alone]
+
+
+def test_a_library_call_ends_at_the_first_bad_trace(folder, tmp_path):
+    (folder / "rank2.json").write_text("nonsense")
+    with pytest.raises(tracekit.TracekitError, match=r"rank2\.json: is not JSON"):
+        tracekit.load(folder, tmp_path / "run.duckdb")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks"]
+
+
+def test_nothing_is_written_if_every_trace_is_bad(tmp_path, run):
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text("nonsense")
+    done = run("load", "a.json", "b.json", "-o", "run.duckdb")
+    assert done.returncode == 2
+    assert "none of 2 traces" in done.stderr
+    assert "a.json: is not JSON" in done.stderr
+    assert "b.json: is not JSON" in done.stderr
+    assert not (tmp_path / "run.duckdb").exists()
+
+
+def killed_at_the_third_trace(folder, tmp_path, **options: object) -> None:
+    """Loads the folder in a process that is killed after two traces are loaded."""
+    program = f"""
+import os, signal, tracekit.ingest.writer as ingest, tracekit.trace.source as sources, tracekit
+# One transaction for each trace.
+sources._SMALL_BYTES = sources._SMALL_COMPRESSED_BYTES = 0
+insert, count = ingest.Ingest._insert_traces, 0
+def killing(*arguments):
+    global count
+    count += 1
+    if count == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    insert(*arguments)
+ingest.Ingest._insert_traces = killing
+tracekit.load({str(folder)!r}, {str(tmp_path / "run.duckdb")!r}, threads=1, **{options!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_a_load_that_is_killed_leaves_no_output(folder, tmp_path):
+    killed_at_the_third_trace(folder, tmp_path)
+    assert not (tmp_path / "run.duckdb").exists()
+    with tracekit.load(folder, tmp_path / "run.duckdb") as database:
+        assert events_by_trace(database) == [5, 1, 2, 3, 4]
+
+
+def watched(function, calls: list):
+    """The function, with its calls recorded in `calls`."""
+
+    def watching(*arguments):
+        calls.append(arguments)
+        return function(*arguments)
+
+    return watching
+
+
+def test_a_load_that_is_killed_resumes_where_it_stopped(folder, tmp_path, monkeypatch):
+    killed_at_the_third_trace(folder, tmp_path, resume=True)
+    assert not (tmp_path / "run.duckdb").exists()
+    assert (tmp_path / "run.duckdb.partial").exists()
+    inserted = []
+    monkeypatch.setattr(ingest, "_trace", watched(ingest._trace, inserted))
+    with tracekit.load(folder, tmp_path / "run.duckdb", resume=True) as database:
+        assert sorted(events_by_trace(database)) == [1, 2, 3, 4, 5]
+    # Two of five were loaded already.
+    assert len(inserted) == 3
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks", "run.duckdb"]
+
+
+def test_a_file_written_by_several_threads_has_no_holes(tmp_path):
+    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %d, "dur": 0.5}'
+    text = "[" + ",".join(event % place for place in range(200_000)) + "]"
+    paths = [tmp_path / f"{place}.json" for place in range(2)]
+    for path in paths:
+        path.write_text(text)
+    tracekit.load(paths, tmp_path / "run.duckdb").close()
+    with duckdb.connect(str(tmp_path / "run.duckdb"), read_only=True) as connection:
+        used, free, log = connection.execute(
+            "SELECT used_blocks, free_blocks, wal_size FROM pragma_database_size()"
+        ).fetchall()[0]
+    assert free <= used / 20, (used, free)
+    assert log == "0 bytes"
+
+
+def test_a_small_trace_makes_a_small_database(folder, tmp_path):
+    tracekit.load(folder, tmp_path / "run.duckdb").close()
+    # It is nearly all tracekit's views and macros.
+    assert (tmp_path / "run.duckdb").stat().st_size < 1 << 20
+
+
+def test_a_partial_result_that_is_open_elsewhere_is_not_resumed(folder, tmp_path, run):
+    killed_at_the_third_trace(folder, tmp_path, resume=True)
+    with duckdb.connect(str(tmp_path / "run.duckdb.partial")):
+        done = run("load", str(folder), "-o", "run.duckdb", "--resume")
+    assert done.returncode == 2
+    assert "lock" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.thorough
+def test_two_loads_at_once_do_not_harm_each_other(folder, tmp_path):
+    failed: list[BaseException] = []
+
+    def load() -> None:
+        try:
+            tracekit.load(folder, tmp_path / "run.duckdb").close()
+        except BaseException as error:
+            failed.append(error)
+
+    command = [sys.executable, "-m", "tracekit", "load", str(folder), "-o"]
+    others = [
+        subprocess.Popen([*command, str(tmp_path / "run.duckdb")], stdout=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
+    threads = [threading.Thread(target=load) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [other.wait() for other in others] == [0, 0]
+    assert failed == []
+    with tracekit.open_database(tmp_path / "run.duckdb") as database:
+        assert events_by_trace(database) == [5, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_BOMB_BYTES", 1 << 20)
+    pack = zstandard.compress if suffix == ".zst" else gzip.compress
+    bomb = pack(b'{"traceEvents": [' + b" " * (8 << 20) + b"]}")
+    (tmp_path / f"bomb.json{suffix}").write_bytes(bomb)
+    with pytest.raises(tracekit.TracekitError, match="250 times as large"):
+        tracekit.load(tmp_path / f"bomb.json{suffix}")
+
+
+def test_a_member_of_an_archive_is_never_written_to_its_own_path(tmp_path):
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in ("../outside.json", "/tmp/outside.json"):
+            member = tarfile.TarInfo(name)
+            member.size = len(trace_of(1))
+            archive.addfile(member, io.BytesIO(trace_of(1)))
+        link = tarfile.TarInfo("link.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    (inside / "evil.tar").write_bytes(packed.getvalue())
+    bad: list[tracekit.TracekitError] = []
+    with tracekit.load(inside / "evil.tar", on_bad=bad.append) as database:
+        assert events_by_trace(database) == [1, 1]
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["evil.tar", "inside"]
+
+
+def test_a_damaged_trace_is_read_through_a_pipe(tmp_path, run):
+    text = trace_of(3).replace(b"sgemm", b"sg\x01emm")
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[text])
+    writer.start()
+    done = run("sql", "pipe", "SELECT count(*) AS n FROM kernels", "--format", "csv")
+    writer.join()
+    assert done.stdout.split() == ["n", "3"]
+
+
+def test_progress_adds_up_to_the_files_and_their_events(folder):
+    class Seen:
+        n_bytes = n_events = finished = 0
+
+        def read(self, n_bytes: int) -> None:
+            self.n_bytes += n_bytes
+
+        def found(self, n_events: int) -> None:
+            self.n_events += n_events
+
+        def finishing(self) -> None:
+            self.finished += 1
+
+    seen = Seen()
+    tracekit.load(folder, progress=seen).close()
+    assert (seen.n_events, seen.finished) == (15, 1)
+    assert seen.n_bytes == sum(each.stat().st_size for each in folder.rglob("*.json*"))
+
+
+def test_an_event_of_fifty_megabytes_is_loaded(tmp_path):
+    events = [*EVENTS, {**EVENTS[0], "args": {"text": "x" * (50 << 20)}}, *EVENTS]
+    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
+        assert database.fetch("SELECT events, rejected FROM trace")[1] == [(5, 0)]
+        assert database.fetch("SELECT max(length(args)) FROM event")[1][0][0] > 50 << 20
+
+
+def test_a_trace_with_every_event_on_its_own_thread_is_loaded(tmp_path):
+    events = [{**EVENTS[0], "tid": tid} for tid in range(50_000)]
+    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
+        assert database.fetch("SELECT count(DISTINCT tid) FROM host_slice")[1] == [(50_000,)]
+
+
+def test_names_that_never_repeat_are_kept(tmp_path):
+    names = ["often", *(f"of its own {place}" for place in range(100_000)), "often"]
+    events = [traces.slice_event("cpu_op", name, at, 1) for at, name in enumerate(names)]
+    first, second = (
+        traces.write(tmp_path / f"{each}.json", events[:count])
+        for each, count in (("first", 10), ("second", None))
+    )
+    kept = tmp_path / "kept.duckdb"
+    tracekit.load(second, kept).close()
+    # A trace copied from a database gets a new trace_id.
+    with tracekit.load([first, second, kept]) as database:
+        for trace in (2, 3):
+            said = f"SELECT name FROM event WHERE trace_id = {trace} ORDER BY event_id"
+            assert [row[0] for row in database.fetch(said)[1]] == names
+            self_ns = f"SELECT sum(self_ns) FROM host_slice WHERE trace_id = {trace}"
+            assert database.fetch(self_ns)[1] == [(1000 * len(names),)]

@@ -1,0 +1,89 @@
+"""Events without a category: told apart by name and arguments, or reported."""
+
+import gzip
+import json
+
+import pytest
+
+import tracekit
+from tests.conftest import trace_file
+from tests.kit.traces import gpu_op, launch, load, operator, slice_event, step
+
+
+def without_category(event):
+    return {key: value for key, value in event.items() if key != "cat"}
+
+
+KINDS = {
+    "aten::add": "cpu_op",
+    "c10d::allreduce_": "cpu_op",
+    "AddmmBackward0": "cpu_op",
+    "autograd::engine::evaluate_function: AddmmBackward0": "cpu_op",
+    "Optimizer.step#SGD.step": "cpu_op",
+    "ProfilerStep#3": "annotation",
+    "gloo:all_reduce": "annotation",
+    "rpc_async#forward(worker0 -> worker1)": "annotation",
+    "cudaLaunchKernel": "runtime",
+    "hipMemcpyAsync": "runtime",
+    "cuLaunchKernelEx": "driver",
+    "torch/nn/modules/module.py(1501): _call_impl": "python",
+    "nn.Module: Linear_0": "python",
+    "Memcpy HtoD (Pageable -> Device)": "memcpy",
+    "Memset (Device)": "memset",
+    "void at::native::vectorized_elementwise_kernel<4>(int)": "kernel",
+    "custom": "other",
+    "cumsum": "other",
+    "my train step": "other",
+}
+
+
+def test_a_name_tells_the_kind(tmp_path):
+    named = [slice_event("", name, 10 * i, 5) for i, name in enumerate(KINDS)]
+    with load(tmp_path, [without_category(each) for each in named]) as database:
+        assert dict(database.fetch("SELECT name, kind FROM slices")[1]) == KINDS
+        counts = [row["count"] for row in database.ask("health") if row["code"] == "no_category"]
+    assert counts == [list(KINDS.values()).count("other")]
+
+
+def test_an_empty_category_is_none(tmp_path):
+    with load(tmp_path, [slice_event("", "aten::add", 0, 5)]) as database:
+        assert database.fetch("SELECT kind FROM slices")[1] == [("cpu_op",)]
+        assert database.fetch("SELECT category FROM event")[1] == [("",)]
+
+
+def test_what_has_a_device_a_stream_and_a_correlation_is_a_kernel(tmp_path):
+    events = [
+        step(1, 0, 100),
+        operator("aten::mm", 0, 50),
+        launch(10, 5, 1),
+        gpu_op(20, 60, 1, name="my_kernel"),
+        slice_event("", "my range", 0, 90, args={"stream": 7}),
+    ]
+    with load(tmp_path, [without_category(event) for event in events]) as database:
+        (partition,) = database.ask("partition")[:1]
+        (found,) = [row for row in database.ask("health") if row["code"] == "no_category"]
+    assert (partition["kernels"], partition["linked"], partition["busy_ns"]) == (1, 1, 60_000)
+    assert found["count"] == 1
+
+
+@pytest.mark.sampled(2, of=2)
+@pytest.mark.parametrize("name", ["simulated-overhead-bound", "simulated-compute-bound"])
+def test_the_verdict_is_the_same_without_categories(tmp_path, name):
+    path = trace_file(f"{name}.json.gz")
+    whole = json.loads(gzip.decompress(path.read_bytes()))
+    whole["traceEvents"] = [without_category(event) for event in whole["traceEvents"]]
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(whole))
+    with tracekit.load(path) as known, tracekit.load(bare) as told:
+        ours, theirs = told.verdict(), known.verdict()
+    assert ours.gpu == theirs.gpu
+    assert (ours.verdict.regime, ours.verdict.bottleneck) == (
+        theirs.verdict.regime,
+        theirs.verdict.bottleneck,
+    )
+
+
+def test_metadata_and_marks_need_no_category(shared_database):
+    # Only the events that every profiler writes without a category are without one.
+    health = shared_database("no-categories.json.gz").ask("health")
+    assert "no_category" not in [row["code"] for row in health]

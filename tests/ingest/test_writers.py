@@ -1,0 +1,321 @@
+"""No data is lost: one writer at a time, kills at any moment, loads that resume."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import tracekit
+from tests.kit import traces
+from tests.kit.sampling import sample
+from tracekit import files
+
+KILLS = sample("writers that are killed", 200, 4)
+PAIRS = sample("pairs of writers", 50, 1)
+TRACEKIT = [sys.executable, "-m", "tracekit"]
+
+
+def trace(folder: Path, name: str, events: int = 2) -> str:
+    """Writes a trace called `name`, whose events have that name, too."""
+    made = [traces.slice_event("cpu_op", name, at, 1) for at in range(events)]
+    traces.write(folder / f"{name}.json", made)
+    return f"{name}.json"
+
+
+def complete_traces(path: Path) -> list[str]:
+    """The names of a database's traces; checks that each has all its events."""
+    with tracekit.open_database(path) as database:
+        rows = database.fetch(
+            "SELECT path, events, count(event_id) FROM trace LEFT JOIN event_row USING (trace_id)"
+            " GROUP BY ALL ORDER BY min(trace_id)"
+        )[1]
+    assert all(said == counted for _, said, counted in rows)
+    return [name for name, _, _ in rows]
+
+
+@pytest.fixture
+def load(run: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., Any]:
+    """Loads traces into run.duckdb, in the test's folder."""
+    return lambda *arguments: run("load", *arguments, "-o", "run.duckdb")
+
+
+def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def left_partial(folder: Path, *arguments: str) -> None:
+    """Loads in a process that is killed after all traces are inserted, before it finishes."""
+    program = (
+        "import os, signal, sys, tracekit.ingest.load as loading\n"
+        "loading.finish = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "from tracekit.commands import main\n"
+        "sys.argv[0] = 'tracekit'\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "load", *arguments, "-o", "run.duckdb", "--resume"],
+        cwd=folder, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL
+    assert (folder / "run.duckdb.partial").exists()
+
+
+def test_an_unfinished_new_load_is_not_resumed_as_an_append(tmp_path, load):
+    trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
+    left_partial(tmp_path, "a.json")
+    assert load("b.json").returncode == 0
+    refused(load("c.json", "--append", "--resume"), "run.duckdb.partial", "remove it")
+    assert complete_traces(tmp_path / "run.duckdb") == ["b.json"]
+
+
+@pytest.mark.thorough
+def test_an_append_resumes_only_if_the_database_has_not_changed(tmp_path, load):
+    trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
+    assert load("a.json").returncode == 0
+    left_partial(tmp_path, "b.json", "--append")
+    assert load("c.json", "--append").returncode == 0
+    refused(load("b.json", "--append", "--resume"), "the database has changed")
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json"]
+    (tmp_path / "run.duckdb.partial").unlink()
+    assert load("b.json", "--append", "--resume").returncode == 0
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json", "b.json"]
+
+
+@pytest.mark.thorough
+def test_an_unfinished_append_is_not_resumed_as_a_new_load(tmp_path, load):
+    trace(tmp_path, "a"), trace(tmp_path, "b")
+    assert load("a.json").returncode == 0
+    left_partial(tmp_path, "b.json", "--append")
+    refused(load("b.json", "--resume"), "the database has changed")
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json"]
+
+
+def test_a_load_resumes_only_with_the_traces_that_it_started_with(tmp_path, load):
+    trace(tmp_path, "a"), trace(tmp_path, "b")
+    left_partial(tmp_path, "a.json")
+    refused(load("b.json", "--resume"), "a.json, which this load does not include")
+    assert load("b.json", "a.json", "--resume").returncode == 0
+    assert sorted(complete_traces(tmp_path / "run.duckdb")) == ["a.json", "b.json"]
+
+
+def test_a_trace_that_has_changed_since_it_was_loaded_is_loaded_again(tmp_path, load):
+    trace(tmp_path, "a")
+    left_partial(tmp_path, "a.json")
+    text = (tmp_path / "a.json").read_text()
+    (tmp_path / "a.json").write_text(text.replace('"ts": 1,', '"ts": 7,'))
+    assert load("a.json", "--resume").returncode == 0
+    with tracekit.open_database(tmp_path / "run.duckdb") as database:
+        rows = database.fetch("SELECT max(ts_ns) FROM event GROUP BY trace_id ORDER BY 1")[1]
+    assert rows == [(1000,), (7000,)]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda path: path.write_bytes(b"nonsense"),
+        lambda path: duckdb.connect(str(path)).close(),
+        lambda path: path.symlink_to("elsewhere"),
+        lambda path: path.mkdir(),
+    ],
+    ids=["not a database", "another program's", "a link", "a folder"],
+)
+def test_a_partial_result_that_tracekit_did_not_make_is_refused(made, tmp_path, load):
+    trace(tmp_path, "a")
+    made(tmp_path / "run.duckdb.partial")
+    refused(load("a.json", "--resume"), "run.duckdb.partial")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_partial_result_with_a_foreign_macro_is_refused(tmp_path, load):
+    trace(tmp_path, "a")
+    left_partial(tmp_path, "a.json")
+    with duckdb.connect(str(tmp_path / "run.duckdb.partial")) as connection:
+        connection.execute("CREATE MACRO sum(x) AS 1")
+    refused(load("a.json", "--resume"), "another program")
+
+
+def test_two_concurrent_appends_are_both_kept(tmp_path):
+    for round_ in range(PAIRS):
+        names = [trace(tmp_path, f"{round_}-{side}") for side in "ab"]
+        before = complete_traces(tmp_path / "run.duckdb") if round_ else []
+        writers = [
+            subprocess.Popen(
+                [*TRACEKIT, "load", name, "-o", "run.duckdb", "--append"],
+                cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            )
+            for name in names
+        ]  # fmt: skip
+        errors = []
+        while any(writer.poll() is None for writer in writers):
+            if before:
+                # Readers are not blocked, and see a complete database.
+                assert complete_traces(tmp_path / "run.duckdb")[: len(before)] == before
+            time.sleep(0.1)
+        for writer in writers:
+            assert writer.stderr is not None
+            errors.append(writer.stderr.read())
+        assert [writer.returncode for writer in writers] == [0, 0], errors
+        now = complete_traces(tmp_path / "run.duckdb")
+        assert now[: len(before)] == before
+        assert sorted(now[len(before) :]) == sorted(names)
+    assert {each.name for each in tmp_path.iterdir() if each.suffix != ".json"} == {"run.duckdb"}
+
+
+def test_a_writer_that_waits_says_what_it_waits_for(tmp_path):
+    name = trace(tmp_path, "a")
+    with files.sole_writer(tmp_path / "run.duckdb"):
+        waiting = subprocess.Popen(
+            [*TRACEKIT, "load", name, "-o", "run.duckdb"],
+            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert waiting.stderr is not None
+        assert "another load to finish writing run.duckdb" in waiting.stderr.readline()
+        assert not (tmp_path / "run.duckdb").exists()
+    assert waiting.wait(60) == 0
+    assert complete_traces(tmp_path / "run.duckdb") == ["a.json"]
+
+
+KILLED = [[], ["--append", "--resume"], ["--append"], ["--resume"]]
+KILLED = sample("options of loads that are killed", KILLED, KILLED[:2])
+
+
+@pytest.mark.sampled(2, of=2)
+@pytest.mark.parametrize("options", KILLED)
+def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path, load):
+    chance = random.Random(len(options) * 7 + ("--resume" in options))
+    names = [trace(tmp_path, f"t{place}", 2000) for place in range(3)]
+    before: list[str] = []
+    if "--append" in options:
+        assert load(trace(tmp_path, "before")).returncode == 0
+        before = ["before.json"]
+    shutil.copy(tmp_path / "run.duckdb", tmp_path / "kept") if before else None
+    command = [*TRACEKIT, "load", *names, "-o", "run.duckdb", *options]
+    began = time.monotonic()
+    subprocess.run(command, cwd=tmp_path, check=True, stderr=subprocess.DEVNULL, timeout=300)
+    usual_s = time.monotonic() - began
+    for _ in range(KILLS // 4):
+        (tmp_path / "run.duckdb").unlink()
+        if before:
+            shutil.copy(tmp_path / "kept", tmp_path / "run.duckdb")
+        loading = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(chance.uniform(0, 1.1 * usual_s))
+        loading.kill()
+        loading.wait()
+        # The database is unchanged or complete.
+        now = complete_traces(tmp_path / "run.duckdb") if (tmp_path / "run.duckdb").exists() else []
+        assert now in (before, [*before, *names])
+        if now == before:
+            # The next load resumes or starts again, and loads everything.
+            assert load(*names, *options).returncode == 0
+            assert sorted(complete_traces(tmp_path / "run.duckdb")) == sorted([*before, *names])
+        else:
+            # Nothing will resume a partial result now.
+            (tmp_path / "run.duckdb.partial").unlink(missing_ok=True)
+    # A load removes the folders of killed processes once they are old enough.
+    old = time.time() - 3600
+    for each in tmp_path.glob(".run.duckdb.tracekit-*"):
+        os.utime(each, (old, old))
+    assert load(*names).returncode == 0
+    hidden = [each.name for each in tmp_path.iterdir() if each.name.startswith(".")]
+    assert hidden == []
+
+
+@pytest.mark.sampled(3, of=3)
+@pytest.mark.parametrize("options", [[], ["--append"], ["--append", "--resume"]])
+def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path, load):
+    """As on a full disk, a write fails: a file may not grow beyond a limit."""
+    before, large = trace(tmp_path, "before"), trace(tmp_path, "large", 100_000)
+    assert load(before).returncode == 0
+    kept = (tmp_path / "run.duckdb").read_bytes()
+    limited = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(kept) + 100_000},) * 2)\n"
+        "from tracekit.commands import main\n"
+        "sys.argv[0] = 'tracekit'\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, "load", large, *options, "-o", "run.duckdb"],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    refused(done, "run.duckdb", "cannot be loaded")
+    assert (tmp_path / "run.duckdb").read_bytes() == kept
+    left = {each.name for each in tmp_path.iterdir()}
+    resumable = {each for each in left if each.startswith("run.duckdb.partial")}
+    assert left - resumable == {before, large, "run.duckdb"}
+    if resumable:
+        assert "--resume" in options
+        assert load(large, *options).returncode == 0
+        assert complete_traces(tmp_path / "run.duckdb") == [before, large]
+
+
+def test_the_folder_of_a_running_process_is_kept(tmp_path):
+    with files.work_folder(tmp_path, ".x.tracekit-") as first:
+        with files.work_folder(tmp_path, ".x.tracekit-") as second:
+            assert first.exists()
+            assert first != second
+        assert not second.exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_abandoned_work_folders_are_removed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / ".lock").touch()
+    (outside / "precious").touch()
+    (tmp_path / ".x.tracekit-link").symlink_to(outside)
+    (tmp_path / ".x.tracekit-file").touch()
+    gone = tmp_path / ".x.tracekit-gone"
+    gone.mkdir()
+    (gone / ".lock").touch()
+    young = tmp_path / ".x.tracekit-young"
+    young.mkdir()
+    with files.work_folder(tmp_path, ".x.tracekit-"):
+        pass
+    assert (outside / "precious").exists()
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "outside", ".x.tracekit-link", ".x.tracekit-file", ".x.tracekit-young",
+    }  # fmt: skip
+
+
+def test_the_next_start_removes_what_a_killed_process_spilled_and_nothing_else(tmp_path):
+    trace(tmp_path, "a")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+
+    def run(program: str) -> int:
+        return subprocess.run(
+            [sys.executable, "-c", f"import os, tracekit\n{program}"],
+            cwd=tmp_path, check=False, timeout=300, env=os.environ | {"TMPDIR": str(temporary)},
+        ).returncode  # fmt: skip
+
+    (temporary / "theirs").mkdir()
+    with files.work_folder(temporary, "tracekit-spill-") as used:
+        killed = "tracekit.load('a.json', 'run.duckdb'); os.kill(os.getpid(), 9)"
+        assert run(killed) == -signal.SIGKILL
+        assert len([*temporary.iterdir()]) == 3
+        # It reads a database, and spills nothing itself.
+        assert run("tracekit.open_database('run.duckdb').close()") == 0
+        assert {*temporary.iterdir()} == {used, temporary / "theirs"}
+
+
+def test_the_spill_directory_is_private_and_has_an_unpredictable_name(tmp_path):
+    from tracekit.database.connection import spill_directory
+
+    first = Path(spill_directory("a.duckdb", tmp_path))
+    assert first == Path(spill_directory("a.duckdb", tmp_path))
+    assert first.parent == Path(spill_directory("b.duckdb", tmp_path)).parent
+    assert first.parent.stat().st_mode & 0o777 == 0o700
+    assert str(os.getpid()) not in str(first.relative_to(tmp_path))

@@ -1,0 +1,229 @@
+"""Simulated runs of many ranks (data, tensor and pipeline parallel) with planted faults.
+
+Each rank runs in a thread of its own, and waits in a collective until all ranks of its group have
+come. Without a fault, the same run gives the truth that a price is compared with.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tests.kit.atoms import MS, US, Launch, Op, StreamWait, Sync, Work, line, operator, step
+from tests.kit.simulated import trace_event
+from tests.kit.simulator import Machine, Simulation
+
+KERNEL = "ncclDevKernel_{}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+LOGGING = "train.py(42): log_metrics"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training run of `data` x `tensor` x `stages` ranks."""
+
+    data: int = 1
+    tensor: int = 1
+    stages: int = 1
+    steps: int = 3
+    layers: int = 2
+    batches: int = 4
+    """Pieces of a batch that go through a pipeline."""
+    kernel_ns: int = 400 * US
+    message_ns: int = 100 * US
+    python_ns: int = 60 * US
+    late: dict[int, int] = field(default_factory=dict)
+    """By rank, what it does in Python beside its work in each step, in ns."""
+    slow_kernels: dict[int, float] = field(default_factory=dict)
+    """By rank, how many times as long its kernels take."""
+    slow_links: dict[tuple[int, ...], float] = field(default_factory=dict)
+    """By group, how many times as long its messages take."""
+    clocks: dict[int, int] = field(default_factory=dict)
+    """By rank, how far its clock is ahead, in ns."""
+    is_apart: bool = False
+    """Whether the stages of the pipeline do not wait for each other."""
+    has_sequence: bool = True
+    seed: int = 0
+
+    @property
+    def world(self) -> int:
+        return self.data * self.tensor * self.stages
+
+    def place(self, rank: int) -> tuple[int, int, int]:
+        """Stage, data-parallel and tensor-parallel place of a rank."""
+        stage, rest = divmod(rank, self.data * self.tensor)
+        return stage, *divmod(rest, self.tensor)
+
+    def rank(self, stage: int, data: int, tensor: int) -> int:
+        return (stage * self.data + data) * self.tensor + tensor
+
+    def without(self, **faults: Any) -> Job:
+        return replace(self, **faults)
+
+
+class _Program:
+    """What one rank does."""
+
+    def __init__(self, job: Job, rank: int) -> None:
+        self.job, self.rank = job, rank
+        self.stage, self.data, self.tensor = job.place(rank)
+        self.counts: dict[str, int] = defaultdict(int)
+        self.tensors = tuple(job.rank(self.stage, self.data, t) for t in range(job.tensor))
+        self.datas = tuple(job.rank(self.stage, d, self.tensor) for d in range(job.data))
+
+    def atoms(self) -> Iterable[Any]:
+        for number in range(self.job.steps):
+            yield step(number + 1, *self._step())
+
+    def _step(self) -> Iterable[Any]:
+        job = self.job
+        yield line("train.py(20): load", Work(job.python_ns))
+        for direction in (1, -1):
+            for _ in range(job.batches if job.stages > 1 else 1):
+                yield from self._pass(direction)
+        if self.rank in job.late:
+            yield line(LOGGING, Work(job.late[self.rank]))
+        if job.data > 1:
+            # On a stream of its own, as DistributedDataParallel does.
+            yield StreamWait(2 * US, record=7, wait=20)
+            yield self._collective("allreduce", "AllReduce_Sum_f32", self.datas, "dp", 1 << 20)
+            yield StreamWait(2 * US, record=20, wait=7)
+        yield operator("Optimizer.step#Adam.step", 5 * US, self._kernel(job.kernel_ns // 4))
+        yield Sync(2 * US)
+
+    def _pass(self, direction: int) -> Iterable[Any]:
+        job = self.job
+        before, after = self.stage - direction, self.stage + direction
+        if 0 <= before < job.stages:
+            yield self._exchange("recv", before)
+        for _ in range(job.layers):
+            yield operator("aten::linear", 5 * US, self._kernel(job.kernel_ns))
+            if job.tensor > 1:
+                yield self._collective(
+                    "allreduce", "AllReduce_Sum_f32", self.tensors, "tp", 1 << 18
+                )
+        if 0 <= after < job.stages:
+            yield self._exchange("send", after)
+
+    def _kernel(self, ns: int) -> Launch:
+        slower = self.job.slow_kernels.get(self.rank, 1.0)
+        return Launch(4 * US, (("math", round(ns * slower)),))
+
+    def _collective(
+        self, name: str, kernel: str, group: tuple[int, ...], kind: str, elements: int
+    ) -> Any:
+        called = f"{kind}{group[0]}"
+        self.counts[called] += 1
+        ns = round(self.job.message_ns * self.job.slow_links.get(group, 1.0))
+        args = {
+            "Collective name": name, "In msg nelems": elements, "Out msg nelems": elements,
+            "Group size": len(group), "dtype": "Float", "Process Group Name": called,
+            "Process Group Ranks": str(list(group)),
+        }  # fmt: skip
+        if self.job.has_sequence:
+            args["Seq"] = self.counts[called]
+        op = Op("communication", ns, KERNEL.format(kernel), args)
+        stream = 20 if kind == "dp" else 7
+        return operator("c10d::allreduce_", 3 * US, Launch(4 * US, (op,), stream))
+
+    def _exchange(self, name: str, stage: int) -> Any:
+        other = self.job.rank(stage, self.data, self.tensor)
+        pair = (min(self.rank, other), max(self.rank, other))
+        ns = round(self.job.message_ns * self.job.slow_links.get(pair, 1.0))
+        args = {
+            "Collective name": name, "In msg nelems": 1 << 16, "Out msg nelems": 1 << 16,
+            "Group size": self.job.stages, "dtype": "Float", "Process Group Name": "pp",
+            ("Dst Rank" if name == "send" else "Src Rank"): other,
+        }  # fmt: skip
+        op = Op("communication", ns, KERNEL.format("SendRecv"), args)
+        return operator(f"c10d::{name}", 3 * US, Launch(4 * US, (op,)))
+
+
+class _Meetings:
+    """Where the threads of ranks wait for each other."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.changed = threading.Condition()
+        self.arrived: dict[Any, list[int]] = defaultdict(list)
+
+    def meet(self, rank: int, counts: dict[Any, int], op: Op, start: int) -> int:
+        """When the last rank has come."""
+        args = op.args
+        if "Seq" in args or "Process Group Ranks" in args:
+            key: Any = (args["Process Group Name"],)
+            members = args["Group size"]
+        else:
+            if self.job.is_apart:
+                return start
+            other = args.get("Dst Rank", args.get("Src Rank"))
+            key, members = ((rank, other) if "Dst Rank" in args else (other, rank)), 2
+        counts[key] += 1
+        key = (*key, counts[key])
+        with self.changed:
+            self.arrived[key].append(start)
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: len(self.arrived[key]) == members, timeout=60)
+            return max(self.arrived[key])
+
+
+def simulate(job: Job) -> list[Simulation]:
+    """The runs of all ranks."""
+    meetings, runs = _Meetings(job), []
+    for rank in range(job.world):
+        counts: dict[Any, int] = defaultdict(int)
+        atoms = list(_Program(job, rank).atoms())
+        run = Simulation(atoms, Machine(), seed=job.seed + rank)
+
+        def meet(
+            start: int, rank: int = rank, counts: dict[Any, int] = counts, run: Simulation = run
+        ) -> int:
+            assert run.op is not None
+            return meetings.meet(rank, counts, run.op, start)
+
+        run.collective = meet
+        runs.append(run)
+    threads = [threading.Thread(target=_record, args=[run]) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return runs
+
+
+def _record(run: Simulation) -> None:
+    run.recorded = list(run.events())
+
+
+def span_ns(runs: list[Simulation]) -> int:
+    """From the last rank's begin of the first step until all have completed the last."""
+    steps = [
+        [event for event in run.recorded if event["name"].startswith("ProfilerStep#")]
+        for run in runs
+    ]
+    begin = max(min(event["begin"] for event in each) for each in steps)
+    end = max(max(event["end"] for event in run.recorded) for run in runs)
+    return int(end - begin)
+
+
+def write(folder: Path, job: Job) -> list[Simulation]:
+    """Runs a job and writes the traces of its ranks."""
+    runs = simulate(job)
+    for rank, run in enumerate(runs):
+        ahead = job.clocks.get(rank, 0)
+        moved = [
+            event | {"begin": event["begin"] + ahead, "end": event["end"] + ahead}
+            for event in run.recorded
+        ]
+        device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
+        trace = {
+            "schemaVersion": 1, "deviceProperties": device, "baseTimeNanoseconds": 10 * MS,
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": job.world},
+            "traceEvents": [trace_event(event) for event in moved],
+        }  # fmt: skip
+        (folder / f"rank{rank}.json").write_text(json.dumps(trace))
+    return runs

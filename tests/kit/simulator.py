@@ -1,0 +1,275 @@
+"""A simulator of host threads and a device, which gives traces with a known ground truth.
+
+A program is a sequence of atoms, which a thread executes one after another. It can run unchanged
+and with a change: a replay of the first run's trace must predict the second run. The machine
+follows the CUDA programming guide (streams, events, synchronization). Its launch queue has a
+limited depth, and its latencies are drawn from a seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.kit.atoms import (
+    MS,
+    NAMES,
+    BlockingCopy,
+    Border,
+    Call,
+    Change,
+    Fetch,
+    Freed,
+    HandOver,
+    Launch,
+    Op,
+    Slice,
+    StreamWait,
+    Sync,
+    Work,
+)
+
+HOST, MAIN, WORKER = 4100, 4100, 4200
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The device's delays for launches, gaps and synchronization: the bounds of random draws."""
+
+    latency_ns: tuple[int, int] = (1_200, 2_600)
+    gap_ns: tuple[int, int] = (700, 1_300)
+    return_ns: tuple[int, int] = (2_000, 5_000)
+    wait_ns: tuple[int, int] = (700, 1_300)
+    queue_limit: int = 1_024
+    overhead_ns: int = 0
+    """The profiler's cost for each operator that it records."""
+    records_waits: bool = False
+    """Whether the trace records event waits with their streams (cuda_sync)."""
+
+
+@dataclass
+class _Thread:
+    tid: int
+    now: int
+
+
+class Simulation:
+    """One run of a program. Iterate over `events()`, then read `span_ns`."""
+
+    def __init__(
+        self,
+        atoms: Iterable[Any],
+        machine: Machine | None = None,
+        change: Change | None = None,
+        seed: int = 0,
+        collective: Callable[[int], int] | None = None,
+    ) -> None:
+        self.machine = machine or Machine()
+        self.change = change or Change()
+        self.atoms = atoms
+        self.rng = random.Random(seed)
+        self.collective = collective
+        self.streams: dict[int, int] = {}
+        self.pending: dict[int, int] = {}
+        self.starts: dict[int, deque[int]] = {}
+        self.correlation = 0
+        self.graphs: dict[str, int] = {}
+        self.ready: list[int] = []
+        self.taken: list[int] = []
+        self.first_op: int | None = None
+        self.last_op = 0
+        self.free = False
+        self.recorded: list[dict[str, Any]] = []
+        self.op: Op | None = None
+        """The op that is launched: a collective tells by its arguments whom it meets."""
+
+    @property
+    def span_ns(self) -> int:
+        """The time from the first op's start to the last end of an op, in ns."""
+        return self.last_op - (self.first_op or 0)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The trace's events. Times are integer ns."""
+        yield from self._sequence(self.atoms, _Thread(MAIN, 1 * MS), True)
+
+    # The draws do not depend on the change: runs with the same seed differ only by the change.
+    def _draw(self, bounds: tuple[int, int]) -> int:
+        return self.rng.randint(*bounds)
+
+    def _sequence(
+        self, atoms: Iterable[Any], thread: _Thread, outermost: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        for atom in atoms:
+            yield from self._do(atom, thread)
+
+    def _do(self, atom: Any, thread: _Thread) -> Iterator[dict[str, Any]]:
+        match atom:
+            case Work(ns, cause):
+                thread.now += self._host(cause, ns)
+            case Slice(name, category, atoms, args):
+                begin = thread.now
+                if category == "cpu_op":
+                    thread.now += self._host("dispatch", self.machine.overhead_ns)
+                yield from self._sequence(atoms, thread)
+                yield _slice(category, name, thread.tid, begin, thread.now, **args)
+            case Call(name, ns, cause):
+                yield self._call(name, thread, self._host(cause, ns))
+            case Launch():
+                yield from self._launch(atom, thread)
+            case BlockingCopy():
+                yield from self._blocking_copy(atom, thread)
+            case Sync():
+                yield from self._sync(atom, thread)
+            case StreamWait():
+                yield from self._stream_wait(atom, thread)
+            case Fetch():
+                yield self._fetch(atom, thread)
+            case HandOver(atoms):
+                worker = _Thread(WORKER, thread.now)
+                yield from self._sequence(atoms, worker)
+                thread.now = worker.now
+            case Border():
+                self.free = False
+            case Freed(free):
+                self.free = free and self.change.cuda_graph
+
+    def _host(self, cause: str, ns: int) -> int:
+        if self.free and cause in ("launch", "dispatch", "python"):
+            return 0
+        return self.change.host_ns(cause, ns)
+
+    def _call(self, name: str, thread: _Thread, ns: int) -> dict[str, Any]:
+        self.correlation += 1
+        begin, thread.now = thread.now, thread.now + ns
+        return _slice(
+            "cuda_runtime", name, thread.tid, begin, thread.now, correlation=self.correlation
+        )
+
+    def _launch(self, launch: Launch, thread: _Thread) -> Iterator[dict[str, Any]]:
+        begin = thread.now
+        thread.now += self._host("launch", launch.ns)
+        waiting = self.starts.setdefault(launch.stream, deque(maxlen=self.machine.queue_limit))
+        if len(waiting) == self.machine.queue_limit and not self.change.cuda_graph:
+            thread.now = max(thread.now, waiting[0] + 1_500)
+        self.correlation += 1
+        number = self.graphs.setdefault(str(launch.kernels), len(self.graphs) + 1)
+        graph = {"graph id": number} if len(launch.kernels) > 1 else {}
+        yield _slice(
+            "cuda_runtime", launch.name, thread.tid, begin, thread.now, correlation=self.correlation
+        )
+        latency = self._draw(self.machine.latency_ns)
+        first = None
+        for each in launch.kernels:
+            op = self.op = each if isinstance(each, Op) else Op(*each, NAMES[each[0]])
+            start, end = self._run(launch.stream, thread.now + latency, op.cause, op.ns)
+            first = start if first is None else first
+            yield _op(
+                op.cause, launch.stream, start, end, self.correlation, op.name, **graph, **op.args
+            )
+        waiting.append(first or 0)
+
+    def _run(self, stream: int, ready: int, cause: str, ns: int) -> tuple[int, int]:
+        gap = self._draw(self.machine.gap_ns)
+        start = ready
+        if stream in self.streams:
+            start = max(start, self.streams[stream] + gap)
+        start = max(start, self.pending.pop(stream, 0))
+        length = self.change.op_ns(cause, ns)
+        end = start + length
+        if cause == "communication" and self.collective is not None:
+            end = self.collective(start) + length
+        self.streams[stream] = end
+        self.first_op = start if self.first_op is None else min(self.first_op, start)
+        self.last_op = max(self.last_op, end)
+        return start, end
+
+    def _blocking_copy(self, copy: BlockingCopy, thread: _Thread) -> Iterator[dict[str, Any]]:
+        begin = thread.now
+        latency = self._draw(self.machine.latency_ns)
+        back = self._draw(self.machine.return_ns)
+        thread.now += self._host("copy", copy.staging_ns)
+        self.correlation += 1
+        start, end = self._run(copy.stream, thread.now + latency, "copy", copy.ns)
+        if self.change.waits("copy"):
+            thread.now = max(thread.now, end + self.change.host_ns("copy", back))
+        yield _slice(
+            "cuda_runtime", "cudaMemcpyAsync", thread.tid, begin, thread.now,
+            correlation=self.correlation,
+        )  # fmt: skip
+        args = {} if copy.bytes is None else {"bytes": copy.bytes}
+        yield _op("copy", copy.stream, start, end, self.correlation, copy.name, **args)
+
+    def _sync(self, sync: Sync, thread: _Thread) -> Iterator[dict[str, Any]]:
+        back = self._draw(self.machine.return_ns)
+        begin = thread.now
+        thread.now += self._host("sync", sync.own_ns)
+        ends = [end for stream, end in self.streams.items() if sync.stream in (None, stream)]
+        if ends and self.change.waits("sync"):
+            back = round(back * self.change.causes.get("sync", 1.0))
+            thread.now = max(thread.now, max(ends) + back)
+        name = "cudaDeviceSynchronize" if sync.stream is None else "cudaStreamSynchronize"
+        self.correlation += 1
+        yield _slice(
+            "cuda_runtime", name, thread.tid, begin, thread.now, correlation=self.correlation
+        )
+        if sync.stream is not None:
+            yield {
+                "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": sync.stream,
+                "begin": begin, "end": thread.now,
+                "args": {"stream": sync.stream, "device": 0, "correlation": self.correlation},
+            }  # fmt: skip
+
+    def _stream_wait(self, wait: StreamWait, thread: _Thread) -> Iterator[dict[str, Any]]:
+        lag = self._draw(self.machine.wait_ns)
+        yield self._call("cudaEventRecord", thread, self._host("launch", wait.ns))
+        record = self.correlation
+        begin = thread.now
+        yield self._call("cudaStreamWaitEvent", thread, self._host("launch", wait.ns))
+        if wait.record in self.streams:
+            until = self.streams[wait.record] + lag
+            self.pending[wait.wait] = max(self.pending.get(wait.wait, 0), until)
+        if self.machine.records_waits:
+            yield {
+                "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": wait.wait,
+                "begin": begin, "end": thread.now,
+                "args": {
+                    "stream": wait.wait, "wait_on_stream": wait.record, "device": 0,
+                    "wait_on_cuda_event_record_corr_id": record, "correlation": self.correlation,
+                },
+            }  # fmt: skip
+
+    def _fetch(self, fetch: Fetch, thread: _Thread) -> dict[str, Any]:
+        begin = thread.now
+        number = len(self.ready)
+        free = self.ready[-1] if self.ready else 0
+        if number >= fetch.ahead:
+            free = max(free, self.taken[number - fetch.ahead])
+        self.ready.append(free + self.change.host_ns("input", fetch.load_ns))
+        thread.now += self._host("input", fetch.own_ns)
+        thread.now = max(thread.now, self.ready[-1])
+        self.taken.append(thread.now)
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        return _slice("user_annotation", name, thread.tid, begin, thread.now)
+
+
+def _slice(category: str, name: str, tid: int, begin: int, end: int, **args: Any) -> dict[str, Any]:
+    return {
+        "cat": category, "name": name, "pid": HOST, "tid": tid, "begin": begin, "end": end,
+        "args": args,
+    }  # fmt: skip
+
+
+def _op(
+    cause: str, stream: int, begin: int, end: int, correlation: int, name: str, **more: Any
+) -> dict[str, Any]:
+    category = "gpu_memcpy" if cause == "copy" else "kernel"
+    if name.startswith("Memset"):
+        category = "gpu_memset"
+    return {
+        "cat": category, "name": name, "pid": 0,
+        "tid": stream, "begin": begin, "end": end,
+        "args": {"device": 0, "stream": stream, "correlation": correlation, **more},
+    }  # fmt: skip

@@ -1,0 +1,128 @@
+"""A lake and a folder of the same ranks say the same, question by question and page by page."""
+
+import json
+import re
+
+import pytest
+
+import tracekit
+from tests.kit import ranks_simulated
+from tests.kit.atoms import MS
+from tests.kit.lakes import add
+from tests.kit.ranks_simulated import LOGGING, Job
+from tests.lake.test_lake import row_text
+from tracekit.database import catalog
+from tracekit.run import open_lake
+
+# Their answers hold numbers made from trace_ids.
+_HASHED = {"flame_graph": {"node", "parent"}, "diff_flame": {"node", "parent"}}
+_SIZES = [
+    2,
+    pytest.param(8, marks=pytest.mark.thorough),
+    pytest.param(128, marks=pytest.mark.thorough),
+]
+
+
+@pytest.fixture(scope="module", params=_SIZES)
+def both(request, tmp_path_factory):
+    """A folder of ranks, the second of which is late, and a lake of them."""
+    folder = tmp_path_factory.mktemp(f"ranks{request.param}")
+    (folder / "night").mkdir()
+    ranks_simulated.write(folder / "night", Job(data=request.param, steps=3, late={1: 9 * MS}))
+    # In two additions: the lake has two groups.
+    assert not add(folder / "lake", folder / "night" / "rank0.json", judges=True).failed
+    assert not add(folder / "lake", folder / "night", judges=True).failed
+    return folder
+
+
+def test_every_question_has_the_same_rows(both):
+    with tracekit.load(both / "night") as plain, open_lake(f"{both}/lake/run=night") as lake:
+        hashes = dict(lake.fetch("SELECT sha256, trace_id FROM trace")[1])
+        moved = {
+            old: hashes[sha256]
+            for old, sha256 in plain.fetch("SELECT trace_id, sha256 FROM trace")[1]
+        }
+        first, last = plain.trace_ids()[0], plain.trace_ids()[-1]
+        for name, question in catalog.queries().items():
+            given = {each.name: 10**6 for each in question.parameters if each.name == "top"}
+            two = name.startswith("diff_")
+            here = plain.query(name, **given | ({"a": first, "b": last} if two else {}))
+            there = lake.query(
+                name, **given | ({"a": moved[first], "b": moved[last]} if two else {})
+            )
+            assert [each for each in there.columns if each in here.columns] == here.columns, name
+            assert {*there.columns} - {*here.columns} <= {"run", "rank"}, name
+            skipped = {"path", *_HASHED.get(name, ())}
+            want = [row_text(here.columns, row, skipped, moved) for row in here.iter_rows()]
+            rows = there.select(here.columns).iter_rows()
+            found = [row_text(here.columns, row, skipped, {}) for row in rows]
+            assert sorted(found) == sorted(want), name
+
+
+def plain_of(analysis):
+    found = dict(analysis)
+    found["trace"] = {
+        name: value for name, value in found["trace"].items() if name not in ("path", "trace_id")
+    }
+    for each in found["trace"]["health"]:
+        each.pop("trace_id", None)
+    return found
+
+
+def test_every_verdict_is_the_same(both, run):
+    told = [json.loads(run("analyze", each, "--json").stdout)
+            for each in (f"{both}/night", f"{both}/lake/run=night")]  # fmt: skip
+    numbers = [{each["trace"]["trace_id"] for each in one["analyses"]} for one in told]
+    plain, lake = (
+        json.loads(without_trace_ids(one, ids)) for one, ids in zip(told, numbers, strict=True)
+    )
+    assert lake["run"] == plain["run"]
+    assert lake["run"]["pace_rank"] == 1
+    ranks = [
+        {each["trace"]["rank"]: plain_of(each) for each in one["analyses"]}
+        for one in (plain, lake)
+    ]  # fmt: skip
+    assert ranks[1] == ranks[0]
+    alone = json.loads(run("analyze", f"{both}/lake/run=night/rank=0", "--json").stdout)
+    assert alone["advice"][0]["remedy"] == "waiting-for-a-rank"
+
+
+def without_trace_ids(told, ids):
+    """JSON in which each trace_id is the rank."""
+    ranks = {each["trace"]["trace_id"]: each["trace"]["rank"] for each in told["analyses"]}
+
+    def moved(value):
+        if isinstance(value, dict):
+            return {
+                key: ranks.get(each, each) if key.endswith("trace_id") else moved(each)
+                for key, each in value.items()
+            }
+        return [moved(each) for each in value] if isinstance(value, list) else value
+
+    return json.dumps(moved(told))
+
+
+def test_advice_on_one_rank_knows_the_others(both, run):
+    done = run("advise", f"{both}/lake/run=night/rank=0", "--json")
+    plain = run("advise", f"{both}/night", "--trace-id", "1", "--json")
+    found, wanted = (json.loads(each.stdout)["advice"] for each in (done, plain))
+    assert [each["remedy"] for each in found] == [each["remedy"] for each in wanted]
+    assert found[0]["where"] == "rank 1"
+
+
+def test_the_page_is_the_same(both, run, tmp_path):
+    pages = []
+    for number, each in enumerate((f"{both}/night", f"{both}/lake/run=night")):
+        done = run("report", each, "-o", f"{number}.html")
+        assert (done.returncode, done.stderr) == (0, "")
+        pages.append(words_of((tmp_path / f"{number}.html").read_text()))
+    assert LOGGING in pages[1]
+    assert pages[1] == pages[0]
+
+
+def words_of(page):
+    """What a person reads on a page, without paths and numbers of traces."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.DOTALL)
+    text = re.sub(r"<[^>]*>", " ", body)
+    text = re.sub(r"\S*(/lake/run=night|/night)\S*", "PATH", text)
+    return " ".join(re.sub(r"\b\d{5,}\b", "N", text).split())

@@ -1,0 +1,396 @@
+"""Verdicts are on the steady state: what happens once is found, priced and left out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import tracekit
+from tests.kit.atoms import (
+    MS,
+    US,
+    BlockingCopy,
+    Call,
+    Launch,
+    Op,
+    Slice,
+    Sync,
+    Work,
+    line,
+    operator,
+    step,
+)
+from tests.kit.planted import is_right, planted
+from tests.kit.sampling import sample
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tests.kit.traces import slice_event
+from tracekit.replay.prices import Speed
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.regime import slower_sides
+
+SEEDS = sample("random programs with planted one-offs", range(1000), range(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 8))
+def test_the_regime_is_that_of_the_part_that_repeats(first, tmp_path):
+    wrong = []
+    for seed in SEEDS[first : first + 8]:
+        program = planted(seed)
+        with tracekit.load(program.write(tmp_path / f"{seed}.json")) as database:
+            verdict = database.verdict().verdict
+        if verdict.confidence != "low" and not is_right(program, verdict.regime):
+            wrong.append((seed, sorted(program.plants), verdict.regime, verdict.confidence))
+    assert not wrong
+
+
+def loop(steps=6, once=(), marked=True, kernel_ns=400 * US):
+    """A compute-bound loop with an atom that only its fourth step has."""
+    atoms = []
+    for number in range(steps):
+        body = [
+            atom
+            for _ in range(10)
+            for atom in (
+                operator("aten::mm", 20 * US, Launch(6 * US, (("math", kernel_ns),))),
+                Work(5 * US),
+            )
+        ]
+        body[6:6] = once if number == 3 else []
+        atoms += [step(number, *body)] if marked else body
+    return [*atoms, Sync(2 * US)]
+
+
+def analyzed(tmp_path, atoms, more=()):
+    simulation = Simulation(atoms)
+    simulation.recorded = list(simulation.events())
+    path = write(tmp_path / "t.json", simulation)
+    if more:
+        trace = json.loads(path.read_text())
+        trace["traceEvents"] += more
+        path.write_text(json.dumps(trace))
+    with tracekit.load(path) as database:
+        return database.verdict()
+
+
+LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
+
+
+@pytest.mark.sampled(2, of=4)
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("once", [Work(200 * MS), LONG_CALL], ids=["a gap", "a launch call"])
+def test_one_long_event_does_not_decide(once, marked, tmp_path):
+    analysis = analyzed(tmp_path, loop(once=[once], marked=marked))
+    assert analysis.verdict.regime == "compute-bound"
+    (event,) = analysis.one_offs
+    assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
+    assert event.cause == ("python" if isinstance(once, Work) else "launch")
+    assert analysis.windows[0].gains.one_offs_ns > 150 * MS
+    # The step of median length holds nothing of it.
+    assert any("without one-offs" in why for why in analysis.verdict.why) != marked
+
+
+def test_a_range_that_holds_most_of_the_work_is_no_one_off(tmp_path):
+    def ranged(times, kernel_ns=20 * US):
+        op = operator("aten::mm", 40 * US, Launch(6 * US, (("math", kernel_ns),)))
+        return Slice("evaluate", "user_annotation", (op,) * times)
+
+    # Three short calls of a function, and one that does seventeen times as much again and again.
+    analysis = analyzed(tmp_path, [ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)])
+    assert analysis.one_offs == []
+    assert analysis.verdict.regime == "overhead-bound"
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(marked, tmp_path):
+    freed = [Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")]
+    analysis = analyzed(tmp_path, loop(once=freed, marked=marked))
+    assert analysis.verdict.regime == "compute-bound"
+    (event,) = analysis.one_offs
+    assert (event.name, event.cause) == ("cudaFree", "allocation")
+    assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
+    assert analysis.causal.gains.removed["allocation"] < 0.01
+    # It takes longer than all the rest: what is advised first is to warm up.
+    assert [each.once for each in analysis.advice][:1] == [True]
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, tmp_path):
+    loading = [Call("cuModuleLoadData", 300 * US, "runtime")] * 12 if cold else []
+    call_ns = 1_500 * US if cold else 6 * US
+    work = [operator("aten::mm", 20 * US, Launch(call_ns, (("math", 40 * US),)))] * 40
+    analysis = analyzed(tmp_path, [*loading, *work, Sync(2 * US)])
+    first = analysis.advice[0].remedy if analysis.advice else None
+    assert (first == "warm-up") == cold
+    assert ("Record a warm run" in analysis.verdict.try_next[0]) == cold
+    if cold:
+        assert analysis.advice[0].saves_ns >= 40 * 1_500 * US
+
+
+@pytest.mark.sampled(2, of=3)
+@pytest.mark.parametrize("frames", [0, 1, 4])
+def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_off(frames, tmp_path):
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 40 * US),))), Work(5 * US)]
+    open_ = line("<built-in method wait_for of X>", *work, Work(400 * MS))
+    for number in range(frames):
+        open_ = line(f"train.py({number}): call", Work(US), open_, Work(US))
+    analysis = analyzed(tmp_path, [*work * 60, Sync(2 * US), open_])
+    assert analysis.one_offs == []
+    assert "warm-up" not in {each.remedy for each in analysis.advice}
+    assert {each.regime for each in analysis.windows} == {"compute-bound"}
+    assert not any("python" in why for why in analysis.verdict.why)
+
+
+def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(tmp_path):
+    once = [line("<built-in function mkdir>", Work(200 * MS))]
+    analysis = analyzed(tmp_path, loop(once=once))
+    assert [each.name for each in analysis.one_offs] == ["<built-in function mkdir>"]
+    assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
+
+
+def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
+    saved = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
+    analysis = analyzed(
+        tmp_path, loop(steps=12, once=[operator("aten::copy_", 3 * US, saved)] * 30)
+    )
+    assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
+        "compute-bound", "math-or-memory",
+    )  # fmt: skip
+    (event,) = analysis.one_offs
+    assert (event.kind, event.side, event.cause) == ("step", "device", "copy")
+    assert (event.name, event.excess_ns) == ("ProfilerStep#3", 150 * MS)
+    gains = analysis.windows[0].gains
+    assert gains.device_one_offs_ns == 150 * MS
+    assert gains.window_ns == pytest.approx(12 * 4 * MS, rel=0.05)
+    assert gains.removed.get("copy", 0) < 0.01
+
+
+CHECKPOINT = [operator("aten::copy_", 3 * US, BlockingCopy(2 * US, 5 * MS))] * 30
+
+
+@pytest.mark.sampled(2, of=2)
+@pytest.mark.parametrize(
+    ("once", "marked", "setting"),
+    [(CHECKPOINT, True, "one_range_ratio=1000"), ([LONG_CALL], False, "long_share=0.99")],
+    ids=["a rule in Python", "a rule in SQL"],
+)
+def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
+    once, marked, setting, run, tmp_path
+):
+    path = write(tmp_path / "t.json", Simulation(loop(steps=12, once=once, marked=marked)))
+    asked = Thresholds().updated([setting])
+    with tracekit.load(path) as database:
+        found = [len(database.verdict(thresholds=each).one_offs) for each in (asked, Thresholds())]
+        steady = database.whatif("steady", thresholds=asked)
+    assert found == [0, 1]
+    assert steady.predicted_ns == steady.window_ns
+    told = json.loads(run("analyze", str(path), "--json", "--threshold", setting).stdout)
+    assert told["one_offs"] == []
+
+
+@pytest.mark.sampled(3, of=4)
+@pytest.mark.parametrize("kernel_ns", [5 * US, 400 * US])
+@pytest.mark.parametrize("place", ["before", "within"])
+def test_copies_in_a_row_do_not_decide(kernel_ns, place, tmp_path):
+    direction = "HtoD (Pageable -> Device)" if place == "before" else "DtoH (Device -> Pageable)"
+    copied = BlockingCopy(2 * MS, 3 * MS, name=f"Memcpy {direction}")
+    copies = [operator("aten::copy_", 3 * US, copied)] * 30
+    once, first = ((), copies) if place == "before" else (copies, [])
+    atoms = [*first, *loop(once=once, marked=False, kernel_ns=kernel_ns)]
+    analysis = analyzed(tmp_path, atoms)
+    expected = "overhead-bound" if kernel_ns < 20 * US else "compute-bound"
+    assert analysis.verdict.regime == expected
+    assert analysis.verdict.bottleneck != "copy"
+    assert [(each.kind, each.side) for each in analysis.one_offs] == [
+        ("copies", "host"), ("copies", "device"),
+    ]  # fmt: skip
+    assert analysis.one_offs[1].excess_ns == 90 * MS
+    assert not any(each.once for each in analysis.advice)
+
+
+def test_copies_that_recur_are_no_one_offs(tmp_path):
+    copied = BlockingCopy(2 * US, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
+    inputs = [operator("aten::copy_", 3 * US, copied)] * 12
+    few = [operator("aten::copy_", 3 * US, copied)] * 3
+    for atoms in ([*inputs, *loop(3, marked=False)[:-1]] * 2, [*few, *loop(marked=False)[:-1]]):
+        analysis = analyzed(tmp_path, [*atoms, Sync(2 * US)])
+        assert not [each for each in analysis.one_offs if each.kind == "copies"]
+
+
+def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(tmp_path):
+    tried = [
+        operator("aten::conv2d", 20 * US, Launch(6 * US, (Op("math", 3 * MS, f"variant_{n}"),)))
+        for n in range(20)
+    ]
+    analysis = analyzed(tmp_path, loop(once=tried, kernel_ns=5 * US))
+    assert analysis.verdict.regime == "overhead-bound"
+    assert {(each.kind, each.side) for each in analysis.one_offs} == {
+        ("step", "device"), ("step", "host"),
+    }  # fmt: skip
+    assert analysis.gpu.busy_ns > 0.9 * analysis.window.span_ns
+
+
+def test_what_every_step_does_is_no_one_off(tmp_path):
+    slow = [atom for number in range(6) for atom in [step(number, Work(50 * MS), *loop(1)[:-1])]]
+    analysis = analyzed(tmp_path, [*slow, Sync(2 * US)])
+    assert analysis.one_offs == []
+    assert analysis.verdict.regime == "overhead-bound"
+
+
+@pytest.mark.thorough
+def test_the_parts_of_the_window_and_the_gains_as_recorded_stay(tmp_path):
+    atoms = loop(once=[Work(200 * MS)])
+    analysis = analyzed(tmp_path, atoms)
+    gpu = analysis.gpu
+    parts = gpu.compute_ns + gpu.exposed_comm_ns + gpu.exposed_memcpy_ns + gpu.idle_ns
+    assert parts == analysis.window.span_ns
+    gains = analysis.causal.gains
+    assert gains.window_ns + gains.one_offs_ns == analysis.window.span_ns
+    with tracekit.load(tmp_path / "t.json") as database:
+        as_recorded = database.whatif("host*0.5")
+        steady = database.whatif("steady")
+        both = database.whatif("steady", "host*0.5")
+    assert as_recorded.window_ns == analysis.window.span_ns
+    assert steady.predicted_ns == gains.window_ns
+    assert 1 - both.predicted_ns / steady.predicted_ns == pytest.approx(gains.host)
+
+
+def test_a_slow_first_step_is_named_and_left_out(tmp_path):
+    first = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))
+    analysis = analyzed(tmp_path, [first, *loop(6)[1:]])
+    assert analysis.verdict.regime == "compute-bound"
+    assert {each.name for each in analysis.one_offs} == {"ProfilerStep#0"}
+    sentence = next(why for why in analysis.verdict.why if "typical step" in why)
+    assert "ProfilerStep#0" in sentence
+    assert "more idle by untraced" in sentence
+
+
+def test_a_thread_that_waits_changes_nothing(tmp_path):
+    alone = analyzed(tmp_path, loop())
+    waiting = [
+        slice_event("python_function", name, 1_000, 20_000) | {"pid": 4100, "tid": 77}
+        for name in ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>")
+    ]
+    beside = analyzed(tmp_path, loop(), waiting)
+    for one, other in zip(alone.windows, beside.windows, strict=True):
+        assert (one.regime, one.bottleneck) == (other.regime, other.bottleneck)
+        assert other.gains.device > 0.3
+
+
+def test_a_run_in_which_nothing_repeats_is_said_to_be_one(tmp_path):
+    names = ["math", "memory-bandwidth", "latency"]
+    atoms = [
+        operator("aten::mm", 20 * US, Launch(6 * US, ((name, 400 * US),))) for name in names * 2
+    ]
+    verdict = analyzed(tmp_path, [*atoms, Sync(2 * US)]).verdict
+    assert any("nothing repeats" in why for why in verdict.why)
+    assert verdict.confidence == "low"
+
+
+# -- real traces -----------------------------------------------------------------------------------
+
+
+def test_a_real_run_is_judged_without_its_start(shared_verdict):
+    analysis = shared_verdict("a100-transformer-batch512.json.gz")
+    assert analysis.verdict.regime == "compute-bound"
+    assert [each.cause for each in analysis.one_offs] == ["python", "launch"]
+    assert sum(each.excess_ns for each in analysis.one_offs) > 900 * MS
+
+
+@pytest.mark.thorough
+def test_captures_of_graphs_are_one_offs_by_that_name(shared_verdict):
+    again = shared_verdict("a100-vit-recapture.json.gz")
+    assert [each.cause for each in again.one_offs] == ["capture"] * 3
+    once = shared_verdict("mi300x-vllm-capture.json.gz")
+    assert [each.cause for each in once.one_offs] == ["capture"]
+    assert once.verdict.confidence == "low"
+
+
+@pytest.mark.thorough
+def test_a_thread_that_waits_does_not_hide_the_device_in_a_real_trace(shared_verdict):
+    analysis = shared_verdict("h100-timesformer.json.gz")
+    (trace,) = [each for each in analysis.windows if each.window.kind == "trace"]
+    assert trace.gains.device > 0.15
+    assert any("before the first GPU op" in why for why in analysis.verdict.why)
+
+
+def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_verdict, capsys):
+    from tracekit.reporters import console
+
+    analysis = shared_verdict("mtia-inference.json.gz")
+    verdict = analysis.verdict
+    assert verdict.regime == "compute-bound"
+    assert verdict.margin == pytest.approx(0.045, abs=0.001)
+    console.explain(analysis, Thresholds())
+    assert "+0.045 of the window: compute-bound" in " ".join(capsys.readouterr().out.split())
+    # The map of other speeds agrees, though the replays alone say that a faster host gains more.
+    gains = analysis.causal.gains
+    now = Speed(1, 1, 1, gains.window_ns, gains.host, gains.device, 0.0)
+    assert slower_sides([now], analysis) == ["device"]
+    assert any("idle for only" in why for why in verdict.why)
+    assert any("capped at the device's idle share (4.7 %)" in why for why in verdict.why)
+    assert not any("equally long" in why for why in verdict.why)
+
+
+def test_phases_that_overlap_are_not_listed(shared_verdict):
+    phases = shared_verdict("mtia-inference.json.gz").phases
+    assert all(min(each.host_gain, each.device_gain) > -0.1 for each in phases)
+
+
+def test_a_slow_start_of_a_run_without_steps_is_left_out(tmp_path):
+    first = [
+        atom
+        for _ in range(10)
+        for atom in (
+            operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))),
+            Work(5 * US),
+        )
+    ]
+    analysis = analyzed(tmp_path, [*first, *loop(10, marked=False)])
+    assert analysis.verdict.regime == "compute-bound"
+    assert {each.kind for each in analysis.one_offs} == {"start"}
+    assert 1.5 * MS < sum(each.excess_ns for each in analysis.one_offs) < 3 * MS
+
+
+def test_a_trace_that_is_hardly_longer_than_the_span_has_no_row_of_its_own(shared_verdict, capsys):
+    from tracekit.reporters import console
+
+    analysis = shared_verdict("a100-vit-recapture.json.gz")
+    assert [each.window.kind for each in analysis.windows] == ["gpu_active", "trace"]
+    console.render(analysis)
+    assert "Window by window" not in capsys.readouterr().out
+    console.render(shared_verdict("h100-bert-small.json.gz"))
+    assert "whole trace" in capsys.readouterr().out
+
+
+def test_a_step_that_is_all_of_the_steps_has_no_row_of_its_own(shared_verdict, capsys):
+    from tracekit.reporters import console
+
+    console.render(shared_verdict("cpu-only.json.gz"))
+    shown = capsys.readouterr().out
+    assert "\nwhole trace " in shown
+    assert "\nProfilerStep#551 " not in shown
+
+
+def test_few_ops_are_said_once_and_the_one_step_is_no_majority(shared_verdict):
+    why = shared_verdict("a100-triton.json.gz").verdict.why
+    assert "Only 1 op was recorded and nothing repeats: too few to represent a run." in why
+    assert not any("profiler steps do not all agree" in each for each in why)
+
+
+@pytest.mark.parametrize(
+    ("loads_ms", "steps", "is_cold"), [(6, 2, True), (0, 2, False), (6, 4, False)]
+)
+def test_a_first_launch_that_takes_much_of_two_steps_loads_its_code(
+    loads_ms, steps, is_cold, tmp_path
+):
+    first = operator("aten::mm", 20 * US, Launch(loads_ms * MS + 6 * US, (("math", 90 * US),)))
+    other = operator("aten::add", 20 * US, Launch(6 * US, (("memory-bandwidth", 40 * US),)))
+    atoms = [step(0, first, *[other] * 30), *(step(n, *[other] * 30) for n in range(1, steps))]
+    analysis = analyzed(tmp_path, [*atoms, Sync(2 * US)])
+    codes = {each.code for each in analysis.trace.health}
+    assert ("cold_start" in codes) == is_cold
+    if steps == 2:
+        assert any(each.remedy == "warm-up" for each in analysis.advice[:1]) == is_cold

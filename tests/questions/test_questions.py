@@ -1,0 +1,157 @@
+"""Named questions as users ask them, by command and by method, with the doubts about answers."""
+
+import json
+
+import duckdb
+import pytest
+
+import tracekit
+from tests.kit import traces
+from tests.kit.traces import gpu_op, launched, operator, step
+from tracekit.database import catalog
+
+
+def a_trace(folder, name="t.json"):
+    events = [
+        step(1, 0, 100),
+        *launched([operator("aten::mul", 1, 9)], 2, 20, 5, 1, name="mul"),
+        gpu_op(60, 5, name="of nobody"),
+    ]
+    return traces.write(folder / name, events)
+
+
+def test_the_list_has_every_question_under_its_topic(run):
+    page = run("query", "--list").stdout
+    for title in catalog.TOPICS.values():
+        assert title in page
+    for question in catalog.queries().values():
+        assert f"  {question.name} " in page
+        assert question.question in page
+    assert run("query", "top_kernels", "--explain").stdout.startswith("-- question:")
+
+
+def test_columns_are_chosen_by_name_in_any_format(tmp_path, run):
+    a_trace(tmp_path)
+    asked = ("query", "top_kernels", "t.json", "--columns", "total_ns, name", "--param", "top=1")
+    assert run(*asked, "--format", "csv").stdout == "total_ns,name\n5000,mul\n"
+    assert json.loads(run(*asked, "--format", "json").stdout) == [{"total_ns": 5000, "name": "mul"}]
+    assert run(*asked, "--format", "parquet", "-o", "k.parquet").returncode == 0
+    with duckdb.connect() as connection:
+        read = connection.read_parquet(str(tmp_path / "k.parquet"))
+        assert (read.columns, read.fetchall()) == (["total_ns", "name"], [(5000, "mul")])
+
+
+def test_an_unknown_column_is_refused_with_those_that_there_are(tmp_path, run):
+    a_trace(tmp_path)
+    done = run("query", "top_kernels", "t.json", "--columns", "nmae")
+    assert done.returncode == 2
+    assert "has no column 'nmae'; it has trace_id, name" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_figures_come_with_what_makes_them_doubtful(tmp_path, run):
+    a_trace(tmp_path)
+    done = run("query", "partition", "t.json")
+    assert "GPU ops have no launch in the trace (50.0 % of all)" in done.stderr
+    # This finding does not affect kernel names.
+    assert run("query", "top_kernels", "t.json").stderr == ""
+
+
+def test_a_damaged_file_touches_every_answer(tmp_path, run):
+    whole = a_trace(tmp_path).read_text()
+    (tmp_path / "t.json").write_text(whole[: whole.index('"of nobody"')])
+    done = run("query", "top_kernels", "t.json")
+    assert done.returncode == 0
+    assert "error: trace 1: the end is missing" in done.stderr
+
+
+WITHOUT_ANSWER = {
+    "roofline": "no input shapes were recorded",
+    "module_time": "no calls of nn.Module were recorded",
+    "memory_peak": "no allocations were recorded",
+    "collective_stats": "no collective ran on a device",
+    "collective_skew": "no other rank of its job",
+    "graph_replays": "no CUDA graph was launched",
+    "counter_ranges": "no counters were recorded",
+    "compile_overhead": "no code in it was compiled",
+    "data_loading": "no data loading is in it",
+    "python_time": "no Python stacks were recorded",
+    "memory_traffic": "no copy or fill ran",
+}
+
+
+def test_a_question_without_an_answer_says_why(tmp_path):
+    with tracekit.load(a_trace(tmp_path)) as database:
+        for question, reason in WITHOUT_ANSWER.items():
+            assert database.ask(question) == []
+            assert any(reason in row["message"] for row in database.doubts(question)), question
+
+
+def test_the_reason_is_printed_where_there_are_no_rows(tmp_path, run):
+    a_trace(tmp_path)
+    done = run("query", "roofline", "t.json")
+    assert done.returncode == 0
+    assert "missing: trace 1: no input shapes were recorded (record_shapes=True)" in done.stderr
+
+
+def test_every_question_is_a_method(tmp_path):
+    with tracekit.load(a_trace(tmp_path)) as database:
+        frame = database.top_kernels(top=1)
+        assert frame["name"].to_list() == ["mul"]
+        assert all(callable(getattr(database, name)) for name in catalog.queries())
+        assert "p99_ns (ns)" in database.top_kernels.__doc__
+        with pytest.raises(AttributeError, match="did you mean 'top_kernels'"):
+            database.top_colonels()
+        with pytest.raises(AttributeError, match="no query has that name"):
+            database.zzz()
+        with pytest.raises(tracekit.TracekitError, match="no parameter 'tpo'"):
+            database.top_kernels(tpo=1)
+
+
+def test_databases_are_loaded_like_traces(tmp_path, run):
+    a_trace(tmp_path)
+    assert run("load", "t.json", "-o", "a.duckdb").returncode == 0
+    both = run("load", "a.duckdb", "t.json", "a.duckdb", "-o", "b.duckdb")
+    assert both.returncode == 0
+    with tracekit.open_database(tmp_path / "b.duckdb") as database:
+        assert database.trace_ids() == [1, 2, 3]
+        answers = [database.verdict(trace_id).as_dict() for trace_id in (1, 2, 3)]
+        for each in answers:
+            each["trace"].pop("trace_id")
+            for kernel in each["top_kernels"] + each["memory_traffic"]:
+                kernel.pop("trace_id")
+        assert answers[0] == answers[1] == answers[2]
+        database.export(tmp_path / "again.json", 3)
+    assert json.loads((tmp_path / "again.json").read_text()) == json.loads(
+        (tmp_path / "t.json").read_text()
+    )
+
+
+@pytest.mark.parametrize("made_by", [1, catalog.FORMAT + 1], ids=["older", "newer"])
+def test_a_database_of_another_version_is_refused(made_by, tmp_path, run):
+    trace = a_trace(tmp_path)
+    tracekit.load(trace, tmp_path / "other.duckdb").close()
+    with duckdb.connect(str(tmp_path / "other.duckdb")) as connection:
+        connection.execute(f"UPDATE tracekit SET format = {made_by}")
+    before = (tmp_path / "other.duckdb").read_bytes()
+    for arguments in (
+        ["analyze", "other.duckdb"],
+        ["load", "other.duckdb", "-o", "new.duckdb"],
+        ["load", str(trace), "-o", "other.duckdb", "--append"],
+    ):
+        done = run(*arguments)
+        (line,) = done.stderr.splitlines()
+        assert done.returncode == 2
+        assert "was made by another version of tracekit: load its traces again" in line
+    assert not (tmp_path / "new.duckdb").exists()
+    assert (tmp_path / "other.duckdb").read_bytes() == before
+
+
+def test_hardware_is_chosen_when_loading(tmp_path, run):
+    a_trace(tmp_path)
+    tracekit.load(tmp_path / "t.json", tmp_path / "t.duckdb").close()
+    (tmp_path / "mine.toml").write_text("[[device]]\nname = 'm'\nmatch = 'm'\nsource = 's'\n")
+    assert run("analyze", "t.json", "--hardware", "mine.toml").returncode == 0
+    done = run("analyze", "t.duckdb", "--hardware", "mine.toml")
+    assert done.returncode == 2
+    assert "is a database; give --hardware" in done.stderr

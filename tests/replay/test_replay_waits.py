@@ -1,0 +1,67 @@
+"""Waits that no call marks: slices that end, again and again, just after what they wait for."""
+
+import pytest
+
+from tests.kit.traces import gpu_op, launch, load, operator, slice_event
+
+KERNEL_US = 50_000.0
+
+
+def spinning(ranges, lag_us=20.0, works_us=0.0):
+    """Ranges that launch a kernel, work, and then spin until it is done; nothing says so."""
+    events = []
+    for i in range(ranges):
+        begin = i * 60_000.0
+        events += [
+            slice_event("user_annotation", f"turn {i}", begin, 110 + KERNEL_US + lag_us),
+            operator("aten::mm", begin + 10, 90),
+            launch(begin + 20, 10, i + 1),
+            gpu_op(begin + 110, KERNEL_US, i + 1),
+            operator("aten::sort", begin + 100, works_us),
+        ]
+    return events
+
+
+def saved(folder, events, change):
+    with load(folder, events) as database:
+        found = database.whatif(change, window="trace")
+    return 1 - found.predicted_ns / found.window_ns
+
+
+def test_a_host_that_spins_on_the_device_gains_nothing_from_a_faster_host(tmp_path):
+    # Of each 60 ms, the device works for 50; the host for 10 between the ranges.
+    assert saved(tmp_path, spinning(4), "host*0.5") == pytest.approx(0.065, abs=0.001)
+    assert saved(tmp_path, spinning(4), "device*0.5") == pytest.approx(0.435, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        # Twice is no habit.
+        spinning(2),
+        # A slice that goes on for long after the kernel's end works.
+        spinning(4, lag_us=5_000.0),
+        # So does one that covers little of the kernel.
+        spinning(4, works_us=40_000.0),
+    ],
+)
+def test_slices_that_end_so_by_chance_are_work(tmp_path, events):
+    kernels = [each for each in events if each["cat"] == "kernel"]
+    span_us = max(each["ts"] + each["dur"] for each in events)
+    # At twice the speed, the host runs ahead: nothing but the kernels is left.
+    left = (len(kernels) * KERNEL_US + 100) / span_us
+    assert saved(tmp_path, events, "host*0.5") == pytest.approx(1 - left, abs=0.001)
+
+
+def test_a_future_that_returns_after_a_message_is_a_wait(tmp_path):
+    turns = [
+        [
+            operator("aten::mm", i * 20_000.0, 9_000),
+            slice_event("python_function", "app.py(7): result", i * 20_000.0 + 9_000, 11_000),
+            slice_event("user_annotation", "gloo:recv", i * 20_000.0 + 9_100, 10_880) | {"tid": 7},
+        ]
+        for i in range(4)
+    ]
+    events = [each for turn in turns for each in turn]
+    assert saved(tmp_path, events, "host*0.5") == pytest.approx(0.225, abs=0.01)
+    assert saved(tmp_path, events[:6], "host*0.5") == pytest.approx(0.5, abs=0.01)

@@ -1,0 +1,355 @@
+"""Traces with tracekit's findings drawn in, and opening them in Perfetto's page."""
+
+import gzip
+import http.client
+import json
+import socket
+import struct
+import threading
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+import pytest
+import zstandard
+from click.testing import CliRunner
+from filelock import FileLock, Timeout
+
+import tracekit
+from tests.conftest import trace_file, trace_names
+from tests.kit import perfetto_page, ranks_simulated
+from tests.kit.atoms import MS
+from tests.kit.ranks_simulated import Job
+from tracekit.commands import cli
+from tracekit.errors import TracekitError
+from tracekit.perfetto.annotate import annotate
+from tracekit.perfetto.serving import UI, TraceServer
+from tracekit.perfetto.tracks import as_read
+
+SMALL = {
+    "schemaVersion": 1,
+    "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 5, "tid": 5, "ts": 0.5, "dur": 20},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 5, "ts": 2,
+         "dur": 4, "args": {"correlation": 1}},
+        {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 9.125, "dur": 30,
+         "args": {"correlation": 1, "device": 0, "stream": 7}},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 5, "ts": 60,
+         "dur": 4, "args": {"correlation": 2}},
+        {"ph": "X", "cat": "kernel", "name": "relu", "pid": 0, "tid": 7, "ts": 70, "dur": 5.001,
+         "args": {"correlation": 2, "device": 0, "stream": 7}},
+    ],
+    "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}],
+}  # fmt: skip
+EVENTS = "SELECT * FROM event ORDER BY event_id"
+
+
+def content(path):
+    with tracekit.load(path) as run:
+        return rows_of(run)
+
+
+def rows_of(run):
+    return run.fetch(EVENTS), run.fetch("SELECT form, metadata, events FROM trace")
+
+
+def added(path):
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    found = json.loads(text, parse_float=Decimal)
+    events = found if isinstance(found, list) else found["traceEvents"]
+    return [each for each in events if each.get("cat") == "tracekit"]
+
+
+@pytest.mark.sampled(4, of=7)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.json", json.dumps(SMALL)),
+        ("t.json", json.dumps(SMALL, indent=2)),
+        ("t.json", json.dumps(SMALL["traceEvents"])),
+        ("t.json", json.dumps(SMALL)[:-80]),
+        ("t.json", "\ufeff" + json.dumps(dict(reversed(SMALL.items())))),
+        ("t.json.gz", json.dumps(SMALL)),
+        ("t.json.zst", json.dumps(SMALL)),
+    ],
+    ids=["plain", "indented", "array", "truncated", "byte order mark", "gzip", "zstd"],
+)
+def test_the_original_text_is_untouched_and_loads_as_before(tmp_path, name, text):
+    path, output = tmp_path / name, tmp_path / f"out-{name}"
+    data = text.encode()
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(data))
+    else:
+        path.write_bytes(zstandard.compress(data) if name.endswith(".zst") else data)
+    events, traces = annotate(path, output)
+    assert (events > 10, traces) == (True, 1)
+    assert content(output) == content(path)
+    if name == "t.json":
+        written = output.read_bytes()
+        begin = data.index(b"[", max(0, data.find(b'"traceEvents"'))) + 1
+        assert written.startswith(data[:begin])
+        assert written.endswith(data[begin:])
+        again = tmp_path / "again.json"
+        annotate(output, again)
+        assert again.read_bytes() == written
+
+
+@pytest.mark.sampled(45, of=60)
+@pytest.mark.parametrize("name", trace_names())
+def test_annotated_real_traces_load_as_before_and_keep_to_the_format(
+    tmp_path, name, shared_database
+):
+    output = tmp_path / "out.json.gz"
+    annotate(trace_file(name), output)
+    assert content(output) == rows_of(shared_database(name))
+    holds_the_format(added(output))
+
+
+def holds_the_format(events):
+    """The rules of the Trace Event Format for the phases that are used."""
+    ends: dict[tuple[int, int], int] = defaultdict(int)
+    arrows = defaultdict(list)
+    for each in sorted(events, key=lambda each: each.get("ts", 0)):
+        assert {"ph", "cat", "name", "pid"} <= each.keys()
+        assert each["ph"] in "MXCsf"
+        if each["ph"] == "M":
+            continue
+        assert isinstance(each["ts"], Decimal)
+        if each["ph"] == "X":
+            # Slices of a track lie one after the other.
+            begin_ns = as_read(int(each["ts"] * 1000))
+            assert begin_ns >= ends[each["pid"], each["tid"]]
+            assert each["dur"] >= 0
+            ends[each["pid"], each["tid"]] = begin_ns + int(each["dur"] * 1000)
+        elif each["ph"] == "C":
+            assert each["args"]
+            assert all(isinstance(value, int | Decimal) for value in each["args"].values())
+        else:
+            arrows[each["id"]].append(each)
+    for begin, end in arrows.values():
+        assert (begin["ph"], end["ph"], end["bp"]) == ("s", "f", "e")
+        assert begin["ts"] <= end["ts"]
+
+
+def test_the_tracks_say_what_the_questions_say(tmp_path):
+    path, output = tmp_path / "t.json", tmp_path / "out.json"
+    path.write_text(json.dumps(SMALL))
+    annotate(path, output)
+    events = added(output)
+    named = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
+    slices = [each for each in events if each["ph"] == "X"]
+    (gap,) = [each for each in slices if named[each["tid"]].startswith("idle gaps")]
+    with tracekit.load(path) as run:
+        (row,) = run.ask("idle_gaps")
+        busy = run.ask("busy_over_time")
+    assert (gap["ts"], gap["dur"]) == (Decimal("39.125"), Decimal("30.875"))
+    assert (row["start_ns"], row["gap_ns"]) == (39125, 30875)
+    assert gap["args"]["ended_by"] == "relu"
+    path_ns = sum(each["dur"] for each in slices if named[each["tid"]].startswith("critical path"))
+    assert path_ns == Decimal("74.501")
+    shares = [each["args"]["share"] for each in events if each["name"].startswith("busy share")]
+    assert (len(shares), shares[-1]) == (len(busy) + 1, 0)
+    depth = [each["args"]["launches"] for each in events if each["name"].startswith("queue")]
+    assert (max(depth), depth[-1]) == (1, 0)
+    # The path goes from a launch to its kernel.
+    begins = [each for each in events if each["ph"] == "s"]
+    assert {(each["pid"], each["tid"]) for each in begins} >= {(5, 5)}
+
+
+def test_an_arrow_begins_and_ends_inside_a_slice_of_the_trace(tmp_path):
+    path, output = tmp_path / "t.json", tmp_path / "out.json"
+    path.write_text(json.dumps(SMALL))
+    annotate(path, output)
+    slices = defaultdict(list)
+    for each in json.loads(path.read_text(), parse_float=Decimal)["traceEvents"]:
+        slices[each["pid"], each["tid"]].append((each["ts"], each["ts"] + each["dur"]))
+    ends = [each for each in added(output) if each["ph"] in "sf"]
+    assert ends
+    for each in ends:
+        assert any(a <= each["ts"] <= b for a, b in slices[each["pid"], each["tid"]])
+
+
+def test_busy_over_time_adds_up_to_the_busy_time(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(SMALL))
+    with tracekit.load(path) as run:
+        for bins in (1, 3, 7, 400):
+            rows = run.ask("busy_over_time", bins=bins)
+            assert sum(row["busy_ns"] for row in rows) == 30000 + 5001
+            assert (rows[0]["start_ns"], rows[-1]["end_ns"]) == (9125, 75001)
+            assert all(0 <= row["busy_share"] <= 1 for row in rows)
+
+
+def test_ranks_become_one_file_on_one_clock(tmp_path):
+    job = Job(data=4, steps=2, clocks={2: 7 * MS})
+    (tmp_path / "run").mkdir()
+    ranks_simulated.write(tmp_path / "run", job)
+    output = tmp_path / "out.json"
+    _, traces = annotate(tmp_path / "run", output)
+    assert traces == 4
+    events = json.loads(output.read_text(), parse_float=Decimal)["traceEvents"]
+    holds_the_format([each for each in events if each.get("cat") == "tracekit"])
+    labels = {
+        each["args"]["name"].partition(":")[0] for each in events if each["name"] == "process_name"
+    }
+    assert {"tracekit"} <= labels
+    ends = defaultdict(set)
+    for each in events:
+        if each.get("cat") == "kernel" and each["name"].startswith("nccl"):
+            ends[each["pid"] % 4].add(each["ts"] + each["dur"])
+    # A collective ends on all ranks at once: so do the clocks agree.
+    assert len(ends) == 4
+    assert len({tuple(sorted(each)) for each in ends.values()}) == 1
+    with tracekit.load(output) as run, tracekit.load(tmp_path / "run") as ranks:
+        count = "SELECT sum(events) FROM trace"
+        assert run.fetch(count)[1] == ranks.fetch(count)[1]
+
+
+def test_names_from_the_trace_stay_text(tmp_path):
+    trace = json.loads(json.dumps(SMALL))
+    for each in trace["traceEvents"]:
+        if each["cat"] != "cuda_runtime":
+            each["name"] = '"},{"ph":"X" </script>\u202e\n\x07 \\ 🔥 ' + "x" * 10_000
+    path, output = tmp_path / "t.json", tmp_path / "out.json"
+    path.write_text(json.dumps(trace))
+    annotate(path, output)
+    holds_the_format(added(output))
+    assert content(output) == content(path)
+    # Perfetto refuses a character in two escapes.
+    assert "🔥" in output.read_text()
+    tracks = [each["tid"] for each in added(output) if each["name"] == "thread_name"]
+    assert len(set(tracks)) == len(tracks)
+    assert all(each < 2**32 for each in tracks)
+
+
+def test_a_false_block_of_annotations_loses_nothing_silently(tmp_path):
+    path, output = tmp_path / "t.json", tmp_path / "out.json"
+    path.write_text(json.dumps(SMALL))
+    annotate(path, output)
+    head, _, rest = output.read_text().partition('"bytes":"')
+    output.write_text(head + '"bytes":"999999999999' + rest[12:])
+    with pytest.raises(TracekitError, match="contains no trace events"):
+        tracekit.load(output)
+
+
+def test_what_cannot_be_annotated_is_said_in_a_line(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(SMALL))
+    for arguments, said in (
+        ([path, "-o", path], "is also an input"),
+        (["-", "-o", tmp_path / "o.json"], "give a file"),
+        ([tmp_path / "none.json", "-o", tmp_path / "o.json"], "No such file"),
+        ([path, "-o", tmp_path / "no" / "o.json"], "no such directory"),
+    ):
+        done = CliRunner().invoke(cli, ["annotate", *map(str, arguments)])
+        assert isinstance(done.exception, TracekitError)
+        assert said in str(done.exception)
+    assert not (tmp_path / "o.json").exists()
+
+
+@pytest.fixture
+def server(tmp_path):
+    file = tmp_path / "a b.json.gz"
+    file.write_bytes(b"trace" * 100_000)
+    with TraceServer(file, port=0) as server:
+        thread = threading.Thread(target=server.serve_once)
+        thread.start()
+        yield server
+        thread.join(1)
+        if thread.is_alive():
+            asked(server, "GET", server.path, Origin=UI)
+        thread.join()
+
+
+def test_a_connection_that_asks_nothing_or_breaks_off_delays_nobody(server, capfd):
+    with socket.create_connection(("127.0.0.1", server.server_port)):
+        with socket.create_connection(("127.0.0.1", server.server_port)) as leaving:
+            leaving.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        begin = time.monotonic()
+        assert asked(server, "GET", server.path, Origin=UI)[0] == 200
+        assert time.monotonic() - begin < 5
+    assert capfd.readouterr().err == ""
+
+
+def asked(server, method, path, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    return answer.status, dict(answer.getheaders()), answer.read()
+
+
+def test_perfettos_page_gets_the_file_once_and_nobody_else_anything(server):
+    assert server.url == f"{UI}/#!/?url=http://127.0.0.1:{server.server_port}{server.path}"
+    for method, path, headers in (
+        ("GET", "/", {"Origin": UI}),
+        ("GET", "/a%20b.json.gz", {"Origin": UI}),
+        ("GET", server.path + "/..", {"Origin": UI}),
+        ("GET", server.path, {}),
+        ("HEAD", server.path, {}),
+        ("GET", server.path, {"Origin": "https://example.org"}),
+        ("GET", server.path, {"Origin": UI, "Host": "example.org:9001"}),
+        ("OPTIONS", server.path, {"Origin": "null"}),
+    ):
+        assert asked(server, method, path, **headers)[0] == 404
+    assert asked(server, "POST", server.path)[0] == 501
+    for method, status in (("OPTIONS", 204), ("HEAD", 200), ("GET", 200)):
+        found, headers, body = asked(server, method, server.path, Origin=UI)
+        assert found == status
+        assert headers["Access-Control-Allow-Origin"] == UI
+        assert len(body) == (500_000 if method == "GET" else 0)
+
+
+def test_a_server_that_nobody_asks_ends_and_says_so(tmp_path):
+    file = tmp_path / "t.json.gz"
+    file.write_bytes(b"trace")
+    said = r"not asked for the trace in 0\.1 s: .*annotate"
+    with TraceServer(file, port=0) as server, pytest.raises(TracekitError, match=said):
+        server.serve_once(0.1)
+
+
+def test_a_page_that_reads_slowly_or_comes_again_is_waited_for(tmp_path):
+    file = tmp_path / "t.json.gz"
+    file.write_bytes(bytes(20_000_000))
+    with TraceServer(file, port=0) as server, ThreadPoolExecutor(1) as thread:
+        serving = thread.submit(server.serve_once, 0.5)
+        with socket.create_connection(("127.0.0.1", server.server_port)) as slow:
+            head = f"GET {server.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {UI}\r\n\r\n"
+            slow.sendall(head.encode())
+            time.sleep(0.8)
+            assert not serving.done()
+        assert len(asked(server, "GET", server.path, Origin=UI)[2]) == 20_000_000
+        serving.result(5)
+
+
+def test_a_taken_port_is_named_with_another_way_to_open_the_trace(server, tmp_path):
+    with pytest.raises(TracekitError, match=r"is taken.*drag the file that `tracekit annotate "):
+        TraceServer(server.file, server.server_port)
+
+
+def test_tests_of_the_page_take_turns_at_the_port_and_skip_where_it_is_taken(
+    server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(perfetto_page, "PORT_LOCK", tmp_path / "port.lock")
+    with perfetto_page.turn(), pytest.raises(Timeout):
+        FileLock(perfetto_page.PORT_LOCK).acquire(timeout=0)
+    monkeypatch.setattr(perfetto_page, "PORT", server.server_port)
+    with pytest.raises(pytest.skip.Exception, match=f"port {server.server_port} is taken"):
+        perfetto_page.require_port()
+    # The lock is free again.
+    FileLock(perfetto_page.PORT_LOCK).acquire(timeout=0)
+
+
+def test_bandwidth_over_time_has_the_bytes_of_the_operators(tmp_path):
+    trace = json.loads(json.dumps(SMALL))
+    shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}
+    trace["traceEvents"][0]["args"] = shapes
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(trace))
+    with tracekit.load(path) as run:
+        (row,) = run.ask("bandwidth_over_time", bins=1)
+        assert (row["bytes"], row["known_ns"]) == (4 * (64 * 32 + 32 * 16 + 64 * 16), 30_000)
+        rows = run.ask("bandwidth_over_time", bins=50)
+        assert abs(sum(each["bytes"] for each in rows) - row["bytes"]) <= len(rows)

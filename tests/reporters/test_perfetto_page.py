@@ -1,0 +1,127 @@
+"""Annotated traces in Perfetto itself: it reads them whole, and its tables have what was drawn."""
+
+import json
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.kit import ranks_simulated
+from tests.kit.atoms import MS
+from tests.kit.perfetto_page import perfetto, require_port
+from tests.kit.ranks_simulated import Job
+from tests.reporters.test_perfetto import SMALL, added
+from tracekit.perfetto.annotate import annotate
+from tracekit.perfetto.tracks import as_read
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
+
+PROBLEMS = "SELECT name, value FROM stats WHERE severity != 'info' AND value > 0 ORDER BY 1"
+SLICES = """
+    SELECT thread.name, slice.name, ts, dur
+    FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid)
+    WHERE category = 'tracekit'
+"""
+COUNTERS = """
+    SELECT track.name, ts, CAST(value AS TEXT)
+    FROM counter JOIN process_counter_track AS track ON counter.track_id = track.id
+"""
+ARROWS = """
+    SELECT a.ts, a.ts + a.dur, b.ts, b.ts + b.dur FROM flow
+    JOIN slice AS a ON flow.slice_out = a.id JOIN slice AS b ON flow.slice_in = b.id
+"""
+# When collectives end, and on how many ranks.
+COLLECTIVES = """
+    SELECT ts + dur AS end_ns, count(DISTINCT upid)
+    FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid)
+    WHERE slice.name GLOB 'nccl*' GROUP BY 1
+"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    with perfetto() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _port(page):
+    require_port()
+
+
+@pytest.mark.sampled(60, of=60)
+@pytest.mark.parametrize("name", trace_names())
+def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path, name):
+    page.opens(trace_file(name))
+    problems = page.query(PROBLEMS)
+    own = page.query("SELECT count(*) FROM slice")[0][0], page.query(COUNTERS)
+    output = tmp_path / "out.json.gz"
+    annotate(trace_file(name), output)
+    drawn = added(output)
+    page.opens(output)
+    assert page.query(PROBLEMS) == problems
+    tracks = {each["tid"]: each["args"]["name"] for each in drawn if each["name"] == "thread_name"}
+    slices = Counter(
+        (
+            tracks[each["tid"]],
+            each["name"],
+            as_read(int(each["ts"] * 1000)),
+            int(each["dur"] * 1000),
+        )
+        for each in drawn
+        if each["ph"] == "X"
+    )
+    found = Counter(page.query(SLICES))
+    assert found == slices
+    assert page.query("SELECT count(*) FROM slice")[0][0] == own[0] + slices.total()
+    counters = sorted(
+        [(f"{each['name']} {unit}", as_read(int(each["ts"] * 1000)))
+         for each in drawn if each["ph"] == "C" for unit in each["args"]]
+        + [(name, at_ns) for name, at_ns, _ in own[1]]
+    )  # fmt: skip
+    assert sorted((name, at_ns) for name, at_ns, _ in page.query(COUNTERS)) == counters
+
+
+def test_perfetto_draws_the_arrows_of_the_critical_path(page, tmp_path):
+    path, output = tmp_path / "t.json", tmp_path / "out.json"
+    path.write_text(json.dumps(SMALL))
+    annotate(path, output)
+    ends = defaultdict(dict)
+    for each in added(output):
+        if each["ph"] in "sf":
+            ends[each["id"]][each["ph"]] = each
+    page.opens(output)
+    found = page.query(ARROWS)
+    assert ends
+    assert len(found) == len(ends)
+    for (out_ns, out_end_ns, in_ns, in_end_ns), arrow in zip(
+        sorted(found), sorted(ends.values(), key=lambda each: each["s"]["ts"]), strict=True
+    ):
+        assert out_ns <= arrow["s"]["ts"] * 1000 <= out_end_ns
+        assert in_ns <= arrow["f"]["ts"] * 1000 <= in_end_ns
+
+
+def test_perfetto_shows_ranks_beside_each_other(page, tmp_path):
+    (tmp_path / "run").mkdir()
+    ranks_simulated.write(tmp_path / "run", Job(data=4, steps=2, clocks={2: 7 * MS}))
+    output = tmp_path / "out.json"
+    annotate(tmp_path / "run", output)
+    page.opens(output)
+    assert page.query(PROBLEMS) == []
+    processes = page.query("SELECT name FROM process WHERE name LIKE 'tracekit: %' ORDER BY 1")
+    assert len(processes) == 4
+    ends = page.query(COLLECTIVES)
+    assert {ranks for _, ranks in ends} == {4}
+
+
+def test_the_command_shows_a_trace(page, tmp_path):
+    command = [sys.executable, "-m", "tracekit", "open", "--print-url"]
+    trace = OWN_TRACES / "simulated-overhead-bound.json.gz"
+    with subprocess.Popen([*command, trace], stdout=subprocess.PIPE, text=True) as opening:
+        assert opening.stdout
+        page.reads(opening.stdout.readline().strip())
+        said, _ = opening.communicate(timeout=60)
+    assert said.endswith("Perfetto has read the trace.\n")
+    assert page.query("SELECT name FROM process WHERE pid = 2000000000") == [("tracekit",)]

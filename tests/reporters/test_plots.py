@@ -1,0 +1,51 @@
+"""`run.plot`: the charts of a trace's page, to restyle and to show elsewhere."""
+
+import pytest
+
+import tracekit
+from tests.kit.atoms import US, Launch, operator, step
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tracekit.errors import TracekitError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    products = [operator("aten::mm", 20 * US, Launch(5 * US, (("math", 9 * US),)))] * 12
+    program = Simulation([step(number, *products) for number in range(3)])
+    with tracekit.load(write(tmp_path_factory.mktemp("plots") / "run.json", program)) as loaded:
+        yield loaded
+
+
+def test_each_figure_is_a_method_that_returns_a_chart_with_its_rows(run):
+    assert {"timeline", "steps", "faster", "flame", "queue"} <= set(dir(run.plot))
+    drawn = run.plot.steps().properties(height=77).to_dict()
+    assert drawn["height"] == 77
+    [values] = drawn["datasets"].values()
+    assert len(values) == 12
+    spans = {row["step"]: row["span_ns"] for row in values}
+    assert spans == {
+        each.window.name: each.window.span_ns for each in run.verdict().steps if each.gpu
+    }
+
+
+def test_a_chart_becomes_a_picture_without_a_browser(run):
+    import vl_convert
+
+    picture = vl_convert.vegalite_to_svg(run.plot.timeline().properties(width=600).to_dict())
+    assert picture.startswith("<svg")
+    assert "critical path" in picture
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("gaps", "gaps is a table"), ("memory", "nothing to show as memory")],
+)
+def test_what_is_no_chart_is_said_in_one_sentence(name, said, run):
+    with pytest.raises(TracekitError, match=said):
+        getattr(run.plot, name)()
+
+
+def test_an_unknown_figure_is_refused_with_those_that_there_are(run):
+    with pytest.raises(AttributeError, match="timeline"):
+        run.plot.timelime  # noqa: B018

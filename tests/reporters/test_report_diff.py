@@ -1,0 +1,240 @@
+"""The page that compares two runs: its numbers are those of `diff --json`."""
+
+import json
+import re
+import shlex
+import sys
+from dataclasses import replace
+
+import pytest
+
+import tracekit
+from tests.kit import traces
+from tests.kit.traces import launched, operator, step
+from tracekit.commands import cli
+from tracekit.compare.diff import Diff
+from tracekit.database.connection import is_database
+from tracekit.errors import TracekitError
+from tracekit.reporters import notebook
+from tracekit.reporters.html.diff import diff_view, sentences, waterfall_chart
+from tracekit.reporters.html.reports import write_diff
+from tracekit.reporters.html.subject import Subject
+
+HOSTILE = "mul</script><b>&"
+FIGURES = ("waterfall", "classes", "kernels", "changed", "operators", "flame")
+
+
+def write(folder, name, gemm_us, gap_us, extra, steps=2):
+    """Steps of a gap, a GEMM and a kernel called `extra`."""
+    events = []
+    for i in range(steps):
+        at = 1000 * i
+        mm = operator("aten::mm", at + 1, 40, [[8, 16], [16, 4]], ["float", "float"])
+        last = at + 20 + gap_us + gemm_us
+        events += [
+            step(i, at, last - at + 20),
+            *launched([mm], at + gap_us, at + 10 + gap_us, gemm_us, 10 * i + 1, name="sgemm"),
+            *launched([operator(extra, at + 50, 9)], at + 51, last, 15, 10 * i + 2, name=extra),
+        ]
+    return traces.write(folder / name, events)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("a diff")
+    return [
+        write(folder, "a.json", 200, 5, "add_kernel"),
+        write(folder, "b.json", 100, 35, HOSTILE, steps=3),
+    ]
+
+
+@pytest.fixture(scope="module")
+def two(paths):
+    with tracekit.load(paths) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def found(two):
+    return two.diff(1, 2)
+
+
+@pytest.fixture(scope="module")
+def figures(two):
+    _, view = diff_view(two, 1, 2)
+    return {figure.name: figure for part in view.parts for figure in part.figures}
+
+
+@pytest.fixture(scope="module")
+def text(two, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "diff.html"
+    write_diff(two, 1, 2, path)
+    return path.read_text()
+
+
+def test_each_figure_holds_the_rows_of_diff(figures, found):
+    assert tuple(figures) == FIGURES
+    assert figures["waterfall"].rows.rows(named=True) == found.waterfall
+    assert figures["classes"].rows.rows(named=True) == found.classes
+    appeared = {
+        row["kernel"]: (row["what changed"], row["change_ns"])
+        for name in ("kernels", "changed")
+        for row in figures[name].rows.rows(named=True)
+    }
+    assert appeared == {row["kernel"]: (row["change"], row["change_ns"]) for row in found.kernels}
+    operators = figures["operators"].rows.rows(named=True)
+    assert [row["operator"] for row in operators] == [row["operator"] for row in found.operators]
+
+
+def test_sentences_tell_what_appeared_and_what_changed_most(figures, found):
+    assert figures["kernels"].says == (
+        "1 appeared and take 15 us per step in b; 1 went, which took 15 us per step in a."
+    )
+    assert "-100 us" in figures["changed"].says
+    biggest = max(found.waterfall[1:-1], key=lambda row: abs(row["change_ns"]))
+    assert sentences(found)[0].startswith(f"{biggest['part']}: -100 us (200 us in a, 100 us in b)")
+    assert sentences(found)[-1] == (
+        "a has 2 steps, b 3 steps. Per step: 2 and 2 launches, 2 and 2 kernels."
+    )
+
+
+def test_the_waterfall_has_the_parts_that_changed(found):
+    chart = waterfall_chart(found.waterfall).to_dict()
+    changed = [row["part"] for row in found.waterfall if row["change_ns"]]
+    assert chart["layer"][0]["encoding"]["y"]["sort"] == [*changed, "in all"]
+    same = [{**row, "change_ns": row["change_ns"] and 0} for row in found.waterfall]
+    assert waterfall_chart(same) is None
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "told"),
+    [
+        (200, 100, "b is 2 times as fast as a: 200 ns in a, 100 ns in b"),
+        (100, 130, "b takes 1.3 times as long as a: 100 ns in a, 130 ns in b"),
+        (100_000, 100_001, "b takes as long as a: 100 us in a, 100 us in b"),
+        (0, 5, "Two runs"),
+    ],
+)
+def test_the_title_says_how_long_b_takes(a, b, told):
+    span = {"metric": "span_ns", "a": a, "b": b}
+    assert Diff("a", "b", [span], [], [], [], [], [], [], []).title == told
+
+
+def test_the_title_compares_the_windows_of_the_waterfall(found):
+    odd = replace(found, summary=[{"metric": "span_ns", "a": 1, "b": 2}])
+    assert odd.title == found.title
+
+
+def test_the_page_has_a_view_of_each_run(text, paths):
+    assert re.findall(r'data-view="(\w+)"', text) == ["diff", "trace1", "trace2"]
+    for path in paths:
+        assert f">{path}</button>" in text
+
+
+def test_names_from_traces_are_escaped(text):
+    assert "<b>&" not in text
+    assert HOSTILE.split("<b>")[0] not in text
+    held = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    columns = json.loads(held[1])["figures"]["diff-kernels"]["columns"]
+    assert HOSTILE in columns["kernel"]["texts"]
+
+
+def test_sources_are_commands_that_run(figures, two, tmp_path, paths):
+    assert not is_database(two.name)
+    a, b = (shlex.quote(str(path)) for path in paths)
+    sources = {name: each.source for name, each in figures.items()}
+    assert sources.pop("flame") == (
+        f"tracekit load {a} {b} -o flame-a-b.duckdb && tracekit query flame-a-b.duckdb diff_flame"
+    )
+    assert set(sources.values()) == {f"tracekit diff {a} {b} --json --top 200"}
+    assert Subject(two, 2).source("partition") == f"tracekit query {b} partition --param trace=1"
+    with tracekit.load(paths, tmp_path / "two.duckdb") as kept:
+        _, view = diff_view(kept, 2, 1)
+        source = view.parts[1].figures[0].source
+        own = Subject(kept, 2).source("partition")
+    name = shlex.quote(str(tmp_path / "two.duckdb"))
+    assert source == f"tracekit query {name} diff_kernels --param a=2 --param b=1 --param top=200"
+    assert own == f"tracekit query {name} partition --param trace=2"
+
+
+def test_call_paths_of_both_runs_are_matched_by_their_names(two, figures):
+    rows = two.query("diff_flame")
+    paths = {row["name"]: row for row in rows.to_dicts()}
+    product, whole = paths["aten::mm"], paths["all threads"]
+    assert (product["change"], product["a_count"], product["b_count"]) == ("same", 1, 1)
+    assert (product["a_gpu_ns"], product["b_gpu_ns"]) == (200_000, 100_000)
+    assert (paths["add_kernel"]["change"], paths[HOSTILE]["change"]) == ("removed", "added")
+    assert (paths["add_kernel"]["b_host_ns"], paths[HOSTILE]["a_host_ns"]) == (0, 0)
+    for side, trace, steps in (("a", 1, 2), ("b", 2, 3)):
+        threads = two.query("flame_graph", trace=trace).filter(depth=0)
+        for measure in ("host_ns", "gpu_ns"):
+            assert whole[f"{side}_{measure}"] == threads[measure].sum() // steps
+    around = {row["node"]: row for row in rows.to_dicts()}
+    for row in rows.filter(rows["depth"] > 0).to_dicts():
+        outer = around[row["parent"]]
+        for begin, length in (("host_from_ns", "host_ns"), ("gpu_from_ns", "gpu_ns")):
+            assert outer[begin] <= row[begin]
+            assert row[begin] + row[length] <= outer[begin] + outer[length]
+    assert "add_kernel takes the longest: 9 us of the host per step in a." in figures["flame"].says
+    assert figures["flame"].control == {"kind": "flame", "measures": 2}
+
+
+def test_a_run_has_the_same_call_paths_as_itself(two):
+    rows = two.query("diff_flame", a=1, b=1)
+    assert set(rows["change"]) == {"same"}
+    assert rows["a_host_ns"].to_list() == rows["b_host_ns"].to_list()
+
+
+@pytest.mark.thorough
+def test_runs_without_gpu_ops_are_compared_by_their_operators(tmp_path):
+    path = traces.write(tmp_path / "cpu.json", [operator("aten::mm", 0, 50)])
+    longer = traces.write(tmp_path / "longer.json", [operator("aten::mm", 0, 80)])
+    with tracekit.load([path, longer]) as database:
+        write_diff(database, 1, 2, tmp_path / "page.html")
+        _, view = diff_view(database, 1, 2)
+    assert [figure.name for part in view.parts for figure in part.figures] == [
+        "operators",
+        "flame",
+    ]
+    assert "one of the runs has no GPU ops" in (tmp_path / "page.html").read_text()
+
+
+def test_the_command_compares_two_traces_or_two_of_a_database(paths, tmp_path):
+    a, b = map(str, paths)
+    page, database = tmp_path / "page.html", str(tmp_path / "two.duckdb")
+    tracekit.load([a, b], database).close()
+    for arguments in ([a, b], [database, "--trace-ids", "1", "2"]):
+        cli.main(["report", *arguments, "-o", str(page)], standalone_mode=False)
+        assert "<title>" in page.read_text()
+        page.unlink()
+
+
+def test_a_window_is_of_one_trace(paths, tmp_path):
+    page = tmp_path / "page.html"
+    arguments = ["report", *map(str, paths), "-o", str(page), "--window", "step 1"]
+    with pytest.raises(TracekitError, match="are for the page of one trace"):
+        cli.main(arguments, standalone_mode=False)
+    assert not page.exists()
+
+
+def test_notebooks_show_a_verdict_and_a_comparison(two, found):
+    table = found._repr_html_()
+    assert table.count("<svg") == 1
+    assert "in all" in table
+    assert "b.json" in table
+    analysis = two.verdict(2)
+    shown = analysis._repr_html_()
+    assert f"<b>{analysis.verdict.regime}" in shown
+    assert shown.count("<svg") == 1
+
+
+def test_notebooks_show_the_same_without_the_charts(two, found, monkeypatch):
+    for name in ("altair", "vl_convert", "tracekit.reporters.html.charts"):
+        monkeypatch.setitem(sys.modules, name, None)
+    hostile = replace(found, a=HOSTILE)
+    table = notebook.html(hostile)
+    assert "<svg" not in table
+    assert "mul&lt;/script&gt;&lt;b&gt;&amp;" in table
+    for row in json.loads(json.dumps(found.summary)):
+        assert f"<td>{row['metric'].removesuffix('_ns').removesuffix('_bytes')}</td>" in table
+    assert "<svg" not in two.verdict(1)._repr_html_()

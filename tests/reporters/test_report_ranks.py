@@ -1,0 +1,294 @@
+"""The page of several ranks: who waits for whom, by one clock, and a page for each that fits."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+import tracekit
+from tests.kit.atoms import US, Launch, StreamWait, Sync, Work, line, operator, step
+from tests.kit.simulated import ranks, write
+from tests.kit.traces import gpu_op, launch
+from tests.kit.traces import step as marked
+from tests.questions.test_questions_ranks import collective
+from tracekit.commands import cli
+from tracekit.reporters.html import reports, trace
+from tracekit.reporters.html.page import page
+from tracekit.reporters.html.rank_figures import ranks_view
+from tracekit.reporters.html.ranks import Ranks, in_order_of_interest
+from tracekit.reporters.html.subject import Replayed, Subject
+
+RANKS, LATE, STEPS = 3, 1, 3
+SLOWER_NS, TIMES = 300 * US, 4
+# How far the clock of each rank is ahead.
+AHEAD_NS = [0, 5_000_000, -123_456]
+PLACE = "model.py(12): forward"
+HOSTILE = "</script><img src=x onerror=alert(1)>\u202etxt"
+
+
+def program(slower_ns=0):
+    """Steps in which the ranks meet once."""
+    reduce = operator("nccl", 3 * US, Launch(4 * US, (("communication", 200 * US),), 20))
+    work = [operator("aten::mm", 3 * US, Launch(4 * US, (("math", 40 * US),)))] * TIMES
+    slower = [line(PLACE, Work(slower_ns))] * TIMES if slower_ns else []
+    body = [*work, *slower, *work, StreamWait(US, 7, 20), reduce, StreamWait(US, 20, 7)]
+    return [step(number, *body) for number in range(STEPS)] + [Sync(2 * US)]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The traces of ranks, one of which has a slow host; their clocks differ."""
+    folder = tmp_path_factory.mktemp("ranks")
+    runs = ranks([program(SLOWER_NS if rank == LATE else 0) for rank in range(RANKS)])
+    return [
+        write(
+            folder / f"rank{rank}.json", run,
+            distributedInfo={"rank": rank, "world_size": RANKS, "backend": "nccl"},
+            baseTimeNanoseconds=10**18 + AHEAD_NS[rank],
+        )
+        for rank, run in enumerate(runs)
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def job(files):
+    with tracekit.load(files) as run:
+        yield run
+
+
+@pytest.fixture(scope="module")
+def analyses(job):
+    return [job.verdict(each) for each in job.trace_ids()]
+
+
+@pytest.fixture(scope="module")
+def view(job, analyses):
+    return ranks_view(job, analyses)
+
+
+@pytest.fixture(scope="module")
+def figures(view):
+    return {figure.name: figure for part in view.parts for figure in part.figures}
+
+
+def test_clocks_are_aligned_by_the_ends_of_collectives(job):
+    found = {row["rank"]: row for row in job.ask("rank_clocks")}
+    assert [found[rank]["offset_ns"] for rank in range(RANKS)] == pytest.approx(AHEAD_NS, abs=3)
+    assert max(row["residual_ns"] for row in found.values()) <= 3
+    assert [found[rank]["compared"] for rank in range(RANKS)] == [0] + [STEPS] * (RANKS - 1)
+    assert max(abs(row["begins_ns"]) for row in found.values()) < 10 * US
+
+
+def test_by_one_clock_a_collective_ends_everywhere_at_once(job):
+    rows = job.ask("collective_times")
+    assert len(rows) == STEPS * RANKS
+    for number in range(STEPS):
+        ends = [row["end_ns"] for row in rows if row["step"] == number]
+        assert max(ends) - min(ends) <= 10
+        begun = [row["start_ns"] + row["wait_ns"] for row in rows if row["step"] == number]
+        assert max(begun) - min(begun) <= 10
+
+
+def test_waits_of_pairs_add_up_to_those_of_each_rank(job):
+    waited, held_up = dict.fromkeys(range(RANKS), 0), dict.fromkeys(range(RANKS), 0)
+    for row in job.ask("rank_waits"):
+        waited[row["waiting_rank"]] += row["wait_ns"]
+        held_up[row["awaited_rank"]] += row["wait_ns"]
+    for row in job.ask("stragglers", top=10**6):
+        waited[row["rank"]] -= row["waited_ns"]
+        held_up[row["rank"]] -= row["held_up_ns"]
+    assert not any(waited.values())
+    assert not any(held_up.values())
+
+
+def test_the_late_rank_is_named_with_its_own_cause_and_place(job, analyses, view, figures):
+    found = view.facts["ranks"]
+    assert found.headline == f"{RANKS} ranks: the others wait most for rank {LATE}"
+    told = " ".join(found.reasons)
+    assert f"for rank {LATE}, which comes last in {STEPS} of {STEPS} collectives" in told
+    said = "more on python in each step than the median of the ranks that do the same"
+    assert f"{said}, most of it in {PLACE}" in told
+    assert "recording begins" not in told
+    worst = figures["excess"].rows.row(0, named=True)
+    assert (worst["name"], worst["part"]) == (f"rank {LATE}", "python")
+    assert TIMES * SLOWER_NS / 2 < worst["excess_ns"] <= TIMES * SLOWER_NS
+    assert found.first[0].trace.rank == LATE
+    assert in_order_of_interest(job)[:2] == [1, LATE + 1]
+
+
+def test_the_table_has_the_numbers_of_the_verdicts_and_of_stragglers(job, analyses, figures):
+    rows = figures["table"].rows
+    assert rows["name"].to_list() == [f"rank {rank}" for rank in range(RANKS)]
+    for row, analysis in zip(rows.iter_rows(named=True), analyses, strict=True):
+        assert row["verdict"] == analysis.verdict.regime
+        assert row["window_ns"] == analysis.judged.window.span_ns
+        best = next(each for each in analysis.advice if each.share is not None)
+        assert (row["best_remedy"], row["saves_share"]) == (best.title, best.share)
+    asked = job.ask("stragglers", top=10**6)
+    late = sum(row["held_up_ns"] for row in asked if row["rank"] == LATE)
+    assert rows.filter(name=f"rank {LATE}")["late_ns"].item() == late > 0
+    assert sum(rows["late_ns"]) == sum(rows["waits_ns"]) == late
+
+
+def test_each_step_of_each_rank_is_a_cell(figures, analyses):
+    rows = figures["matrix"].rows
+    assert len(rows) == RANKS * STEPS == len(figures["regimes"].rows)
+    late = rows.filter(rank=f"rank {LATE}")
+    assert set(late["waited_ns"]) == {0}
+    assert min(late["held_up_ns"]) > (RANKS - 1) * TIMES * SLOWER_NS / 2
+    lengths = [each.window.span_ns for each in analyses[LATE].steps]
+    assert late.sort("number")["step_ns"].to_list() == lengths
+
+
+def test_parts_of_each_rank_add_up_to_its_window(figures):
+    for _, rows in figures["parts"].rows.group_by("rank"):
+        assert sum(rows["part_ns"]) == rows["window_ns"][0]
+
+
+def test_rows_begin_at_zero_so_that_javascript_counts_them_exactly(figures):
+    rows = figures["collectives"].rows
+    assert min(rows["start_ns"]) == 0
+    assert max(rows["end_ns"]) < 2**53
+
+
+@pytest.mark.thorough
+def test_a_directory_becomes_one_page_with_a_page_for_each_rank(files, tmp_path):
+    output = tmp_path / "report.html"
+    done = CliRunner().invoke(cli, ["report", str(files[0].parent), "-o", str(output)])
+    assert done.exception is None, done.output
+    text = output.read_text()
+    assert f"{RANKS} ranks: the others wait most for rank {LATE}" in text
+    for number in range(1, RANKS + 1):
+        assert f'<main id="trace{number}" class="view" hidden>' in text
+        assert text.count(f'data-view="trace{number}"') == 2
+    assert f"tracekit query {files[0].parent} stragglers" in text
+    assert "have a page of their own" not in text
+
+
+def test_the_database_of_a_sweep_becomes_the_page_of_the_sweep(files, tmp_path, monkeypatch):
+    monkeypatch.setattr("tracekit.experiments.points.sweep_in", lambda database: "the sweep")
+    written = []
+    monkeypatch.setattr(reports, "write_sweep", lambda *given: written.append(given))
+    output = str(tmp_path / "report.html")
+    (tmp_path / "report.html").touch()
+    CliRunner().invoke(cli, ["report", str(files[0].parent), "-o", output], catch_exceptions=False)
+    assert written == [("the sweep", output)]
+    done = CliRunner().invoke(
+        cli, ["report", str(files[0].parent), "-o", output, "--window", "trace"]
+    )
+    assert "--window is not for the page of a sweep" in str(done.exception)
+
+
+def test_pages_that_do_not_fit_are_left_out_and_the_page_says_so(job, analyses, monkeypatch):
+    monkeypatch.setattr(trace, "SECTIONS", ())
+    subjects = [Subject(job, each) for each in in_order_of_interest(job)]
+    for subject in subjects:
+        subject.judgement = Replayed(analyses[subject.trace_id - 1], None, [], [])
+    shown = ranks_view(job, analyses)
+    text = reports.with_pages(shown, subjects[:2])
+    assert f"2 of {RANKS} have a page of their own in this file" in text
+    assert [name for name in ("trace1", "trace2", "trace3") if f'<main id="{name}"' in text] == [
+        "trace1", f"trace{LATE + 1}",
+    ]  # fmt: skip
+    monkeypatch.setattr(reports, "_TEXT_BYTES", 0)
+    monkeypatch.setattr(reports, "MOST_BYTES", len(text.encode()) - 1)
+    smaller = reports.with_pages(shown, subjects[:2])
+    assert f"1 of {RANKS} have a page" in smaller
+    assert len(smaller.encode()) < reports.MOST_BYTES
+
+
+def test_several_traces_that_are_no_ranks_are_shown_without_waits(tmp_path):
+    events = [launch(0, 1, 1), gpu_op(5, 50, 1)]
+    for name, base in (("one", 0), ("other", 3600 * 10**9)):
+        text = {"traceEvents": events, "baseTimeNanoseconds": base}
+        (tmp_path / f"{name}.json").write_text(json.dumps(text))
+    with tracekit.load(tmp_path) as run:
+        shown = ranks_view(run, [run.verdict(each) for each in run.trace_ids()])
+    assert shown.facts["ranks"].headline == "2 traces"
+    assert shown.facts["ranks"].reasons == []
+    assert [figure.name for part in shown.parts for figure in part.figures] == ["table", "parts"]
+    assert "wait" not in page("traces", [shown]).split("</header>")[1].split("<footer")[0]
+
+
+def rank_file(folder, rank, world, calls, ahead_ns=0):
+    """A rank with these collectives: start and end in microseconds, group."""
+    events = [marked(1, 0, 10_000)]
+    for number, (start, end, group) in enumerate(calls):
+        event = collective(start, end - start, number + 1)
+        event["args"] |= {"Process Group Name": group, "Process Group Ranks": f"[{group}]"}
+        events += [launch(1 + number / 100, 0.005, number + 1), event]
+    text = {
+        "traceEvents": events, "baseTimeNanoseconds": 10**18 + ahead_ns,
+        "distributedInfo": {"rank": rank, "world_size": world},
+    }  # fmt: skip
+    path = folder / f"rank{rank:04}.json"
+    path.write_text(json.dumps(text))
+    return path
+
+
+def test_a_rank_that_never_meets_the_first_is_aligned_by_others(tmp_path):
+    ours, theirs = [(10, 20, "a"), (30, 40, "a")], [(50, 60, "b"), (70, 80, "b")]
+    files = [
+        rank_file(tmp_path, 0, 4, ours),
+        rank_file(tmp_path, 1, 4, ours + theirs, 7_000),
+        rank_file(tmp_path, 2, 4, theirs, -9_000),
+        rank_file(tmp_path, 3, 4, [(10, 20, "alone")], 1_000),
+    ]
+    with tracekit.load(files) as run:
+        rows = [(row["rank"], row["offset_ns"], row["hops"]) for row in run.ask("rank_clocks")]
+        timed = {row["rank"] for row in run.ask("collective_times")}
+    assert rows == [(0, 0, 0), (1, 7_000, 1), (2, -9_000, 2)]
+    assert timed == {0, 1, 2}
+
+
+def test_collectives_that_do_not_end_together_make_waits_doubtful(tmp_path):
+    mine = [(100 * n, 100 * n + 10, "a") for n in range(1, 9)]
+    other = [(100 * n, 100 * n + 10 + 40 * n, "a") for n in range(1, 9)]
+    other = [(end - 11, end, group) for _, end, group in other]
+    files = [rank_file(tmp_path, 0, 2, mine), rank_file(tmp_path, 1, 2, other)]
+    with tracekit.load(files) as run:
+        found = Ranks(run, [run.verdict(each) for each in (1, 2)])
+        assert found.headline == "2 ranks"
+        assert found.clock_doubt.startswith("the ends of the same collectives differ by")
+
+
+@pytest.mark.thorough
+def test_the_page_of_very_many_ranks_is_small_and_says_what_it_leaves_out(tmp_path):
+    count, calls = 200, 40
+    files = [
+        rank_file(
+            tmp_path, rank, count,
+            [(100 * n + (rank * 7 + n) % 50, 100 * n + 60, "all") for n in range(1, calls + 1)],
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+    with tracekit.load(files) as run:
+        one = run.verdict(1)
+        analyses = [
+            replace(one, trace=replace(one.trace, trace_id=each, rank=each - 1, world_size=count))
+            for each in run.trace_ids()
+        ]
+        shown = ranks_view(run, analyses)
+    figures = {figure.name: figure for part in shown.parts for figure in part.figures}
+    assert max(len(figure.rows) for figure in figures.values()) <= 6_000
+    assert len(figures["who"].rows) == count * 30 - 30
+    assert "ranks that are waited for less are left out" in figures["who"].says
+    assert "the 15 collectives with most waiting" in figures["collectives"].says
+    assert shown.data_bytes < 700_000
+
+
+def test_names_in_traces_stay_text(job, analyses):
+    hostile = [
+        replace(
+            each,
+            trace=replace(each.trace, path=f"/a/{HOSTILE}{each.trace.trace_id}.json", rank=None),
+            advice=[replace(advice, where=HOSTILE) for advice in each.advice],
+        )
+        for each in analyses
+    ]
+    shown = ranks_view(job, hostile)
+    text = page("ranks", [replace(shown, title=HOSTILE, label=HOSTILE)])
+    assert "<img src=x" not in text
+    assert "\u202e" not in text
+    assert text.count("</script>") == 4

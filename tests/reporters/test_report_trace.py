@@ -1,0 +1,200 @@
+"""The page of one trace: its figures hold what the run did, whatever its names are."""
+
+import re
+
+import polars as pl
+import pytest
+
+import tracekit
+from tests.kit.atoms import US, Launch, Sync, line, operator, step
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tests.kit.traces import gpu_op, launch, slice_event
+from tests.kit.traces import load as load_events
+from tests.kit.traces import operator as operator_event
+from tracekit.reporters.html.page import page
+from tracekit.reporters.html.reports import MOST_BYTES, write_trace
+from tracekit.reporters.html.sections.flame import flame
+from tracekit.reporters.html.sections.host import delays, queue, synchronizations
+from tracekit.reporters.html.sections.steps import faster
+from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
+from tracekit.reporters.html.subject import Subject
+from tracekit.reporters.html.trace import trace_view
+from tracekit.verdict.regime import REGIMES
+
+# No figure has more rows, whatever the length of the trace.
+MOST_ROWS = 6_000
+
+
+def program(number):
+    """A step with operators, a wait in the middle, and one longer step among three."""
+    product = operator("aten::mm", 15 * US, Launch(5 * US, (("math", 30 * US),)))
+    wait = line("train.py(7): loss", Sync(3 * US))
+    return step(number, *[product] * (8 if number != 2 else 16), wait, *[product] * 4)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = write(
+        tmp_path_factory.mktemp("page") / "run.json", Simulation([program(n) for n in range(1, 4)])
+    )
+    with tracekit.load(path) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def subject(run):
+    return Subject(run, 1)
+
+
+def test_each_point_of_the_map_is_what_a_replay_predicts(run, subject):
+    rows = faster(subject).rows
+    for host, device in [(1, 1), (2, 1), (0.5, 4), (16, 16)]:
+        found = run.whatif("steady", f"host*{1 / host}", f"device*{1 / device}")
+        [point] = rows.filter(host=host, device=device).to_dicts()
+        assert point["window_ns"] == found.predicted_ns
+    [now] = rows.filter(host=1, device=1).to_dicts()
+    assert REGIMES[now["bound_by"]] == run.verdict().verdict.regime
+    gains = run.verdict().causal.gains
+    assert (now["host_gain"], now["device_gain"]) == pytest.approx((gains.host, gains.device))
+
+
+def test_the_drawn_interval_is_the_step_of_median_length(run, subject):
+    lengths = {row["name"]: row["dur_ns"] for row in run.ask("replay_steps", trace=1)}
+    assert lengths[subject.interval.name] == sorted(lengths.values())[1]
+    assert timeline(subject).says.startswith("Of 3 steps, this is the one of median length.")
+
+
+def test_the_critical_path_fills_the_drawn_interval(subject):
+    rows = timeline(subject).rows.filter(lane="critical path")
+    length = subject.interval.end_ns - subject.interval.start_ns
+    assert (rows["end_ns"] - rows["start_ns"]).sum() == length
+    ordered = rows.sort("start_ns")
+    assert (ordered["start_ns"][1:] >= ordered["end_ns"][:-1]).all()
+
+
+@pytest.mark.parametrize("bins", [3, 50, 5000])
+def test_lanes_add_up_to_what_threads_and_streams_did(bins, run):
+    rows = run.query("timeline_lanes", trace=1, bins=bins)
+    drawn = rows.group_by("side", "activity").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+    expected = run.sql(
+        "SELECT 'host' AS side, activity, sum(end_ns - start_ns)::BIGINT AS ns FROM host_segment "
+        "WHERE event_id IS NOT NULL GROUP BY activity UNION ALL "
+        "SELECT 'device', activity::VARCHAR, sum(dur_ns)::BIGINT FROM gpu_ops GROUP BY activity"
+    ).filter(pl.col("ns") > 0)
+    assert sorted(drawn.rows()) == sorted(expected.rows())
+    # On a thread, nothing is drawn over another piece by more than one part.
+    part = (rows["end_ns"].max() - rows["start_ns"].min()) / bins + 1
+    for _, lane in rows.filter(side="host").group_by("lane"):
+        ordered = lane.sort("start_ns")
+        assert ((ordered["end_ns"][:-1] - ordered["start_ns"][1:]) <= part).all()
+
+
+def test_a_flame_graph_adds_up_from_the_leaves_to_the_threads(run):
+    rows = run.query("flame_graph", trace=1)
+    ops = run.sql("SELECT sum(dur_ns)::BIGINT FROM gpu_ops").item()
+    threads = rows.filter(depth=0)
+    assert threads["gpu_ns"].sum() == ops
+    inner = rows.filter(pl.col("depth") > 0)
+    sums = inner.group_by("parent").agg(pl.col("host_ns", "gpu_ns").sum())
+    for of in sums.to_dicts():
+        [around] = rows.filter(node=of["parent"]).to_dicts()
+        assert of["host_ns"] <= around["host_ns"]
+        assert of["gpu_ns"] <= around["gpu_ns"]
+    products = rows.filter(name="aten::mm")
+    assert products["count"].to_list() == [44]
+    assert rows.filter(name="ProfilerStep")["count"].to_list() == [3]
+    for row in inner.to_dicts():
+        [around] = rows.filter(node=row["parent"]).to_dicts()
+        for begin, length in (("host_from_ns", "host_ns"), ("gpu_from_ns", "gpu_ns")):
+            assert around[begin] <= row[begin]
+            assert row[begin] + row[length] <= around[begin] + around[length]
+    assert flame(Subject(run, 1)).control == {"kind": "flame", "measures": 2}
+
+
+def test_launches_over_time_count_each_launch_once(run):
+    for bins in (1, 7, 400):
+        rows = run.query("launches_over_time", trace=1, bins=bins)
+        assert rows["launches"].sum() == 44
+        assert len(rows) <= bins
+    [whole] = run.query("launches_over_time", trace=1, bins=1).to_dicts()
+    stats = run.ask("launch_stats", trace=1)[0]
+    assert whole["delay_p50_ns"] == stats["delay_p50_ns"]
+    assert whole["delay_p90_ns"] == stats["delay_p90_ns"]
+
+
+def test_gaps_and_waits_are_those_of_the_questions(run, subject):
+    found = gaps(subject)
+    asked = run.ask("idle_gaps", trace=1, top=200)
+    assert found.rows["gap_ns"].to_list() == [row["gap_ns"] for row in asked]
+    start = subject.window.start_ns
+    assert found.rows["start_ns"].to_list() == [row["start_ns"] - start for row in asked]
+    assert "train.py(7): loss" in synchronizations(subject).says
+    assert culprits(subject).rows["idle_ns"].sum() == sum(
+        row["idle_ns"] for row in run.ask("idle_culprits", trace=1, top=12)
+    )
+    assert delays(subject) is not None
+    assert queue(subject) is not None
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "quote\"'`${alert(1)}",
+    "right\u202eto\u2066left",
+    "Größe 内核 核心",
+    "x" * 100_000,
+)
+
+
+def test_hostile_names_do_no_harm_and_others_are_shown(tmp_path):
+    events = []
+    for at, name in enumerate(HOSTILE):
+        events += [
+            operator_event(name, 100 * at, 50),
+            launch(100 * at + 10, 5, at + 1),
+            gpu_op(100 * at + 20, 30, at + 1, name=f"kernel {name}"),
+        ]
+    with load_events(tmp_path, events) as run:
+        text = page("title </title><script>", [trace_view(Subject(run, 1))])
+    assert len(text) < 2_000_000
+    assert "<img src=x" not in text
+    # The libraries' own text has some, too.
+    assert text.count("<script") == page("title", []).count("<script")
+    assert "\u202e" not in text
+    assert "\u2066" not in text
+    assert "Größe 内核 核心" in text
+
+
+def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(tmp_path):
+    (tmp_path / "cpu").mkdir()
+    with load_events(tmp_path / "cpu", [operator_event("aten::mm", 0, 50)]) as run:
+        write_trace(run, tmp_path / "cpu.html")
+    with load_events(tmp_path, [slice_event("overhead", "nothing", 0, 0)]) as run:
+        write_trace(run, tmp_path / "empty.html")
+    for name in ("cpu", "empty"):
+        assert re.search(r"<h1>.*</h1>", (tmp_path / f"{name}.html").read_text(), re.DOTALL)
+
+
+@pytest.mark.thorough
+def test_a_longer_trace_has_no_larger_page(tmp_path):
+    """Eight times the steps, each with other names: the rows of figures have limits."""
+    sizes = []
+    for count in (400, 3_200):
+        path = write(tmp_path / f"{count}.json", Simulation(list(map(long_program, range(count)))))
+        with tracekit.load(path) as database:
+            view = trace_view(Subject(database, 1))
+        figures = [figure for part in view.parts for figure in part.figures]
+        assert {f.name: len(f.rows) for f in figures if len(f.rows) > MOST_ROWS} == {}
+        sizes.append(view.data_bytes)
+    assert sizes[1] < 1.5 * sizes[0]
+    assert len(page("long", [view]).encode()) < MOST_BYTES
+
+
+def long_program(number):
+    """A step with names that no other step has."""
+    products = [
+        operator(f"aten::mm{number % 97}_{place}", 15 * US, Launch(5 * US, (("math", 30 * US),)))
+        for place in range(12)
+    ]
+    return step(number, *products, line(f"train.py({number}): loss", Sync(3 * US)))

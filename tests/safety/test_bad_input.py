@@ -1,0 +1,157 @@
+"""Bad input: exit status 2, one line that names the file and the reason, nothing half-written."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.kit import traces
+
+GOOD = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)] * 50
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return traces.write(tmp_path / "good.json", GOOD)
+
+
+def refused(done, *words: str) -> None:
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.mark.sampled(5, of=30)
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "no such file"),
+        (b"", "is empty"),
+        (b"not json at all", "is not JSON"),
+        (b'{"hello": "world"}', "no `traceEvents`"),
+        (b'{"traceEvents": {}}', "not an array"),
+        (gzip.compress(json.dumps({"traceEvents": GOOD}).encode(), mtime=0)[:20], "ends early"),
+    ],
+    ids=["missing", "empty", "not JSON", "no trace", "not an array", "cut gzip"],
+)
+@pytest.mark.parametrize("command", ["analyze", "load", "sql", "query", "export"])
+def test_a_file_that_cannot_be_read_is_refused(command, content, reason, run, tmp_path):
+    name = "trace\x1b[31m.json"
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    arguments = {
+        "analyze": [name],
+        "load": [name, "-o", "out.duckdb"],
+        "sql": [name, "SELECT 1"],
+        "query": ["top_kernels", name],
+        "export": [name, "-o", "out.json"],
+    }[command]
+    done = run(command, *arguments)
+    refused(done, "trace", reason)
+    assert "\x1b" not in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_cut_trace_is_loaded_up_to_the_cut(run, tmp_path):
+    text = json.dumps({"traceEvents": GOOD})
+    (tmp_path / "cut.json").write_text(text[: len(text) // 2])
+    done = run("analyze", "cut.json", "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert 40 <= found["trace"]["events"] <= 50
+    assert "truncated" in [finding["code"] for finding in found["trace"]["health"]]
+    assert found["verdict"]["confidence"] != "high"
+
+
+def test_a_cut_gzip_is_loaded_up_to_the_cut(run, tmp_path):
+    events = [{**GOOD[1], "name": f"kernel {place}"} for place in range(5000)]
+    packed = gzip.compress(json.dumps({"traceEvents": events}).encode())
+    (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
+    done = run("load", "cut.json.gz", "-o", "cut.duckdb")
+    assert done.returncode == 0
+    assert "ends early" in done.stderr
+    assert run("sql", "cut.duckdb", "SELECT count(*) > 1000 AS many FROM event").stdout.split() == [
+        "many",
+        "true",
+    ]
+
+
+def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
+    texts = ['{"traceEvents": []}', "[]", "[1, 2, 3]", '[{"pid": 1']
+    names = [f"none{place}.json" for place in range(len(texts))]
+    for name, text in zip(names, texts, strict=True):
+        (tmp_path / name).write_text(text)
+        refused(run("analyze", name, "--json"), f"{name}: contains no trace events")
+    done = run("load", *names, "good.json", "-o", "run.duckdb")
+    assert done.returncode == 2
+    for name in names:
+        assert f"not loaded: {name}: contains no trace events" in done.stderr
+    assert "good.json" in done.stdout
+    assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["load", "export", "capture"])
+def test_an_output_that_cannot_be_written_is_refused(command, run, trace):
+    arguments = {
+        "load": [str(trace), "-o", "no/such/folder/run.duckdb"],
+        "export": [str(trace), "-o", "no/such/folder/run.json"],
+        "capture": ["matmul-add", "--dim", "8", "-o", "no/such/folder/run.json.gz"],
+    }[command]
+    refused(run(command, *arguments), "no/such/folder", "cannot be written")
+
+
+@pytest.mark.parametrize("source", ["good.json", "run.duckdb"])
+def test_sql_can_only_read_the_trace(source, run, trace, tmp_path):
+    """tests/safety/test_sandbox.py tries every kind of statement."""
+    assert run("load", "good.json", "-o", "run.duckdb").returncode == 0
+    before = sorted(tmp_path.iterdir())
+    for statement, reason in (
+        ("SELEC 1", "syntax error"), ("SELECT nothing FROM event", "nothing"),
+        ("COPY event TO 'stolen.csv'", "read-only"), ("", "one SELECT"),
+        ("SELECT 1; SELECT 2", "one SELECT"), ("FROM read_text('good.json')", "disabled"),
+    ):  # fmt: skip
+        refused(run("sql", source, statement), reason)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.sampled(5, of=16)
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nonsense"], "No such command"),
+        (["analyze"], "Missing argument"),
+        (["analyze", "good.json", "--trace-id", "9"], "no trace 9"),
+        (["analyze", "good.json", "--window", "step 9"], "no window"),
+        (["query", "nonsense", "good.json"], "no query is named"),
+        (["query", "top_kernels"], "query top_kernels needs one trace"),
+        (["query", "top_kernels", "good.json", "--param", "top"], "NAME=VALUE"),
+        (["query", "top_kernels", "good.json", "--param", "top=x"], "integer"),
+        (["query", "top_kernels", "good.json", "--param", "no=1"], "no parameter"),
+        (["capture", "nonsense"], "no workload is named"),
+        (["capture", "no.such.module:f"], "cannot import"),
+        (["capture", "json:no_such_function"], "no function"),
+        (["capture", "matmul-add", "--dim", "0"], "at least 1"),
+        (["capture", "matmul-add", "--active", "0"], "at least one active"),
+        (["load", "good.json", "-o", "."], "is a directory"),
+        (["analyze", "empty"], "this directory has no traces"),
+    ],
+)
+def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
+    (trace.parent / "empty").mkdir()
+    refused(run(*arguments), reason)
+
+
+def test_a_file_that_only_begins_like_a_database_is_refused(run, tmp_path):
+    (tmp_path / "fake.duckdb").write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
+    refused(run("analyze", "fake.duckdb"), "fake.duckdb")
+
+
+def test_another_programs_database_is_refused(run, tmp_path):
+    import duckdb
+
+    duckdb.connect(str(tmp_path / "other.duckdb")).close()
+    refused(run("analyze", "other.duckdb"), "other.duckdb", "tracekit database")

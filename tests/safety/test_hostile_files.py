@@ -1,0 +1,314 @@
+"""Hostile files: odd content takes little memory and time, and everything else is read."""
+
+import gzip
+import json
+import math
+import random
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import tracekit
+from tests.conftest import trace_file
+from tracekit.errors import TracekitError
+from tracekit.ingest.writer import Ingest, create_tables
+from tracekit.trace.reader import METADATA_BYTES, TraceReader
+from tracekit.trace.source import ByteStream
+
+EVENTS = b'"traceEvents":[{"ph":"X","name":"a","ts":1}]'
+MB = 1_000_000
+
+
+def read(data: bytes, folder: Path, **options: int) -> TraceReader:
+    """Reads a trace to its end."""
+    file = folder / "trace.json"
+    file.write_bytes(data)
+    with ByteStream(str(file), file.open("rb")) as stream:
+        reader = TraceReader(stream, **options)
+        for _ in reader.pieces():
+            pass
+    return reader
+
+
+# -- metadata --------------------------------------------------------------------------------------
+
+# Text of about `size` bytes that takes much more memory as Python objects.
+LARGE = {
+    "lists": lambda size: b'"x":[' + b",".join([b"[]"] * (size // 3)) + b"]",
+    "objects": lambda size: b'"x":[' + b",".join([b'{"a":1}'] * (size // 8)) + b"]",
+    "nested": lambda size: (
+        b'"x":[' + b",".join([b'{"a":' * 9_000 + b"1" + b"}" * 9_000] * (size // 54_000)) + b"]"
+    ),
+    "members": lambda size: b",".join(b'"%07x":1' % n for n in range(size // 12)),
+    "text": lambda size: b'"x":"' + b"a" * size + b'"',
+    "control characters": lambda size: b'"x":"' + b"\x01" * size + b'"',
+    "repaired strings": lambda size: b'"x":[' + b",".join([b'"\xff"'] * (size // 4)) + b"]",
+}
+MEASURE = """
+import resource, sys
+from tests.safety.test_hostile_files import read
+from pathlib import Path
+reader = read(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), batch_bytes=1 << 20)
+assert reader.events == 1 and len(reader.metadata_text) > 5_000_000
+assert reader.member("x") is None and reader.member("host_name") == "h"
+# VmHWM is in kB. Unlike ru_maxrss, it does not include the parent's pages from before exec.
+print(max(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+@pytest.mark.sampled(7, of=14)
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("kind", LARGE)
+def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, tmp_path):
+    large = LARGE[kind](MB if kind == "control characters" else 15 * MB)
+    parts = [large, EVENTS] if where == "before" else [EVENTS, large]
+    (tmp_path / "large").write_bytes(b'{"host_name":"h",' + b",".join(parts) + b"}")
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(tmp_path / "large"), str(tmp_path)],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    # Imports take 60 MB, and the measured program holds the file's bytes, too.
+    assert int(done.stdout) < 300_000
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("kind", ["lists", "members", "text"])
+def test_more_metadata_than_allowed_is_refused_with_what_to_do(kind, where, tmp_path):
+    large = LARGE[kind](2 * MB)
+    parts = [large, EVENTS] if where == "before" else [EVENTS, large]
+    data = b"{" + b",".join(parts) + b"}"
+    assert read(data, tmp_path, metadata_bytes=2 * MB + 100).events == 1
+    with pytest.raises(TracekitError, match=r"more than 1 MB of metadata .* \(--memory-mb\)"):
+        read(data, tmp_path, metadata_bytes=MB)
+
+
+def test_metadata_before_and_after_the_events_counts_together(tmp_path):
+    half = LARGE["lists"](MB * 3 // 4)
+    with pytest.raises(TracekitError, match="more than 1 MB of metadata"):
+        read(b"{" + b",".join([half, EVENTS, half]) + b"}", tmp_path, metadata_bytes=MB)
+
+
+def test_a_small_file_with_much_metadata_is_refused_early(tmp_path):
+    packed = gzip.compress(b'{"x":[' + b",".join([b"[]"] * 13_000_000) + b"]," + EVENTS + b"}")
+    assert len(packed) < 100_000
+    started = time.monotonic()
+    with pytest.raises(TracekitError, match="more than 16 MB of metadata"):
+        read(packed, tmp_path)
+    assert time.monotonic() - started < 20
+    assert METADATA_BYTES == 16 * MB
+
+
+def test_white_space_does_not_count_as_metadata(tmp_path):
+    space = b" " * (3 * MB)
+    data = b"{" + space + EVENTS + space + b"," + space + b'"a"' + b":1" + space + b"}" + space
+    reader = read(data, tmp_path, metadata_bytes=MB)
+    assert (reader.metadata_text, reader.damage) == ('{"a":1}', None)
+
+
+def test_endless_white_space_after_the_events_takes_no_memory(tmp_path):
+    for form in (b"{" + EVENTS, b'[{"ph":"X"}]'):
+        read(form, tmp_path)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        packed = gzip.compress(form + b" " * (100 * MB) + b"}" * form.startswith(b"{"))
+        assert read(packed, tmp_path).events == 1
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+
+
+def test_the_events_of_a_second_list_follow_the_first(tmp_path):
+    many = b",".join(b'{"ph":"X","name":"n%d"}' % n for n in range(50_000))
+    reader = read(b"{" + EVENTS + b',"a":1,"traceEvents":[' + many + b'],"b":2}', tmp_path)
+    assert reader.events == 50_001
+    assert "second `traceEvents`" in reader.damage
+    assert reader.metadata_text == '{"a":1,"b":2}'
+
+
+def test_a_second_list_of_events_that_is_not_a_list_is_rejected(tmp_path):
+    reader = read(b"{" + EVENTS + b',"a":1,"traceEvents":5,"b":2}', tmp_path)
+    assert (reader.events, reader.rejected) == (1, 1)
+    assert "not an array" in reader.damage
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"traceEvents",
+        b"\\u0074raceEvents",
+        b"\\u0074" * 0 + b"".join(b"\\u%04x" % letter for letter in b"traceEvents"),
+    ],
+)
+def test_the_events_are_found_however_their_key_is_escaped(key, tmp_path):
+    assert read(b'{"a":1,"' + key + b'":[{"ph":"X"}]}', tmp_path).events == 1
+
+
+def test_metadata_is_always_valid_utf8(tmp_path):
+    data = rb'{"a":"\ud800","b":["\udc00\ud800x","\ud83d\ude00"],"c":"' + b"\xff\xed\xa0\x80\x02"
+    reader = read(data + b'\\"\xc3\xa9","\\ud83d":"\\ud83d",' + EVENTS + b"}", tmp_path)
+    reader.metadata_text.encode()
+    assert reader.member("a") == "\ufffd"
+    assert reader.member("b") == ["\ufffd\ufffdx", "\U0001f600"]
+    assert reader.member("c") == '\ufffd\ufffd\ufffd\ufffd\x02"\u00e9'
+    assert json.loads(reader.metadata_text)["\ufffd"] == "\ufffd"
+
+
+def test_nan_in_metadata_stays_nan_in_json_that_duckdb_accepts(tmp_path):
+    reader = read(b'{"a":NaN,"b":[-Infinity,Infinity],"c":nan,' + EVENTS + b"}", tmp_path)
+    assert reader.metadata_text == '{"a":NaN,"b":[-Infinity,Infinity],"c":nan}'
+    assert math.isnan(reader.member("a"))
+    assert reader.member("b") == [-math.inf, math.inf]
+    assert reader.member("c") is None
+    valid = duckdb.execute("SELECT json_valid(?)", [reader.metadata_text]).fetchone()
+    assert valid == (True,)
+
+
+def test_numbers_of_any_length_and_keys_that_repeat_are_kept(tmp_path):
+    long = b"9" * 5000
+    data = b'{"a":' + long + b',"b":{"c":' + long + b'},"b":{"c":[1,]},' + EVENTS + b"}"
+    reader = read(data, tmp_path)
+    assert reader.metadata_text == '{"a":%s,"b":{"c":%s},"b":{"c":[1]}}' % (2 * (long.decode(),))
+    assert reader.member("a") == long.decode()
+    assert reader.member("b") == {"c": [1]}
+
+
+@pytest.mark.parametrize("depth", [101, 5000, 65_000])
+def test_deep_metadata_is_kept_as_text(depth, tmp_path):
+    deep = '{"a":' * depth + "1" + "}" * depth
+    reader = read(b'{"distributedInfo":' + deep.encode() + b"," + EVENTS + b"}", tmp_path)
+    assert reader.metadata_text == '{"distributedInfo":' + deep + "}"
+    assert reader.member("distributedInfo") is None
+
+
+# -- one odd event ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ingested(tmp_path):
+    """Loads a trace; returns the names of its events and its rejected texts."""
+    with duckdb.connect() as connection:
+        create_tables(connection)
+
+        def load(data: bytes) -> tuple[list[str], list[str]]:
+            (tmp_path / "t.json").write_bytes(data)
+            with ByteStream("t", (tmp_path / "t.json").open("rb")) as stream:
+                Ingest(connection).load(stream, 1)
+            names = connection.execute("SELECT name FROM event ORDER BY event_id").fetchall()
+            rejected = connection.execute("SELECT text FROM rejected ORDER BY 1").fetchall()
+            return [row[0] for row in names], [row[0] for row in rejected]
+
+        yield load
+
+
+@pytest.mark.parametrize("depth", [65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("key", ["x", "args"])
+def test_other_events_are_read_beside_one_nested_to_any_depth(key, depth, ingested):
+    deep = f'{{"ph":"X","name":"deep","{key}":' + "[" * depth + "]" * depth + "}"
+    good = '{"ph":"X","name":"good"}'
+    names, rejected = ingested(f'{{"traceEvents":[{good},{deep},{good}]}}'.encode())
+    assert [name for name in names if name == "good"] == ["good", "good"]
+    assert len(names) - 2 + bool(rejected) == 1
+    assert "".join(rejected).count("[") in (0, depth)
+
+
+@pytest.mark.parametrize("number", ["9" * 4301, "-" + "1" * 9000, "1" * 5000 + ".5e-3"])
+def test_a_number_of_any_length_near_damage_is_read(number, ingested):
+    long = f'{{"ph":"X","name":"long","args":{{"n":{number}}}}}'
+    bad = '{"ph":"X","name":"bad","ts":}'
+    names, rejected = ingested(f'{{"traceEvents":[{long},{bad},{long}]}}'.encode())
+    assert (names, rejected) == (["long", "long"], [bad])
+
+
+def test_an_event_that_only_python_accepts_is_rejected(ingested, monkeypatch):
+    from tracekit.trace import reader as reading
+
+    whole = reading.read_events
+
+    def picky(text: bytearray, first_id: int, labels: object) -> object:
+        # A native reader that stops before an event that Python accepts.
+        odd = re.search(rb'\{"ph":"X","name":"odd"', text)
+        if odd is None:
+            return whole(text, first_id, labels)
+        found = whole(text[: odd.start()], first_id, labels)
+        return reading.Read(found.batch, odd.start(), reading.Stop.AT_ERROR, "too odd")
+
+    monkeypatch.setattr(reading, "read_events", picky)
+    good, odd = b'{"ph":"X","name":"good"}', b'{"ph":"X","name":"odd"}'
+    names, rejected = ingested(b"[" + b",".join([good, odd, good, odd, odd, good]) + b"]")
+    assert (names, rejected) == (["good"] * 3, [odd.decode()] * 3)
+
+
+def test_a_million_elements_that_are_not_events_take_few_rows(tmp_path):
+    zeros = b"0," * 1_000_000
+    (tmp_path / "t.json").write_bytes(b'[{"ph":"X"},' + zeros + b'{"ph":"X"}]')
+    with tracekit.load(tmp_path / "t.json") as database:
+        assert database.fetch("SELECT events, rejected < 1000 FROM trace")[1] == [(2, True)]
+        database.export(tmp_path / "out.json")
+    assert (tmp_path / "out.json").read_bytes().count(b"0") == 1_000_000
+
+
+RANKS = ("pair-rank0", "pair-rank1")
+
+
+def shared_file(texts: list[bytes], mode: str) -> bytes:
+    """What two writers leave in one file, each of which writes 8 kB at a time: each at its own
+    place in the file, or both at the file's end."""
+    rng, file, written = random.Random(1), bytearray(), [0, 0]
+    while waiting := [n for n in (0, 1) if written[n] < len(texts[n])]:
+        writer = rng.choice(waiting)
+        block = texts[writer][written[writer] : written[writer] + 8192]
+        at = written[writer] if mode == "at its place" else len(file)
+        file[at : at + len(block)] = block
+        written[writer] += len(block)
+    return bytes(file)
+
+
+def event_texts(text: bytes) -> list[bytes]:
+    """The events that Kineto wrote, without the space between them."""
+    begin = text.index(b"[", text.index(b'"traceEvents"')) + 1
+    latin, found = text[begin:].decode("latin-1"), []
+    at = latin.index("{")
+    while latin[at] == "{":
+        _, end = json.JSONDecoder().raw_decode(latin, at)
+        found.append(latin[at:end].encode("latin-1"))
+        at = re.compile(r"[\s,]*").match(latin, end).end()
+    return found
+
+
+@pytest.mark.sampled(2, of=3)
+@pytest.mark.parametrize("mode", ["at its place", "at the end", "at the end, with one pid"])
+def test_of_two_writers_in_one_file_what_is_whole_is_loaded(mode, tmp_path):
+    texts = [gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()) for name in RANKS]
+    if "one pid" in mode:
+        texts[1] = texts[1].replace(b'"pid": 4045', b'"pid": 4037')
+    file = shared_file(texts, mode)
+    (tmp_path / "shared.json").write_bytes(file)
+    with tracekit.load(tmp_path / "shared.json") as database:
+        health = {row["code"]: row for row in database.ask("health", severity="error")}
+        events = database.fetch("SELECT events FROM trace")[1][0][0]
+    assert "two writers shared the file" in health["shared_file"]["message"]
+    whole = sum(event in file for text in texts for event in set(event_texts(text)))
+    # At a border, the first event of the text that goes on may be lost, too.
+    assert events >= whole - 2 * health["rejected_events"]["count"]
+    assert events > 0.9 * whole
+
+
+def test_damage_in_a_file_of_merged_ranks_is_not_taken_for_two_writers(tmp_path):
+    ranks = [
+        event_texts(gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()))[:800]
+        for name in RANKS
+    ]
+    turns = [event for turn in range(0, 800, 100) for rank in ranks for event in rank[turn:][:100]]
+    rng = random.Random(1)
+    for place in rng.sample(range(len(turns)), 12):
+        turns[place] = turns[place][: len(turns[place]) // 2]
+    (tmp_path / "merged.json").write_bytes(b'{"traceEvents":[' + b",\n".join(turns) + b"]}")
+    with tracekit.load(tmp_path / "merged.json") as database:
+        codes = {row["code"] for row in database.ask("health", severity="error")}
+    assert codes == {"rejected_events"}

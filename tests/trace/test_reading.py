@@ -1,0 +1,367 @@
+"""Reading a trace in every form, with every batch size, gives the same events."""
+
+import gzip
+import io
+import json
+import re
+import string
+import threading
+from pathlib import Path
+
+import duckdb
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tracekit
+from tests.kit.sampling import sample
+from tracekit.database import catalog
+from tracekit.errors import TracekitError
+from tracekit.ingest.writer import LABEL_BITS, Ingest, create_tables
+from tracekit.trace.reader import TraceReader
+from tracekit.trace.recovery import reject
+from tracekit.trace.source import ByteStream
+
+EVENTS = [
+    {"ph": "X", "name": "a},{b", "ts": 1.5, "dur": 2, "args": {"deep": [{"x": 1}, {"x": 2}]}},
+    {"ph": "X", "name": 'say "ph": {', "ts": 3, "args": {"text": '},\n  {"ph": "X"}'}},
+    {"ph": "M", "name": "\u00e9\u4e2d\U0001f600\\", "args": {}},
+    {"ph": "i", "name": "", "s": "g"},
+] * 5
+
+
+@pytest.fixture(scope="module")
+def read():
+    """Reads all events of a trace in batches of the given size; small ones cut most events.
+
+    `read.rejected` has the byte offset and text of everything rejected.
+    """
+    with duckdb.connect() as connection:
+        create_tables(connection)
+        connection.execute(catalog.vocabulary()["measures"])
+        connection.execute("SET VARIABLE trace = 1")
+
+        def read(data: bytes, batch_bytes: int, folder: Path) -> tuple[list, TraceReader]:
+            file = folder / "trace"
+            file.write_bytes(data)
+            with ByteStream(str(file), file.open("rb")) as stream:
+                reader = TraceReader(stream, 1 << LABEL_BITS, batch_bytes)
+                Ingest(connection).insert_events(1, reader)
+            texts = connection.execute(catalog.filled("write_events", chosen="")).fetchall()
+            places = connection.execute("SELECT event_id FROM event ORDER BY 1").fetchall()
+            read.rejected = connection.execute(
+                "SELECT byte_offset, text FROM rejected ORDER BY 1"
+            ).fetchall()
+            assert len(read.rejected) == reader.rejected
+            for table in ("event_row", "label", "rejected", "verbatim"):
+                connection.execute(f"DELETE FROM {table}")
+            assert places == [(place,) for place in range(reader.events)]
+            events = [text.decode("utf-8", "replace") for text, is_event, _ in texts if is_event]
+            return [json.loads(text) for text in events], reader
+
+        yield read
+
+
+def document(events=EVENTS, indent=None, before=True, after=True) -> str:
+    whole = {"schemaVersion": 1, "note": '"traceEvents": [{'} if before else {}
+    whole["traceEvents"] = events
+    if after:
+        whole |= {"traceName": "t", "INFO": ["}, {", "]"], "baseTimeNanoseconds": 7}
+    return json.dumps(whole, indent=indent, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("batch_bytes", [1, 50, 200, 1 << 20])
+def test_events_may_come_first_last_or_between(read, indent, before, after, batch_bytes, tmp_path):
+    text = document(indent=indent, before=before, after=after)
+    events, reader = read(text.encode(), batch_bytes, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None
+    assert json.loads(reader.metadata_text) == {
+        k: v for k, v in json.loads(text).items() if k != "traceEvents"
+    }
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda text: json.dumps(EVENTS).encode(),
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.replace("\n", "\r\n").encode(),
+        lambda text: gzip.compress(text.encode()),
+        lambda text: gzip.compress(text[:300].encode()) + gzip.compress(text[300:].encode()),
+        lambda text: zstandard.compress(text.encode()),
+        lambda text: b"  \n\t" + text.encode() + b"\n \n",
+    ],
+    ids=["array", "bom", "crlf", "gzip", "gzip members", "zstd", "white space"],
+)
+def test_every_encoding_gives_the_same_events(read, wrap, tmp_path):
+    events, reader = read(wrap(document(indent=1)), 100, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None
+
+
+def test_an_array_need_not_be_closed(read, tmp_path):
+    events, reader = read(json.dumps(EVENTS)[:-1].encode() + b",\n", 100, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None
+
+
+def test_nested_events_are_not_taken_for_events_of_the_trace(read, tmp_path):
+    nested = {"ph": "X", "name": "n", "args": {"list": [{"ph": "X"}] * 40}}
+    events, reader = read(document([nested] * 9).encode(), 70, tmp_path)
+    assert events == [nested] * 9
+    assert reader.damage is None
+
+
+def test_event_like_objects_after_the_events_are_metadata(read, tmp_path):
+    whole = {"traceEvents": EVENTS, "otherEvents": [{"ph": "X", "name": "no"}] * 30}
+    events, reader = read(json.dumps(whole).encode(), 90, tmp_path)
+    assert events == EVENTS
+    assert json.loads(reader.metadata_text) == {"otherEvents": whole["otherEvents"]}
+
+
+def test_control_characters_and_broken_utf8_in_names_are_repaired(read, tmp_path):
+    data = b'{"traceEvents": [{"ph": "X", "name": "a\x01\tb"}, {"ph": "X", "name": "\xff"}]}'
+    events, reader = read(data, 1 << 20, tmp_path)
+    assert [event["name"] for event in events] == ["a\x01\tb", "\ufffd"]
+    assert reader.rejected == 0
+
+
+def test_a_damaged_event_is_rejected_and_the_rest_is_read(read, tmp_path):
+    good = {"ph": "X", "name": "good", "ts": 1}
+    text = json.dumps({"traceEvents": [good, "BAD", good, good]}).replace('"BAD"', '{"ph": tru}')
+    events, _ = read(text.encode(), 1 << 20, tmp_path)
+    assert events == [good] * 3
+    assert read.rejected == [(text.index('{"ph": tru}'), '{"ph": tru}')]
+
+
+def test_a_thousand_damaged_events_are_rejected(read, tmp_path, monkeypatch):
+    # Flush rejected text often.
+    monkeypatch.setattr("tracekit.trace.reader._REJECTED_BYTES", 10_000)
+    good, bad = '{"ph": "X", "name": "good", "ts": 1}', '{"ph": "\u00e9\\u0000", "ts": }'
+    text = '{"traceEvents": [' + ", ".join([*[good, bad] * 1000, good]) + "]}"
+    events, _ = read(text.encode(), 1 << 12, tmp_path)
+    assert events == [json.loads(good)] * 1001
+    places = [found.start() for found in re.finditer(re.escape(bad.encode()), text.encode())]
+    assert read.rejected == [(place, bad) for place in places]
+
+
+@pytest.mark.sampled(2, of=2)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_trace_cut_at_any_byte_gives_its_whole_events_and_says_so(read, pack, tmp_path):
+    text = document(indent=1).encode()
+    packed = pack(text)
+    first = text.index(b'"ph"')
+    for end in range(len(packed) - 1, len(packed) // 4, -7):
+        try:
+            events, reader = read(packed[:end], 200, tmp_path)
+        except TracekitError as error:
+            # The trace was cut before its first event.
+            assert pack is not bytes or end <= first, error
+            continue
+        assert events == EVENTS[: len(events)]
+        assert reader.damage, end
+
+
+def test_a_cut_gzip_loses_nothing_that_was_decompressed(read, tmp_path):
+    many = [{"ph": "X", "name": f"event {place}", "ts": place} for place in range(20_000)]
+    packed = gzip.compress(json.dumps({"traceEvents": many}).encode())
+    half = packed[: len(packed) // 2]
+    reachable = b""
+    stream = gzip.GzipFile(fileobj=io.BytesIO(half))
+    with pytest.raises(EOFError):
+        while chunk := stream.read1(100):
+            reachable += chunk
+    events, reader = read(half, 10_000, tmp_path)
+    assert events == many[: len(events)]
+    assert len(events) >= reachable.count(b"{") - 2
+    assert "ends early" in reader.damage
+
+
+@pytest.mark.parametrize(
+    ("spoil", "damage"),
+    [
+        (lambda packed: packed[:-8] + bytes(4) + packed[-4:], "corrupt"),
+        (lambda packed: packed[:-4] + bytes(4), "corrupt"),
+        (lambda packed: packed[:-5], "ends early"),
+        (lambda packed: packed + b"no member of a gzip file", "corrupt"),
+        (lambda packed: packed + bytes(100), None),
+    ],
+    ids=["checksum", "size", "cut trailer", "more after it", "padding"],
+)
+def test_all_text_of_a_gzip_with_a_bad_end_is_read(read, tmp_path, spoil, damage):
+    packed = gzip.compress(json.dumps({"traceEvents": EVENTS}).encode())
+    events, reader = read(spoil(packed), 10_000, tmp_path)
+    assert events == EVENTS
+    assert reader.damage is None if damage is None else damage in reader.damage
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is empty"),
+        (b"   \n", "is empty"),
+        (b"hello", "is not JSON"),
+        (b'{"a": 1}', "no `traceEvents`"),
+        (b'{"traceEvents": 5}', "not an array"),
+        (b'{"traceEvents": null}', "not an array"),
+        (b'{"a": tru', "is not JSON"),
+        (b'{"a": {"b": [1, 2', "is not JSON"),
+        (b"{5: 6}", "is not JSON"),
+        (b"\x1f\x8b\x08\x00" + b"garbage" * 9, "corrupt"),
+        (gzip.compress(b"{}", mtime=0)[:8], "ends early"),
+    ],
+)
+def test_a_file_that_is_not_a_trace_is_refused_with_the_reason(read, data, reason, tmp_path):
+    threads = threading.enumerate()
+    with pytest.raises(TracekitError, match=reason) as raised:
+        read(data, 100, tmp_path)
+    # `raised` keeps every frame of the traceback alive: no garbage collector has ended a thread.
+    assert threading.enumerate() == threads, raised
+
+
+def test_a_load_that_is_ended_leaves_no_thread(tmp_path):
+    class Ended(Exception):
+        pass
+
+    def end(n_events: int) -> None:
+        raise Ended
+
+    file = tmp_path / "trace.json"
+    file.write_text(document(EVENTS * 10_000))
+    threads = threading.enumerate()
+    with duckdb.connect() as connection, ByteStream(str(file), file.open("rb")) as stream:
+        create_tables(connection)
+        with pytest.raises(Ended) as raised:
+            Ingest(connection, on_batch=end).load(stream, 1)
+        assert threading.enumerate() == threads, raised
+
+
+@pytest.mark.parametrize("shift", range(3))
+def test_long_rejected_text_is_split_between_characters(shift):
+    text = "a" * shift + "\u4e2d" * 500_000
+    rows = list(reject(text.encode(), 7, "broken"))
+    assert len(rows) > 10
+    assert "".join(row.text for row in rows) == text
+    lengths = [len(row.text.encode()) for row in rows]
+    assert [row.offset for row in rows] == [7 + sum(lengths[:n]) for n in range(len(rows))]
+
+
+def test_long_rejected_text_that_is_not_utf8_is_split_too():
+    rows = list(reject(b"\x80" * 3_000_000, 0, "broken"))
+    assert "".join(row.text for row in rows) == "\N{REPLACEMENT CHARACTER}" * 3_000_000
+    assert len(rows) < 100
+
+
+@pytest.mark.parametrize("zeros", [3_000, 5_000_000])
+@pytest.mark.parametrize("place", ["events", "name", "end", "after"])
+def test_zeros_of_a_full_disk_are_rejected(read, zeros, place, tmp_path, monkeypatch):
+    monkeypatch.setattr("tracekit.trace.reader._STRETCH_BYTES", 1 << 20)
+    good, zero = json.dumps({"ph": "X", "name": "good", "ts": 1}), "\0" * zeros
+    many = ", ".join([good] * 20)
+    text = {
+        "events": f'{{"traceEvents": [{many}, {zero}, {many}]}}',
+        "name": f'{{"traceEvents": [{many}, {{"ph": "X", "name": "b{zero}, {many}]}}',
+        "end": f'{{"traceEvents": [{many}{zero}',
+        "after": f'{{"traceEvents": [{many}]}}{zero}',
+    }[place]
+    events, reader = read(text.encode(), 1 << 10, tmp_path)
+    assert [event for event in events if event != json.loads(good)] == []
+    assert len(events) >= (38 if place in ("events", "name") else 20)
+    assert sum(each.count("\0") for _, each in read.rejected) == zeros
+    assert all(text[at : at + len(each)] == each for at, each in read.rejected)
+    assert max(len(each) for _, each in read.rejected) <= 1 << 20
+    assert reader.damage or place in ("events", "name")
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(string.printable + "\u00e9\u2028\U0001f600", max_size=8)
+    | st.sampled_from(["},{", '"ph"', "\\", '{"ph": "X"}', "]}", "traceEvents"]),
+    lambda children: (
+        st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=4), children, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=sample("events cut into batches", 150, 60))
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["ph", "name", "args"]), json_values), max_size=8),
+    st.integers(1, 300),
+    st.sampled_from([None, 1]),
+)
+def test_any_events_survive_any_cut(read, tmp_path_factory, events, batch_bytes, indent):
+    found, reader = read(
+        document(events, indent=indent).encode(), batch_bytes, tmp_path_factory.mktemp("cut")
+    )
+    assert found == events
+    assert reader.damage is None
+    assert reader.rejected == 0
+
+
+@pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
+def test_text_after_the_trace_is_reported(read, text, tmp_path):
+    events, reader = read(text.encode() + b" \n{}", 100, tmp_path)
+    assert events == EVENTS
+    assert reader.damage
+
+
+@pytest.mark.parametrize("text", [document(), json.dumps(EVENTS)], ids=["object", "array"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
+def test_the_whole_file_is_hashed(read, text, pack, tmp_path):
+    import hashlib
+
+    data = pack(text.encode())
+    _, reader = read(data, 100, tmp_path)
+    assert reader.stream.sha256 == hashlib.sha256(data).hexdigest()
+    assert reader.stream.file_bytes == len(data)
+
+
+def test_everything_after_a_repaired_event_is_read(read, tmp_path):
+    text = document().replace('"a},{b"', '"a},{b\x01"')
+    for batch_bytes in (1, 60, 1 << 20):
+        events, reader = read(text.encode(), batch_bytes, tmp_path)
+        assert len(events) == len(EVENTS)
+        assert reader.damage is None
+        assert json.loads(reader.metadata_text)["traceName"] == "t"
+
+
+def test_a_stray_bracket_does_not_end_the_events(read, tmp_path):
+    good = {"ph": "X", "name": "good", "ts": 1}
+    text = json.dumps({"traceEvents": [good, "HERE", *[good] * 20]})
+    text = text.replace('"HERE"', '{"ph": "X"}, 512, 1], []], "Ev Idx": 3}}')
+    events, reader = read(text.encode(), 1 << 20, tmp_path)
+    assert len(events) == 22
+    assert "512" in read.rejected[0][1]
+    assert reader.damage is None
+
+
+def test_events_with_literals_that_only_some_parsers_accept_are_separated(tmp_path):
+    odd = '{"ph": "X", "ts": 1, "args": {"x": nan}}'
+    file = tmp_path / "odd.json"
+    file.write_text('{"traceEvents": [' + ", ".join([odd] * 5000) + "]}")
+    with tracekit.load(file) as database:
+        (row,) = database.traces()
+        _, rejected = database.fetch("SELECT count(*) FROM rejected")
+    assert row["events"] + rejected[0][0] == 5000
+    assert row["events"] >= 4999
+
+
+def test_broken_utf8_before_the_events_is_repaired(read, tmp_path):
+    data = b'{"host": "a\xffb\xfe\xfd", "traceEvents": [{"ph": "X"}]}'
+    events, reader = read(data, 100, tmp_path)
+    assert events == [{"ph": "X"}]
+    assert json.loads(reader.metadata_text) == {"host": "a\ufffdb\ufffd\ufffd"}
+
+
+def test_a_second_list_of_events_is_reported(read, tmp_path):
+    _, reader = read(b'{"traceEvents": [{"ph": "X"}], "traceEvents": [{"ph": "M"}]}', 9, tmp_path)
+    assert "second" in reader.damage

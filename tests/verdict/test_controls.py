@@ -1,0 +1,183 @@
+"""Runs of which one knows what bounds them: each verdict must say so."""
+
+from itertools import pairwise
+
+import pytest
+
+import tracekit
+from tests.answers import compact, differing
+from tests.kit.atoms import (
+    MS,
+    US,
+    BlockingCopy,
+    Call,
+    Fetch,
+    HandOver,
+    Launch,
+    Slice,
+    StreamWait,
+    Sync,
+    Work,
+    operator,
+    step,
+)
+from tests.kit.simulated import ranks, truth, write
+from tests.kit.simulator import Machine, Simulation
+
+STEPS, OPERATORS = 4, 40
+
+
+def kernel(cause, us):
+    return operator("aten::mm", 3 * US, Launch(4 * US, ((cause, us * US),)))
+
+
+def loop(*atoms, each=()):
+    """Steps that do `atoms` once and then some operators."""
+    return [step(n, *atoms, *each) for n in range(STEPS)] + [Sync(2 * US)]
+
+
+def communicating(us):
+    return [
+        StreamWait(US, 7, 20),
+        operator("nccl", 3 * US, Launch(4 * US, (("communication", us * US),), 20)),
+        StreamWait(US, 20, 7),
+    ]
+
+
+LIGHT = [kernel("memory-bandwidth", 9) for _ in range(OPERATORS)]
+SLOW_OPERATOR = operator("aten::mm", 40 * US, kernel("memory-bandwidth", 9))
+SLOW_CALL = operator("mm", US, Launch(40 * US, (("memory-bandwidth", 9 * US),)))
+EVEN = operator("mm", 20 * US, kernel("math", 20))
+MALLOC = Call("cudaMalloc", 90 * US, "allocation")
+COPY = operator("aten::copy_", 3 * US, BlockingCopy(20 * US, 900 * US))
+COMPILE = Slice("compile (dynamo_timed)", "cpu_op", (Work(9 * MS, "compilation"),))
+GRAPH = operator("graph", 5 * US, Launch(30 * US, (("latency", 3 * US),) * 2000))
+CONTROLS = {
+    "dispatch": loop(each=[SLOW_OPERATOR] * OPERATORS),
+    "launch": loop(each=[SLOW_CALL] * OPERATORS),
+    "python": loop(each=[a for k in LIGHT for a in (k, Work(60 * US))]),
+    "sync": loop(each=[EVEN, Sync(2 * US, 7)] * OPERATORS),
+    "input": loop(Fetch(50 * US, 20 * MS), each=LIGHT),
+    "allocation": loop(each=[a for k in LIGHT for a in (MALLOC, k)]),
+    "compilation": loop(COMPILE, each=LIGHT),
+    "math-or-memory": loop(each=[kernel("math-or-memory", 200)] * OPERATORS),
+    "memory-bandwidth": loop(each=[kernel("memory-bandwidth", 200)] * OPERATORS),
+    "communication": loop(each=[kernel("math", 60)] * 10 + communicating(6000)),
+    "latency": loop(each=[GRAPH]),
+    "copy": loop(*[COPY] * 6, each=LIGHT),
+}
+REGIMES = {
+    "math-or-memory": "compute-bound", "memory-bandwidth": "compute-bound",
+    "latency": "compute-bound", "communication": "compute-bound", "copy": "compute-bound",
+    "sync": None,
+}  # fmt: skip
+
+
+@pytest.mark.sampled(4, of=12)
+@pytest.mark.parametrize("cause", CONTROLS)
+def test_what_bounds_a_run_is_found(cause, tmp_path):
+    simulation = Simulation(CONTROLS[cause])
+    with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:
+        analysis = run.verdict()
+        # What removing it would save is what the machine then saves.
+        removed = run.whatif(f"{cause}*0", window="gpu_active") if cause != "latency" else None
+    assert analysis.verdict.bottleneck == cause, analysis.causal
+    regime = REGIMES.get(cause, "overhead-bound")
+    assert regime is None or analysis.verdict.regime == regime
+    if removed is not None:
+        assert removed.predicted_ns == pytest.approx(
+            truth(CONTROLS[cause], [f"{cause}*0"]), rel=0.02
+        )
+    assert differing(f"control {cause}", compact(analysis)) == []
+
+
+@pytest.mark.thorough
+def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(tmp_path):
+    simulation = Simulation(CONTROLS["input"])
+    with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:
+        span = run.whatif("host*1").window_ns
+        for change in ("dispatch*0", "launch*0", "device*0.5", "cuda-graph"):
+            assert run.whatif(change).predicted_ns > 0.99 * span, change
+        assert run.whatif("input*0.5").predicted_ns < 0.6 * span
+
+
+def batch(size):
+    """One model at a batch size: the host does the same, the device in proportion."""
+    return loop(each=[operator("mm", 25 * US, kernel("math", 9 + 4 * size))] * OPERATORS)
+
+
+@pytest.mark.thorough
+def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_once(tmp_path):
+    regimes, gains = [], []
+    for size in (0, 1, 2, 4, 8, 16, 32, 64):
+        path = write(tmp_path / f"{size}.json", Simulation(batch(size)))
+        with tracekit.load(path) as run:
+            analysis = run.verdict()
+        regimes.append(analysis.verdict.regime)
+        gains.append(analysis.causal.gains.cuda_graph)
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > gains[-1] + 0.1
+    assert regimes[-1] == "compute-bound"
+    assert sum(a != b for a, b in pairwise(regimes)) <= 1
+
+
+def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(tmp_path):
+    # Busy for most of it, with a backlog in the middle; the host dispatches without a pause.
+    def work(cause, us, count):
+        return [operator("mm", 16 * US, Launch(4 * US, ((cause, us * US),)))] * count
+
+    atoms = [step(0, *work("math", 12, 60), *work("math", 30, 60), *work("math", 9, 120))]
+    with tracekit.load(write(tmp_path / "trace.json", Simulation([*atoms, *atoms, *atoms]))) as run:
+        analysis = run.verdict()
+        faster = run.whatif("device*0.5")
+    assert analysis.gpu.busy_ns > 0.7 * analysis.window.span_ns
+    assert faster.predicted_ns > 0.98 * faster.window_ns
+    assert analysis.verdict.regime == "overhead-bound"
+
+
+def test_the_profilers_own_cost_is_told(tmp_path):
+    """Profiling slowed the host's operators; without that, the device is the limit."""
+    atoms = loop(each=[kernel("math", 16)] * OPERATORS)
+    slowed = Simulation(atoms, Machine(overhead_ns=14 * US))
+    plain = Simulation(atoms)
+    list(plain.events())
+    path = write(tmp_path / "trace.json", slowed)
+    facts = {
+        "profiled_step_ns": slowed.span_ns // STEPS,
+        "unprofiled_step_ns": plain.span_ns // STEPS,
+    }
+    write(path, Simulation(atoms, Machine(overhead_ns=14 * US)), tracekit=facts)
+    with tracekit.load(path) as run:
+        analysis = run.verdict()
+    assert analysis.verdict.regime == "compute-bound"
+    assert analysis.verdict.headline.startswith("Profiling made a step 1.23 times as long")
+    assert analysis.verdict.confidence == "low"
+
+
+def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(tmp_path):
+    backward = HandOver(tuple([operator("MmBackward0", 30 * US, kernel("latency", 3))] * OPERATORS))
+    atoms = loop(each=[*[kernel("latency", 3)] * OPERATORS, backward])
+    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
+        found = run.whatif("operator:MmBackward0*0", window="gpu_active")
+        host = run.whatif("host*0.5", window="gpu_active")
+    # Of each step, 40 x 37 us of the worker's time are gone.
+    assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
+    assert host.predicted_ns == pytest.approx(truth(atoms, ["host*0.5"]), rel=0.01)
+
+
+def test_a_rank_that_waits_for_a_slower_one_is_bound_by_communication(tmp_path):
+    """The same kernels on both; the second rank's host is slow between the collectives."""
+    fast = loop(each=[kernel("math", 50)] * 10 + communicating(300))
+    slow = loop(each=[kernel("math", 50), Work(400 * US)] * 10 + communicating(300))
+    runs = ranks([fast, slow])
+    files = []
+    for rank, simulation in enumerate(runs):
+        job = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        files.append(write(tmp_path / f"rank{rank}.json", simulation, distributedInfo=job))
+    with tracekit.load(files) as run:
+        bottlenecks = [run.verdict(trace=rank + 1).verdict.bottleneck for rank in range(2)]
+        rows = run.ask("stragglers", top=10**6)
+    assert bottlenecks == ["communication", "python"]
+    # In each step the second comes last, and the first waits for what its host takes longer.
+    assert {row["rank"] for row in rows if row["times_last"]} == {1}
+    assert sum(row["waited_ns"] for row in rows) > 0.8 * STEPS * 10 * 350 * US

@@ -1,0 +1,283 @@
+"""The verdict of a run: planted faults are named, and priced as a run without them."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+import tracekit
+from tests.conftest import SHARED_TRACES
+from tests.kit import ranks_simulated
+from tests.kit.atoms import MS, US
+from tests.kit.ranks_simulated import LOGGING, Job
+from tracekit.commands import cli
+from tracekit.errors import TracekitError
+from tracekit.replay.ranks.rank_replay import RankReplay
+from tracekit.verdict.run_verdict import NoRun, judge_run
+
+# Prices may differ by this share from what a run without the fault takes less.
+ALLOWED = 0.05
+EIGHT = Job(data=8, steps=2, late={5: 3 * MS})
+
+
+def loaded(folder, job):
+    runs = ranks_simulated.write(folder, job)
+    return tracekit.load(folder), runs
+
+
+def judged(run):
+    with run.sharing():
+        found = judge_run(run, [_Brief(row) for row in run.ask("overview")])
+    assert not isinstance(found, NoRun), found
+    return found
+
+
+class _Brief:
+    """What a run's verdict needs of a rank's own analysis."""
+
+    def __init__(self, row):
+        self.trace = _Of(trace_id=row["trace_id"], rank=row["rank"], world_size=row["world_size"])
+        self.verdict = _Of(regime="overhead-bound", bottleneck="python", why=[])
+        self.advice = []
+
+
+class _Of:
+    def __init__(self, **values):
+        self.__dict__ |= values
+
+
+def saved(job, **without):
+    """What a run takes less without faults."""
+    faulty, healthy = (
+        ranks_simulated.span_ns(ranks_simulated.simulate(each))
+        for each in (job, replace(job, **without))
+    )
+    return faulty - healthy
+
+
+def price(verdict, remove):
+    return next(each.saves_ns * verdict.steps for each in verdict.savings if each.remove == remove)
+
+
+def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
+    job = Job(data=2, tensor=1, stages=2, steps=2, clocks={3: 2 * MS})
+    run, simulated = loaded(tmp_path, job)
+    with run:
+        joined = RankReplay(run, run.trace_ids())
+        for graph, replayed in zip(joined.graphs, joined.measured.runs, strict=True):
+            nodes = 1 + graph.ops + len(graph.joins)
+            assert (replayed.time[:nodes] == graph.time[:nodes]).all()
+            assert (replayed.op_ns == graph.device.ns).all()
+        assert joined.is_met.all()
+        assert joined.measured.span_ns == ranks_simulated.span_ns(simulated)
+        assert (joined.measured.wait_ns == joined.members.wait_ns).all()
+
+
+@pytest.mark.sampled(3, of=5)
+@pytest.mark.parametrize(
+    ("job", "cause", "place"),
+    [
+        (EIGHT, "python", LOGGING),
+        (replace(EIGHT, has_sequence=False), "python", LOGGING),
+        (replace(EIGHT, late={}, slow_kernels={5: 1.5}), "math-or-memory", "aten::linear"),
+        (Job(data=2, tensor=4, steps=2, late={5: 8 * MS}), "python", LOGGING),
+        (Job(data=2, tensor=2, stages=2, steps=2, slow_kernels={5: 1.6}), "math-or-memory",
+         "aten::linear"),
+    ],
+    ids=["host", "by order", "kernels", "tensor-parallel", "three ways"],
+)  # fmt: skip
+def test_a_planted_straggler_is_named_with_its_place_and_priced(tmp_path, job, cause, place):
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = judged(run)
+    late = found.late_ranks[0]
+    assert (found.pace_rank, late.rank, late.cause, late.place) == (5, 5, cause, place)
+    assert price(found, "straggler") == pytest.approx(
+        saved(job, late={}, slow_kernels={}), rel=ALLOWED
+    )
+    by = "sequence number" if job.has_sequence else "place in step"
+    assert by in found.collectives.matched_by
+    assert f"for rank 5, which comes last in {late.times_last}" in " ".join(found.why)
+
+
+def test_a_planted_slow_link_is_named_and_priced(tmp_path):
+    job = Job(data=4, tensor=2, steps=2, slow_links={(2, 3): 5.0})
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = judged(run)
+    (link,) = found.slow_links
+    assert (link.ranks, link.type) == ([2, 3], "allreduce")
+    assert (link.wire_ns, link.others_wire_ns) == (500 * US, 100 * US)
+    assert price(found, "slow-link") == pytest.approx(saved(job, slow_links={}), rel=ALLOWED)
+    assert found.late_ranks[0].cause == "slow-link"
+    assert found.pace_rank in (2, 3)
+
+
+def test_a_slow_link_between_stages_of_a_pipeline_is_found_by_its_sends(tmp_path):
+    job = Job(data=2, stages=2, steps=2, slow_links={(1, 3): 4.0})
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = judged(run)
+    assert [each.ranks for each in found.slow_links] == [[1, 3]]
+    assert price(found, "slow-link") == pytest.approx(saved(job, slow_links={}), rel=ALLOWED)
+    assert (found.collectives.exchanges, found.collectives.count) == (32, 4)
+
+
+def test_a_pipelines_bubble_is_named_and_priced(tmp_path):
+    job = Job(data=1, stages=4, steps=2)
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = judged(run)
+    assert found.bubble_ns > 0
+    assert found.pace_rank is None
+    assert price(found, "pipeline-bubble") == pytest.approx(saved(job, is_apart=True), rel=ALLOWED)
+    assert "(pipeline-bubble)" in " ".join(found.why)
+
+
+def test_a_slow_stage_of_a_pipeline_is_named_and_priced(tmp_path):
+    job = Job(stages=3, steps=2, slow_kernels={1: 1.6})
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = judged(run)
+    late = found.late_ranks[0]
+    assert (found.pace_rank, late.rank, late.in_pipeline) == (1, 1, True)
+    assert (late.cause, late.place) == ("math-or-memory", "aten::linear")
+    assert price(found, "straggler") == pytest.approx(saved(job, slow_kernels={}), rel=ALLOWED)
+
+
+def test_a_clock_that_is_off_is_named_and_changes_no_other_number(tmp_path):
+    for name, clocks in (("right", {}), ("wrong", {2: 7 * MS, 5: -900 * US})):
+        (tmp_path / name).mkdir()
+        ranks_simulated.write(tmp_path / name, replace(EIGHT, clocks=clocks))
+    with tracekit.load(tmp_path / "right") as run:
+        right = judged(run)
+    with tracekit.load(tmp_path / "wrong") as run:
+        wrong = judged(run)
+    ahead = {each.rank: each.ahead_ns for each in wrong.clocks.ranks if each.ahead_ns}
+    assert ahead == {2: 7 * MS, 5: -900 * US}
+    assert wrong.clocks.residual_ns == 0
+    assert "Clocks differ: rank 2's is 7 ms ahead, rank 5's is 900 us behind" in " ".join(wrong.why)
+    same = ("step_ns", "span_ns", "start_skew_ns", "pace_rank", "late_ranks", "savings", "waiting")
+    for name in same:
+        assert getattr(right, name) == getattr(wrong, name), name
+
+
+def test_ranks_that_come_together_have_no_straggler(tmp_path):
+    run, _ = loaded(tmp_path, Job(data=4, steps=2))
+    with run:
+        found = judged(run)
+    assert found.pace_rank is None
+    assert "they come to their collectives together" in " ".join(found.why)
+
+
+def test_of_some_ranks_it_says_what_cannot_be_known(tmp_path):
+    ranks_simulated.write(tmp_path, EIGHT)
+    files = [tmp_path / f"rank{rank}.json" for rank in (0, 5)]
+    with tracekit.load(files) as run:
+        found = judged(run)
+    assert (found.ranks, found.world_size, found.pace_rank) == ([0, 5], 8, 5)
+    assert "Only 2 of 8 ranks are here" in found.unknown[0]
+
+
+def test_a_change_of_one_rank_moves_the_others(tmp_path):
+    job = Job(data=3, steps=1, late={1: 3 * MS})
+    run, _ = loaded(tmp_path, job)
+    with run:
+        late = run.whatif_together("straggler*0")
+        host = run.whatif_together("rank:1:host*0")
+        idle = run.whatif_together("rank:2:python*0")
+        network = run.whatif_together("network*0.5")
+        slower = run.whatif_together("rank:2:python*200")
+        with pytest.raises(TracekitError, match="there is no rank 9"):
+            run.whatif_together("rank:9:host*0.5")
+    assert late.window_ns - late.predicted_ns == pytest.approx(saved(job, late={}), rel=ALLOWED)
+    assert host.predicted_ns < late.window_ns
+    assert idle.predicted_ns == idle.window_ns
+    half = saved(job, message_ns=50 * US)
+    assert network.window_ns - network.predicted_ns == pytest.approx(half, rel=ALLOWED)
+    assert slower.predicted_ns > slower.window_ns
+    assert slower.ranks[1].predicted_waited_ns > slower.ranks[1].waited_ns
+
+
+def test_whatif_of_a_pipeline_without_waits_is_the_run_without_them(tmp_path):
+    job = Job(stages=2, steps=2)
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = run.whatif_together("pipeline-bubble*0")
+    gained = found.window_ns - found.predicted_ns
+    assert gained == pytest.approx(saved(job, is_apart=True), rel=ALLOWED)
+
+
+def test_the_command_line_begins_with_the_runs_verdict(tmp_path):
+    ranks_simulated.write(tmp_path, Job(data=2, steps=1, late={1: 3 * MS}))
+    database = tmp_path / "run.duckdb"
+    tracekit.load(tmp_path, database).close()
+    done = CliRunner().invoke(cli, ["analyze", str(database)], catch_exceptions=False)
+    assert done.output.startswith("2 ranks: rank 1 sets the pace, by python")
+    listed = json.loads(CliRunner().invoke(cli, ["analyze", str(database), "--json"]).output)
+    run = listed["run"]
+    assert (run["pace_rank"], run["late_ranks"][0]["place"]) == (1, LOGGING)
+    keys = {"step_ns", "pace_rank", "late_ranks", "collectives", "savings"}
+    assert keys <= set(run)
+    waits = "In the run, this rank waits for others"
+    said = [waits in " ".join(each["verdict"]["why"]) for each in listed["analyses"]]
+    assert said == [True, False]
+    told = CliRunner().invoke(cli, ["whatif", str(database), "straggler*0", "--json"]).output
+    assert json.loads(told)["predicted_ns"] < run["span_ns"]
+
+
+def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        ranks_simulated.write(tmp_path / name, Job(data=2, steps=1))
+    with tracekit.load(tmp_path) as run:
+        assert judge_run(run, []) == NoRun("several traces are of the same rank")
+        with pytest.raises(TracekitError, match="several traces are of the same rank"):
+            run.whatif_together("host*0.5")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("job", [
+    Job(data=4, tensor=4, stages=4, slow_kernels={21: 1.6}),
+    Job(data=16, tensor=8, stages=4, layers=1, steps=2, slow_kernels={210: 1.6}),
+], ids=["64", "512"])  # fmt: skip
+def test_a_straggler_among_many_ranks_is_named_and_priced(tmp_path, job):
+    run, _ = loaded(tmp_path, job)
+    with run:
+        found = judged(run)
+    assert [found.pace_rank] == list(job.slow_kernels)
+    assert price(found, "straggler") == pytest.approx(saved(job, slow_kernels={}), rel=ALLOWED)
+
+
+# -- real traces
+
+
+@pytest.mark.skipif(not SHARED_TRACES.exists(), reason="no shared traces")
+def test_the_eight_ranks_of_dlrm_wait_for_the_one_that_began_last():
+    with tracekit.load(
+        [SHARED_TRACES / f"v100-dlrm-rank{rank}.json.gz" for rank in range(8)]
+    ) as run:
+        found = judged(run)
+        asked = run.ask("stragglers", top=10**6)
+    # From the raw traces: rank 7 begins its step 7.5 ms after rank 1, and comes last five times.
+    assert (found.pace_rank, found.step_ns, found.start_skew_ns) == (7, 13_310_000, 7_514_000)
+    late = found.late_ranks[0]
+    assert (late.cause, late.place, late.excess_ns) == ("start-skew", None, 4_523_000)
+    assert late.held_up_ns == sum(row["held_up_ns"] for row in asked if row["rank"] == 7)
+    assert [(each.rank, each.cause) for each in found.late_ranks[1:]] == [
+        (5, "dispatch"), (4, "dispatch"),
+    ]  # fmt: skip
+    assert (found.collectives.waited_ns, found.collectives.wire_ns) == (46_806_000, 217_000)
+    assert found.collectives.matched_by == {"place in step": 8}
+    assert found.savings[0].remove == "dispatch"
+
+
+@pytest.mark.skipif(not SHARED_TRACES.exists(), reason="no shared traces")
+def test_two_sampled_ranks_of_128_tell_that_waits_are_not_known():
+    with tracekit.load([SHARED_TRACES / f"pair-rank{rank}.json.gz" for rank in (0, 1)]) as run:
+        found = judged(run)
+    assert (found.pace_rank, found.span_ns, found.savings) == (None, None, [])
+    assert "Only 2 of 128 ranks are here" in found.unknown[0]
+    assert "do not" not in found.unknown[0]
+    assert "Who waits for whom is not known" in found.unknown[1]

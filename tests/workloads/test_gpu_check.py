@@ -1,0 +1,348 @@
+"""`make gpu-check`: how it judges and reports; its measurements need a GPU."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import tracekit
+from tests.bench import experiments, gpu_check, gpu_tests
+from tests.bench.experiments import Tried
+from tests.bench.gpu_check import CUT, FAILED, PASSED, Plan, Task, python, record_of
+from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judged, judged_verdicts, of_bench
+from tests.bench.variants import Row, in_ranges_us
+from tests.kit.atoms import US, Launch, Slice
+from tests.kit.simulated import write
+from tests.kit.simulator import Machine, Simulation
+from tracekit.capture.workload import CannotRun
+
+GOOD = {
+    ANCHOR_ROWS: {"mlp-triton": 100.0, "mlp-compiled": 100.0},
+    **{
+        rows: {"mlp-triton-gate-up": 10.0, "mlp-compiled": 15.0, "mlp-eager": 20.0}
+        for rows in SMALL_ROWS
+    },
+}
+
+
+def test_figures_at_the_targets_meet_them():
+    assert all(each.met for each in judged(GOOD, 0.85))
+
+
+@pytest.mark.parametrize(
+    ("rows", "slower", "missed"),
+    [
+        (ANCHOR_ROWS, {"mlp-triton": 102.0}, []),
+        (ANCHOR_ROWS, {"mlp-triton": 103.0}, ["as mlp-compiled: 0.97 x"]),
+        (
+            8,
+            {"mlp-triton-gate-up": 10.1, "mlp-triton-full": 11.0},
+            [
+                "as mlp-compiled: 1.49 x (mlp-triton-gate-up)",
+                "as mlp-eager: 1.98 x (mlp-triton-gate-up)",
+            ],
+        ),
+        (8, {"mlp-triton-gate-up": 11.0, "mlp-triton-full": 9.0}, []),
+        (64, {"mlp-eager": 19.0}, ["as mlp-eager: 1.90 x (mlp-triton-gate-up)"]),
+    ],
+)
+def test_a_figure_below_its_target_misses_it_alone(rows, slower, missed):
+    found = [str(each) for each in judged(GOOD | {rows: GOOD[rows] | slower}, 0.9) if not each.met]
+    assert len(found) == len(missed)
+    for line, end in zip(found, missed, strict=True):
+        assert line.startswith(f"FAIL: {rows} rows: ")
+        assert line.endswith(end)
+
+
+def test_the_roof_is_judged_as_it_is():
+    (roof,) = (each for each in judged(GOOD, 0.849) if not each.met)
+    assert str(roof) == "FAIL: 8192 rows: act(gate) * up at 85% of the memory roof or more: 84.9%"
+
+
+def test_what_was_not_measured_meets_no_target():
+    nothing = judged({}, None)
+    assert len(nothing) == 2 + 2 * len(SMALL_ROWS)
+    assert not any(each.met for each in nothing)
+    without = {
+        rows: {k: v for k, v in us.items() if k != "mlp-compiled"} for rows, us in GOOD.items()
+    }
+    (line, *_) = (str(each) for each in judged(without, 0.9) if not each.met)
+    assert line.endswith("not measured: no mlp-compiled")
+
+
+def test_verdicts_are_judged_over_the_points_that_experiments_can_tell():
+    agree = [Tried("a", True, 0.1)] * 38
+    unknown = [Tried("b", None, None)] * 5
+    wrong = [Tried("c", False, -0.3)] * 2
+    regime, graph = judged_verdicts([*agree, *wrong, *unknown])
+    assert (regime.met, regime.found) == (True, "38 of 40; 5 were inconclusive")
+    assert (graph.met, graph.found) == (True, "10.0% of 40")
+    # One point fewer, and one more that disagrees.
+    assert [each.met for each in judged_verdicts([*agree[1:], *wrong, *unknown])] == [False, False]
+    assert not judged_verdicts([*agree, *wrong, wrong[0]])[0].met
+    assert [each.found for each in judged_verdicts([])] == [
+        "0 of 0; 0 were inconclusive",
+        "not measured",
+    ]
+
+
+def test_only_what_a_name_promises_and_a_graph_replays_is_judged(tmp_path):
+    def row(name, us, **more):
+        return asdict(Row(name, name, [9.9 * us], [us, us, 2 * us], **more))
+
+    rows = [
+        row("mlp-triton-gate-up", 10.0), row("mlp-compiled", 15.0), row("mlp-eager", 20.0),
+        row("mlp-triton-full", 1.0, stand_in="no Triton"), row("mlp-cpp", 1.0, wrong=True),
+    ]  # fmt: skip
+    for count in SMALL_ROWS:
+        (tmp_path / f"rows-{count}.json").write_text(json.dumps({count: rows}))
+    anchor = {
+        str(ANCHOR_ROWS): [row("mlp-triton", 100.0), row("mlp-compiled", 100.0)],
+        f"{ANCHOR_ROWS} roofs": [{"name": "CUDA", "share": 0.1}, {"name": "Triton", "share": 0.9}],
+    }
+    (tmp_path / "rows-8192.json").write_text(json.dumps(anchor))
+    assert [str(each) for each in of_bench(tmp_path)] == [
+        str(each) for each in judged(GOOD, 0.9)
+    ]  # fmt: skip
+
+
+def test_a_variant_that_another_one_stood_in_for_has_failed_unless_it_is_a_peers():
+    def failed(name, **more):
+        return Row(name, "pytorch-in-place", [1.0], **more).failed
+
+    assert failed("mlp-cpp", stand_in="the C++ operator does not build")
+    assert failed("mlp-liger", wrong=True)
+    assert not failed("mlp-liger", stand_in="liger-kernel is not installed")
+    assert not failed("mlp-cpp")
+
+
+def test_a_kernels_time_is_the_profilers_without_what_clears_the_cache(tmp_path):
+    fill = Launch(US, (("math", 1000 * US),))
+    program = [
+        atom
+        for us in (50, 52)
+        for atom in (
+            fill,
+            Slice("Triton", "user_annotation", (Launch(US, (("math", us * US),)),)),
+        )
+    ]
+    path = write(tmp_path / "t.json", Simulation(program, Machine()))
+    with tracekit.load(path) as database:
+        assert in_ranges_us(database, ["Triton"]) == {"Triton": 51.0}
+
+
+def test_an_unexpected_error_is_a_row_and_finished_points_are_kept(monkeypatch, tmp_path):
+    asked = []
+
+    def probe(name, options):
+        asked.append(options.hidden)
+        if options.hidden == 4:
+            raise CannotRun(name, "no reason")
+        raise RuntimeError("CUDA out of memory\nmore")
+
+    monkeypatch.setattr(experiments, "probe", probe)
+    grid = "cpu", ("mlp-eager",), (1,), (4, 8)
+    lines = list(experiments.Experiments(tmp_path / "points.jsonl").measure(*grid))
+    assert lines[2:] == [
+        "| mlp-eager | 1 | 4 | no reason | - | - | - | - | - | - |",
+        "| mlp-eager | 1 | 8 | RuntimeError: CUDA out of memory | - | - | - | - | - | - |",
+    ]
+    again = experiments.Experiments(tmp_path / "points.jsonl")
+    assert list(again.measure(*grid)) == lines
+    assert asked == [4, 8]
+
+
+@pytest.mark.thorough
+def test_experiments_are_one_row_a_point():
+    found = experiments.Experiments()
+    lines = list(found.measure("cpu", ("mlp-eager",), (1,), (8,)))
+    assert lines[2].startswith("| mlp-eager | 1 | 8 | ")
+    assert {line.count("|") for line in lines} == {11}
+    (tried,) = found.tried
+    assert (tried.name, tried.graph_error) == ("mlp-eager, 1 x 8", None)
+
+
+# -- parts, tasks and the limit --------------------------------------------------------------------
+
+
+@pytest.fixture
+def checked(monkeypatch, tmp_path):
+    """Runs these tasks as the part `first`, on a CPU; returns the exit status."""
+    monkeypatch.setattr(gpu_check, "why_not", lambda device: None)
+
+    def run(tasks: list[Task], *more: str) -> int:
+        monkeypatch.setitem(gpu_check.PARTS, "first", lambda plan: tasks)
+        folders = ["--state", str(tmp_path / "state"), "--output", str(tmp_path / "out")]
+        return gpu_check.main(["first", "--device", "cpu", *folders, *more])
+
+    return run
+
+
+def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tmp_path, capfd):
+    runs = tmp_path / "runs"
+    noted = f"print('runs', file=open({str(runs)!r}, 'a'))"
+    # It starts a process of its own, as compilers do, and ends only when it runs again.
+    slow = (
+        "import pathlib, subprocess, sys, time\n"
+        f"path = pathlib.Path({str(tmp_path / 'begun')!r})\n"
+        "if path.exists(): sys.exit(print('went on'))\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "path.write_text(str(child.pid))\n"
+        "print('half', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    tasks = [
+        Task("quick", python("-c", noted)),
+        Task("slow", python("-c", slow)),
+        Task("late", python("-c", "print('late')")),
+        Task("targets", python("-c", "print('judged')"), judges=True),
+    ]
+    state, began = tmp_path / "state" / "first", time.monotonic()
+    assert checked(tasks, "--limit", "4") == 3
+    assert time.monotonic() - began < 20
+    status = {each.name: record_of(state, each.name).status for each in tasks}
+    assert status == {"quick": PASSED, "slow": CUT, "late": CUT, "targets": CUT}
+    assert (tmp_path / "out" / "first" / "slow.log").read_text() == "half\n"
+    assert not is_running(int((tmp_path / "begun").read_text()))
+    assert capfd.readouterr().out.endswith("cut off at the limit: slow, late, targets\n")
+
+    assert checked(tasks) == 0
+    assert runs.read_text() == "runs\n"
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert report.startswith("# tracekit on a CPU: a rehearsal, no figure here is a GPU's\n")
+    ended = [line.rpartition(",")[0] for line in report.splitlines() if line.startswith("## ")]
+    assert ended == [f"## first, {name}: passed" for name in ("quick", "slow", "late", "targets")]
+    assert "went on\n" in report
+
+
+def is_running(pid: int) -> bool:
+    for _ in range(50):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        if state == "Z":
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def test_a_task_that_fails_does_not_hide_the_later_ones(checked, tmp_path):
+    tasks = [
+        Task("bad", python("-c", "print('two of three'); raise SystemExit(4)")),
+        Task("good", python("-c", "print('fine')")),
+    ]
+    assert checked(tasks) == 1
+    bad, good = (record_of(tmp_path / "state" / "first", each.name) for each in tasks)
+    assert (bad.status, bad.why, good.status) == (FAILED, "exit status 4", PASSED)
+    # What has ended does not run again, and has still failed.
+    assert checked([Task("bad", python("-c", "")), tasks[1]]) == 1
+
+
+def test_a_tool_may_be_missing_only_without_a_gpu(tmp_path):
+    task = Task("ncu", python("-c", "print('ran')"), ["no-such-tool"])
+    for is_gpu, status in ((True, FAILED), (False, PASSED)):
+        job = gpu_check.Job("ncu", tmp_path / str(is_gpu), tmp_path / str(is_gpu), 60, is_gpu)
+        assert [each.status for each in job.run([task])] == [status]
+    log = (tmp_path / "False" / "ncu" / "ncu.log").read_text()
+    assert log == "without no-such-tool, which is not here\nran\n"
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_every_task_of_a_part_has_its_own_files(device, tmp_path):
+    for part in gpu_check.PARTS.values():
+        names = [each.name for each in part(Plan(device, tmp_path))]
+        assert names
+        assert len(set(names)) == len(names)
+
+
+def test_missing_wheels_are_named_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(gpu_check, "_has", lambda name: name not in ("duckdb", "markdown_it"))
+    assert gpu_check.main(["first", "--device", "cpu"]) == 2
+    assert capsys.readouterr().err == (
+        "gpu-check: bring these wheels, as docs/howto/gpu.md says: duckdb, markdown-it-py\n"
+    )
+
+
+def test_the_wheels_to_bring_are_all_that_is_needed_and_neither_polars_nor_a_compiler(capsys):
+    assert gpu_check.main(["--wheels"]) == 0
+    brought = set(capsys.readouterr().out.split())
+    assert brought >= set(gpu_check.NEEDED.values()) - {"numpy"}
+    assert not brought & {"polars", "ziglang", "torch", "triton"}
+
+
+def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.gpu_check", "--output", tmp_path / "out"],
+        cwd=gpu_check.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "gpu-check: PyTorch sees no GPU here, so there is nothing to check\n"
+    assert not list(tmp_path.iterdir())
+
+
+# -- the tests that run on a GPU -------------------------------------------------------------------
+
+
+@pytest.mark.thorough
+def test_on_a_gpu_every_kernel_dtype_and_tile_is_tested_and_sanitized(tmp_path):
+    from tracekit.workloads.kernels import gate_up
+
+    plan = Plan("cuda", tmp_path)
+    for part, of_tiles in ((Plan.tests, 3), (Plan.sanitize, 1)):
+        selection = part(plan)[0].command
+        name, device, *choice = selection[selection.index("tests.bench.gpu_tests") + 1 :]
+        cases = gpu_tests.collected(device, choice)
+        assert gpu_tests.too_few(name, cases) == []
+        triton = [each for each in cases if each.startswith(gpu_check.KERNELS)]
+        assert gpu_tests.dtypes(triton) == {"float32", "float16", "bfloat16"}
+        assert gpu_tests.tiles(triton) == {str(each) for each in gate_up._CONFIGS}
+        tried = sum(gpu_tests.TILES in each for each in triton)
+        assert tried == of_tiles * len(gate_up._CONFIGS)
+        # Compiling for devices that are not here takes the time of those that are.
+        assert not any("a_device_that_is_not_here" in each for each in cases)
+
+
+def test_too_few_tests_are_a_failure():
+    tried = "tests/workloads/test_kernels.py::{}[silu-torch.{}]"
+    cases = [tried.format(gpu_tests.EACH, dtype) for dtype in ("float32", "float16")]
+    assert gpu_tests.too_few("sanitize", cases) == [
+        f"{gpu_tests.EACH}: 2 cases, not 3",
+        f"{gpu_tests.TILES}: 0 cases, not 6",
+        f"{gpu_tests.OPERATOR}: 0 cases, not 3",
+        "no Triton case in bfloat16",
+    ]
+
+
+def test_tests_that_passed_do_not_run_again(tmp_path):
+    (tmp_path / "test_two.py").write_text(
+        "import os\ndef test_good(): pass\ndef test_bad(): assert 'NOW' in os.environ\n"
+    )
+    seen = []
+    # A worker of pytest-xdist leaves noting to the process that started it.
+    alone = {key: value for key, value in os.environ.items() if key != "PYTEST_XDIST_WORKER"}
+    for more in ({}, {"NOW": "1"}, {}):
+        done = subprocess.run(
+            python("-m", "pytest", "-p", "tests.bench.gpu_tests", "-vv", tmp_path / "test_two.py"),
+            cwd=gpu_check.ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=alone | more | {"GPU_CHECK_PASSED": str(tmp_path / "passed.txt")},
+        )
+        counts = [f"test_{name} {how}" for name in ("good", "bad") for how in ("PASSED", "FAILED")]
+        ran = [each for each in counts if any(each in line for line in done.stdout.splitlines())]
+        seen.append((done.returncode, ran))
+    assert seen == [(1, ["test_good PASSED", "test_bad FAILED"]), (0, ["test_bad PASSED"]), (0, [])]
