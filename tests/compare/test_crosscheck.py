@@ -205,6 +205,7 @@ def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
 # -- TraceLens -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize(
     "name",
     [

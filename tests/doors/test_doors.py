@@ -120,7 +120,7 @@ def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: 
     assert bool(prices) == bool(known)
 
 
-@pytest.mark.sampled(20, of=60)
+@pytest.mark.sampled(30, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_all_doors_give_one_answer(name, run, tmp_path):
     path = trace_file(name)

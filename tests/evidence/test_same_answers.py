@@ -70,7 +70,7 @@ def _events(trace: Any) -> list[dict[str, Any]]:
     return trace if isinstance(trace, list) else trace["traceEvents"]
 
 
-@pytest.mark.sampled(12, of=153)
+@pytest.mark.sampled(30, of=153)
 @pytest.mark.parametrize("change", [shuffled, renumbered, later], ids=lambda each: each.__name__)
 @pytest.mark.parametrize("name", shared_trace_names())
 def test_a_trace_that_says_the_same_gets_the_same_answer(name, change, shared_verdict, tmp_path):
@@ -81,7 +81,7 @@ def test_a_trace_that_says_the_same_gets_the_same_answer(name, change, shared_ve
         assert answer(other.verdict()) == answer(shared_verdict(name))
 
 
-@pytest.mark.sampled(10, of=51)
+@pytest.mark.sampled(17, of=51)
 @pytest.mark.parametrize("name", shared_trace_names())
 def test_a_trace_beside_others_gets_the_answer_that_it_gets_alone(name, shared_verdict):
     others = ("cpu-only.json.gz", "mi250-minitoy.json.gz")

@@ -81,7 +81,7 @@ def test_the_tables_say_what_the_json_says(name, tmp_path):
     require_equal(OWN_TRACES / name, tmp_path)
 
 
-@pytest.mark.sampled(50, of=60)
+@pytest.mark.sampled(60, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_the_tables_say_what_the_json_says_of_real_traces(name, tmp_path):
     require_equal(trace_file(name), tmp_path)

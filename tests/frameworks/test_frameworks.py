@@ -161,7 +161,7 @@ def other_itt() -> None:
         torch.ones(2).sin()
 
 
-@pytest.mark.sampled(4, of=21)
+@pytest.mark.sampled(8, of=21)
 @pytest.mark.parametrize("at", [2, 3, 4, 6, 7, 8, 9])
 @pytest.mark.parametrize("other", [other_profiler, other_autograd, other_itt])
 def test_another_profiler_that_starts_is_complete_and_ends_this_one(other, at, output):
@@ -251,6 +251,7 @@ def test_training_that_fails_leaves_no_profiler_behind(output):
     assert not torch.autograd._profiler_enabled()
 
 
+@pytest.mark.thorough
 def test_a_program_that_fails_while_it_is_recorded_ends_as_without(tmp_path):
     program = (
         "import sys, torch\nfrom tracekit.frameworks.steps import StepRecorder\n"

@@ -216,6 +216,7 @@ def test_a_load_that_is_killed_resumes_where_it_stopped(folder, tmp_path, monkey
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks", "run.duckdb"]
 
 
+@pytest.mark.thorough
 def test_a_file_written_by_several_threads_has_no_holes(tmp_path):
     event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %d, "dur": 0.5}'
     text = "[" + ",".join(event % place for place in range(200_000)) + "]"
@@ -330,6 +331,7 @@ def test_progress_adds_up_to_the_files_and_their_events(folder):
     assert seen.n_bytes == sum(each.stat().st_size for each in folder.rglob("*.json*"))
 
 
+@pytest.mark.thorough
 def test_an_event_of_fifty_megabytes_is_loaded(tmp_path):
     events = [*EVENTS, {**EVENTS[0], "args": {"text": "x" * (50 << 20)}}, *EVENTS]
     with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
@@ -343,6 +345,7 @@ def test_a_trace_with_every_event_on_its_own_thread_is_loaded(tmp_path):
         assert database.fetch("SELECT count(DISTINCT tid) FROM host_slice")[1] == [(50_000,)]
 
 
+@pytest.mark.thorough
 def test_names_that_never_repeat_are_kept(tmp_path):
     names = ["often", *(f"of its own {place}" for place in range(100_000)), "often"]
     events = [traces.slice_event("cpu_op", name, at, 1) for at, name in enumerate(names)]

@@ -53,8 +53,7 @@ def damaged(event: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     return event
 
 
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize("seed", sample("seeds of damage to a replay", range(6), range(3)))
+@pytest.mark.parametrize("seed", sample("seeds of damage to a replay", range(6), range(1)))
 def test_no_damage_upsets_a_replay(seed, tmp_path):
     rng = random.Random(seed)
     for case in range(CASES):

@@ -62,7 +62,7 @@ def added(path):
     return [each for each in events if each.get("cat") == "tracekit"]
 
 
-@pytest.mark.sampled(4, of=7)
+@pytest.mark.sampled(7, of=7)
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -60,7 +60,7 @@ def test_answers_are_the_committed_ones(name, shared_verdict):
     assert differing(name.removesuffix(".json.gz"), answer) == []
 
 
-@pytest.mark.sampled(2, of=60)
+@pytest.mark.sampled(5, of=60)
 @every_trace
 def test_the_partition_adds_up_to_every_window(name, shared_database):
     database = shared_database(name)
@@ -90,7 +90,7 @@ def test_host_time_adds_up_on_every_thread(name, shared_database):
         assert empty == 0
 
 
-@pytest.mark.sampled(8, of=60)
+@pytest.mark.sampled(16, of=60)
 @every_trace
 def test_export_equals_import(name, shared_database, tmp_path):
     shared_database(name).export(tmp_path / "again.json.gz")
@@ -99,7 +99,7 @@ def test_export_equals_import(name, shared_database, tmp_path):
 
 
 # Every query takes seconds on a large one.
-@pytest.mark.sampled(20, of=60)
+@pytest.mark.sampled(30, of=60)
 @every_trace
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
     from tracekit.database import catalog

@@ -95,6 +95,7 @@ def test_any_strides_are_read(gated_mlp):
     check(gated_mlp(x[:1].expand(6, 10), gate_up, down, "gelu"), expected[:1].expand(6, 10))
 
 
+@pytest.mark.thorough
 def test_the_compiler_takes_the_operator_as_it_is(gated_mlp):
     x, gate_up, down = tensors(torch.float32, 17, 20, 35)
 
