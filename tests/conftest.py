@@ -27,6 +27,7 @@ from filelock import FileLock
 from hypothesis import settings
 
 import tracekit
+from tests.kit import cases
 from tests.kit.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
 from tests.kit.sampling import IS_ALL, LEFT_OUT
 from tracekit.verdict.model import Analysis
@@ -102,12 +103,12 @@ def _loaded_traces() -> Path:
 
 
 @pytest.fixture(scope="session")
-def shared_database(
+def made_once(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[str], tracekit.Database]]:
-    """Opens a trace of tests/data or a shared one by its file name.
+) -> Iterator[Callable[[str, bytes, Callable[[Path], None]], tracekit.Database]]:
+    """Opens the database that a function makes at a path, by a name and what it is made of.
 
-    Each is loaded once, for all workers and for later runs; in `make test-all`, in each run.
+    Each is made once, for all workers and for later runs; in `make test-all`, in each run.
     """
     if IS_ALL:
         folder = tmp_path_factory.getbasetemp()
@@ -115,21 +116,42 @@ def shared_database(
             folder = folder.parent
     else:
         folder = _loaded_traces()
-    opened: dict[str, tracekit.Database] = {}
+    opened: list[tracekit.Database] = []
+
+    def get(name: str, content: bytes, make: Callable[[Path], None]) -> tracekit.Database:
+        made = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{name}.duckdb"
+        with FileLock(f"{made}.lock"):
+            if not made.exists():
+                make(made)
+        opened.append(tracekit.open_database(made))
+        return opened[-1]
+
+    yield get
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture(scope="session")
+def shared_database(
+    made_once: Callable[[str, bytes, Callable[[Path], None]], tracekit.Database],
+) -> Callable[[str], tracekit.Database]:
+    """Opens a trace of tests/data or a shared one by its file name."""
 
     def get(name: str) -> tracekit.Database:
         path = trace_file(name)
-        if name not in opened:
-            made = folder / f"{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}-{name}.duckdb"
-            with FileLock(f"{made}.lock"):
-                if not made.exists():
-                    tracekit.load(path, made).close()
-            opened[name] = tracekit.open_database(made)
-        return opened[name]
+        return made_once(name, path.read_bytes(), lambda made: tracekit.load(path, made).close())
 
-    yield get
-    for each in opened.values():
-        each.close()
+    return cache(get)
+
+
+@pytest.fixture(scope="session")
+def cases_database(
+    made_once: Callable[[str, bytes, Callable[[Path], None]], tracekit.Database],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tracekit.Database:
+    """The database of all cases of tests/questions/cases."""
+    folder = tmp_path_factory.mktemp("cases")
+    return made_once("cases", cases.content(), lambda made: cases.load(folder, made))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import tracekit
 from tests.kit.atoms import NAMES, US, Launch, Op, Sync, line, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
-from tests.questions.test_questions_ranks import late_in_turns
 
 KERNEL = Launch(4 * US, (("memory-bandwidth", 3 * US),))
 
@@ -19,14 +18,6 @@ def rows(name, atoms, folder):
 def region(name, *atoms):
     lookup = operator("TorchDynamo Cache Lookup", 20 * US)
     return [lookup, operator(f"Torch-Compiled Region: {name}", 2 * US, *atoms)]
-
-
-def test_a_rank_that_comes_last_is_named_on_the_others(tmp_path):
-    with tracekit.load(late_in_turns(tmp_path)) as run:
-        found = run.ask("waiting_for_a_rank")
-    assert [(row["trace_id"], row["place"], row["factor"]) for row in found] == [
-        (1, "rank 1", 6 / 30), (2, "rank 0", 5 / 20),
-    ]  # fmt: skip
 
 
 def test_code_compiled_region_by_region_has_no_graph_breaks(tmp_path):

@@ -16,8 +16,8 @@ def ranged(name, ops, kernel_ns):
     return Slice(name, "user_annotation", (*launches, Sync(2 * US)))
 
 
-@pytest.fixture
-def path(tmp_path):
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
     # Prefills that the device bounds, decodes that the host bounds, and Python between them.
     atoms = [
         atom
@@ -28,11 +28,13 @@ def path(tmp_path):
             ranged("decode", 10 + 2 * number, 3 * US),
         )
     ]
-    return write(tmp_path / "t.json", Simulation(atoms))
+    folder = tmp_path_factory.mktemp("ranges")
+    tracekit.load(write(folder / "t.json", Simulation(atoms)), folder / "t.duckdb").close()
+    return folder / "t.duckdb"
 
 
 def test_the_range_of_median_length_is_judged(path):
-    with tracekit.load(path) as database:
+    with tracekit.open_database(path) as database:
         prefill = database.verdict(window="prefill")
         decode = database.verdict(window="decode")
     assert prefill.verdict.regime == "compute-bound"
@@ -45,7 +47,7 @@ def test_the_range_of_median_length_is_judged(path):
 
 
 def test_one_of_them_is_chosen_by_its_number(path):
-    with tracekit.load(path) as database:
+    with tracekit.open_database(path) as database:
         last = database.verdict(window="decode@5")
         first = database.whatif("device*1", window="decode@1")
         with pytest.raises(tracekit.TracekitError, match="no range has the number 6"):
@@ -58,7 +60,7 @@ def test_one_of_them_is_chosen_by_its_number(path):
 
 
 def test_the_parts_of_a_range_add_up_to_it(path):
-    with tracekit.load(path) as database:
+    with tracekit.open_database(path) as database:
         analysis = database.verdict(window="prefill@2")
     gpu, idle = analysis.gpu, analysis.idle
     parts = gpu.compute_ns + gpu.exposed_comm_ns + gpu.exposed_memcpy_ns + gpu.idle_ns

@@ -1,23 +1,38 @@
 """Named questions as users ask them, by command and by method, with the doubts about answers."""
 
 import json
+import shutil
 
 import duckdb
 import pytest
 
 import tracekit
-from tests.kit import traces
+from tests.kit import cases, traces
 from tests.kit.traces import gpu_op, launched, operator, step
 from tracekit.database import catalog
 
+A100 = traces.device("NVIDIA A100-SXM4-80GB")
+EVENTS = [
+    step(1, 0, 100),
+    *launched([operator("aten::mul", 1, 9)], 2, 20, 5, 1, name="mul"),
+    gpu_op(60, 5, name="of nobody"),
+]
 
-def a_trace(folder, name="t.json"):
-    events = [
-        step(1, 0, 100),
-        *launched([operator("aten::mul", 1, 9)], 2, 20, 5, 1, name="mul"),
-        gpu_op(60, 5, name="of nobody"),
-    ]
-    return traces.write(folder / name, events)
+
+def a_trace(folder):
+    return traces.write(folder / "t.json", EVENTS)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    tracekit.load(a_trace(folder), folder / "t.duckdb").close()
+    return folder / "t.duckdb"
+
+
+@pytest.fixture
+def path(made, tmp_path):
+    return str(shutil.copy(made, tmp_path))
 
 
 def test_the_list_has_every_question_under_its_topic(run):
@@ -30,9 +45,8 @@ def test_the_list_has_every_question_under_its_topic(run):
     assert run("query", "top_kernels", "--explain").stdout.startswith("-- question:")
 
 
-def test_columns_are_chosen_by_name_in_any_format(tmp_path, run):
-    a_trace(tmp_path)
-    asked = ("query", "top_kernels", "t.json", "--columns", "total_ns, name", "--param", "top=1")
+def test_columns_are_chosen_by_name_in_any_format(path, tmp_path, run):
+    asked = ("query", "top_kernels", path, "--columns", "total_ns, name", "--param", "top=1")
     assert run(*asked, "--format", "csv").stdout == "total_ns,name\n5000,mul\n"
     assert json.loads(run(*asked, "--format", "json").stdout) == [{"total_ns": 5000, "name": "mul"}]
     assert run(*asked, "--format", "parquet", "-o", "k.parquet").returncode == 0
@@ -41,20 +55,18 @@ def test_columns_are_chosen_by_name_in_any_format(tmp_path, run):
         assert (read.columns, read.fetchall()) == (["total_ns", "name"], [(5000, "mul")])
 
 
-def test_an_unknown_column_is_refused_with_those_that_there_are(tmp_path, run):
-    a_trace(tmp_path)
-    done = run("query", "top_kernels", "t.json", "--columns", "nmae")
+def test_an_unknown_column_is_refused_with_those_that_there_are(path, run):
+    done = run("query", "top_kernels", path, "--columns", "nmae")
     assert done.returncode == 2
     assert "has no column 'nmae'; it has trace_id, name" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_figures_come_with_what_makes_them_doubtful(tmp_path, run):
-    a_trace(tmp_path)
-    done = run("query", "partition", "t.json")
+def test_figures_come_with_what_makes_them_doubtful(path, run):
+    done = run("query", "partition", path)
     assert "GPU ops have no launch in the trace (50.0 % of all)" in done.stderr
     # This finding does not affect kernel names.
-    assert run("query", "top_kernels", "t.json").stderr == ""
+    assert run("query", "top_kernels", path).stderr == ""
 
 
 def test_a_damaged_file_touches_every_answer(tmp_path, run):
@@ -80,26 +92,26 @@ WITHOUT_ANSWER = {
 }
 
 
-def test_a_question_without_an_answer_says_why(tmp_path):
-    with tracekit.load(a_trace(tmp_path)) as database:
+def test_a_question_without_an_answer_says_why(made):
+    with tracekit.open_database(made) as database:
         for question, reason in WITHOUT_ANSWER.items():
             assert database.ask(question) == []
             assert any(reason in row["message"] for row in database.doubts(question)), question
 
 
-def test_the_reason_is_printed_where_there_are_no_rows(tmp_path, run):
-    a_trace(tmp_path)
-    done = run("query", "roofline", "t.json")
+def test_the_reason_is_printed_where_there_are_no_rows(path, run):
+    done = run("query", "roofline", path)
     assert done.returncode == 0
     assert "missing: trace 1: no input shapes were recorded (record_shapes=True)" in done.stderr
 
 
-def test_every_question_is_a_method(tmp_path):
-    with tracekit.load(a_trace(tmp_path)) as database:
+def test_every_question_is_a_method(made):
+    with tracekit.open_database(made) as database:
         frame = database.top_kernels(top=1)
         assert frame["name"].to_list() == ["mul"]
         assert all(callable(getattr(database, name)) for name in catalog.queries())
         assert "p99_ns (ns)" in database.top_kernels.__doc__
+        assert database.allocator_calls().equals(database.call_sites(kind="allocation"))
         with pytest.raises(AttributeError, match="did you mean 'top_kernels'"):
             database.top_colonels()
         with pytest.raises(AttributeError, match="no query has that name"):
@@ -128,9 +140,9 @@ def test_databases_are_loaded_like_traces(tmp_path, run):
 
 
 @pytest.mark.parametrize("made_by", [1, catalog.FORMAT + 1], ids=["older", "newer"])
-def test_a_database_of_another_version_is_refused(made_by, tmp_path, run):
+def test_a_database_of_another_version_is_refused(made_by, made, tmp_path, run):
     trace = a_trace(tmp_path)
-    tracekit.load(trace, tmp_path / "other.duckdb").close()
+    shutil.copy(made, tmp_path / "other.duckdb")
     with duckdb.connect(str(tmp_path / "other.duckdb")) as connection:
         connection.execute(f"UPDATE tracekit SET format = {made_by}")
     before = (tmp_path / "other.duckdb").read_bytes()
@@ -147,11 +159,28 @@ def test_a_database_of_another_version_is_refused(made_by, tmp_path, run):
     assert (tmp_path / "other.duckdb").read_bytes() == before
 
 
-def test_hardware_is_chosen_when_loading(tmp_path, run):
-    a_trace(tmp_path)
-    tracekit.load(tmp_path / "t.json", tmp_path / "t.duckdb").close()
-    (tmp_path / "mine.toml").write_text("[[device]]\nname = 'm'\nmatch = 'm'\nsource = 's'\n")
-    assert run("analyze", "t.json", "--hardware", "mine.toml").returncode == 0
-    done = run("analyze", "t.duckdb", "--hardware", "mine.toml")
+def test_a_users_hardware_file_comes_first_and_is_chosen_when_loading(path, tmp_path, run):
+    (tmp_path / "mine.toml").write_text(
+        "[[device]]\nname = 'mine'\nmatch = 'A100'\nmemory_gb_per_s = 1\n"
+        "tflops = { bf16 = 1 }\nsource = 'measured'\n"
+    )
+    product = operator("aten::mm", 0, 20, [[8, 16], [16, 4]], ["c10::BFloat16"] * 2)
+    traces.write(tmp_path / "t.json", launched([product], 5, 30, 100, 1), **A100)
+    asked = ("roofline", "t.json", "--columns", "math_ns,memory_ns", "--format", "csv")
+    assert run("query", *asked, "--hardware", "mine.toml").stdout == "math_ns,memory_ns\n1,448\n"
+    done = run("analyze", path, "--hardware", "mine.toml")
     assert done.returncode == 2
     assert "is a database; give --hardware" in done.stderr
+
+
+def test_what_is_asked_about_one_trace_tells_of_no_other(cases_database):
+    # The work of graph replays may be in the trace of the capture.
+    title = "mfu: A step has the work of the replays that it launches"
+    trace = list(cases.cases()).index(title) + 1
+    for name, question in catalog.queries().items():
+        if "trace_id" in (column.name for column in question.columns) and "trace" in (
+            parameter.name for parameter in question.parameters
+        ):
+            rows = cases_database.ask(name, trace=trace)
+            assert {row["trace_id"] for row in rows} <= {trace}, name
+            assert rows or name not in ("mfu", "roofline")

@@ -11,7 +11,7 @@ from tests.kit.atoms import US, Launch, StreamWait, Sync, Work, line, operator, 
 from tests.kit.simulated import ranks, write
 from tests.kit.traces import gpu_op, launch
 from tests.kit.traces import step as marked
-from tests.questions.test_questions_ranks import collective
+from tests.questions.test_ranks import collective
 from tracekit.commands import cli
 from tracekit.reporters.html import reports, trace
 from tracekit.reporters.html.page import page

@@ -1,0 +1,189 @@
+"""Cases of questions as text: the events of a small trace, what is asked, and the rows expected.
+
+    = A graph is one launch in the queue
+    call    cudaGraphLaunch  0   2  #1
+    repeat  5  5
+      kernel  sgemm          10  4  #1
+
+    ? queue_depth
+    start_ns  end_ns  depth
+    0         10_000  1
+
+Cells are two spaces apart. An event has a kind (of KINDS, or a profiler's category), a name, a
+start and a duration in us, and arguments. A start of `+3` is 3 us after the end of the one before;
+an event without times is `+1  2`. `#1` is a correlation; `@5` says that a call of 1 us launched the
+event at 5 us, on the main thread or on `tid`. `bf16=` or `fp32=` gives the shapes of an operator's
+inputs. `trace` and `device` are metadata, `every` gives arguments to all later events of a name,
+and the lines under `repeat  N  US` come N times, US apart.
+
+After `?` come a question or a relation, its parameters, the columns to compare, and all rows that
+it has for the trace in their order (a relation's: by event, or sorted); without columns it has
+none. The rows of the first question can stand behind `=>` in the lines of events instead. A number
+with decimals is compared to as many decimals.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import tracekit
+from tests.kit import traces
+from tracekit.database import catalog
+
+FOLDER = Path(__file__).parents[1] / "questions" / "cases"
+KINDS = {
+    "kernel": "kernel", "copy": "gpu_memcpy", "fill": "gpu_memset", "operator": "cpu_op",
+    "call": "cuda_runtime", "frame": "python_function", "range": "user_annotation",
+}  # fmt: skip
+TYPES = {"bf16": "c10::BFloat16", "fp32": "float"}
+_OF_EVENT = {"ph", "pid", "tid", "s"}
+
+
+@dataclass
+class Case:
+    """The events and metadata of a trace, and questions: name, parameters, columns and rows."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, Any], list[list[str]]]] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    _every: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _correlations: Iterator[int] = field(default_factory=lambda: count(100_000))
+    _end_us: float = -1
+
+    def read(self, lines: list[str], shift_us: float = 0, turn: int = 0) -> None:
+        """Adds the events of these lines, `shift_us` later, in a turn of a repetition."""
+        while lines:
+            line, *lines = lines
+            event, _, row = line.partition("  => ")
+            self.rows += [_cells(row)] if row else []
+            kind, name, *cells = _cells(event)
+            if kind == "repeat":
+                ends = [n for n, each in enumerate(lines) if _indent(each) <= _indent(line)]
+                end = min(ends, default=len(lines))
+                inner, lines = lines[:end], lines[end:]
+                for n in range(int(name)):
+                    self.read(inner, shift_us + n * float(cells[0]), 10 * turn + n)
+            elif kind == "trace":
+                self.metadata |= _pairs([name, *cells])
+            elif kind == "device":
+                self.metadata |= traces.device(name)
+                self.metadata["deviceProperties"][0] |= _pairs(cells)
+            elif kind == "every":
+                self._every[name] = _pairs(cells)
+            else:
+                self._add(kind, name, cells, shift_us, turn)
+
+    def _add(self, kind: str, name: str, cells: list[str], shift_us: float, turn: int) -> None:
+        times = [each for each in cells[:2] if re.match(r"[+\d-]|null", each)]
+        marks = [each for each in cells[len(times) :] if each[0] in "#@"]
+        args = self._every.get(name, {}) | _pairs(cells[len(times) + len(marks) :])
+        start, dur = (*times, "null")[:2] if times else ("+1", "2")
+        at_us = self._end_us + float(start) if start[0] == "+" else float(start) + shift_us
+        dur_us = _value(dur)
+        self._end_us = at_us + (dur_us or 0)
+        if kind == "step":
+            kind, name = "range", f"ProfilerStep#{int(name) + turn}"
+        for key in TYPES.keys() & args.keys():
+            dims = args.pop(key)
+            types = [TYPES[key] if each else "Scalar" for each in dims]
+            args = {"Input Dims": dims, "Input type": types} | args
+        for mark in marks:
+            args["correlation"] = int(mark[1:]) + 1000 * turn
+            if mark[0] == "@":
+                args["correlation"] = next(self._correlations)
+                call = traces.launch(float(mark[1:]) + shift_us, 1, args["correlation"])
+                self.events.append(call | {"tid": args.pop("tid", traces.THREAD)})
+        of_event = {key: args.pop(key) for key in _OF_EVENT & args.keys()}
+        if KINDS.get(kind) in traces.GPU_CATEGORIES:
+            args = {"device": traces.DEVICE, "stream": 7} | args
+            of_event |= {"pid": args["device"], "tid": args["stream"]}
+        category = KINDS.get(kind, kind)
+        event = traces.slice_event(category, name, at_us, dur_us, args=args, **of_event)
+        self.events.append({key: each for key, each in event.items() if each != "null"})
+
+
+def _cells(line: str) -> list[str]:
+    return re.split(r" {2,}", line.strip())
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _pairs(cells: list[str]) -> dict[str, Any]:
+    return {key: _value(text) for key, _, text in (each.partition("=") for each in cells)}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(re.sub(r"(?<=\d)_(?=\d)", "", text))
+    except ValueError:
+        return text
+
+
+@cache
+def cases() -> dict[str, Case]:
+    """All cases of tests/questions/cases, by file and title, in the order of their trace_ids."""
+    found = {}
+    for path in sorted(FOLDER.glob("*.txt")):
+        for text in re.split(r"^= ", path.read_text(), flags=re.MULTILINE)[1:]:
+            lines = [line for line in text.splitlines() if line and not line.startswith("# ")]
+            asks = [n for n, line in enumerate(lines) if line.startswith("? ")]
+            case = found[f"{path.stem}: {lines[0]}"] = Case()
+            case.read(lines[1 : asks[0]])
+            for begin, end in zip(asks, [*asks[1:], len(lines)], strict=True):
+                name, *parameters = _cells(lines[begin][2:])
+                columns, *rows = [_cells(line) for line in lines[begin + 1 : end]] or [[]]
+                rows = rows or (case.rows if begin == asks[0] else [])
+                case.asked.append((name, _pairs(parameters), [columns, *rows]))
+    return found
+
+
+def content() -> bytes:
+    """What the database of all cases is made of."""
+    files = [*sorted(FOLDER.glob("*.txt")), Path(__file__), Path(traces.__file__)]
+    return b"".join(each.read_bytes() for each in files)
+
+
+def load(folder: Path, database: Path) -> None:
+    """Makes a database of all cases, in which each is a trace of a job of its own."""
+    paths = []
+    for n, each in enumerate(cases().values(), start=1):
+        # Ranks whose clocks are this far apart are not of one job.
+        metadata = {"baseTimeNanoseconds": n * 10**15} | each.metadata
+        paths.append(traces.write(folder / f"{n}.json", each.events, **metadata))
+    tracekit.load(paths, database).close()
+
+
+def answer(
+    run: tracekit.Database, trace_id: int, name: str, parameters: dict[str, Any], columns: list[str]
+) -> list[list[Any]]:
+    """These columns of what a question or a relation says of a trace."""
+    try:
+        catalog.query(name)
+    except tracekit.TracekitError:
+        order = "event_id" if "event_id" in run.fetch(f"FROM {name} LIMIT 0")[0] else "ALL"
+        asked = ", ".join(columns) or "*"
+        query = f"SELECT {asked} FROM {name} WHERE trace_id = {trace_id} ORDER BY {order}"
+        return [list(row) for row in run.fetch(query)[1]]
+    rows = run.ask(name, **parameters, trace=trace_id)
+    return [[each[column] for column in columns] for each in rows]
+
+
+def expected(row: list[str], found: list[Any]) -> list[Any]:
+    """The values of a row's cells; a number with decimals is the one found if that rounds to it."""
+    values = [_value(each) for each in row]
+    for n, (cell, value, other) in enumerate(zip(row, values, found, strict=True)):
+        if isinstance(other, str):
+            values[n] = cell
+        elif isinstance(value, float) and other is not None:
+            values[n] = other if round(other, len(cell.partition(".")[2])) == value else value
+    return values

@@ -1,0 +1,268 @@
+"""Questions about real traces, against counts over the recorded events."""
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+
+import pytest
+
+from tests.conftest import trace_file
+from tests.kit.traces import launches_of, recorded
+
+
+@pytest.mark.sampled(2, of=3)
+@pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
+def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_database):
+    count, size, total = Counter(), Counter(), Counter()
+    for event in recorded(trace_file(f"{name}.json.gz")):
+        if event.get("cat") == "gpu_memcpy":
+            words = event["name"].split()
+            side = [word.strip("()").lower() for word in words[2:] if word != "->"]
+            host = [word for word in side if word in ("pageable", "pinned")]
+            key = words[1], host[0] if host else None
+            count[key] += 1
+            size[key] += event["args"]["bytes"]
+            total[key] += event["end"] - event["begin"]
+    found = Counter(), Counter(), Counter()
+    for row in shared_database(f"{name}.json.gz").ask("copies", top=10_000):
+        for each, column in zip(found, ("count", "bytes", "total_ns"), strict=True):
+            each[row["copy_kind"], row["host_memory"]] += row[column]
+    assert found == (count, size, total)
+
+
+@pytest.mark.sampled(3, of=3)
+@pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
+def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_database):
+    rows = shared_database(f"{name}.json.gz").ask("copy_bandwidth")
+    moved, last = Counter(), {}
+    for row in rows:
+        lane = row["device_id"], row["copy_kind"]
+        if lane in last:
+            before = last[lane]
+            moved[row["copy_kind"]] += (
+                before["bytes_per_s"] * (row["at_ns"] - before["at_ns"]) / 1e9
+            )
+        last[lane] = row
+    copied_bytes = Counter()
+    for event in recorded(trace_file(f"{name}.json.gz")):
+        if event.get("cat") == "gpu_memcpy" and event["end"] > event["begin"]:
+            copied_bytes[event["name"].split()[1]] += event["args"]["bytes"]
+    del moved["memset"]
+    assert moved == pytest.approx(copied_bytes)
+
+
+def test_experts_of_a_recorded_server_are_those_of_its_kernels(shared_database):
+    rows = shared_database("mi300x-vllm-decode.json.gz").ask("expert_balance", top=1000)
+    kernels = [
+        e for e in recorded(trace_file("mi300x-vllm-decode.json.gz")) if e.get("cat") == "kernel"
+    ]
+    kernels.sort(key=lambda e: e["begin"])
+    took = [e["end"] - e["begin"] for e in kernels if e["name"].endswith("mxfp4_16x128x256x1")]
+    found = {
+        row["place"]: row["total_ns"] for row in rows if row["name"].endswith("mxfp4_16x128x256x1")
+    }
+    assert [found[i + 1] for i in range(24)] == took
+    whole = sum(e["end"] - e["begin"] for e in kernels)
+    experts = sum(e["end"] - e["begin"] for e in kernels if "_matmul_ogs" in e["name"])
+    assert rows[0]["part_share"] == pytest.approx(experts / whole)
+
+
+def test_all_to_alls_of_embeddings_are_no_experts(shared_database):
+    assert shared_database("v100-dlrm-rank0.json.gz").ask("expert_balance") == []
+
+
+@pytest.mark.parametrize(
+    "name", ["a100-transformer-batch512", "h100-bert-small", "b200-vllm-eager", "v100-dlrm-rank0"]
+)
+def test_occupancy_is_kinetos_estimate(name, shared_database):
+    """Kineto rounds to a percent, and has none for kernels with much dynamic shared memory."""
+    file = f"{name}.json.gz"
+    estimates = {}
+    for event in recorded(trace_file(file)):
+        args = event.get("args", {})
+        if "blocks per SM" in args:
+            key = (event["name"], math.prod(args["grid"]), math.prod(args["block"]),
+                   args["registers per thread"], args["shared memory"])  # fmt: skip
+            estimates[key] = args["est. achieved occupancy %"]
+    rows = shared_database(file).ask("kernel_grids", top=10_000)
+    keys = ("name", "blocks", "threads", "registers", "block_memory_bytes")
+    found = {tuple(row[key] for key in keys): row["occupancy"] for row in rows}
+    assert found.keys() == estimates.keys()
+    known = {key for key, percent in estimates.items() if percent > 0}
+    assert len(known) > len(estimates) / 2
+    assert all(abs(100 * found[key] - estimates[key]) <= 0.5 + 1e-6 for key in known)
+
+
+def test_a_grid_on_amd_is_not_known_to_count_blocks(shared_database):
+    rows = shared_database("mi300x-ddp-hipfree.json.gz").ask("kernel_grids")
+    assert rows
+    assert {row["blocks"] for row in rows} == {row["waves"] for row in rows} == {None}
+
+
+@pytest.mark.sampled(3, of=5)
+@pytest.mark.parametrize(
+    ("name", "layers", "length"),
+    [
+        ("h100-bert-small", 4, 12),
+        ("h100-timesformer", 12, 36),
+        ("b200-vllm-eager", 18, 42),
+        ("mi300x-sglang-graph-decode", 36, 15),
+        ("a100-transformer-batch512", 8, 42),
+    ],
+)
+def test_layers_are_those_of_the_recorded_kernels(name, layers, length, shared_database):
+    row = shared_database(f"{name}.json.gz").ask("repeated_layers")[0]
+    assert (row["runs"], row["count"], row["length"]) == (1, layers, length)
+    kernels = [
+        e for e in recorded(trace_file(f"{name}.json.gz"))
+        if e.get("cat") == "kernel" and e["args"]["stream"] == row["stream"]
+    ]  # fmt: skip
+    kernels.sort(key=lambda each: each["begin"])
+    names = [each["name"] for each in kernels]
+    whole = row["kernels"] * layers
+    (begin,) = [i for i in range(len(names)) if names[i : i + len(whole)] == whole]
+    assert names[begin + len(whole) : begin + len(whole) + length] != row["kernels"]
+    repeats = [kernels[begin + i * length :][:length] for i in range(layers)]
+    spans = [max(e["end"] for e in each) - each[0]["begin"] for each in repeats]
+    assert (row["min_ns"], row["max_ns"]) == (min(spans), max(spans))
+    assert row["p50_ns"] == sorted(spans)[layers // 2]
+    assert row["slowest_number"] == spans.index(max(spans)) + 1
+    assert row["total_ns"] == sum(e["end"] - e["begin"] for each in repeats for e in each)
+
+
+@pytest.mark.parametrize("name", ["v100-dlrm-rank0", "b200-vllm-eager", "a100-nccl"])
+def test_kernels_by_annotation_are_those_of_the_recorded_events(name, shared_database):
+    events = recorded(trace_file(f"{name}.json.gz"))
+    ranges = [e for e in events if e["cat"] == "user_annotation"]
+    count, total = Counter(), Counter()
+    for op, call in launches_of(events):
+        around = {
+            r["name"] for r in ranges
+            if r["tid"] == call["tid"] and r["begin"] <= call["begin"] < r["end"]
+        }  # fmt: skip
+        for each in around:
+            count[each, op["name"]] += 1
+            total[each, op["name"]] += op["end"] - op["begin"]
+    rows = shared_database(f"{name}.json.gz").ask("annotation_kernels", top=100_000)
+    assert {(r["annotation"], r["name"]): r["count"] for r in rows} == count
+    assert {(r["annotation"], r["name"]): r["gpu_ns"] for r in rows} == total
+
+
+@pytest.mark.parametrize("name", ["v100-dlrm-rank0", "pair-rank0"])
+def test_phases_are_those_of_the_recorded_events(name, shared_database):
+    """By the outermost slice around each launch that says which phase it is."""
+
+    def phase(event):
+        named = event["name"]
+        if event["cat"] == "cpu_op":
+            if named.startswith("autograd::engine") or named[:-1].endswith("Backward"):
+                return "backward"
+            return "forward" if "Sequence number" in event.get("args", {}) else None
+        if event["cat"] != "user_annotation":
+            return None
+        if named.startswith("Optimizer.step#"):
+            return "optimizer"
+        said = [word for word in ("forward", "backward") if re.search(rf"\b{word}\b", named)]
+        return said[0] if len(said) == 1 else None
+
+    events = recorded(trace_file(f"{name}.json.gz"))
+    marks = [(phase(e), e) for e in events if phase(e)]
+    total = Counter()
+    for op, call in launches_of(events):
+        around = [
+            (e["begin"] - e["end"], kind) for kind, e in marks
+            if e["tid"] == call["tid"] and e["begin"] <= call["begin"] < e["end"]
+        ]  # fmt: skip
+        around = [each for each in around if each[1] != "optimizer"] or around
+        total[min(around)[1] if around else "other"] += op["end"] - op["begin"]
+    found = Counter()
+    for row in shared_database(f"{name}.json.gz").ask("step_phases"):
+        found[row["phase"]] += row["gpu_ns"]
+    del found["zero_grad"], found["unlinked"]
+    assert found == total
+    assert total["backward"] > 0
+    assert total["optimizer"] > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["b200-vllm-eager", "mi300x-vllm-decode", "mi300x-sglang-graph-decode"]
+)
+def test_a_servers_step_has_the_gpu_time_that_it_launched(name, shared_database):
+    events = recorded(trace_file(f"{name}.json.gz"))
+    (row,) = shared_database(f"{name}.json.gz").ask("inference_steps")
+    (mark,) = [
+        e for e in events if e["cat"] == "user_annotation" and e["name"] == row["name"]
+    ]  # fmt: skip
+    inside = [
+        op["end"] - op["begin"] for op, call in launches_of(events)
+        if call["tid"] == mark["tid"] and mark["begin"] <= call["begin"] < mark["end"]
+    ]  # fmt: skip
+    assert (row["gpu_ops"], row["gpu_ns"]) == (len(inside), sum(inside))
+    assert row["gpu_ns"] > 0
+
+
+@pytest.mark.parametrize("name", ["mi300x-resnet-checkpoint"])
+def test_contested_time_is_that_of_the_recorded_frames(name, shared_database):
+    """Autograd's thread runs Python only while the main thread is in run_backward."""
+    first, second = shared_database(f"{name}.json.gz").ask("python_threads")
+    outer = [
+        e for e in recorded(trace_file(f"{name}.json.gz"))
+        if e["cat"] == "python_function" and "run_backward" in e["name"]
+    ]  # fmt: skip
+    assert {e["tid"] for e in outer} == {second["tid"]}
+    assert first["contested_ns"] == second["contested_ns"] == first["python_ns"]
+    assert second["contested_ns"] < sum(e["end"] - e["begin"] for e in outer)
+    assert "run_backward" in second["top_frame"]
+
+
+@pytest.mark.parametrize("name", ["a100-nccl"])
+def test_waits_are_those_of_the_recorded_events(name, shared_database):
+    alike = defaultdict(list)
+    for event in recorded(trace_file(f"{name}.json.gz")):
+        args = event.get("args", {})
+        if event.get("cat") == "kernel" and "Collective name" in args:
+            size = max(args["In msg nelems"], args["Out msg nelems"])
+            key = args["Collective name"], size, args["dtype"], event["name"]
+            alike[key].append(event["end"] - event["begin"])
+    waits = sorted((d - min(each) for each in alike.values() for d in each), reverse=True)
+    rows = shared_database(f"{name}.json.gz").ask("collective_waits", top=10_000)
+    assert [row["wait_ns"] for row in rows] == [wait for wait in waits if wait > 0]
+    assert len(rows) == 14
+
+
+@pytest.mark.sampled(3, of=3)
+@pytest.mark.parametrize("name", ["v100-dlrm-rank0", "h100-bert-small", "b200-vllm-eager"])
+def test_delays_are_those_of_the_recorded_events(name, shared_database):
+    events = recorded(trace_file(f"{name}.json.gz"))
+    operators = [e for e in events if e["cat"] == "cpu_op"]
+    delays = defaultdict(list)
+    for op, call in launches_of(events):
+        around = [
+            e for e in operators
+            if e["tid"] == call["tid"] and e["begin"] <= call["begin"] < e["end"]
+        ]  # fmt: skip
+        if around:
+            inner = min(around, key=lambda e: (e["end"] - e["begin"], -e["begin"]))
+            delays[inner["name"], op["name"]].append(op["begin"] - inner["begin"])
+    rows = shared_database(f"{name}.json.gz").ask("operator_kernels", top=10_000)
+    assert {(r["cpu_op"], r["name"]): (r["count"], r["delay_max_ns"]) for r in rows} == {
+        key: (len(each), max(each)) for key, each in delays.items()
+    }
+
+
+def test_the_work_of_graph_replays_is_that_of_their_capture(shared_database):
+    run = shared_database("a100-vit-recapture.json.gz")
+    events = recorded(trace_file("a100-vit-recapture.json.gz"))
+    ran = [op for op, call in launches_of(events) if "GraphLaunch" in call["name"]]
+    rows = [row for row in run.ask("roofline", top=100) if row["known_from"] == "capture"]
+    for row in (row for row in rows if row["operator"] == "aten::mm"):
+        (m, k), (_, n) = json.loads(row["shapes"])[:2]
+        # A replay runs 12 layers.
+        assert row["calls"] == 12 * sum("GraphLaunch" in e["name"] for e in events) == 60
+        assert row["flops"] == row["calls"] * 2 * m * k * n
+    gpu_ns = sum(row["gpu_ns"] for row in rows if "attention" in row["operator"])
+    assert gpu_ns == sum(op["end"] - op["begin"] for op in ran if "flash_fwd" in op["name"])
+    whole = next(row for row in run.ask("mfu") if row["kind"] == "trace")
+    flops = sum(row["flops"] for row in rows)
+    assert whole["captured_flops"] == whole["flops"] == flops == 175_630_602_240
