@@ -49,3 +49,15 @@ def words(says: str) -> dict[str, str]:
     """
     lines = (files("tracekit.queries") / "words.csv").read_text(encoding="utf-8").splitlines()
     return {of: text for kind, of, text in csv.reader(lines) if kind == says}
+
+
+# The recorders that have switches of their own; others have Kineto's.
+RECORDERS = ("kineto", "nsys", "rocprofv3", "jax")
+
+
+def in_switches_of(recorder: str, text: str) -> str:
+    """A text in which each {code} is what this recorder calls the switch that records it."""
+    known = words(f"switch {recorder if recorder in RECORDERS else RECORDERS[0]}")
+    for code, switch in known.items():
+        text = text.replace(f"{{{code}}}", switch)
+    return text

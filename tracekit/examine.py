@@ -15,10 +15,10 @@ from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     account_between,
     accounts_of,
-    are_shapes_recorded,
     events_of,
     name_links,
     phases_of,
+    recorder_of,
     repetition_of,
     sites_of,
     step_numbers,
@@ -221,6 +221,7 @@ class _Examiner:
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
+        profiler, shaped = recorder_of(self.database, self.trace_id)
         evidence = replace(
             main,
             causal=causal,
@@ -230,7 +231,8 @@ class _Examiner:
             steps=[each for each in periods if each.window.kind == "step"],
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
-            shaped=are_shapes_recorded(self.database, self.trace_id),
+            profiler=profiler,
+            shaped=shaped,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,

@@ -147,18 +147,10 @@ found AS (
             'GPU ops have a correlation that several processes use: their launch is not known'),
         ('no_gpu_ops', 'info', (events > 0 AND ops IS NULL)::BIGINT, 'no GPU op is in the trace'),
         ('no_steps', 'info', (events > 0 AND steps IS NULL)::BIGINT,
-            'no profiler steps are marked: ' || CASE profiler
-                WHEN 'nsys' THEN 'name an NVTX range around each: ProfilerStep#1, ProfilerStep#2 ...'
-                WHEN 'rocprofv3' THEN 'name a roctx range around each: ProfilerStep#1, ProfilerStep#2 ...'
-                WHEN 'jax' THEN 'jax.profiler.StepTraceAnnotation marks each'
-                ELSE 'call profiler.step() once per iteration to see each' END),
+            'no profiler steps are marked: ' || switch_of(profiler, 'no_steps')),
         ('no_stacks', 'info', (frames = 0)::BIGINT,
             'no Python stacks were recorded: time between operators cannot be told apart ('
-            || CASE profiler
-                WHEN 'nsys' THEN 'python-sampling=true of nsys profile shows them in Nsight Systems'
-                WHEN 'rocprofv3' THEN 'rocprofv3 records none, torch.profiler does'
-                WHEN 'jax' THEN 'python_tracer_level=1 in jax.profiler.ProfileOptions'
-                ELSE 'with_stack=True' END || ')'),
+            || switch_of(profiler, 'no_stacks') || ')'),
         ('cold_first_step', 'warning',
             (steps >= thresholds().cold_steps AND first_ratio > thresholds().cold_step_ratio)::BIGINT,
             'the first step takes ' || round(first_ratio, 1)

@@ -36,14 +36,14 @@ seen AS (
 absent AS (SELECT trace_id, code FROM (UNPIVOT seen ON * EXCLUDE trace_id INTO NAME code VALUE is_there)
     WHERE NOT is_there),
 explained (code, message) AS (VALUES
-    ('no_shapes', 'no input shapes were recorded (record_shapes=True)'),
-    ('no_modules', 'no calls of nn.Module were recorded (with_stack=True, with_modules=True)'),
-    ('no_annotations', 'no range of the code is annotated (torch.profiler.record_function)'),
-    ('no_operators', 'no operators were recorded (ProfilerActivity.CPU)'),
+    ('no_shapes', 'no input shapes were recorded'),
+    ('no_modules', 'no calls of nn.Module were recorded'),
+    ('no_annotations', 'no range of the code is annotated'),
+    ('no_operators', 'no operators were recorded'),
     ('no_runtime_calls', 'no calls of a runtime or driver were recorded'),
     ('no_compiled_code', 'no code in it was compiled by torch.compile'),
     ('no_data_loading', 'no data loading is in it: no DataLoader was used, or not while recording'),
-    ('no_memory_events', 'no allocations were recorded (profile_memory=True)'),
+    ('no_memory_events', 'no allocations were recorded'),
     ('no_copies', 'no copy or fill ran on a device'),
     ('no_communication', 'no collective ran on a device'),
     ('no_graphs', 'no CUDA graph was launched'),
@@ -51,35 +51,9 @@ explained (code, message) AS (VALUES
     ('unknown_device',
         'the peaks of its device are not known, so work is held against nothing (--hardware adds a device)'),
     ('one_rank', 'no other rank of its job is in the database: load the traces of several ranks together')
-),
--- docs.nvidia.com/nsight-systems/UserGuide (CLI profile command switches), rocm.docs.amd.com/projects/
--- rocprofiler-sdk (using rocprofv3), docs.jax.dev (profiling), for what Kineto's switches above record
-switch (profiler, code, setting) AS (VALUES
-    ('nsys', 'no_shapes', '--pytorch=autograd-shapes-nvtx'),
-    ('nsys', 'no_operators', '--trace=cuda,nvtx,osrt --pytorch=autograd-nvtx'),
-    ('nsys', 'no_modules', 'torch.cuda.nvtx.range around the forward of each'),
-    ('nsys', 'no_annotations', 'torch.cuda.nvtx.range: --trace=cuda,nvtx'),
-    ('nsys', 'no_memory_events', '--cuda-memory-usage=true'),
-    ('nsys', 'no_runtime_calls', '--trace=cuda'),
-    ('nsys', 'no_counters', '--gpu-metrics-devices=all'),
-    ('rocprofv3', 'no_shapes', 'rocprofv3 records none, torch.profiler does'),
-    ('rocprofv3', 'no_modules', 'roctx ranges around the forward of each: --marker-trace'),
-    ('rocprofv3', 'no_operators', 'roctx ranges: --marker-trace'),
-    ('rocprofv3', 'no_annotations', 'roctx ranges: --marker-trace'),
-    ('rocprofv3', 'no_memory_events', '--memory-allocation-trace'),
-    ('rocprofv3', 'no_runtime_calls', '--hip-trace'),
-    ('rocprofv3', 'no_copies', '--memory-copy-trace'),
-    ('jax', 'no_shapes', 'its profiler records none'),
-    ('jax', 'no_modules', 'jax.named_scope'),
-    ('jax', 'no_operators', 'HLO operators are in the arguments of kernels'),
-    ('jax', 'no_annotations', 'jax.profiler.TraceAnnotation'),
-    ('jax', 'no_memory_events', 'jax.profiler.save_device_memory_profile'),
-    ('jax', 'no_runtime_calls', 'host_tracer_level=2 in jax.profiler.ProfileOptions')
 )
 SELECT trace_id, code,
        if(code = 'no_shapes' AND record_shapes, 'no operator in it has input shapes',
-           CASE WHEN setting IS NULL THEN message
-               ELSE concat(regexp_replace(message, ' \([^()]*(\([^()]*\))?[^()]*\)$', ''), ' (', setting, ')')
-               END) AS message
-FROM absent JOIN explained USING (code) JOIN trace USING (trace_id) LEFT JOIN switch USING (profiler, code)
+           message || coalesce(' (' || switch_of(profiler, code) || ')', '')) AS message
+FROM absent JOIN explained USING (code) JOIN trace USING (trace_id)
 ORDER BY trace_id, code

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 
 import tracekit
 from tests.kit import hostile
+from tracekit.ingest.resources import Memory
 from tracekit.text import printable, printable_lines
 
 TRACEKIT = [sys.executable, "-m", "tracekit"]
@@ -224,6 +226,21 @@ def test_a_query_that_needs_more_memory_or_disk_says_what_to_allow(sql):
     done = sql(query, "--memory-mb", "400", "--spill-mb", "10")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "--memory-mb" in done.stderr and "--spill-mb" in done.stderr
+
+
+def test_a_load_may_take_more_memory_while_its_connection_is_at_work():
+    with duckdb.connect() as connection:
+        memory = Memory(connection, None)
+        endless = "SELECT sum(hash(i)) FROM range(1000000000000) AS t(i)"
+        with ThreadPoolExecutor(1) as thread:
+            working = thread.submit(connection.execute, endless)
+            time.sleep(0.2)
+            try:
+                assert memory.more()
+            finally:
+                while not working.done():
+                    connection.interrupt()
+                    time.sleep(0.05)
 
 
 def test_closed_standard_output_is_reported_in_one_line(folder):

@@ -624,6 +624,14 @@ def test_advice_on_recording_names_the_switches_of_its_own_profiler(name, loaded
     assert next(word for kind, word in own.items() if f".{kind}" in name) in words
 
 
+@pytest.mark.skipif(not EXPECTED, reason=f"{OTHER} is not there")
+def test_confidence_is_low_where_half_of_the_ops_have_no_launch(loaded):
+    run = loaded("h100-two-gpus.nsys.sqlite")
+    for trace in run.trace_ids():
+        verdict = run.verdict(trace=trace)
+        assert (verdict.bottleneck, verdict.confidence) == ("copy", "low")
+
+
 def test_health_says_what_the_database_leaves_out(tmp_path):
     def change(tables, strings):
         tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = [

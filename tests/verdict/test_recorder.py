@@ -18,9 +18,9 @@ from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, st
 from tests.kit.simulated import ranks, write
 from tests.kit.simulator import Machine, Simulation
 from tests.one_offs.test_steady import loop
-from tracekit.causes import words
+from tracekit.causes import in_switches_of, words
 
-RECORD = words("record")
+RECORD = {code: in_switches_of("kineto", text) for code, text in words("record").items()}
 SMALL = Launch(6 * US, (("math", 4 * US),))
 EAGER = [operator("aten::mm", 20 * US, SMALL), Work(5 * US)]
 

@@ -1,10 +1,14 @@
 """Judgement: the verdict on clear, close, doubtful and unexplained traces."""
 
+import csv
+import re
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 
 from tests.kit.evidenced import MS, SPAN_NS, WINDOW, evidence, host_evidence, judge
+from tracekit.causes import RECORDERS, words
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import (
     Evidence,
@@ -207,6 +211,37 @@ def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
     assert len(why) == 6
     assert any("Removing python" in each for each in why)
     assert any("close call" in each for each in why)
+
+
+@pytest.mark.parametrize(("linked", "confidence"), [(40, "high"), (20, "low")])
+def test_confidence_is_low_where_most_ops_have_no_launch(linked, confidence):
+    found = evidence(busy=0.3, host_gain=0.4, device_gain=0.02, removed={"python": 0.6})
+    unlinked = replace(found.gpu, gpu_ops=50, linked=linked)
+    assert judge(replace(found, gpu=unlinked)).confidence == confidence
+
+
+@pytest.mark.parametrize(
+    ("profiler", "switch"),
+    [
+        ("kineto", "record_shapes=True"),
+        ("nsys", "--pytorch=autograd-shapes-nvtx"),
+        ("rocprofv3", "rocprofv3 records none"),
+        ("jax", "its profiler records none"),
+        ("perfetto", "record_shapes=True"),
+    ],
+)
+def test_what_to_record_is_told_in_the_switches_of_the_profiler(profiler, switch):
+    found = evidence(busy=1.0, device_gain=0.5, removed={"math-or-memory": 0.5}, profiler=profiler)
+    said = " ".join(judge(found).try_next)
+    assert switch in said
+    assert "{" not in said
+
+
+def test_every_placeholder_of_words_has_a_switch_of_every_profiler():
+    lines = csv.reader((files("tracekit.queries") / "words.csv").read_text().splitlines())
+    used = {each for *_, text in lines for each in re.findall(r"\{(\w+)\}", text)} | {"no_stacks"}
+    for profiler in RECORDERS:
+        assert used <= words(f"switch {profiler}").keys()
 
 
 def test_a_cause_that_gains_next_to_nothing_is_no_bottleneck():

@@ -25,6 +25,11 @@ from tracekit.workloads import WORKLOADS
     "What to write: a trace (.json, .json.gz, .json.zst), a database (.duckdb), or - for a trace "
     "on standard output; of a server, the folder that it writes to.  [default: WORKLOAD.json.gz]",
 )
+@option(
+    "--with profiler",
+    "Record a program with this profiler, which has to be installed, instead of torch.profiler.",
+    click.Choice(("nsys", "rocprofv3")),
+)
 @option("--server", "Profile a running server, such as vLLM or SGLang, at this URL.")
 @option("--steps", "Steps that a server records, if it counts them.", int, default=5)
 @option("--seconds", "Tell a server to stop after this time.", float, default=1)
@@ -38,6 +43,7 @@ def capture(
     workload: str | None,
     arguments: tuple[str, ...],
     output: str | None,
+    profiler: str | None,
     server: str | None,
     steps: int,
     seconds: float,
@@ -53,6 +59,10 @@ def capture(
     unchanged and records all of it; a status other than 0 is passed on, and nothing is written. In
     a distributed run each rank writes its own file.
 
+    With --with nsys or --with rocprofv3, any program can be recorded:
+    `tracekit capture --with nsys -o run.duckdb -- python train.py ARGUMENTS`. It is started by that
+    profiler, and what was recorded is loaded when it ends, or when Ctrl-C ends it.
+
     With --server URL no program is run: a server that answers requests is profiled for a few steps,
     and the command ends when the traces of all its ranks are whole.
     """
@@ -61,6 +71,9 @@ def capture(
         return
     if workload is None:
         raise click.UsageError("Missing argument 'WORKLOAD' (or --server URL).")
+    if profiler is not None:
+        _by_other(profiler, [workload, *arguments], output, options)
+        return
     from tracekit.capture.output import to_standard_output
     from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import refuse_unseen_ends
@@ -92,6 +105,19 @@ def capture(
                 f"under the profiler {duration(timed.profiled_step_ns)}"
             )
     click.echo(f"{'-' if is_piped else printable(written)}: {done}", err=is_piped)
+
+
+def _by_other(
+    profiler: str, program: list[str], output: str | None, options: dict[str, Any]
+) -> None:
+    from tracekit.capture.others import record
+
+    written = output or f"{Path(program[0]).stem}.{profiler}.duckdb"
+    traces, is_ended = record(profiler, program, written, options)
+    with traces:
+        events = sum(row["events"] for row in traces.traces())
+    until = "until it was interrupted" if is_ended else "to its end"
+    click.echo(f"{printable(written)}: recorded by {profiler} {until}, {events:,} events")
 
 
 def _of_server(

@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 from functools import cache
 
-from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES
+from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES, RECORDERS, words
 from tracekit.database import names
 from tracekit.thresholds import Thresholds
 
@@ -43,9 +43,21 @@ def macros() -> str:
     """The SQL statements that define these constants as macros and a view."""
     causes = ", ".join(f"'{name}'" for name in CAUSES)
     renamed = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in CAUSE_OF_ACTIVITY.items())
+    switches = {
+        f"{recorder} {code}": switch
+        for recorder in RECORDERS
+        for code, switch in words(f"switch {recorder}").items()
+    }
+    quoted = ", ".join(f"{_text(key)}: {_text(switch)}" for key, switch in switches.items())
     return f"""{names.macros()}
 CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
+CREATE OR REPLACE MACRO switch_of(profiler, code) AS
+    MAP {{{quoted}}}[if(profiler IN {RECORDERS}, profiler, '{RECORDERS[0]}') || ' ' || code];
 CREATE OR REPLACE MACRO causes() AS [{causes}];
 CREATE OR REPLACE MACRO cause_number(cause) AS (list_position(causes(), cause) - 1)::TINYINT;
 CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity {renamed} ELSE activity END;
 """
+
+
+def _text(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))

@@ -109,12 +109,13 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     return Repetition(**_pick(Repetition, rows[0])) if rows else None
 
 
-def are_shapes_recorded(database: Session, trace_id: int) -> bool:
-    """Whether operators have shapes, or would have them: some operators take no tensors."""
-    flags = database.rows_of_trace("SELECT trace_id, record_shapes FROM trace", trace_id)
-    if any(flag for (flag,) in flags):
-        return True
-    return all(row["code"] != "no_shapes" for row in database.ask("missing", trace=trace_id))
+def recorder_of(database: Session, trace_id: int) -> tuple[str, bool]:
+    """What recorded the trace, and whether operators have shapes, or would have them: some
+    operators take no tensors."""
+    asked = "SELECT trace_id, profiler, record_shapes FROM trace"
+    ((profiler, is_flagged),) = database.rows_of_trace(asked, trace_id)
+    missing = database.ask("missing", trace=trace_id)
+    return profiler, bool(is_flagged) or all(row["code"] != "no_shapes" for row in missing)
 
 
 def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:

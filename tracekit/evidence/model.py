@@ -230,6 +230,8 @@ class Evidence:
     repetition: Repetition | None = None
     shaped: bool = False
     """Whether the operators' shapes were recorded."""
+    profiler: str = "kineto"
+    """What recorded the trace."""
     ops: int = 0
     """How many GPU ops of the device, or operators of the host, the trace holds."""
     advised: str | None = None

@@ -96,7 +96,9 @@ class Memory:
         return True
 
     def _set(self) -> None:
-        self._connection.execute(f"SET memory_limit = '{self._limit_mb}MB'")
+        # The connection may be at work in another thread.
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"SET memory_limit = '{self._limit_mb}MB'")
 
 
 def workers_of(connection: duckdb.DuckDBPyConnection) -> int:

@@ -49,7 +49,7 @@ def doubted(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Ver
         if finding.code in words("doubt"):
             doubts.append(words("doubt")[finding.code])
     if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in evidence.health):
-        advice = "Record Python stacks (with_stack=True) to see which lines the time goes to."
+        advice = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin
     level = min(len(LEVELS) - 1, len(doubts) + (0 if plain else 1))
@@ -206,7 +206,7 @@ def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     known = host.math_ns + host.memory_ns
     if abs(host.math_ns - host.memory_ns) > host.compute_ns - known:
         return None
-    how = "" if evidence.shaped else " (record_shapes=True)"
+    how = "" if evidence.shaped else " ({no_shapes})"
     told = f"only {share(known, host.compute_ns)}" if known else "none"
     return (
         f"Recorded shapes tell math from memory for {told} of the compute operators' time: the "
@@ -272,8 +272,15 @@ def _takes_turns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -
     return is_weighed and bound_of(evidence, thresholds).takes_turns
 
 
+def _is_mostly_unlinked(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    """The replay does not know which host work most GPU ops wait for."""
+    gpu = evidence.gpu
+    return gpu is not None and gpu.linked < (1 - thresholds.unlinked_majority) * gpu.gpu_ops
+
+
 _LOWEST = (
     _has_few_ops,
+    _is_mostly_unlinked,
     _repeats_nothing,
     _is_a_start,
     _windows_disagree,

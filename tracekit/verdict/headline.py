@@ -29,7 +29,7 @@ def headline(
         return _of_cpu(verdict)
     said = _turns(evidence, bound) if bound.takes_turns else _side(verdict, bound, evidence)
     if once := _once(evidence):
-        said = f"{once}{_lowered(said)}"
+        said = f"{once}{lowered(said)}"
     other = differing_window(evidence, verdict.regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
 
@@ -52,10 +52,11 @@ def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) ->
 
 def _unknown(verdict: Verdict) -> str:
     reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
-    return f"The trace does not tell what holds this run up: {_lowered(reason)}"
+    return f"The trace does not tell what holds this run up: {lowered(reason)}"
 
 
-def _lowered(sentence: str) -> str:
+def lowered(sentence: str) -> str:
+    """As it reads inside another sentence."""
     plain = sentence.rstrip(".")
     return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]
 

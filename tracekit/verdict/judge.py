@@ -6,9 +6,10 @@ the side of the work, as a device's collectives do: less overhead would only mak
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from tracekit.causes import UNKNOWN_LIMIT, cause_of, words
+from tracekit.causes import UNKNOWN_LIMIT, cause_of, in_switches_of, words
 from tracekit.evidence.model import Evidence, Gpu, HostThread, Launch, Period, Window
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
@@ -33,9 +34,7 @@ from tracekit.verdict.steady import named_window, steady_sentences, step_sentenc
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
-_RECORD_DEVICE = (
-    "Record the GPU, too: profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])."
-)
+_RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _OF_MEMORY = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = (
@@ -71,7 +70,17 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         bound = bound_of(evidence, thresholds)
     said = headline(verdict, evidence, bound, thresholds)
     verdict = replace(verdict, headline=said.rstrip(".") + ".")
-    return told(verdict, evidence, thresholds)
+    verdict = told(verdict, evidence, thresholds)
+
+    def in_its_switches(texts: Sequence[str]) -> list[str]:
+        return [in_switches_of(evidence.profiler, text) for text in texts]
+
+    return replace(
+        verdict,
+        why=in_its_switches(verdict.why),
+        doubts=in_its_switches(verdict.doubts),
+        try_next=in_its_switches(verdict.try_next),
+    )
 
 
 def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:

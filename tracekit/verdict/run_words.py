@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.text import duration, printable, share, size
+from tracekit.verdict.headline import lowered
 from tracekit.verdict.run_model import LateRank, RunVerdict, WaitingRank
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
     best = next((each for each in own.advice if not each.once), None)
     worth = ""
     if best is not None and best.where:
-        worth = f"; most worth a change there: {best.title.lower()} ({_clipped(best.where)})"
+        worth = f"; most worth a change there: {lowered(best.title)} ({_clipped(best.where)})"
     return [f"Rank {late.rank} itself is {own.verdict.regime}{by}{worth}."]
 
 

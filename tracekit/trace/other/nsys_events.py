@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tracekit.trace.other.sqlite import Tables
+from tracekit.trace.other.sqlite import ROWS, Tables
 
 KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 RUNTIME, GRAPH = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -72,7 +72,7 @@ class EventTable:
     used: Sequence[str] = ()
     """Columns that the parts above say in full."""
     rows: str | None = None
-    """A relation of the table's rows with further columns."""
+    """A relation of the rows of `mine`, those of the process, with further columns."""
 
 
 def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
@@ -98,29 +98,47 @@ def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
 
 
 def query(tables: Tables, source: EventTable, mine: str) -> str:
-    """A query for the texts of the events of a table's rows for which `mine` holds."""
-    columns = tables.columns[source.table]
+    """A query for the texts of the events of a table's rows for which `mine` holds.
+
+    One printf writes an event: SQLite copies the text again for each `||`.
+    """
+    columns, counts = tables.columns[source.table], tables.counts(source.table)
     told = {*source.used, "start", "end", "globalTid", "globalPid"}
-    args = {
-        _RENAMED.get(column, column): _value(column, columns[column])
-        for column in _filled(tables, source.table, mine)
-        if column not in told
-    } | source.args
-    members = [f"ifnull(',\"{key}\":' || {value}, '')" for key, value in args.items()]
-    ends = "end" in columns or source.end != "t.end"
-    parts = [
-        f'\'{{"ph":"\' || {source.phase} || \'","cat":"\' || {source.category}',
-        f'\'","name":\' || json_quote(CAST({source.name} AS TEXT))',
-        f"',\"pid\":' || ifnull(CAST({source.pid} AS INTEGER), 0)",
-        f"',\"tid\":' || ifnull(CAST({source.tid} AS INTEGER), 0)",
-        _time("ts", "t.start"),
-        *([_time("dur", f"({source.end} - t.start)")] if ends else []),
-        # The first argument has no comma before it.
-        f"',\"args\":{{' || substr({' || '.join([*members, source.members])}, 2) || '}}}}'",
+    form = '{"ph":"%s","cat":"%s","name":%s,"pid":%d,"tid":%d,"ts":%s%d.%03d'
+    values = [
+        source.phase,
+        source.category,
+        f"json_quote(CAST({source.name} AS TEXT))",
+        source.pid,
+        source.tid,
+        *_time("t.start"),
     ]
+    if source.end == "t.end" and counts.get("end") == counts[ROWS]:
+        form += ',"dur":%s%d.%03d'
+        values += _time("(t.end - t.start)")
+    elif source.end != "t.end" or "end" in columns:
+        length = f"({source.end} - t.start)"
+        form += "%s"
+        dur = f"printf(',\"dur\":%s%d.%03d', {', '.join(_time(length))})"
+        values.append(f"CASE WHEN {length} IS NOT NULL THEN {dur} END")
+    always, sometimes = [], []
+    for column, kind in columns.items():
+        if counts[column] and column not in told:
+            key = f'"{_RENAMED.get(column, column)}":'
+            if counts[column] == counts[ROWS] and kind.startswith("INT") and column not in _STRINGS:
+                always.append(f"{key}%d")
+                values.append(f't."{column}"')
+            else:
+                sometimes.append(f"ifnull(',{key}' || {_value(column, kind)}, '')")
+    sometimes += [f"ifnull(',\"{key}\":' || {value}, '')" for key, value in source.args.items()]
+    rest = " || ".join([*sometimes, source.members])
+    # The first argument has no comma before it.
+    values.append(rest if always else f"substr({rest}, 2)")
+    form += f',"args":{{{",".join(always)}%s}}}}'
     return (
-        f"SELECT {' || '.join(parts)} FROM {source.rows or source.table} AS t"
-        f" WHERE {mine} AND {source.where} AND t.start IS NOT NULL"
+        f"WITH mine AS (SELECT * FROM {source.table} WHERE {mine})"
+        f" SELECT printf('{form}', {', '.join(values)}) FROM {source.rows or 'mine'} AS t"
+        f" WHERE {source.where} AND t.start IS NOT NULL"
     )
 
 
@@ -138,10 +156,10 @@ def metrics(tables: Tables) -> str | None:
         )
     # The lowest byte of the type is the GPU's number.
     return (
-        'SELECT \'{"ph":"C","name":"GPU \' || (typeId & 255) || \'","pid":\' || (typeId & 255)'
-        f" || ',\"tid\":0' || {_time('ts', at)} || ',\"args\":{{'"
-        f" || json_quote(CAST({name} AS TEXT)) || ':' || json_quote(CAST(value AS REAL))"
-        f" || '}}}}' FROM {METRICS} AS t"
+        'SELECT printf(\'{"ph":"C","name":"GPU %d","pid":%d,"tid":0,"ts":%s%d.%03d,'
+        f'"args":{{%s:%s}}}}\', typeId & 255, typeId & 255, {", ".join(_time(at))},'
+        f" json_quote(CAST({name} AS TEXT)), json_quote(CAST(value AS REAL)))"
+        f" FROM {METRICS} AS t WHERE {at} IS NOT NULL"
     )
 
 
@@ -235,7 +253,7 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
             f"(WITH recorded AS MATERIALIZED (SELECT {', '.join(keys)}, min(streamId) AS stream,"
             f" min(correlationId) AS correlation FROM {EVENT} GROUP BY 1, 2, 3)"
             f" SELECT s.*, r.stream AS of_stream, r.correlation AS of_call"
-            f" FROM {SYNC} AS s LEFT JOIN recorded AS r ON {on})"
+            f" FROM mine AS s LEFT JOIN recorded AS r ON {on})"
         )
         source.args["wait_on_stream"] = "CAST(t.of_stream AS INTEGER)"
         source.args["wait_on_cuda_event_record_corr_id"] = "CAST(t.of_call AS INTEGER)"
@@ -254,7 +272,7 @@ def _calls(_: Tables) -> EventTable:
             f"(WITH api AS MATERIALIZED (SELECT id, CASE WHEN value GLOB 'cuda*_v[0-9]*'"
             f" AND {bare} GLOB '*_v' THEN substr({bare}, 1, length({bare}) - 2) ELSE value END"
             f" AS api FROM StringIds WHERE id IN (SELECT nameId FROM {RUNTIME}))"
-            f" SELECT c.*, api FROM {RUNTIME} AS c LEFT JOIN api ON id = nameId)"
+            f" SELECT c.*, api FROM mine AS c LEFT JOIN api ON id = nameId)"
         ),
     )
 
@@ -280,15 +298,20 @@ def _ranges(tables: Tables) -> EventTable:
     # LIMIT keeps SQLite from computing a column wherever it is used.
     rows = (
         f"(SELECT *, {found} FROM (SELECT *, coalesce({', '.join(texts)}, '') AS said"
-        f" FROM {NVTX} AS t WHERE eventType IN ({_MARK}, {_PUSHED}, {_STARTED}) LIMIT -1) LIMIT -1)"
+        f" FROM mine AS t WHERE eventType IN ({_MARK}, {_PUSHED}, {_STARTED}) LIMIT -1) LIMIT -1)"
     )
     length = "CASE WHEN at_inputs THEN at_inputs - at_sizes - 10 ELSE length(said) END"
     sizes = f"substr(said, at_sizes + 10, {length})"
     is_operator = f"at_op > 0 AND eventType = {_PUSHED}"
-
-    def of_operator(condition: str, value: str) -> str:
-        return f"CASE WHEN {is_operator} AND {condition} THEN {value} END"
-
+    told = {
+        "Sequence number": ("at_seq", "CAST(substr(said, at_seq + 8) AS INTEGER)"),
+        "Input Dims": ("at_sizes", f"iif(json_valid({sizes}), {sizes}, json_quote({sizes}))"),
+        "Input op ids": ("at_inputs", "json_quote(substr(said, at_inputs + 17))"),
+    }
+    more = ", ".join(
+        f"CASE WHEN {place} THEN ',\"{key}\":' || {value} END"
+        for key, (place, value) in told.items()
+    )
     source = EventTable(
         NVTX,
         f"CASE WHEN {is_operator} THEN 'cpu_op' ELSE 'user_annotation' END",
@@ -297,16 +320,16 @@ def _ranges(tables: Tables) -> EventTable:
         phase=f"CASE WHEN eventType = {_MARK} THEN 'i' WHEN t.end IS NULL THEN 'B' ELSE 'X' END",
         used=["text", "textId", "eventType", "binaryData"],
         rows=rows,
-        args={
-            "Record function id": of_operator("TRUE", "CAST(substr(said, at_op + 10) AS INTEGER)"),
-            "Sequence number": of_operator("at_seq", "CAST(substr(said, at_seq + 8) AS INTEGER)"),
-            "Input Dims": of_operator(f"at_sizes AND json_valid({sizes})", sizes),
-            "Input op ids": of_operator("at_inputs", "json_quote(substr(said, at_inputs + 17))"),
-        },
+        members=(
+            f"CASE WHEN {is_operator} THEN"
+            f" printf(',\"Record function id\":%d%s%s%s', substr(said, at_op + 10), {more})"
+            " ELSE '' END"
+        ),
     )
     if "binaryData" in has and tables.columns.get("NVTX_PAYLOAD_SCHEMA_ENTRIES"):
         tables.define("nvtx_payload", _payloads(tables))
-        source.members = "ifnull(nvtx_payload(t.binaryData), '')"
+        payload = "CASE WHEN t.binaryData IS NOT NULL THEN nvtx_payload(t.binaryData) END"
+        source.members += f" || ifnull({payload}, '')"
     return source
 
 
@@ -346,7 +369,7 @@ def _absences(_: Tables) -> EventTable:
         where="isSchedIn = 0 AND t.back IS NOT NULL",
         rows=(
             "(SELECT *, lead(start) OVER (PARTITION BY globalTid ORDER BY start) AS back"
-            f" FROM {SCHED})"
+            " FROM mine)"
         ),
     )  # fmt: skip
 
@@ -369,20 +392,12 @@ def _allocations(tables: Tables) -> EventTable:
         used=["virtualAddress", "bytes", "deviceId"],
         rows=(
             f"(SELECT *, sum({signed}) OVER (PARTITION BY {by} ORDER BY start"
-            f" ROWS UNBOUNDED PRECEDING) AS held FROM {_MEMORY})"
+            " ROWS UNBOUNDED PRECEDING) AS held FROM mine)"
         ),
     )  # fmt: skip
 
 
 # -- SQL -------------------------------------------------------------------------------------------
-
-
-def _filled(tables: Tables, table: str, mine: str) -> list[str]:
-    """The columns that have a value in some row."""
-    columns = list(tables.columns[table])
-    counts = ", ".join(f'count(t."{column}")' for column in columns)
-    (row,) = tables.rows(f"SELECT {counts} FROM {table} AS t WHERE {mine}")
-    return [column for column, count in zip(columns, row, strict=True) if count]
 
 
 def _string(column: str) -> str:
@@ -399,12 +414,9 @@ def _value(column: str, kind: str) -> str:
     return f'CASE WHEN t."{column}" IS NOT NULL THEN json_quote({text}) END'
 
 
-def _time(key: str, ns: str) -> str:
-    """A member in microseconds with three decimals, as Kineto has them; nothing for NULL."""
-    return (
-        f"CASE WHEN {ns} IS NULL THEN '' ELSE printf(',\"{key}\":%s%d.%03d',"
-        f" CASE WHEN {ns} < 0 THEN '-' ELSE '' END, abs({ns}) / 1000, abs({ns}) % 1000) END"
-    )
+def _time(ns: str) -> list[str]:
+    """What printf shows as microseconds with three decimals, as Kineto has them: %s%d.%03d."""
+    return [f"CASE WHEN {ns} < 0 THEN '-' END", f"abs({ns}) / 1000", f"abs({ns}) % 1000"]
 
 
 def _cases(column: str, names: Sequence[str], first: int) -> str:

@@ -20,6 +20,8 @@ from tracekit.trace.other.converted import AT_ONCE
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # The longest text or BLOB.
 _MOST_BYTES = 64 << 20
+# The key of a table's number of rows: no column can have this name.
+ROWS = "*"
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
 
 
@@ -29,6 +31,7 @@ class Tables:
     def __init__(self, file: Path, name: str) -> None:
         self._file = file
         self._name = name
+        self._counts: dict[str, dict[str, int]] = {}
         self.columns: dict[str, dict[str, str]] = {}
         """The columns of each table, with their declared types."""
         self.definitions: dict[str, str] = {}
@@ -59,7 +62,9 @@ class Tables:
 
     def again(self) -> Tables:
         """The same tables through a connection of their own, for another thread."""
-        return Tables(self._file, self._name)
+        tables = Tables(self._file, self._name)
+        tables._counts = self._counts
+        return tables
 
     def close(self) -> None:
         self._connection.close()
@@ -99,6 +104,15 @@ class Tables:
 
     def count(self, table: str) -> int:
         return int(self.rows(f"SELECT count(*) FROM {table}")[0][0])
+
+    def counts(self, table: str) -> dict[str, int]:
+        """How many values each column has, and under ROWS the rows; counted once."""
+        if table not in self._counts:
+            columns = list(self.columns[table])
+            counted = ", ".join(f'count("{column}")' for column in columns)
+            (row,) = self.rows(f"SELECT count(*), {counted} FROM {table}")
+            self._counts[table] = dict(zip([ROWS, *columns], row, strict=True))
+        return self._counts[table]
 
     @contextmanager
     def _damage(self) -> Iterator[None]:
