@@ -7,12 +7,19 @@ FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
 -- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span
--- of each trace's main device.
+-- of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is that of its
+-- busiest thread, host_active.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
-FROM windows JOIN main_device USING (trace_id, device_id)
-WHERE kind IN ('step', 'gpu_active')
-QUALIFY kind = 'gpu_active'
+FROM (
+    SELECT trace_id, device_id, kind, name, start_ns, end_ns
+    FROM windows JOIN main_device USING (trace_id, device_id)
+    UNION ALL
+    SELECT trace_id, NULL, kind, name, start_ns, end_ns
+    FROM cpu_windows(NULL) ANTI JOIN main_device USING (trace_id)
+)
+WHERE kind IN ('step', 'gpu_active', 'host_active')
+QUALIFY kind <> 'step'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
 
@@ -22,7 +29,7 @@ SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTIT
 FROM run_windows
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1;
 
--- The figures of each run, taken from that window.
+-- The figures of each run, taken from that window. Those of a device are NULL in a trace without GPU ops.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
 WITH ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
@@ -37,13 +44,15 @@ thread AS (
     FROM host_segment GROUP BY trace_id
 ),
 copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
-SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns,
-       host_late_ns, active_ns, ops.kernels, kernel_ns, coalesce(launches, 0) AS launches,
+SELECT trace_id, steps, end_ns - start_ns AS span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns,
+       idle_ns, host_late_ns, active_ns, coalesce(ops.kernels, 0) AS kernels,
+       coalesce(kernel_ns, 0) AS kernel_ns, coalesce(launches, 0) AS launches,
        coalesce(operators, 0) AS operators,
        coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
        coalesce(copied_bytes, 0) AS copied_bytes
-FROM compared_windows JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
-JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
+FROM compared_windows
+LEFT JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
+LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 
 -- Two runs, by their trace_ids; both may be the same run.
