@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -80,15 +80,18 @@ def fitted(name: str, width: int) -> str:
 class Name:
     """A name in a cell of a table: it takes the width that the other columns leave."""
 
-    def __init__(self, name: str, style: str = "") -> None:
-        self.name, self.style = name, style
+    def __init__(self, name: str, style: str = "", fit: Callable[[str, int], str] = fitted) -> None:
+        self.name, self.style, self.fit = name, style, fit
+
+    def __str__(self) -> str:
+        return self.name
 
     def __rich_measure__(self, out: Console, options: ConsoleOptions) -> Measurement:
-        longest = len(fitted(self.name, _LONGEST_NAME))
+        longest = len(self.fit(self.name, _LONGEST_NAME))
         return Measurement(min(_SHORTEST_NAME, longest), longest)
 
     def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(fitted(self.name, options.max_width), self.style, no_wrap=True)
+        yield Text(self.fit(self.name, options.max_width), self.style, no_wrap=True)
 
 
 class Bar(Name):
