@@ -55,6 +55,39 @@ LEFT JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end
 LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
 
+-- What the steps of a trace do, one row for each: the figure that it counts in, and the event of the host
+-- that is it or that launched it. Without steps, of the whole trace. `which` is a trace_id; NULL: all traces.
+CREATE OR REPLACE MACRO counted_work(which) AS TABLE
+WITH span AS (
+    SELECT t.trace_id, s.start_ns, s.end_ns FROM trace AS t LEFT JOIN steps AS s USING (trace_id)
+    WHERE t.trace_id = coalesce(which, t.trace_id)
+),
+counted AS (
+    SELECT trace_id, event_id, 'operators' AS figure, NULL AS class, name, start_ns AS at_ns, 1 AS amount
+    FROM cpu_ops
+    UNION ALL
+    SELECT trace_id, event_id, 'launches', NULL, name, start_ns, 1 FROM launches
+    UNION ALL
+    SELECT trace_id, event_id, 'synchronisations', NULL, name, start_ns, 1 FROM syncs WHERE side = 'host'
+    UNION ALL
+    SELECT trace_id, event_id, 'allocations', NULL, name, start_ns, 1
+    FROM runtime_calls WHERE activity = 'allocation'
+    UNION ALL
+    SELECT trace_id, event_id, 'compiled_regions', NULL, name, start_ns, 1 FROM slices
+    WHERE has(traits, 'compiled_region')
+    UNION ALL
+    SELECT trace_id, launch_id, 'kernels', op.class, op.name, coalesce(launch_start_ns, op.start_ns), 1
+    FROM gpu_ops AS op LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE op.kind = 'kernel'
+    UNION ALL
+    SELECT trace_id, launch_id, 'copied_bytes', NULL, m.copy_kind, coalesce(launch_start_ns, m.start_ns),
+           m.bytes
+    FROM memcpys AS m LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE m.bytes IS NOT NULL
+)
+SELECT c.trace_id, event_id, figure, class, name, amount, r.steps
+FROM counted AS c JOIN span AS s ON c.trace_id = s.trace_id
+  AND (s.start_ns IS NULL OR (at_ns >= s.start_ns AND at_ns < s.end_ns))
+JOIN run_steps AS r ON c.trace_id = r.trace_id;
+
 -- Two runs, by their trace_ids; both may be the same run.
 CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
 SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
