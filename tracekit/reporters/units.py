@@ -23,8 +23,8 @@ _SCALES = {
     "bytes per second": (("TB/s", 12), ("GB/s", 9), ("MB/s", 6), ("kB/s", 3), ("B/s", 0)),
 }
 # Instants on the trace's clock: one copies them into other questions.
-_INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
-_SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
+INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
+SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
 # What is usual in a column has so many digits.
 _DIGITS = 4
 # Up to this, every whole number is a float.
@@ -175,9 +175,9 @@ def _figures(
         return name, [Text(_id(each)) for each in values]
     if unit.startswith("fraction of"):
         return f"{name} (%)", [Text(_fixed(each, -2, 1)) for each in values]
-    if unit in _SCALES and not _INSTANT.search(name):
+    if unit in _SCALES and not INSTANT.search(name):
         short, power, decimals = _scale(known, unit)
-        return f"{_SUFFIX.sub('', name)} ({short})", [
+        return f"{SUFFIX.sub('', name)} ({short})", [
             Text(_fixed(each, power, decimals)) for each in values
         ]
     return None
