@@ -112,7 +112,7 @@ build/test-all/installed: pyproject.toml constraints.txt $(NATIVE)
 	@$(@D)/bin/$(PIP) --no-deps liger-kernel build pyproject_hooks
 
 comma := ,
-EXTRAS := capture,report,mcp,lake,ray,dev
+EXTRAS := capture,report,excel,mcp,lake,ray,dev
 
 # Makes the virtual environment $(1) with tracekit's extras $(2), and HolisticTraceAnalysis.
 define install

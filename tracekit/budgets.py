@@ -1,7 +1,7 @@
 """Budgets for a step of the user's program: how many operators, launches and waits it may take.
 
-`tracekit.pytest_plugin` is the door to them. A step of a test is recorded; its figures are checked
-against its budget, and against the figures stored for it in a small file beside the test.
+The figures of a step are checked against its budget, and against the figures that are stored for it
+in a small file beside its test. tracekit/step_budget.py records the step of a test.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import platform
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,103 +45,6 @@ _SCHEMA = "tracekit/step/1"
 # Most file systems end names at 255 bytes.
 _SHOWN_CHARACTERS = 150
 _FOLDER = "tracekit_baselines"
-
-
-class OverBudget(AssertionError):
-    """A step takes more than its budget allows."""
-
-
-@dataclass
-class StepBudget:
-    """What the fixture `tracekit_profile` gives a test: call it with the step."""
-
-    test: str
-    """The test's id."""
-    beside: Path
-    """The folder of the test's file."""
-    leave: Path
-    """Where the traces of steps that are over their budgets are left."""
-    budget: Mapping[str, Any]
-    update: bool
-
-    def __call__(
-        self,
-        step: Callable[[], object],
-        *,
-        steps: int = 3,
-        warmup: int = 3,
-        shapes: bool = True,
-        stacks: bool = False,
-    ) -> Figures:
-        """Runs the step `warmup` + 1 + `steps` times under torch.profiler, and returns its figures.
-
-        With `stacks`, the report tells the lines of Python too, and the profiler costs more.
-
-        Raises:
-            OverBudget: when the step is over its budget; the message says by how much, what changed
-                and where its trace is.
-            TracekitError: when the budget names an unknown figure, the step cannot be recorded, or
-                the stored figures cannot be read.
-        """
-        __tracebackhide__ = True
-        from tracekit.capture.profile import profile
-        from tracekit.opening import load
-
-        check_budget(self.budget)
-        base_file = file_of(self.test, self.beside)
-        base = read_figures(base_file)
-        if base is None and not self.update and (not self.budget or "time" in self.budget):
-            require_no_former(self.test, self.beside)
-        self.leave.mkdir(parents=True, exist_ok=True)
-        trace = self.leave / f"{name_of(self.test)}.json.gz"
-        with profile(trace, steps, warmup=warmup, shapes=shapes, stacks=stacks) as run:
-            for _ in range(warmup + 1 + steps):
-                step()
-                run.step()
-        with load(trace) as database:
-            figures = figures_of(database)
-        if self.update:
-            write_figures(base_file, figures)
-            return figures
-        if not self.budget and base is None:
-            raise OverBudget(
-                f"no figures are stored for this step in {base_file}: store them with "
-                "`pytest --tracekit-update`, or give the mark a budget"
-            )
-        found = broken(figures, self.budget, base)
-        if not found:
-            trace.unlink()
-            return figures
-        raise OverBudget(self._told(trace, figures, base, [each.message for each in found]))
-
-    def _told(
-        self, trace: Path, figures: Figures, base: Figures | None, messages: list[str]
-    ) -> str:
-        lines = ["the step is over its budget", *(f"  {each}" for each in messages)]
-        if base is not None and (changed := changes(figures, base)):
-            lines += ["changed since the figures were stored, per step:"]
-            lines += [f"  {each}" for each in changed]
-        lines += ["why:", *(f"  {each}" for each in figures.why)]
-        lines.append(f"trace: {trace}")
-        lines.append(f"report: {_report(trace)}")
-        return "\n".join(lines)
-
-
-def _report(trace: Path) -> str:
-    """Writes the trace's page; returns its path, or why there is none."""
-    from tracekit.opening import load
-
-    page = trace.with_name(trace.name.removesuffix(".json.gz") + ".html")
-    try:
-        from tracekit.reporters.html import reports
-
-        with load(trace) as database:
-            reports.write_trace(database, page)
-    except ImportError:
-        return "none: pip install 'tracekit[report]'"
-    except TracekitError as error:
-        return f"none: {error}"
-    return str(page)
 
 
 @dataclass(frozen=True)
@@ -285,11 +188,12 @@ def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[st
         )
 
 
-def changes(figures: Figures, base: Figures) -> list[str]:
-    """What runs more often or less often than in the stored figures, the largest change first."""
+def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> list[str]:
+    """What runs more often or less often than in the stored figures, the largest change first; but
+    not of figures that are `listed` already."""
     found = []
     for figure in COUNTS:
-        if figure == "copied_bytes" or figure not in figures.counts:
+        if figure in ("copied_bytes", *listed) or figure not in figures.counts:
             continue
         now, then = figures.names.get(figure, {}), base.names.get(figure, {})
         for name in now.keys() | then.keys():
@@ -300,6 +204,36 @@ def changes(figures: Figures, base: Figures) -> list[str]:
     more = len(found) - _MOST_CHANGES
     largest = [told for _, _, told in sorted(found)[:_MOST_CHANGES]]
     return largest + ([f"and {more:,} more"] if more > 0 else [])
+
+
+# For a figure and the name of what it counts: how often a step runs it in each place.
+Places = dict[tuple[str, str], dict[str, float]]
+
+
+def places_of(database: Session) -> Places:
+    """Where the only trace of a database runs what is counted, the place of most first."""
+    found: Places = {}
+    for row in database.ask("step_places", trace=database.only(None)):
+        if row["place"] is not None:
+            by_place = found.setdefault((row["figure"], str(row["name"])), {})
+            by_place[row["place"]] = row["per_step"]
+    return found
+
+
+def counted(figure: str, figures: Figures, base: Figures | None, places: Places) -> Iterator[str]:
+    """What a figure counted, a line for each name: how often now and before, and from where."""
+    figure = {"kernels_by_class": "kernels", "graph_breaks": "compiled_regions"}.get(figure, figure)
+    now = figures.names.get(figure, {}) if figure in COUNTS else {}
+    then = base.names.get(figure, {}) if base is not None else {}
+    grown = sorted(now, key=lambda name: (then.get(name, 0) - now[name], name))
+    for name in (grown if base is not None else list(now))[:_MOST_CHANGES]:
+        before = f" ({then.get(name, 0):,g} before)" if base is not None else ""
+        sites = list(places.get((figure, name), {}))
+        where = f", from {printable(sites[0])}" if sites else ""
+        more = f" and {len(sites) - 1:,} other places" if len(sites) > 1 else ""
+        yield f"{now[name]:>6,g} {printable(name)}{before}{where}{more}"
+    if len(now) > _MOST_CHANGES:
+        yield f"and {len(now) - _MOST_CHANGES:,} other names"
 
 
 def name_of(test: str) -> str:

@@ -70,6 +70,11 @@ def figure_of(value: int | None, column: str) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def signed_figure(value: int | None, column: str) -> str:
+    """The same of a change, with its sign."""
+    return ("+" if value and value > 0 else "") + figure_of(value, column)
+
+
 def suggestion(word: str, known: Iterable[str]) -> str:
     """For the end of an error about an unknown word: "; did you mean 'x'?". Empty where no known
     word is similar."""

@@ -1,6 +1,7 @@
 -- question: How do the figures of b differ from those of a?
 -- params a, b
--- column metric (text): the figure: a column of run_metrics, with its unit at the end
+-- column metric (text): the figure: a column of run_metrics, with its unit at the end; without those of
+--     devices where no run has GPU ops, and without span_ns where one's is a step's and the other's is not
 -- column a (the metric's unit): its value in a
 -- column b (the metric's unit): its value in b
 -- column change (the metric's unit): b less a
@@ -23,4 +24,7 @@ SELECT metric, any_value(figure) FILTER (side = 'a') AS a, any_value(figure) FIL
        any_value(figure) FILTER (side = 'b') / nullif(any_value(figure) FILTER (side = 'a'), 0) AS ratio
 FROM figure JOIN run USING (trace_id)
 GROUP BY metric
+HAVING count(figure) > 0
+   AND (metric <> 'span_ns'
+        OR (SELECT count(DISTINCT kind) FROM compared_windows SEMI JOIN run USING (trace_id)) = 1)
 ORDER BY any_value(place)

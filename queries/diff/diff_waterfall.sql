@@ -2,20 +2,30 @@
 -- params a, b
 -- column bar (count): place of the bar: a's whole window, then its parts, work first, then b's whole window
 -- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they
---     overlap), communication, copy, idle by cause
--- column window (text): what is compared: each run's median step, else the GPU-active spans
+--     overlap), communication, copy, idle by cause; of traces without GPU ops, what the busiest thread did,
+--     as in the columns of cpu_time
+-- column window (text): what is compared: each run's median step, else the GPU-active spans, or the spans of
+--     the busiest threads
 -- column a_ns (ns): of a's window
 -- column b_ns (ns): of b's window
 -- column change_ns (ns): b_ns less a_ns: the bar's height
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
--- The median steps where both runs have steps, else the GPU-active spans.
+-- The median steps where both runs have steps, else the whole spans. A run with GPU ops has no waterfall
+-- beside one without.
 WITH win AS (
     SELECT side, w.*
     FROM (VALUES ('a', coalesce(getvariable('a'), 1)), ('b', coalesce(getvariable('b'), 2)))
         AS given(side, trace_id)
     JOIN run_windows AS w USING (trace_id)
-    QUALIFY kind = if(count(*) FILTER (kind = 'step') OVER () = 2, 'step', 'gpu_active')
+    QUALIFY (kind = 'step') = (count(*) FILTER (kind = 'step') OVER () = 2)
+        AND count(device_id) OVER () IN (0, count(*) OVER ())
+),
+-- Of traces without GPU ops only.
+stretch AS (
+    FROM cpu_stretches(coalesce((SELECT trace_id FROM win WHERE side = 'a' AND device_id IS NULL), -1))
+    UNION
+    FROM cpu_stretches(coalesce((SELECT trace_id FROM win WHERE side = 'b' AND device_id IS NULL), -1))
 ),
 kernel AS (
     SELECT w.side AS key, class AS label, greatest(g.start_ns, w.start_ns) AS start_ns,
@@ -37,6 +47,11 @@ part AS (
            CASE activity WHEN 'communication' THEN 2 WHEN 'copy' THEN 3 ELSE 4 END, ns
     FROM window_timeline_parts AS p JOIN win AS w USING (trace_id, device_id, kind, name)
     WHERE p.window_start_ns = w.start_ns AND p.window_end_ns = w.end_ns AND activity <> 'compute'
+    UNION ALL
+    SELECT w.side, role, CASE role WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END,
+           least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)
+    FROM stretch AS s JOIN win AS w ON s.trace_id = w.trace_id AND s.start_ns < w.end_ns
+        AND s.end_ns > w.start_ns
 ),
 changed AS (
     SELECT part, rank, sum_where(ns, side = 'a') AS a_ns, sum_where(ns, side = 'b') AS b_ns,

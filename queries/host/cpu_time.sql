@@ -29,19 +29,7 @@ operator AS (
     SELECT trace_id, pid, tid, start_ns, end_ns
     FROM cpu_ops SEMI JOIN stretch USING (trace_id, pid, tid)
 ),
-thread AS (
-    SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM operator GROUP BY ALL
-),
-win AS (
-    SELECT t.trace_id, 'host_active' AS kind, if(count(s.name) = 0, 'first operator to last',
-               'profiler steps') AS name, coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
-           coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns
-    FROM thread AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
-    UNION ALL
-    SELECT trace_id, 'step', name, start_ns, end_ns FROM steps
-    UNION ALL
-    SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
-),
+win AS (FROM cpu_windows(getvariable('trace'))),
 summed AS (
     SELECT w.*, role, limit_by,
            sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
@@ -84,7 +72,7 @@ SELECT
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
     any_value(signs) AS device_evidence
-FROM summed AS s JOIN (SELECT trace_id, pid, tid FROM thread) USING (trace_id)
+FROM summed AS s JOIN (SELECT DISTINCT trace_id, pid, tid FROM stretch) USING (trace_id)
 LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN device_sign USING (trace_id)
 LEFT JOIN (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id) USING (trace_id)
 GROUP BY trace_id, pid, tid, kind, name, s.start_ns, s.end_ns

@@ -1,6 +1,8 @@
--- Evaluates a condition ($condition) over the figures of two runs ($figures: the query run_metrics).
+-- Evaluates a condition ($condition) over the figures of two runs ($figures: the query run_metrics), unless
+-- only one of them has GPU ops.
 WITH run AS ($figures)
 SELECT (
 $condition
 )::BOOLEAN
 FROM (FROM run WHERE trace_id = $a) AS a, (FROM run WHERE trace_id = $b) AS b
+WHERE (a.busy_ns IS NULL) = (b.busy_ns IS NULL)

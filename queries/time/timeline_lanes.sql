@@ -23,10 +23,13 @@ WITH bounds AS (
     )
     WHERE to_ns > from_ns
 ),
+-- Beside a device, such a call launches its work.
+waiting AS (FROM peer_waits(getvariable('trace')) ANTI JOIN main_device USING (trace_id)),
 busy AS (
     SELECT trace_id, 'host' AS side, NULL::BIGINT AS device_id, concat('thread ', tid) AS lane, start_ns,
-           end_ns, activity::VARCHAR AS activity, event_id
-    FROM host_segment WHERE event_id IS NOT NULL
+           end_ns, CASE WHEN w.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced')
+               THEN 'communication' ELSE activity::VARCHAR END AS activity, event_id
+    FROM host_segment LEFT JOIN waiting AS w USING (trace_id, event_id) WHERE event_id IS NOT NULL
     UNION ALL
     SELECT trace_id, 'device', device_id, concat('device ', device_id, ', stream ', stream), start_ns, end_ns,
            activity::VARCHAR, event_id

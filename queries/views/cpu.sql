@@ -1,8 +1,48 @@
 -- What the host does in a trace without GPU ops.
 
+-- The thread on which operators take most time, from its first operator to the end of its last one. `which`
+-- is a trace_id here and below; NULL: all traces.
+CREATE OR REPLACE MACRO cpu_threads(which) AS TABLE
+SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, arg_max(start_ns, ns) AS start_ns,
+       arg_max(end_ns, ns) AS end_ns
+FROM (
+    SELECT trace_id, h.pid, h.tid, sum(self_ns) AS ns, min(o.start_ns) AS start_ns, max(o.end_ns) AS end_ns
+    FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
+    WHERE trace_id = coalesce(which, trace_id) GROUP BY ALL
+) GROUP BY trace_id;
+
+-- The windows by which it is judged: as host_active the profiler's steps, else first operator to last; each
+-- step; the whole trace.
+CREATE OR REPLACE MACRO cpu_windows(which) AS TABLE
+SELECT t.trace_id, 'host_active' AS kind, if(count(s.name) = 0, 'first operator to last',
+           'profiler steps') AS name, coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
+       coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns
+FROM cpu_threads(which) AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
+UNION ALL
+SELECT trace_id, 'step', name, start_ns, end_ns FROM steps WHERE trace_id = coalesce(which, trace_id)
+UNION ALL
+SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
+WHERE trace_id = coalesce(which, trace_id);
+
+-- Calls of collectives and of other workers on any thread. A call of another worker lasts until the answer is
+-- there.
+CREATE OR REPLACE MACRO peer_calls(which) AS TABLE
+SELECT trace_id, event_id, start_ns, end_ns, CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
+FROM slices
+WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id = coalesce(which, trace_id);
+
+-- The slices whose own time is a wait for other ranks: these calls, and what they call in Python, such as
+-- Work.wait.
+CREATE OR REPLACE MACRO peer_waits(which) AS TABLE
+SELECT trace_id, event_id, peer FROM peer_calls(which)
+UNION
+SELECT h.trace_id, h.event_id, peer
+FROM host_slice AS h JOIN peer_calls(which) AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
+JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id;
+
 -- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
 -- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait
--- for another worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all.
+-- for another worker. The stretches cover the trace without gap or overlap.
 -- An operator computes if it is not a metadata operator and its own time is at least the time of the
 -- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
 -- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
@@ -16,25 +56,9 @@ WITH operator AS (
 ),
 called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
     GROUP BY ALL),
-thread AS (
-    SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid
-    FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns FROM operator GROUP BY ALL) GROUP BY ALL
-),
--- Calls of collectives and of other workers on any thread, and what they call in Python, such as
--- Work.wait. A call of another worker lasts until the answer is there.
-collective AS (
-    SELECT trace_id, event_id, start_ns, end_ns,
-           CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
-    FROM slices
-    WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id = coalesce(which, trace_id)
-),
-waiting AS (
-    SELECT trace_id, event_id, peer FROM collective
-    UNION
-    SELECT h.trace_id, h.event_id, peer
-    FROM host_slice AS h JOIN collective AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
-    JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id
-),
+thread AS (FROM cpu_threads(which)),
+collective AS (FROM peer_calls(which)),
+waiting AS (FROM peer_waits(which)),
 role AS (
     SELECT trace_id, event_id, CASE WHEN is_slow_allocation THEN 'allocation'
                WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
@@ -76,4 +100,4 @@ told AS (
                     THEN 'remote' END
     FROM interval_labels('running') WHERE list_contains(labels, 'untraced')
 )
-SELECT trace_id, pid, tid, start_ns, end_ns, role, limit_by FROM told JOIN thread USING (trace_id);
+SELECT trace_id, pid, tid, d.start_ns, d.end_ns, role, limit_by FROM told AS d JOIN thread USING (trace_id);

@@ -7,12 +7,19 @@ FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
 -- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span
--- of each trace's main device.
+-- of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is that of its
+-- busiest thread, host_active.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
-FROM windows JOIN main_device USING (trace_id, device_id)
-WHERE kind IN ('step', 'gpu_active')
-QUALIFY kind = 'gpu_active'
+FROM (
+    SELECT trace_id, device_id, kind, name, start_ns, end_ns
+    FROM windows JOIN main_device USING (trace_id, device_id)
+    UNION ALL
+    SELECT trace_id, NULL, kind, name, start_ns, end_ns
+    FROM cpu_windows(NULL) ANTI JOIN main_device USING (trace_id)
+)
+WHERE kind IN ('step', 'gpu_active', 'host_active')
+QUALIFY kind <> 'step'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
 
@@ -22,7 +29,7 @@ SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTIT
 FROM run_windows
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1;
 
--- The figures of each run, taken from that window.
+-- The figures of each run, taken from that window. Those of a device are NULL in a trace without GPU ops.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
 WITH ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
@@ -37,14 +44,49 @@ thread AS (
     FROM host_segment GROUP BY trace_id
 ),
 copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
-SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns,
-       host_late_ns, active_ns, ops.kernels, kernel_ns, coalesce(launches, 0) AS launches,
+SELECT trace_id, steps, end_ns - start_ns AS span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns,
+       idle_ns, host_late_ns, active_ns, coalesce(ops.kernels, 0) AS kernels,
+       coalesce(kernel_ns, 0) AS kernel_ns, coalesce(launches, 0) AS launches,
        coalesce(operators, 0) AS operators,
        coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
        coalesce(copied_bytes, 0) AS copied_bytes
-FROM compared_windows JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
-JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
+FROM compared_windows
+LEFT JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
+LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
+
+-- What the steps of a trace do, one row for each: the figure that it counts in, and the event of the host
+-- that is it or that launched it. Without steps, of the whole trace. `which` is a trace_id; NULL: all traces.
+CREATE OR REPLACE MACRO counted_work(which) AS TABLE
+WITH span AS (
+    SELECT t.trace_id, s.start_ns, s.end_ns FROM trace AS t LEFT JOIN steps AS s USING (trace_id)
+    WHERE t.trace_id = coalesce(which, t.trace_id)
+),
+counted AS (
+    SELECT trace_id, event_id, 'operators' AS figure, NULL AS class, name, start_ns AS at_ns, 1 AS amount
+    FROM cpu_ops
+    UNION ALL
+    SELECT trace_id, event_id, 'launches', NULL, name, start_ns, 1 FROM launches
+    UNION ALL
+    SELECT trace_id, event_id, 'synchronisations', NULL, name, start_ns, 1 FROM syncs WHERE side = 'host'
+    UNION ALL
+    SELECT trace_id, event_id, 'allocations', NULL, name, start_ns, 1
+    FROM runtime_calls WHERE activity = 'allocation'
+    UNION ALL
+    SELECT trace_id, event_id, 'compiled_regions', NULL, name, start_ns, 1 FROM slices
+    WHERE has(traits, 'compiled_region')
+    UNION ALL
+    SELECT trace_id, launch_id, 'kernels', op.class, op.name, coalesce(launch_start_ns, op.start_ns), 1
+    FROM gpu_ops AS op LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE op.kind = 'kernel'
+    UNION ALL
+    SELECT trace_id, launch_id, 'copied_bytes', NULL, m.copy_kind, coalesce(launch_start_ns, m.start_ns),
+           m.bytes
+    FROM memcpys AS m LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE m.bytes IS NOT NULL
+)
+SELECT c.trace_id, event_id, figure, class, name, amount, r.steps
+FROM counted AS c JOIN span AS s ON c.trace_id = s.trace_id
+  AND (s.start_ns IS NULL OR (at_ns >= s.start_ns AND at_ns < s.end_ns))
+JOIN run_steps AS r ON c.trace_id = r.trace_id;
 
 -- Two runs, by their trace_ids; both may be the same run.
 CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE

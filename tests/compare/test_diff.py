@@ -254,7 +254,9 @@ def test_markdown_has_the_numbers_of_the_comparison_and_nothing_live(tmp_path):
     done = CliRunner().invoke(cli, ["diff", *map(str, runs), "--markdown"])
     assert done.exit_code == 0, done.output
     text = done.output
-    assert text.startswith("### b takes 2 times as long as a: 50 us in a, 100 us in b\n")
+    assert text.startswith(
+        "### b takes 2 times as long as a: 50 us in a, 100 us in b; most of all "
+    )
     for live in ("@admin", "`", "<img", "](", "**b**", "https://", "#1", "$"):
         assert live not in text.replace("&#", "")
     shown = html.unescape(text)

@@ -20,6 +20,8 @@ import pytest
 import tracekit
 from tests.kit import hostile
 from tracekit.ingest.resources import Memory
+from tracekit.reporters.terminal import fitted
+from tracekit.reporters.units import shown
 from tracekit.text import printable, printable_lines
 
 TRACEKIT = [sys.executable, "-m", "tracekit"]
@@ -310,3 +312,44 @@ def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, fol
         shown = screen.read(10_000).decode().replace("\r\n", "\n")
     assert not set(HIDDEN) & set(shown)
     assert "n\ufffdame" in shown and "=1+1\u00e9" in shown
+
+
+# -- units -----------------------------------------------------------------------------------------
+
+
+def test_a_table_of_a_question_has_units_and_files_stay_exact(folder, run):
+    asked = ("query", "good.duckdb", "top_kernels")
+    exact = list(csv.DictReader(io.StringIO(run(*asked, "--format", "csv").stdout)))
+    done = run(*asked, COLUMNS="200")
+    units = next(line.split() for line in done.stdout.splitlines() if " name " in f" {line} ")
+    assert units.count("(us)") == 5
+    total = exact[0]["total_ns"]
+    assert f"{int(total) / 1000:,.3f}" in done.stdout
+    assert run("sql", "good.duckdb", "SELECT 1500000 AS total_ns").stdout.split()[1] == "1,500,000"
+
+
+@pytest.mark.parametrize(
+    ("unit", "values", "head", "cells"),
+    [
+        ("ns", [1_500_000, 2_000_000, 12], "total (ms)", ["1.500", "2.000", "<0.001"]),
+        ("ns", [0, None, 7], "total (ns)", ["0", "", "7"]),
+        ("bytes", [2_048_000_000], "total (GB)", ["2.048"]),
+        ("fraction of the window", [0.25, 0.00001], "total (%)", ["25.0", "<0.1"]),
+        ("id", [1_234, 5], "total", ["1234", "5"]),
+        ("count", [1_234], "total", ["1,234"]),
+    ],
+)
+def test_a_column_has_one_unit_that_reads_well(unit, values, head, cells):
+    name = "total_ns" if unit == "ns" else "total_bytes" if unit == "bytes" else "total"
+    found = shown([name], [[each] for each in values], {name: unit})
+    assert " ".join(str(found.columns[0].header).split()) == head
+    assert [str(row[0]) for row in found.rows] == cells
+
+
+def test_names_keep_the_end_that_tells_them_apart():
+    assert fitted("transformers/models/bert/model.py(12): forward", 20).endswith("(12): forward")
+    assert fitted("void cutlass::Kernel2<cutlass_80_gemm>(Params)", 20) == "cutlass_80_gemm"
+    names = ["module/a.py(1): " + "x" * 200, "y" * 200]
+    found = shown(["name", "n"], [[each, 10**9] for each in names], {"name": "text", "n": "count"})
+    assert found.within(40) is not None
+    assert found.within(14) is None

@@ -4,9 +4,11 @@ import importlib
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,10 +18,12 @@ import pytest
 
 import tracekit
 from tests.conftest import own_trace_names
+from tests.kit import traces
 from tests.kit.sampling import sample
 from tracekit import budgets
-from tracekit.budgets import COUNTS, StepBudget, broken, changes, check_budget, figures_of
+from tracekit.budgets import COUNTS, broken, changes, check_budget, counted, figures_of, places_of
 from tracekit.errors import TracekitError
+from tracekit.step_budget import StepBudget
 
 # An installed plugin is there by itself.
 IS_INSTALLED = any(
@@ -102,7 +106,8 @@ def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
     output, status = tried(TESTS, operators=5)
     assert (status, "2 failed" in output) == (1, True)
     assert "operators: 5 a step, budget 3" in output
-    assert "+2 aten::neg (operators: 3 before)" in output
+    # What was counted, how often before, and where.
+    assert re.search(r"5 aten::neg \(3 before\), from test_step\.py\(\d+\): step", output)
     left = list((tmp_path / ".tracekit").glob("*stored-*.json.gz"))
     with tracekit.load(left[0]) as run:
         assert run.ask("step_counts")
@@ -211,8 +216,6 @@ def test_each_figure_can_be_over_its_budget(figures):
 
 
 def test_times_are_compared_on_the_same_device_only(figures):
-    from dataclasses import replace
-
     now, before = replace(figures, step_ns=120), replace(figures, step_ns=100)
     assert broken(now, {"time": 1.2}, before) == []
     (only,) = broken(now, {"time": 1.1}, before)
@@ -234,6 +237,24 @@ def test_stored_figures_come_back_and_changes_are_named(figures, tmp_path):
     name, count = next(iter(base.names[figure].items()))
     base.names[figure][name] = count + 2
     assert changes(figures, base) == [f"-2 {name} ({figure}: {count + 2:,g} before)"]
+
+
+def test_a_figure_over_its_budget_lists_what_it_counted_and_where(tmp_path):
+    events = [
+        traces.step(0, 0, 1000),
+        traces.frame("train.py(7): step", 1, 900),
+        *(traces.operator("aten::neg", 10 + 20 * i, 9) for i in range(3)),
+        traces.operator("aten::mm", 200, 9),
+    ]
+    with traces.load(tmp_path, events) as database:
+        figures, places = figures_of(database), places_of(database)
+    found = list(counted("operators", figures, None, places))
+    assert found == [
+        "     3 aten::neg, from train.py(7): step", "     1 aten::mm, from train.py(7): step"
+    ]  # fmt: skip
+    before = replace(figures, names={"operators": {"aten::neg": 3}})
+    first, second = counted("operators", figures, before, {})
+    assert (first, second) == ("     1 aten::mm (0 before)", "     3 aten::neg (3 before)")
 
 
 SOUND = {"schema": "tracekit/step/1", "counts": {"operators": 3}, "kernels_by_class": {},

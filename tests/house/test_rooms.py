@@ -19,8 +19,8 @@ ROOMS = [
     "version", "errors", "text", "stages", "causes", "thresholds", "files", "records", "workloads",
     "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
     "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
-    "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas", "commands",
-    "pytest_plugin", "__main__",
+    "experiments", "reporters", "budgets", "step_budget", "frameworks", "run", "agents", "schemas",
+    "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip
 # Functions that import what a text names.
 BY_TEXT = ("import_module", "__import__")

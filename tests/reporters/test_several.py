@@ -73,7 +73,8 @@ def test_two_or_three_stand_side_by_side(analysis, count, capsys):
     few = [like(analysis, f"/runs/{number}/trace.json", number) for number in range(count)]
     lines = printed(few, capsys)
     assert lines[0].split() == [f"{number}/trace" for number in range(count)]
-    assert lines[1].split() == ["verdict"] + ["overhead-bound"] * count
+    assert lines[1].split()[:2] == ["verdict", "overhead-bound"]
+    assert " ".join(lines[1:3]).count("overhead-bound") == count
 
 
 def test_names_keep_only_what_differs(analysis):

@@ -3,7 +3,11 @@
 import pytest
 
 import tracekit
+from tests.kit.lakes import add
 from tests.kit.traces import frame, load, operator, slice_event, step, write
+from tracekit.compare.diff import fails
+from tracekit.lake.comparing import history
+from tracekit.run import open_lake
 
 FLOAT = ["float", "float"]
 GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 42_000_000_000}]}
@@ -208,3 +212,57 @@ def test_an_operator_that_sets_up_a_device_is_no_view(tmp_path):
     assert host.allocation_ns == 3_800_000_000
     assert host.view_ns == 20_000
     assert verdict.bottleneck == "allocation"
+
+
+# -- beside each other -----------------------------------------------------------------------------
+
+
+def waiting_run(folder, name, wait_us, began_ns=0):
+    """Two steps: a product, then a wait for the other ranks."""
+    (folder / name).mkdir(parents=True)
+    events = []
+    for number in range(2):
+        at = number * (1000 + wait_us)
+        events += [
+            step(number, at, 1000 + wait_us),
+            operator("aten::mm", at, 900, [[1000, 1000], [1000, 1000]], FLOAT),
+            operator("c10d::allreduce_", at + 1000, wait_us),
+        ]
+    return write(folder / name / "rank0.json", events, baseTimeNanoseconds=began_ns)
+
+
+def test_cpu_runs_are_compared_by_what_their_threads_do(tmp_path, run):
+    paths = [waiting_run(tmp_path, name, us) for name, us in (("a", 500), ("b", 2500))]
+    with tracekit.load(paths) as database:
+        found = database.diff()
+        assert not fails(database, "b.operators > a.operators")
+        lanes = {row["name"]: row["activity"] for row in database.ask("timeline_lanes", trace=1)}
+    parts = {row["part"]: row["change_ns"] for row in found.waterfall[1:-1]}
+    assert parts == {"compute": 0, "communication": 2_000_000, "untraced": 0}
+    assert (found.span, found.doubts) == ({"a": 1_500_000, "b": 3_500_000}, [])
+    assert {row["metric"] for row in found.summary}.isdisjoint({"busy_ns", "active_ns"})
+    # A time line paints a wait for others as such.
+    assert lanes["c10d::allreduce_"] == "communication"
+    first, *lines = run("diff", *map(str, paths), COLUMNS="100").stdout.splitlines()
+    assert first.startswith("b takes 2.33 times as long as a: 1.5 ms in a, 3.5 ms in b; most of")
+    assert first.endswith("communication: +2 ms")
+    assert not any("gpu" in line.lower() for line in lines)
+
+
+def test_a_lake_of_cpu_runs_has_a_history(tmp_path):
+    for number, us in enumerate((500, 500, 2500, 2500)):
+        waiting_run(tmp_path / "in", f"night{number}", us, 1_700_000_000 * 10**9 + number)
+    add(tmp_path / "lake", tmp_path / "in")
+    with open_lake(str(tmp_path / "lake")) as lake:
+        found = history(lake)
+    (change,) = found.changes
+    assert (change.run, change.before_ns, change.after_ns) == ("night2", 1_500_000, 3_500_000)
+    assert found.runs[0].figures["busy_ns"] is None
+    assert found.diff.waterfall
+
+
+@pytest.mark.parametrize("full", [[], ["--full"]])
+def test_who_waits_for_other_ranks_is_not_said_to_compute(tmp_path, run, full):
+    said = run("analyze", str(waiting_run(tmp_path, "a", 5000)), *full).stdout
+    assert "bound by communication" in said
+    assert "compute-bound" not in said

@@ -89,7 +89,9 @@ def _state_of(output: str) -> tuple[int, int] | None:
 @click.argument("source", metavar="TRACE|DB")
 @option(
     "-o --output",
-    "The file to write; a trace that ends in .gz or .zst is compressed.",
+    "The file to write; a trace that ends in .gz or .zst is compressed. FILE.xlsx is a workbook "
+    "of Excel: verdict, advice, kernels, operators, launches, gaps, and of several traces the "
+    "ranks.",
     required=True,
 )
 @option(
@@ -103,7 +105,7 @@ def _state_of(output: str) -> tuple[int, int] | None:
 )
 @part_options
 def export(source: str, output: str, form: str, weight: str | None, part: Chosen) -> None:
-    """Write a trace as JSON, as it was loaded, or its flame graph for other tools.
+    """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
     """
@@ -114,8 +116,18 @@ def export(source: str, output: str, form: str, weight: str | None, part: Chosen
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
     if form != "trace" and not part.is_whole:
         raise click.UsageError("a part is written as a trace: omit --format")
-    name = printable(output)
+    name, is_book = printable(output), output.endswith(".xlsx")
+    if is_book and (form != "trace" or not part.is_whole):
+        raise click.UsageError("a workbook is about whole traces: omit --format and the part")
     with open_given(source, Resources(), output) as opened:
+        if is_book:
+            try:
+                from tracekit.reporters import workbook
+            except ModuleNotFoundError as error:
+                needs = f"a workbook needs {error.name}: pip install 'tracekit[excel]'"
+                raise TracekitError(needs) from error
+            click.echo(f"{name}: {', '.join(workbook.write(opened, output))}")
+            return
         if form == "trace":
             click.echo(f"{name}: {part.write(opened, output):,} events")
             return

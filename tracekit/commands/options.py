@@ -66,13 +66,15 @@ class Request:
         query: str,
         variables: Mapping[str, Value] | None = None,
         columns: Sequence[str] = (),
+        units: Mapping[str, str] | None = None,
     ) -> int:
-        """Prints or writes the rows of one SELECT; returns how many."""
+        """Prints or writes the rows of one SELECT; returns how many. `units` are those of a
+        question's columns."""
         from tracekit.reporters import rows
 
         limits = rows.Limits(self.given["timeout_s"], self.given["max_rows"])
-        form = self.given["form"]
-        return rows.render(database, query, variables or {}, form, self.output, columns, limits)
+        form, given = self.given["form"], variables or {}
+        return rows.render(database, query, given, form, self.output, columns, limits, units)
 
 
 class Listed(click.ParamType):  # type: ignore[type-arg]

@@ -71,7 +71,8 @@ def query(
     with request.open(source) as run:
         variables = question.checked(values)
         statement = run.session.shown_sql(question, variables)
-        count = request.render(run.session, statement, variables, chosen)
+        units = {each.name: each.unit for each in question.columns}
+        count = request.render(run.session, statement, variables, chosen, units)
         _explain_doubts(run.session, question, variables, count)
 
 
@@ -121,8 +122,9 @@ def _explain_doubts(
     for row in doubts:
         message = f"{row['severity']}: trace {row['trace_id']}: {row['message']}"
         click.echo(printable(message), err=True)
-    if not count and not doubts:
-        click.echo("no rows: the trace holds nothing that answers this question", err=True)
+    if not count:
+        why = "" if doubts else ": the trace holds nothing that answers this question"
+        click.echo(f"0 rows{why}", err=True)
 
 
 @click.command()

@@ -52,10 +52,15 @@ class Diff(Shown, form=SCHEMA):
     @property
     def span(self) -> dict[str, Any] | None:
         """The lengths that are compared, `a` and `b` in ns: where only one run has steps, both
-        GPU-active spans. None: there are none."""
+        whole spans. None: they do not compare, since only one run has GPU ops, or steps."""
         if self.waterfall:
             return {"a": self.waterfall[0]["a_ns"], "b": self.waterfall[-1]["b_ns"]}
         return next((row for row in self.summary if row["metric"] == "span_ns"), None)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether only one of the runs has GPU ops."""
+        return "no_gpu_ops" in {row["code"] for row in self.doubts}
 
     @property
     def memory_title(self) -> str:
@@ -125,6 +130,10 @@ def _diff(database: Session, a: int, b: int, top: int) -> Diff:
         if row["trace_id"] in (a, b)
         and (row["severity"] in _SERIOUS or row["code"] == "no_gpu_ops")
     }
+    without = [key for key in findings if key[1] == "no_gpu_ops"]
+    if len(without) == len({a, b}):
+        # Runs without GPU ops compare by what the host does.
+        findings = {key: row for key, row in findings.items() if key not in without}
     return Diff(
         a=paths[a],
         b=paths[b],

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
+from tracekit.verdict.regime import bound_by
 
 _LIMIT_S = 600
 _MEMORY_MB = 2000
@@ -69,7 +70,7 @@ def _write(trace: Path) -> str:
     with written_whole(as_text) as beside:
         beside.write_text(printed.getvalue(), encoding="utf-8")
     verdict = analysis.verdict
-    return verdict.regime + (f", by {verdict.bottleneck}" if verdict.bottleneck else "")
+    return bound_by(verdict.regime, verdict.bottleneck)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tracekit.capture.output import publish, rank_path
 from tracekit.capture.workload import import_torch
 from tracekit.errors import TracekitError, first_line
 from tracekit.frameworks.judging import judge, verdict_paths
+from tracekit.verdict.regime import bound_by
 
 OnVerdict = Callable[[Path, dict[str, Any]], object]
 
@@ -54,10 +55,10 @@ def _tell(path: Path, on_verdict: OnVerdict | None) -> None:
         judge(path)
         found = json.loads(verdict_paths(path)[0].read_text())
         verdict = found["verdict"]
-        by = f" by {verdict['bottleneck']}" if verdict["bottleneck"] else ""
+        bound = bound_by(verdict["regime"], verdict["bottleneck"])
         print(
             f"{os.path.relpath(path)}: {verdict['headline']}\n"
-            f"{verdict['regime']}{by}; confidence {verdict['confidence']}",
+            f"{bound}; confidence {verdict['confidence']}",
             flush=True,
         )
         if on_verdict is not None:

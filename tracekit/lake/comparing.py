@@ -37,6 +37,7 @@ FIGURES = (
     "idle_ns",
     "host_late_ns",
     "kernels",
+    "operators",
 )
 
 
@@ -118,12 +119,12 @@ class RunFigures:
     """When it started, since the Unix epoch."""
     ranks: int
     """How many ranks it has (count)"""
-    figures: dict[str, float]
-    """Figures of the query run_metrics."""
+    figures: dict[str, float | None]
+    """Figures of the query run_metrics; without GPU ops, those of a device are null."""
 
     @property
     def step_ns(self) -> float:
-        return self.figures["span_ns"]
+        return self.figures["span_ns"] or 0
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,7 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
     """The history of the runs in a lake, with what changed at the last change.
 
     Raises:
-        TracekitError: when fewer than two runs have GPU ops.
+        TracekitError: when fewer than two runs have operators or GPU ops.
     """
     order, runs = _in_order(lake)
     judged = thresholds or Thresholds()
@@ -216,12 +217,16 @@ def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
         rows.setdefault(run_of[row["trace_id"]], []).append(row)
     if len(rows) < 2:
         raise TracekitError(
-            f"{lake.name}: a history needs two runs with GPU ops, and the lake has {len(rows)}"
+            f"{lake.name}: a history needs two runs with operators or GPU ops, and the lake has "
+            f"{len(rows)}"
         )
     runs = []
     for run, figures in rows.items():
         started = min(starts.get(row["trace_id"], 0) for row in figures) or None
-        medians = {name: median(row[name] for row in figures) for name in FIGURES}
+        medians = {}
+        for name in FIGURES:
+            known = [row[name] for row in figures if row[name] is not None]
+            medians[name] = median(known) if known else None
         runs.append(RunFigures(run, started, len(figures), medians))
     timed = all(each.started_ns is not None for each in runs)
     runs.sort(key=lambda each: (each.started_ns or 0 if timed else 0, each.run))

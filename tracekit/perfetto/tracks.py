@@ -19,6 +19,7 @@ from tracekit.examine import examine
 from tracekit.replay.changes import query_of
 from tracekit.text import duration, percent
 from tracekit.trace.added import PID
+from tracekit.verdict.regime import bound_by
 
 if TYPE_CHECKING:
     from tracekit.advice.model import Advice
@@ -52,7 +53,7 @@ def draw(database: Session, trace_id: int, process: Process) -> None:
         "verdict",
         verdict.regime
         if verdict.bottleneck is None
-        else f"{verdict.regime}, by {verdict.bottleneck} (confidence {verdict.confidence})",
+        else f"{bound_by(verdict.regime, verdict.bottleneck)} (confidence {verdict.confidence})",
         window.start_ns,
         window.end_ns - window.start_ns,
         why=verdict.why,

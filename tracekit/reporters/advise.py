@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.text import Text
 from tracekit.advice.catalogue import Remedy
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
 from tracekit.reporters.parts import is_of_recording, lists_of
-from tracekit.reporters.terminal import Cell, clipped, clipped_start, console, section, table
+from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import weigh
@@ -25,13 +26,15 @@ _SHOWN = 10
 _PLACE = 60
 # With less room than this, a place is left out.
 _SHORTEST = 12
+# Where the title of a piece of advice begins.
+_INDENT = 21
 
 
 def render(fixes: FixList, *, every: bool = False) -> None:
     """Prints the list: the first ten pieces of advice, or every one."""
     out = console()
     length = duration(fixes.window_ns)
-    recurring = f"What to change (shares of the {fixes.window} without one-offs, {length})"
+    recurring = f"What to change ({fixes.window} without what happened once: {length} = 100 %)"
     shown: list[Advice] = []
     for heading, listed in lists_of(fixes.advice, recurring):
         section(out, heading)
@@ -45,7 +48,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     for note in fixes.notes:
         out.print(Text(printable(note)))
     if fixes.together:
-        _together(out, fixes.together)
+        _together(out, fixes.together, {each.remedy for each in shown})
     _conditions(out, shown)
     _caveats(out, [each for each in fixes.advice if is_of_recording(each)])
     if fixes.unlooked:
@@ -75,7 +78,7 @@ def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
         if len(each.places) > 1:
             line += f": {len(each.places)} places"
         elif each.where and room > _SHORTEST:
-            line += f": {clipped_start(each.where, room)}"
+            line += f": {fitted(each.where, room)}"
         out.print(Text(line + aside), no_wrap=True, overflow="ellipsis")
 
 
@@ -92,32 +95,25 @@ def _aside(advice: Advice, bottleneck: str | None) -> str:
 
 
 def _list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
-    """Prints a line for each piece of advice, and beneath it one for each of several places."""
-    rows: list[Sequence[Cell]] = []
+    """Prints each piece of advice: what it saves and what to do, then where, and what it takes; of
+    several places, each with its own share."""
     first = _first(advice)
-    for each in advice:
+    for number, each in enumerate(advice, 1):
         saved = "" if each.share is None else percent(each.share)
-        line = _line(each)
+        line = Text(f"{number:>2}  {saved:>6}  {duration(each.saves_ns):>7}  ")
+        line.append(each.title, "bold")
         if each is first:
-            line.append(_aside(each, bottleneck))
-        rows.append((saved, duration(each.saves_ns), line, f"{each.effort} effort"))
+            line.append(_aside(each, bottleneck), "dim")
+        out.print(line, no_wrap=True, overflow="ellipsis")
+        room = out.width - _INDENT
+        beneath = [fitted(each.where, room)] if each.where and len(each.places) < 2 else []
         for place in each.places if len(each.places) > 1 else []:
-            beneath = Text(f"  {clipped_start(place.where, _PLACE)}", "dim")
-            beneath.append(f" [{'; '.join([percent(place.share), *_details(place)])}]")
-            rows.append(("", "", beneath, ""))
-    figure = Column(justify="right", no_wrap=True)
-    out.print(table([figure, figure.copy(), "", Column(no_wrap=True)], rows))
-
-
-def _line(advice: Advice) -> Text:
-    line = Text(advice.title)
-    if len(advice.places) > 1:
-        line.append(f" [{advice.remedy}; {advice.count:,} times]", "dim")
-        return line
-    if advice.where:
-        line.append(f": {clipped_start(advice.where, _PLACE)}")
-    line.append(f" [{'; '.join([advice.remedy, *_details(advice)])}]", "dim")
-    return line
+            beneath.append(fitted(place.where, room))
+            beneath.append(f"  {'; '.join([percent(place.share), *_details(place)])}")
+        told = [f"{each.count:,} times"] if len(each.places) > 1 else _details(each)
+        beneath.append("; ".join([f"{each.remedy}, {each.effort} effort", *told]))
+        for text in beneath:
+            out.print(Text(" " * _INDENT + text, "dim"), no_wrap=True, overflow="ellipsis")
 
 
 def _details(advice: Advice | AdvisedPlace) -> list[str]:
@@ -125,19 +121,21 @@ def _details(advice: Advice | AdvisedPlace) -> list[str]:
     return [*details, f"{advice.count:,} times"] if advice.count > 1 else details
 
 
-def _together(out: Console, together: BestCombination) -> None:
+def _together(out: Console, together: BestCombination, listed: Collection[str]) -> None:
+    """Prints the changes that save most together; those that save little alone are not `listed`."""
     is_alone = len(together.additions) == 1
     section(out, "With the best of them" if is_alone else "The best of them together")
-    rows = []
+    rows: list[Sequence[Cell]] = []
     for each in together.additions:
-        place = f": {clipped_start(each.where, _PLACE)}" if each.where else ""
-        rows.append((f"+ {duration(each.adds_ns)}", f"{each.remedy}{place}"))
+        after = "" if each.remedy in listed else " (only with the others)"
+        rows.append((f"+ {duration(each.adds_ns)}", each.remedy + after, Name(each.where or "")))
     share = f"{percent(together.share)} of the window"
     if is_alone:
-        rows.append(("", f"{share}; no other change adds enough to it"))
+        said = f"{share}; no other change adds enough to it"
     else:
-        rows.append((duration(together.saves_ns), f"in all, {share}"))
-    out.print(table([">", ""], rows))
+        said = f"{duration(together.saves_ns)} in all, {share}"
+    out.print(table([">", Column(no_wrap=True), ""], rows))
+    out.print(said)
     if together.bound_by:
         out.print(_bound_then(together))
 
@@ -168,11 +166,18 @@ def _conditions(out: Console, advice: Sequence[Advice]) -> None:
     if not first:
         return
     section(out, "What they need, and what is doubtful (tracekit advise --how NAME tells more)")
-    for name in dict.fromkeys(each.remedy for each in advice):
-        each = first[name]
-        out.print(Text(f"{name}: {each.needs}"))
+    named = [first[name] for name in dict.fromkeys(each.remedy for each in advice)]
+    doubts = Counter(doubt for each in named for doubt in each.doubts)
+    shared = [doubt for doubt, count in doubts.items() if count > 1]
+    for each in named:
+        out.print(Text(f"{each.remedy}: {each.needs}"))
         for doubt in each.doubts:
-            out.print(Padding(Text(printable(doubt), "dim"), (0, 0, 0, 2)))
+            if doubt not in shared:
+                out.print(Padding(Text(printable(doubt), "dim"), (0, 0, 0, 2)))
+    for doubt in shared:
+        names = ", ".join(each.remedy for each in named if doubt in each.doubts)
+        who = "all of them" if doubts[doubt] == len(named) else names
+        out.print(Text(f"{who}: "), Text(printable(doubt), "dim"), sep="")
 
 
 def render_how(remedy: Remedy) -> None:

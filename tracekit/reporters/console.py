@@ -18,8 +18,8 @@ from tracekit.replay.model import Causal
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.kernel_names import short_name
-from tracekit.reporters.parts import devices_of, lists_of, parts_of
-from tracekit.reporters.terminal import Cell, clipped, console, section, table
+from tracekit.reporters.parts import bound_text, devices_of, lists_of, parts_of
+from tracekit.reporters.terminal import Cell, Name, clipped, console, section, table
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.model import Analysis
@@ -54,9 +54,8 @@ def render(analysis: Analysis) -> None:
 def _headline(out: Console, analysis: Analysis) -> None:
     verdict, trace = analysis.verdict, analysis.trace
     out.print(Text(printable(verdict.headline), "bold"))
-    line = Text(verdict.regime, f"bold {colours.of(verdict.regime)}")
-    if verdict.bottleneck:
-        line.append(f", by {verdict.bottleneck}", "bold")
+    line = bound_text(verdict)
+    line.stylize("bold")
     if verdict.margin is not None:
         line.append(
             f"   confidence {verdict.confidence}, margin {abs(verdict.margin):.0%} of the window"
@@ -101,12 +100,11 @@ def _windows(out: Console, analysis: Analysis) -> None:
         span = period.window.span_ns
         late = [share(period.idle.host_late_ns, span)] if period.idle else []
         gains = [_gain(period, "host"), _gain(period, "device")] if is_replayed else []
-        regime = Text(period.regime, colours.of(period.regime))
         rows.append((
-            clipped(period.window.name, 24), duration(span), _busy(period), *late, *gains,
-            regime, period.bottleneck or "-",
+            Name(period.window.name), duration(span), _busy(period), *late, *gains,
+            bound_text(period),
         ))  # fmt: skip
-    out.print(table(["window", *figures, "regime", "bottleneck"], rows))
+    out.print(table(["window", *figures, "verdict"], rows))
     if len(analysis.steps) > 8:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
 
@@ -139,7 +137,7 @@ def _phases(out: Console, analysis: Analysis) -> None:
         section(out, "Phases (the trace marks no steps; ranges from one completion to the next)")
     longest = sorted(analysis.phases, key=lambda phase: -phase.window_ns)
     rows = [
-        (clipped(each.name, 50), duration(each.window_ns),
+        (Name(each.name), duration(each.window_ns),
          percent(max(each.host_gain, 0.0)), percent(max(each.device_gain, 0.0)))
         for each in longest[:5]
     ]  # fmt: skip
@@ -160,7 +158,7 @@ def _kernels(out: Console, analysis: Analysis) -> None:
     section(out, "Top kernels (share of summed kernel time)")
     rows = [
         (f"{row['share_of_kernel_time']:.1%}", duration(row["total_ns"]), f"{row['count']:,}",
-         duration(row["mean_ns"]), short_name(printable(row["name"]), 62))
+         duration(row["mean_ns"]), Name(row["name"]))
         for row in analysis.top_kernels[:5]
     ]  # fmt: skip
     out.print(table([">share", ">total", ">count", ">mean", "kernel"], rows))

@@ -3,7 +3,7 @@ runs over time; and of tracekit's numbers with HTA's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +12,27 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
-from tracekit.reporters.kernel_names import short_name
-from tracekit.reporters.terminal import Cell, clipped_start, console, section, table
-from tracekit.text import duration, figure_of, printable, share, signed, size
+from tracekit.reporters.parts import plain_part
+from tracekit.reporters.terminal import WIDTH, Bar, Cell, Name, console, fitted, section, table
+from tracekit.text import duration, figure_of, printable, share, signed, signed_figure, size
 
 if TYPE_CHECKING:
     from tracekit.compare.crosscheck import CheckedFigure, Report, Value
     from tracekit.lake.comparing import History, RunFigures, StepChange
 
 FIGURES = ("", "a", "b", "change", "b / a")
+# The figures of the windows that are compared, in plain words, then those of the whole traces.
+_OF_STEP = {
+    "span_ns": "length", "busy_ns": "busy", "compute_ns": "compute",
+    "exposed_comm_ns": "communication, exposed", "exposed_memcpy_ns": "copies, exposed",
+    "idle_ns": "idle", "host_late_ns": "idle, waiting for the host",
+}  # fmt: skip
+_OF_TRACE = {
+    "steps": "steps", "active_ns": "GPU-active span", "kernels": "kernels",
+    "kernel_ns": "time in kernels", "launches": "launches", "operators": "operators",
+    "dispatch_ns": "operators' own time", "sync_ns": "waits for the device",
+    "copied_bytes": "copied",
+}  # fmt: skip
 # Tables of changes: title, which rows, the column of names and that of counts, and the beginnings
 # of the columns of times.
 _TABLES = (
@@ -30,7 +42,6 @@ _TABLES = (
     ("Parts of the program, per step", "parts", "part", "count", ("host_", "gpu_")),
 )
 _MEMORY = ("change", "bytes a", "bytes b", "allocations a", "allocations b", "place")
-_BAR = 30
 # GitHub refuses a longer comment.
 _MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
@@ -39,99 +50,126 @@ _LIVE = "\\`*_{}[]<>&|~@#:.$"
 
 
 def render(comparison: Diff) -> None:
-    """Prints figures, waterfall, and what changed most."""
+    """Prints what changed in one sentence, then waterfall, figures, and what changed most."""
     out = console()
+    out.print(Text(headline(comparison), "bold"))
+    for side in "ab":
+        out.print(Text(f"{side}: {fitted(getattr(comparison, side), out.width - 3)}", "dim"))
     if comparison.runs is not None:
         section(out, "The runs", comparison.runs.why)
-    out.print(Text(f"a: {printable(comparison.a)}\nb: {printable(comparison.b)}"))
-    figures = figures_of(comparison)
-    none = "none: one of the runs has no GPU ops"
-    if figures or not comparison.memory:
-        section(
-            out, "Figures (of the median step, if both runs have steps, then of the whole trace)"
-        )
-        out.print(table(_right(FIGURES), figures) if figures else none)
-    _waterfall(out, comparison.waterfall)
+    _waterfall(out, comparison)
+    for title, names in (("In these windows", _OF_STEP), ("In the whole traces", _OF_TRACE)):
+        if figures := figures_of(comparison, names):
+            section(out, title)
+            out.print(table([FIGURES[0], *(f">{head}" for head in FIGURES[1:])], figures))
     for title, name, key, count, parts in _TABLES:
         rows = _changed(getattr(comparison, name))
         if not rows:
             continue
         section(out, title)
-        times = {
-            f"{side}_{part}ns": f"{part.rstrip('_')} {side}".strip()
-            for part in parts
-            for side in ("a", "b")
-        }
-        cells = (
-            (*_counts(row, count), *(duration(row[each]) for each in times),
-             short_name(printable(row[key]), 44))
+        known = [each for each in parts if any(row[f"{s}_{each}ns"] for row in rows for s in "ab")]
+        # Where there is little room, names are worth more than the parts of a time.
+        sums = [[each] for each in known] if out.width >= WIDTH or len(known) < 2 else [known]
+        cells: list[Sequence[Cell]] = [
+            (Text(signed(row["change_ns"]), _colour(row["change_ns"])), *_counts(row, count),
+             *(duration(sum(row[f"{side}_{each}ns"] for each in some))
+               for some in sums for side in "ab"), Name(row[key]))
             for row in rows
-        )  # fmt: skip
-        heads = ("change", f"{count} a", f"{count} b", *times.values())
-        out.print(table([*_right(heads), key], cells))
+        ]  # fmt: skip
+        times = [
+            f"{some[0].rstrip('_') if len(some) == 1 else 'both'} {side}".strip()
+            for some in sums
+            for side in "ab"
+        ]
+        heads = ("change", f"{count} a", f"{count} b", *times)
+        out.print(table([*(f">{head}" for head in heads), key], cells))
     if memory := _memory(comparison):
         section(out, f"{comparison.memory_title}, by place")
-        out.print(table([*_right(_MEMORY[:-1]), _MEMORY[-1]], memory))
+        places: list[Sequence[Cell]] = [(*row[:-1], Name(row[-1])) for row in memory]
+        out.print(table([*(f">{head}" for head in _MEMORY[:-1]), _MEMORY[-1]], places))
     if comparison.doubts:
         section(out, "Caveats")
     for row in comparison.doubts:
         out.print(Text(printable(_doubt(row))))
 
 
-def figures_of(comparison: Diff) -> list[Sequence[str]]:
-    """The figures of both runs, in the columns FIGURES."""
+def headline(comparison: Diff) -> str:
+    """How long b takes, compared with a, and what most of the difference is."""
+    if comparison.is_mixed:
+        return "Only one of the runs has GPU ops: what their devices did does not compare"
+    changed = [row for row in comparison.waterfall if row["change_ns"]]
+    if not changed or comparison.span is None:
+        return comparison.title
+    in_all = comparison.span["b"] - comparison.span["a"]
+    most = max(changed, key=lambda row: row["change_ns"] * (1 if in_all >= 0 else -1))
+    part = plain_part(most["part"], of_host=_is_of_host(comparison))
+    return f"{comparison.title}; most of all {part}: {signed(most['change_ns'])}"
+
+
+def figures_of(
+    comparison: Diff, names: Mapping[str, str] = _OF_STEP | _OF_TRACE
+) -> list[Sequence[str]]:
+    """The figures of both runs that have these names, in the columns FIGURES; without those that
+    are 0 in both."""
+    figures = {row["metric"]: row for row in comparison.summary if row["a"] or row["b"]}
     return [
         (
-            row["metric"].removesuffix("_ns").removesuffix("_bytes"),
-            *(figure_of(row[name], row["metric"]) for name in ("a", "b", "change")),
-            "-" if row["ratio"] is None else f"{row['ratio']:.2f}",
+            name,
+            *(figure_of(figures[metric][each], metric) for each in "ab"),
+            signed_figure(figures[metric]["change"], metric),
+            "-" if figures[metric]["ratio"] is None else f"{figures[metric]['ratio']:.2f}",
         )
-        for row in comparison.summary
+        for metric, name in names.items()
+        if metric in figures
     ]
 
 
-def _right(heads: Sequence[str]) -> list[str]:
-    """Columns of which all but the first are aligned to the right."""
-    return [heads[0], *(f">{name}" for name in heads[1:])]
+def _is_of_host(comparison: Diff) -> bool:
+    """Whether neither run has GPU ops."""
+    return all(row["metric"] != "active_ns" for row in comparison.summary)
 
 
-def _waterfall(out: Console, rows: Rows) -> None:
+def _waterfall(out: Console, comparison: Diff) -> None:
+    rows = comparison.waterfall
     if not rows:
         return
     section(out, f"From a to b: {rows[0]['window']}")
     longest = max(row["until_ns"] for row in rows) or 1
-    cells: list[Sequence[str | Text]] = []
+    cells: list[Sequence[Cell]] = []
     for row in rows:
-        if row["change_ns"] is None:
-            bar = Text("█" * round(_BAR * row["until_ns"] / longest))
-            cells.append((row["part"], "", duration(row["until_ns"]), bar))
-        elif row["change_ns"]:
-            start = min(row["until_ns"], row["until_ns"] - row["change_ns"])
-            width = max(1, round(_BAR * abs(row["change_ns"]) / longest))
-            colour = "red" if row["change_ns"] > 0 else "green"
-            bar = Text(" " * round(_BAR * start / longest)).append("█" * width, colour)
-            cells.append((row["part"], signed(row["change_ns"]), duration(row["until_ns"]), bar))
-    out.print(table(["", ">", ">", ""], cells))
+        until, change = row["until_ns"] / longest, row["change_ns"]
+        if change is None:
+            cells.append((row["part"], "", duration(row["until_ns"]), Bar(0, until)))
+        elif change:
+            before = until - change / longest
+            bar = Bar(min(before, until), max(before, until), _colour(change))
+            part = plain_part(row["part"], of_host=_is_of_host(comparison))
+            cells.append((part, signed(change), duration(row["until_ns"]), bar))
+    out.print(table(["", ">change", ">length so far", ""], cells))
 
 
 def _changed(rows: Rows) -> Rows:
     return [row for row in rows if row["change_ns"] or row.get("change", "same") != "same"]
 
 
-def _counts(row: dict[str, Any], count: str) -> tuple[str, str, str]:
-    """The change in time, and the counts of both runs."""
-    a, b = (f"{row[f'{side}_{count}']:,.1f}".removesuffix(".0") for side in ("a", "b"))
-    return signed(row["change_ns"]), a, b
+def _colour(change: int) -> str:
+    """The colour of what takes more, or less, in b."""
+    return "red" if change > 0 else "green"
+
+
+def _counts(row: dict[str, Any], count: str) -> tuple[str, ...]:
+    """The counts of both runs."""
+    return tuple(f"{row[f'{side}_{count}']:,.1f}".removesuffix(".0") for side in "ab")
 
 
 def _memory(comparison: Diff) -> list[Sequence[str]]:
     """What places hold more or less memory, in the columns _MEMORY."""
     return [
         (
-            f"{'+' if row['change_bytes'] > 0 else '-'}{size(abs(row['change_bytes']))}",
+            signed_figure(row["change_bytes"], "change_bytes"),
             *(size(row[f"{side}_bytes"]) for side in "ab"),
             *(f"{row[f'{side}_allocations']:,}" for side in "ab"),
-            clipped_start(row["place"], 56),
+            row["place"],
         )
         for row in comparison.memory
         if row["change_bytes"]
@@ -146,14 +184,17 @@ def render_history(history: History) -> None:
     """Prints a row for each run, the changes, and what changed last."""
     out = console()
     changed = {each.run: each for each in history.changes}
+    parts = {
+        name: head
+        for name, head in (("busy_ns", ">busy"), ("host_late_ns", ">host late"))
+        if any(each.figures[name] is not None for each in history.runs)
+    }
     rows = [
         (printable(each.run), _when(each), f"{each.ranks:,}", duration(each.step_ns),
-         share(each.figures["busy_ns"], each.step_ns),
-         share(each.figures["host_late_ns"], each.step_ns), _mark(changed.get(each.run)))
+         *(_part(each, name) for name in parts), _mark(changed.get(each.run)))
         for each in history.runs
     ]  # fmt: skip
-    columns = ["run", "began (UTC)", ">ranks", ">step", ">busy", ">host late", ""]
-    out.print(table(columns, rows))
+    out.print(table(["run", "began (UTC)", ">ranks", ">step", *parts.values(), ""], rows))
     out.print(Text(summary(history)))
     if history.diff and history.compared:
         a, b = (printable(run) for run in history.compared)
@@ -178,8 +219,14 @@ def summary(history: History) -> str:
     )
 
 
+def _part(run: RunFigures, name: str) -> str:
+    """A figure as a share of the step."""
+    figure = run.figures[name]
+    return "-" if figure is None else share(figure, run.step_ns)
+
+
 def _mark(change: StepChange | None) -> str:
-    return f"{change.ratio - 1:+.1%} from here on" if change else ""
+    return f"{100 * (change.ratio - 1):+.1f} % from here on" if change else ""
 
 
 def _when(run: RunFigures) -> str:
@@ -200,15 +247,13 @@ def markdown(comparison: Diff, top: int) -> str:
 
 def _lines(comparison: Diff, top: int) -> Iterator[str]:
     yield from (
-        f"### {comparison.title}",
+        f"### {headline(comparison)}",
         "",
         f"a: {_code(comparison.a)}, b: {_code(comparison.b)}",
         "",
     )
     if comparison.summary:
         yield from _markdown_table(FIGURES, figures_of(comparison))
-    elif not comparison.memory:
-        yield "One of the runs has no GPU ops, so they have no figures to compare."
     changed = [row for row in comparison.waterfall if row["change_ns"]]
     if changed:
         yield from ("", f"**From a to b: {_code(comparison.waterfall[0]['window'])}**", "")
@@ -222,7 +267,8 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
         if rows:
             yield from ("", f"<details><summary>{title}</summary>", "")
             heads = ("change", f"{count} a", f"{count} b", key)
-            yield from _markdown_table(heads, ((*_counts(r, count), _code(r[key])) for r in rows))
+            lines = ((signed(r["change_ns"]), *_counts(r, count), _code(r[key])) for r in rows)
+            yield from _markdown_table(heads, lines)
             yield from ("", "</details>")
     if memory := _memory(comparison)[:top]:
         yield from ("", f"<details><summary>{comparison.memory_title}, by place</summary>", "")

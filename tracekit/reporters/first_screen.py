@@ -10,8 +10,8 @@ from rich.text import Text
 
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
-from tracekit.reporters.parts import devices_of, is_of_recording, screen_parts_of
-from tracekit.reporters.terminal import clipped, clipped_start, console
+from tracekit.reporters.parts import bound_text, devices_of, is_of_recording, screen_parts_of
+from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
@@ -26,8 +26,6 @@ _NAME, _TITLE, _PLACE, _SHARE = 30, 48, 76, 21
 _CHANGES, _ONCE = 5, 2
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
-# What autograd calls each of its functions; the rest of the name tells it.
-_AUTOGRAD = "autograd::engine::evaluate_function: "
 
 
 def render(analysis: Analysis) -> None:
@@ -41,11 +39,9 @@ def render(analysis: Analysis) -> None:
 
 def _head(analysis: Analysis) -> list[Text]:
     verdict = analysis.verdict
-    # "Compute-bound" would not be true of a run that waits for other ranks.
-    moves = verdict.bottleneck in ("communication", "copy")
-    regime = Text("bound" if moves else verdict.regime, colours.of(verdict.regime))
+    regime = bound_text(verdict)
     if verdict.bottleneck:
-        regime.append(f" by {verdict.bottleneck}; confidence {verdict.confidence}", "default")
+        regime.append(f"; confidence {verdict.confidence}", "default")
     said = [Text(each, "bold") for each in wrap(printable(verdict.headline), WIDTH)]
     return [*said, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
 
@@ -149,18 +145,13 @@ def _next(analysis: Analysis, free: int) -> list[Text]:
 
 def _place(advice: Advice) -> list[str]:
     """Where it is, on a line or, if that is too long, the place and its detail on a line each."""
-    where, detail = (printable(each or "").removeprefix(_AUTOGRAD) for each in (
+    where, detail = (printable(each or "").removeprefix(AUTOGRAD) for each in (
         advice.where, advice.detail,
     ))  # fmt: skip
     text = ", ".join(each for each in dict.fromkeys((where, detail)) if each)
     if len(text) <= _PLACE:
         return [text] if text else []
-    # A line of the program keeps its end, the name of a kernel or an operator its begin.
-    return [
-        clipped_start(each, _PLACE) if ".py(" in each else clipped(each, _PLACE)
-        for each in (where, detail)
-        if each
-    ]
+    return [fitted(each, _PLACE) for each in (where, detail) if each]
 
 
 def _doubts(analysis: Analysis) -> list[Text]:

@@ -8,13 +8,13 @@ from functools import lru_cache
 
 # A name of C++: a function with template arguments or parameters, maybe after the returned type.
 # Not `train.py(41): <listcomp>`, nor `Memcpy HtoD (Pageable -> Device)`.
-_CPP = re.compile(r"(void |std::enable_if<)|\w<|::\w+\(|^\w+\([^)]*(\*|int|float)")
+_CPP = re.compile(r"(void |std::enable_if<)|[\w#]<|::\w+\(|^\w+\([^)]*(\*|int|float)")
 _NOT_CPP = re.compile(r"Mem(cpy|set) |.*\.py\(\d+\)|nn\.Module|aten::|autograd::")
 # hipBLASLt's and Tensile's: layout, types, and the tile among a hundred parameters.
 _TENSILE = re.compile(r"(Cijk_\w+?_\w+?_[A-Z0-9]+)_.*?(MT\d+x\d+x\d+)")
 # Functions that only call what their first template argument names.
 _WRAPPERS = {
-    "Kernel", "Kernel2", "device_kernel", "gpu_index_kernel", "gpu_kernel_impl",
+    "Kernel", "Kernel2", "Kernel#", "device_kernel", "gpu_index_kernel", "gpu_kernel_impl",
     "gpu_kernel_impl_nocast", "kentry",
 }  # fmt: skip
 # Template arguments that nearly all kernels of one function have.
@@ -94,7 +94,7 @@ def _named(text: str, depth: int, dropped: re.Pattern[str]) -> str:
 
 def _opened(part: str) -> tuple[str, list[str]]:
     """The identifier of a part of a qualified name, and its template arguments."""
-    found = re.match(r"[\w~ ]+", part)
+    found = re.match(r"[\w~# ]+", part)
     own = found[0].strip().removesuffix(" const") if found else part
     rest = part[found.end() :] if found else ""
     if not rest.startswith("<"):

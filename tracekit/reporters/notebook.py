@@ -23,6 +23,7 @@ from tracekit.reporters.parts import parts_of
 from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, percent
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import bound_by
 from tracekit.verdict.run_model import RunVerdict
 
 if TYPE_CHECKING:
@@ -112,12 +113,12 @@ def html(result: object) -> str:
 @html.register
 def _analysis(result: Analysis) -> str:
     verdict = result.verdict
-    by = f", by {verdict.bottleneck}" if verdict.bottleneck else ""
     margin = "" if verdict.margin is None else f", margin {percent(abs(verdict.margin))}"
     span = duration(result.judged.window.span_ns)
     return _joined(
         f"<b>{_text(verdict.headline)}</b>",
-        f"<b>{_text(verdict.regime + by)}</b> (confidence {_text(verdict.confidence)}{margin})",
+        f"<b>{_text(bound_by(verdict.regime, verdict.bottleneck))}</b> "
+        f"(confidence {_text(verdict.confidence)}{margin})",
         _text(f"{result.trace.path}: {result.judged.window.name}, {span}"),
         _list(verdict.why),
         _drawn(result),

@@ -8,10 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from rich.text import Text
+
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
-from tracekit.evidence.model import HostThread
-from tracekit.verdict.model import Analysis
+from tracekit.evidence.model import HostThread, Period
+from tracekit.reporters import colours
+from tracekit.verdict.model import Analysis, Verdict
+from tracekit.verdict.regime import split_bound
 
 ONCE = "What happened once (its whole time; the shares leave it out)"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
@@ -154,24 +158,32 @@ _DOES = {
 }
 
 
+_WORDS = {f"idle: {cause}": words for cause, words in _WAITS.items()} | {
+    "communication, exposed": "communication",
+    "copies, exposed": "copies",
+    "idle: device": "gaps on the device",
+    "idle: unlinked": "gaps, launch unknown",
+    "idle: after the last op": "after the last GPU op",
+    "idle: after_last_op": "after the last GPU op",
+}
+
+
+def plain_part(name: str, *, of_host: bool) -> str:
+    """A part of a window in plain words; `of_host`: of a trace without GPU ops."""
+    return (_DOES if of_host else _WORDS).get(name, name)
+
+
+def bound_text(found: Verdict | Period) -> Text:
+    """What a window is bound by, the regime in its colour."""
+    regime, by = split_bound(found.regime, found.bottleneck)
+    return Text(regime, colours.of(found.regime)).append(by, "default")
+
+
 def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
-    """The same in plain words, with the host's work before the first op named as such."""
-    idle = analysis.judged.idle
-    plain = (
-        _DOES
-        if idle is None
-        else {f"idle: {cause}": words for cause, words in _WAITS.items()}
-        | {
-            "communication, exposed": "communication",
-            "copies, exposed": "copies",
-            "idle: device": "gaps on the device",
-            "idle: unlinked": "gaps, launch unknown",
-            "idle: after the last op": "after the last GPU op",
-        }
-    )
+    """The same in plain words."""
+    of_host = analysis.judged.idle is None
     return [
-        WindowPart(plain.get(part.name, part.name), part.kind, part.ns)
-        for part in parts_of(analysis)
+        replace(part, name=plain_part(part.name, of_host=of_host)) for part in parts_of(analysis)
     ]
 
 

@@ -9,22 +9,20 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import NoneType
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
-from rich.measure import Measurement
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
-from tracekit.reporters.terminal import clipped, console, show_paged, table
+from tracekit.reporters.terminal import console, show_paged, table
+from tracekit.reporters.units import LEFT_OUT, ReadableTable, record, shown
 from tracekit.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
 
 TABLE_ROWS = 1_000
 FILE_ROWS = 100_000_000
-# Up to this, every whole number is a float.
-_EXACT = 2.0**53
 _CHUNK_BYTES = 1 << 16
 _COPIED_AS = {
     "csv": "FORMAT csv, HEADER",
@@ -77,11 +73,13 @@ def render(
     output: str | None = None,
     columns: Sequence[str] = (),
     limits: Limits | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> int:
     """Prints the rows of one SELECT, or writes them to `output`; returns how many there are.
 
     Prints all columns, or those in `columns`, in that order. Duplicate column names are numbered as
-    DuckDB numbers them: a, a_1.
+    DuckDB numbers them: a, a_1. With the `units` of a question's columns, a table is in units that
+    read well; CSV, JSON and Parquet are always exact.
 
     Raises:
         TracekitError: when the SQL fails, a limit is reached, a table should go to a file, or
@@ -89,7 +87,7 @@ def render(
     """
     limits = limits or Limits()
     if form == "table" and output is None:
-        return _render_table(database, query, variables, columns, limits)
+        return _render_table(database, query, variables, columns, limits, units)
     if form == "table":
         raise TracekitError(
             "a table is only printed: to write a file with -o, add --format csv, json or parquet"
@@ -257,53 +255,33 @@ def _render_table(
     variables: Mapping[str, Value],
     columns: Sequence[str],
     limits: Limits,
+    units: Mapping[str, str] | None,
 ) -> int:
     most = limits.rows or TABLE_ROWS
     names, rows = first_rows(
         database, query, variables, columns, most=most + 1, timeout_s=limits.timeout_s
     )
-    _print_table(names, rows[:most])
+    found = shown(names, rows[:most], units)
+    # Columns that were chosen are all printed.
+    spare = 0 if columns or units is None else LEFT_OUT
+    _print_table(replace(found, spare=spare))
     if len(rows) > most:
         more = "--max-rows shows more, --format csv shows all"
         print(f"only the first {most:,} rows: {more}", file=sys.stderr)
     return min(len(rows), most)
 
 
-def _print_table(columns: list[str], rows: list[tuple[Any, ...]]) -> None:
+def _print_table(found: ReadableTable) -> None:
     """One line per row if that fits the width; otherwise one line per value, as in psql."""
     out = console(is_wide=True)
-    heads = []
-    for place, name in enumerate(columns):
-        is_number = all(isinstance(row[place], int | float | Decimal | NoneType) for row in rows)
-        side: Literal["left", "right"] = "right" if is_number else "left"
-        heads.append(Column(Text(printable(name), "bold"), justify=side, no_wrap=True))
-    whole = table(heads, ([Text(_cell(value)) for value in row] for row in rows))
-    natural = Measurement.get(out, out.options.update(max_width=10_000), whole).maximum
+    fitting = found.within(out.width)
     with out.capture() as printed:
-        if natural <= out.width:
-            out.print(whole)
+        if fitting is not None:
+            out.print(table(fitting.columns, fitting.rows))
         else:
-            for row in rows:
-                out.print(_record(columns, row))
+            for row in found.rows:
+                lines = (Column(no_wrap=True), Column(overflow="fold"))
+                out.print(table(lines, [*record(found, row), ()]))
+        for note in (fitting or found).notes:
+            out.print(Text(printable(note), "dim"))
     show_paged(printed.get())
-
-
-def _record(columns: list[str], row: tuple[Any, ...]) -> Table:
-    values = [
-        (Text(printable(name)), Text(_cell(value)))
-        for name, value in zip(columns, row, strict=True)
-    ]
-    return table([Column(style="bold", no_wrap=True), Column(overflow="fold")], [*values, ()])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        is_whole = value.is_integer() and abs(value) < _EXACT
-        return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
-    return clipped(str(value), 80)

@@ -13,18 +13,23 @@ from rich.table import Column
 from rich.text import Text
 
 from tracekit.reporters import colours
-from tracekit.reporters.parts import devices_of
-from tracekit.reporters.terminal import Cell, clipped_start, console, section, table
+from tracekit.reporters.parts import bound_text, devices_of
+from tracekit.reporters.terminal import (
+    WIDTH,
+    Cell,
+    Name,
+    clipped_start,
+    console,
+    section,
+    table,
+)
 from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.regime import UNKNOWN
+from tracekit.verdict.regime import UNKNOWN, split_bound
 from tracekit.verdict.run_model import Collectives, RunVerdict
 from tracekit.verdict.run_words import headline, no_verdict
 
 _SIDE_BY_SIDE = 3
-_NAME = 28
-# Columns that are not cut when the names of remedies need room.
-_NARROWEST = {"rank": 4, "window": 7, "busy": 7, "verdict": 25, "waits for": 11}
 _FIGURES = ("rank", "window", "busy")
 _ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
 _SAVINGS, _SIZES = 6, 6
@@ -68,7 +73,8 @@ def summary(analyses: Sequence[Analysis]) -> str:
     """One line about all of them: how many are bound by what, and how long their windows are."""
     bounds: dict[str, Counter[str]] = {}
     for each in analyses:
-        causes = bounds.setdefault(each.verdict.regime, Counter())
+        regime, _ = split_bound(each.verdict.regime, each.verdict.bottleneck)
+        causes = bounds.setdefault(regime, Counter())
         causes[each.verdict.bottleneck or "unknown cause"] += 1
     regimes = []
     for regime, causes in sorted(bounds.items(), key=lambda item: -item[1].total()):
@@ -96,34 +102,31 @@ def _stem(path: PurePath) -> str:
 def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
     waits = _waits(run)
     cells: dict[str, Sequence[Cell]] = {
-        "trace": [clipped_start(title, _NAME) for title in titles(analyses)],
+        "trace": [Name(title, fit=clipped_start) for title in titles(analyses)],
         "rank": ["-" if a.trace.rank is None else str(a.trace.rank) for a in analyses],
         "window": [duration(a.judged.window.span_ns) for a in analyses],
         "busy": [_share(a, a.judged.gpu, "busy_ns") for a in analyses],
         "waits for": [waits.get(a.trace.trace_id, "-") for a in analyses],
         "verdict": [_verdict(a) for a in analyses],
-        "worth most": [_best(a) for a in analyses],
+        "worth most": [Name(_best(a)) for a in analyses],
     }
-    if all(a.trace.rank is None for a in analyses):
+    ranks = {a.trace.rank for a in analyses}
+    if ranks == {None}:
         del cells["rank"]
+    elif len(ranks) == len(analyses) and None not in ranks and out.width < WIDTH:
+        # The rank tells them apart.
+        del cells["trace"]
     if not waits:
         del cells["waits for"]
-    columns = [
-        Column(
-            name,
-            justify="right" if name in _FIGURES else "left",
-            no_wrap=True,
-            min_width=_NARROWEST.get(name),
-        )
-        for name in cells
-    ]
+    names = [f">{name}" if name in _FIGURES else name for name in cells]
+    columns = [Column(name, no_wrap=True) if name == "waits for" else name for name in names]
     rows = zip(*cells.values(), strict=True)
     out.print(table(columns, rows if run is None else _grouped(list(cells), rows)))
 
 
 def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[Sequence[Cell]]:
     """The rows of ranks. Those that agree to two digits are one: the first, with a count."""
-    own = {names.index("trace"), *(names.index(each) for each in ("rank",) if each in names)}
+    own = {names.index(each) for each in ("trace", "rank") if each in names}
     same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
     for row in rows:
         key = tuple(_rounded(str(cell)) for place, cell in enumerate(row) if place not in own)
@@ -132,9 +135,8 @@ def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[S
         if len(some) < _ALIKE:
             yield from some
             continue
-        first = list(some[0])
-        first[names.index("trace")] = f"{len(some):,} like {first[names.index('trace')]}"
-        yield first
+        first, *rest = some[0]
+        yield [f"{len(some):,} like {first}", *rest]
 
 
 def _rounded(cell: str) -> str:
@@ -155,7 +157,10 @@ def _waits(run: RunVerdict | None) -> dict[int, str]:
 
 def _verdict(analysis: Analysis) -> Text:
     verdict = analysis.verdict
-    found = Text(verdict.regime.removesuffix("-bound"), colours.of(verdict.regime))
+    regime, by = split_bound(verdict.regime, verdict.bottleneck)
+    if regime != verdict.regime:
+        return Text(by.removeprefix(" by "), colours.of(verdict.regime))
+    found = Text(regime.removesuffix("-bound"), colours.of(verdict.regime))
     if verdict.bottleneck:
         found.append(f", {verdict.bottleneck}", "default")
     return found
@@ -173,8 +178,7 @@ def _share(analysis: Analysis, part: object, column: str) -> str:
 
 def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
     rows: dict[str, Sequence[Cell]] = {
-        "verdict": [Text(a.verdict.regime, colours.of(a.verdict.regime)) for a in analyses],
-        "bottleneck": [a.verdict.bottleneck or "-" for a in analyses],
+        "verdict": [bound_text(a.verdict) for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
         "device": [printable(devices_of(a)) for a in analyses],

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.text import Text
 
+from tracekit.reporters.kernel_names import short_name
 from tracekit.text import printable
 
 if TYPE_CHECKING:
     from rich.table import Column, Table
 
 WIDTH = 100
-Cell = str | Text
+# A name in a table takes at most this much, and is cut to this where there is less room.
+_LONGEST_NAME, _SHORTEST_NAME = 110, 12
+# What autograd calls each of its functions; the rest of the name tells it.
+AUTOGRAD = "autograd::engine::evaluate_function: "
+# A path, a line of the program, a place among modules: the end tells these apart.
+_PLACE = re.compile(r"\.py\b|^[^<(]*/")
 
 
 class _Console(Console):
@@ -60,6 +68,50 @@ def clipped_start(text: str, width: int) -> str:
     return text if len(text) <= width else "..." + text[3 - width :]
 
 
+def fitted(name: str, width: int) -> str:
+    """A name cut to `width`: a path or a line of the program keeps its end, the name of a kernel or
+    an operator its beginning."""
+    name = printable(name)
+    if len(name) > width:
+        name = name.removeprefix(AUTOGRAD)
+    return clipped_start(name, width) if _PLACE.search(name) else short_name(name, width)
+
+
+class Name:
+    """A name in a cell of a table: it takes the width that the other columns leave."""
+
+    def __init__(self, name: str, style: str = "", fit: Callable[[str, int], str] = fitted) -> None:
+        self.name, self.style, self.fit = name, style, fit
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __rich_measure__(self, out: Console, options: ConsoleOptions) -> Measurement:
+        longest = len(self.fit(self.name, _LONGEST_NAME))
+        return Measurement(min(_SHORTEST_NAME, longest), longest)
+
+    def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(self.fit(self.name, options.max_width), self.style, no_wrap=True)
+
+
+class Bar(Name):
+    """A bar in a cell, from one fraction of the width to another."""
+
+    def __init__(self, begin: float, end: float, style: str = "", longest: int = 30) -> None:
+        self.begin, self.end, self.style, self.longest = begin, end, style, longest
+
+    def __rich_measure__(self, out: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(min(_SHORTEST_NAME, self.longest), self.longest)
+
+    def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
+        begin, end = (round(options.max_width * each) for each in (self.begin, self.end))
+        begin = min(begin, options.max_width - 1)
+        yield Text(" " * begin).append("█" * max(1, end - begin), self.style)
+
+
+Cell = str | Text | Name
+
+
 def section(out: Console, title: str, sentences: Iterable[str] = ()) -> None:
     """Prints a heading, and sentences under it."""
     out.print()
@@ -69,14 +121,16 @@ def section(out: Console, title: str, sentences: Iterable[str] = ()) -> None:
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]] = ()) -> Table:
-    """A table without lines. A column is its heading, after > if it is aligned to the right; where
-    no column has a heading, the table has none."""
+    """A table without lines. A column is its heading, after > if it has figures: those stand on the
+    right and are never cut. Where no column has a heading, the table has none."""
     from rich.table import Column, Table
 
     made = [
         each
         if isinstance(each, Column)
-        else Column(each.removeprefix(">"), justify="right" if each.startswith(">") else "left")
+        else Column(each[1:], justify="right", no_wrap=True)
+        if each.startswith(">")
+        else Column(each)
         for each in columns
     ]
     is_headed = any(str(each.header) for each in made)

@@ -44,6 +44,21 @@ class Measured(Protocol):
     def gains(self) -> Gains | None: ...
 
 
+def bound_by(regime: str, bottleneck: str | None) -> str:
+    """A regime with its bottleneck, as in `overhead-bound by python`. What waits for other ranks or
+    for copies computes nothing meanwhile: that is `bound by communication`."""
+    if bottleneck is None:
+        return regime
+    return f"{'bound' if bottleneck in ('communication', 'copy') else regime} by {bottleneck}"
+
+
+def split_bound(regime: str, bottleneck: str | None) -> tuple[str, str]:
+    """The same in two parts: the regime, and ` by` what."""
+    said = bound_by(regime, bottleneck)
+    at = len(said) if bottleneck is None else said.index(" by ")
+    return said[:at], said[at:]
+
+
 @dataclass(frozen=True)
 class Bound:
     """What bounds a window."""

@@ -84,7 +84,7 @@ def sentences(comparison: Diff) -> list[str]:
         counts = ", ".join(
             f"{figures[name]['a'] / steps['a']:,.0f} and {figures[name]['b'] / steps['b']:,.0f} "
             f"{name}"
-            for name in ("launches", "kernels")
+            for name in (("launches", "kernels") if figures["kernels"]["a"] else ("operators",))
         )
         of_b = counted(steps["b"], "step")
         lines.append(f"a has {counted(steps['a'], 'step')}, b {of_b}. Per step: {counts}.")

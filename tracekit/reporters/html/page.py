@@ -29,6 +29,7 @@ from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import devices_of
 from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, figure_of, percent, printable, share, size
+from tracekit.verdict.regime import split_bound
 from tracekit.version import __version__
 
 # The page may run its own scripts and nothing else, and may load nothing at all.
@@ -229,6 +230,7 @@ def _templates() -> jinja2.Environment:
         "percent": percent,
         "size": size,
         "share": share,
+        "bound": lambda verdict: split_bound(verdict.regime, verdict.bottleneck),
         "colour": colours.of,
         "safe_text": _safe,
         "printable": printable,

@@ -1,0 +1,221 @@
+"""Rows of a named question for people: times, sizes and shares in units that read well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from statistics import median_high
+from typing import Any
+
+from rich.cells import cell_len
+from rich.table import Column
+from rich.text import Text
+
+from tracekit.reporters.terminal import Cell, Name, clipped
+from tracekit.text import figure_of, printable, printable_lines
+
+# By which power of ten a unit is larger than the one in which a question answers.
+_SCALES = {
+    "ns": (("s", 9), ("ms", 6), ("us", 3), ("ns", 0)),
+    "bytes": (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3), ("B", 0)),
+    "bytes per second": (("TB/s", 12), ("GB/s", 9), ("MB/s", 6), ("kB/s", 3), ("B/s", 0)),
+}
+# Instants on the trace's clock: one copies them into other questions.
+INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
+SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
+# What is usual in a column has so many digits.
+_DIGITS = 4
+# Up to this, every whole number is a float.
+_EXACT = 2.0**53
+# Text that is wrapped instead of cut.
+_SENTENCES = {"message"}
+# A column whose unit stands in another column of the row.
+_OF_METRIC = "the metric's unit"
+
+
+# Headings are not folded to less than this; text of this length is not cut; the first column of
+# longer text takes at least this much, and others.
+_HEAD, _SHORT, _FIRST, _OTHER = 7, 14, 20, 12
+# So many columns may be left out before a table is printed row by row, these first.
+LEFT_OUT = 4
+_MINOR = re.compile(r"(p\d+|min|max|end)\b|(p\d+|min|max|end)_")
+
+
+@dataclass(frozen=True)
+class ReadableTable:
+    """A table for people."""
+
+    columns: list[Column]
+    rows: list[list[Cell]]
+    notes: list[str]
+    """What all rows have in common, which is no column; which columns are left out."""
+    spare: int = 0
+    """How many columns may be left out."""
+
+    def within(self, width: int) -> ReadableTable | None:
+        """The table at a width, long text cut and a few columns left out if need be; None: it does
+        not fit."""
+        found: ReadableTable = self
+        left_out: list[str] = []
+        while not found._cut_to(width):
+            if len(left_out) == self.spare or len(found.columns) < 3:
+                return None
+            heads = [_plain(each) for each in found.columns]
+            minor = [at for at, head in enumerate(heads) if _MINOR.match(head)]
+            at = (minor or range(len(heads)))[-1]
+            left_out.insert(0, heads[at])
+            found = replace(
+                found,
+                columns=[each for place, each in enumerate(found.columns) if place != at],
+                rows=[row[:at] + row[at + 1 :] for row in found.rows],
+            )
+        if not left_out:
+            return found
+        said = f"Left out at this width (--columns chooses): {', '.join(left_out)}"
+        return replace(found, notes=[*found.notes, said])
+
+    def _cut_to(self, width: int) -> bool:
+        """Sets the widths of columns of long text to what is left for them; whether that will do.
+        The first has twice the room of others."""
+        widths = [
+            max([max(map(cell_len, str(column.header).split("\n"))), *map(cell_len, cells)])
+            for column, cells in zip(self.columns, self._texts(), strict=True)
+        ]
+        free = width - 2 * (len(widths) - 1)
+        long = [
+            at
+            for at, column in enumerate(self.columns)
+            if not column.no_wrap and widths[at] > _SHORT
+        ]
+        free -= sum(each for at, each in enumerate(widths) if at not in long)
+        for place, at in reversed(list(enumerate(long))):
+            share = free // (place + 2) if place else free
+            column = self.columns[at]
+            column.width = min(widths[at], share)
+            if column.width < min(widths[at], _OTHER if place else _FIRST):
+                return False
+            free -= column.width
+        return free >= 0
+
+    def _texts(self) -> list[list[str]]:
+        return [[str(row[at]) for row in self.rows] for at in range(len(self.columns))]
+
+
+def _plain(column: Column) -> str:
+    """A heading on one line."""
+    return re.sub(r"\n(?!\()", "", str(column.header)).replace("\n", " ")
+
+
+def record(found: ReadableTable, row: Sequence[Cell]) -> list[tuple[Text, Cell]]:
+    """One row as lines: a heading and its value, whole."""
+    return [
+        (Text(_plain(column), "bold"), Text(printable(cell)) if isinstance(cell, Name) else cell)
+        for column, cell in zip(found.columns, row, strict=True)
+    ]
+
+
+def shown(
+    names: Sequence[str], rows: Sequence[Sequence[Any]], units: Mapping[str, str] | None
+) -> ReadableTable:
+    """The rows as a table. With the units of a question's columns, each column has one unit that
+    reads well, which its heading tells, and an id that all rows share is no column."""
+    columns, cells, common = [], [], []
+    metrics = next((at for at, name in enumerate(names) if name == "metric"), None)
+    for place, name in enumerate(names):
+        values = [row[place] for row in rows]
+        unit = (units or {}).get(name, "")
+        if unit == "id" and len(rows) > 1 and len(set(values)) == 1:
+            common.append(f"{name} {_id(values[0]) or 'NULL'}")
+            continue
+        known = [each for each in values if each is not None]
+        is_number = all(isinstance(each, int | float | Decimal) for each in known)
+        head = name
+        made: list[Cell] = [Text(plain_cell(each)) for each in values]
+        if is_number and unit == _OF_METRIC and metrics is not None:
+            made = [Text(figure_of(row[place], str(row[metrics]))) for row in rows]
+        elif is_number:
+            head, made = _figures(name, values, known, unit) or (name, made)
+        elif name in _SENTENCES:
+            made = [Text(printable(each)) for each in values]
+        elif units is not None:
+            made = [Name("" if each is None else str(each)) for each in values]
+        if units is not None:
+            head = _folded(head, max([_HEAD, *(cell_len(str(each)) for each in made)]))
+        columns.append(
+            Column(
+                Text(printable_lines(head), "bold"),
+                justify="right" if is_number else "left",
+                no_wrap=units is None or is_number,
+                vertical="top" if _SENTENCES.intersection(names) else "bottom",
+            )
+        )
+        cells.append(made)
+    by_row = [list(each) for each in zip(*cells, strict=True)] if cells else []
+    return ReadableTable(columns, by_row, [f"In all rows: {', '.join(common)}"] if common else [])
+
+
+def _folded(head: str, width: int) -> str:
+    """A heading on several lines, broken at underscores and before its unit, if it is longer than
+    what stands beneath."""
+    lines = [""]
+    for part in re.findall(r"[^_ ]+_?| \(.*\)", head):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part.removeprefix(" ") if not lines[-1] else part
+    return "\n".join(lines)
+
+
+def _figures(
+    name: str, values: Sequence[Any], known: Sequence[Any], unit: str
+) -> tuple[str, list[Cell]] | None:
+    """The heading of a column of numbers and its cells; None: they stay as they are."""
+    if unit == "id":
+        return name, [Text(_id(each)) for each in values]
+    if unit.startswith("fraction of"):
+        return f"{name} (%)", [Text(_fixed(each, -2, 1)) for each in values]
+    if unit in _SCALES and not INSTANT.search(name):
+        short, power, decimals = _scale(known, unit)
+        return f"{SUFFIX.sub('', name)} ({short})", [
+            Text(_fixed(each, power, decimals)) for each in values
+        ]
+    return None
+
+
+def plain_cell(value: Any) -> str:
+    """A value as text, without unit."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        is_whole = value.is_integer() and abs(value) < _EXACT
+        return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
+    return clipped(str(value), 80)
+
+
+def _scale(values: Sequence[Any], unit: str) -> tuple[str, int, int]:
+    """The unit in which the median is at least 1, its power of ten, and the decimals to show."""
+    sizes = [abs(each) for each in values if each]
+    usual = median_high(sizes) if sizes else 0
+    scales = _SCALES[unit]
+    short, power = next((each for each in scales if usual >= 10 ** each[1]), scales[-1])
+    whole = len(str(int(usual))) - power
+    return short, power, min(power, max(0, _DIGITS - whole))
+
+
+def _fixed(value: Any, power: int, decimals: int) -> str:
+    """A number over a power of ten, with so many decimals; what would be 0 is said to be less."""
+    if not value:
+        return "" if value is None else "0"
+    scaled = float(value) / 10**power
+    if abs(scaled) < 0.5 * 10**-decimals:
+        return f"<{10**-decimals:.{decimals}f}"
+    return f"{scaled:,.{decimals}f}"
+
+
+def _id(value: Any) -> str:
+    return "" if value is None else str(value)
