@@ -51,6 +51,8 @@ class Session:
     manager or `close` it.
     """
 
+    is_stored = False
+    """Whether this is a database in a file."""
     # The number of running queries on all databases of this process: a file may be open twice.
     _running: ClassVar[int] = 0
 

@@ -31,7 +31,7 @@ from tracekit.database import catalog, facts
 from tracekit.database.catalog import Query, Value
 from tracekit.errors import TracekitError
 from tracekit.records import parsed, record
-from tracekit.trace.remote import holds, is_url, shown
+from tracekit.trace.remote import holds, is_url
 
 M = TypeVar("M")
 
@@ -293,9 +293,10 @@ def may_be_lake(path: str) -> bool:
     """
     root = selection(path).root
     if is_url(root):
-        from tracekit.trace.source import ENDINGS
+        from tracekit.trace.source import DATABASES, ENDINGS
 
-        return not shown(root).endswith(ENDINGS) and "*" not in root and holds(root, MARK)
+        is_file = root.endswith((*ENDINGS, *DATABASES)) or "?" in root or "*" in root
+        return not is_file and holds(root, MARK)
     try:
         return (Path(root) / MARK).is_file()
     except (OSError, ValueError):

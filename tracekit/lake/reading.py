@@ -37,6 +37,7 @@ from tracekit.lake.layout import (
 from tracekit.lake.runs import RunPart, read_runs
 from tracekit.lake.storage import Storage, local_files, storage
 from tracekit.records import parsed
+from tracekit.trace.remote import shown
 
 if TYPE_CHECKING:
     from tracekit.lake.workers import Workers
@@ -56,7 +57,7 @@ def require_lake(root: str) -> Storage:
     lake = storage(root)
     mark = lake.read(MARK)
     if mark is None:
-        raise TracekitError(f"{root}: is not a lake: `tracekit lake add` makes one")
+        raise TracekitError(f"{shown(root)}: is not a lake: `tracekit lake add` makes one")
     check_mark(root, mark)
     return lake
 
@@ -70,7 +71,7 @@ def check_mark(root: str, mark: bytes) -> None:
     try:
         layout = parsed(mark)["layout"]
     except (ValueError, TypeError, KeyError) as error:
-        raise TracekitError(f"{root}: {MARK} in it is not that of a lake") from error
+        raise TracekitError(f"{shown(root)}: {MARK} in it is not that of a lake") from error
     if layout != LAYOUT:
         raise TracekitError(
             f"{root}: another version of tracekit made this lake: add its traces to a new one"

@@ -53,7 +53,7 @@ def render(comparison: Diff) -> None:
         out.print(table(_right(FIGURES), figures) if figures else none)
     _waterfall(out, comparison.waterfall)
     for title, name, key, count, parts in _TABLES:
-        rows = _changed(getattr(comparison, name))
+        rows = _changed(comparison, name)
         if not rows:
             continue
         section(out, title)
@@ -114,8 +114,15 @@ def _waterfall(out: Console, rows: Rows) -> None:
     out.print(table(["", ">", ">", ""], cells))
 
 
-def _changed(rows: Rows) -> Rows:
-    return [row for row in rows if row["change_ns"] or row.get("change", "same") != "same"]
+def _changed(comparison: Diff, name: str) -> Rows:
+    """The rows of a table that changed."""
+    if name == "parts" and not comparison.has_places:
+        return []
+    return [
+        row
+        for row in getattr(comparison, name)
+        if row["change_ns"] or row.get("change", "same") != "same"
+    ]
 
 
 def _counts(row: dict[str, Any], count: str) -> tuple[str, str, str]:
@@ -218,7 +225,7 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
         )
         yield from _markdown_table(("part", "change", "length so far"), parts)
     for title, name, key, count, _ in _TABLES:
-        rows = _changed(getattr(comparison, name))[:top]
+        rows = _changed(comparison, name)[:top]
         if rows:
             yield from ("", f"<details><summary>{title}</summary>", "")
             heads = ("change", f"{count} a", f"{count} b", key)
