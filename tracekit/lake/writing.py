@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,22 +19,20 @@ from tracekit.ingest.load import together
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
 from tracekit.lake.layout import (
-    KEYS,
     TABLES,
-    VERDICTS,
     Group,
     Rank,
     Source,
     number_path,
+    owner_of,
     rank_in_name,
-    stored_tables,
-    summaries,
     trace_id_of,
     valid_name,
 )
 from tracekit.lake.runs import new_token
 from tracekit.lake.sources import WORK_PREFIX, run_of, stem
 from tracekit.lake.storage import Storage, storage
+from tracekit.lake.tables import KEYS, VERDICTS, stored_tables, summaries
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
@@ -232,7 +229,7 @@ def _identities(
 
 def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
     """The number of a trace, which no other trace of the lake has."""
-    owner = json.dumps([run, name, sha256, catalog.FORMAT]).encode()
+    owner = owner_of(run, name, sha256, catalog.FORMAT)
     for salt in count():
         number = trace_id_of(run, name, sha256, salt)
         if lake.create(number_path(number), owner) or lake.read(number_path(number)) == owner:

@@ -99,8 +99,9 @@ def require_times(database: Session, trace_id: int) -> None:
     """Checks that a trace tells where time goes.
 
     Raises:
-        TracekitError: when it is a memory snapshot.
+        TracekitError: when it is a memory snapshot, or its events cannot be read.
     """
+    database.require_events(trace_id)
     if any(row["code"] == "memory_snapshot" for row in database.ask("health", trace=trace_id)):
         path = database.ask("overview", trace=trace_id)[0]["path"]
         raise TracekitError(
