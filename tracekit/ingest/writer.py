@@ -332,6 +332,8 @@ def _require_events(stream: ByteStream, reader: TraceReader) -> None:
 def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[object, ...]:
     """The row of the table `trace` for a trace that was read to its end."""
     distributed = _mapping(reader.member("distributedInfo"))
+    hosts = map(reader.member, ("host_name", "hostname"))
+    host = next(filter(None, hosts), _mapping(reader.member("tracekit")).get("host"))
     return (
         trace_id,
         os.fsencode(stream.path).decode("utf-8", "replace"),
@@ -340,7 +342,7 @@ def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[obje
         reader.form,
         _integer(distributed.get("rank")),
         _integer(distributed.get("world_size")),
-        _text(reader.member("host_name") or reader.member("hostname")),
+        _text(host),
         _integer(reader.member("baseTimeNanoseconds")),
         _text(_mapping(reader.member("profiler")).get("name")) or "kineto",
         *(_flag(reader.member(flag)) for flag in _FLAGS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -208,8 +209,8 @@ def _identities(
     connection: duckdb.DuckDBPyConnection, task: Task, batch: Sequence[_Opened], lake: Storage
 ) -> Iterator[tuple[int, Rank]]:
     """The traces of a database with the run, the rank and the number that each gets."""
-    for trace_id, rank, events in connection.execute(
-        "SELECT trace_id, rank, events FROM trace ORDER BY trace_id"
+    for trace_id, rank, events, labels in connection.execute(
+        "SELECT trace_id, rank, events, metadata->'$.tracekit.labels' FROM trace ORDER BY trace_id"
     ).fetchall():
         given = batch[trace_id - 1]
         file_name = (given.source.member or given.source.url).rpartition("/")[2]
@@ -222,9 +223,17 @@ def _identities(
             trace_id,
             Rank(
                 run, name, rank, number, catalog.FORMAT, given.sha256, events, given.source,
-                task.labels,
+                _recorded(labels) | task.labels,
             ),
         )  # fmt: skip
+
+
+def _recorded(labels: str | None) -> dict[str, str]:
+    """The labels in a trace's metadata, which may hold anything."""
+    found = json.loads(labels or "{}")
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
 def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
