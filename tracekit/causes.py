@@ -15,6 +15,12 @@ CAUSES = (
     "unknown",
 )
 
+# What tells who holds memory, of a snapshot too.
+OF_MEMORY = (
+    "`tracekit report`, or `tracekit query` with memory_sites, memory_peak, largest_allocations, "
+    "fragmentation or out_of_memory"
+)
+
 # The time of kernels of which the trace does not tell whether math or memory limits them.
 UNKNOWN_LIMIT = "math-or-memory"
 # The causes of which such kernels may be.

@@ -96,8 +96,9 @@ def examine(
         keep_replays: whether the result holds the replays; their graph is large.
 
     Raises:
-        TracekitError: the trace has no such window.
+        TracekitError: the trace has no such window, or its events cannot be read.
     """
+    database.require_events(trace_id)
     judging = thresholds or Thresholds()
     with database.judging(judging), stage(f"judging trace {trace_id}"):
         return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)

@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from tracekit.database.connection import connect_reading, is_database
+from tracekit.database.connection import connect_reading, fetched_database, is_database
 from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, contradicting, fingerprints
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
+from tracekit.trace.remote import shown
 
 if TYPE_CHECKING:
     import duckdb
@@ -76,23 +77,40 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Session:
         TracekitError: as `open_database` and `load` do.
     """
     resources = resources or Resources()
-    if not is_database(path):
+    copy = fetched_database(str(path), resources.temp_dir)
+    if copy is None and not is_database(path):
         return load(path, resources=resources)
     if resources.hardware is not None:
-        raise TracekitError(f"{path}: is a database; give --hardware when loading its traces")
+        raise TracekitError(
+            f"{shown(str(path))}: is a database; give --hardware when loading its traces"
+        )
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
-    return open_database(path, limit_mb, resources.spill_mb)
+    return _stored(path, copy, limit_mb, resources.spill_mb)
 
 
 def open_database(
     path: str | Path, limit_mb: int | None = None, spill_mb: int | None = None
 ) -> Session:
     """Opens a database that `load` wrote, read-only: see `tracekit.open_database`."""
+    return _stored(path, fetched_database(str(path)), limit_mb, spill_mb)
+
+
+def _stored(
+    path: str | Path, copy: BinaryIO | None, limit_mb: int | None, spill_mb: int | None
+) -> Stored:
+    """Opens a database; of one at a URL, its copy."""
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
     config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
-    return Stored(connect_reading(path, config, path, spill_mb), str(path), [path])
+    name = shown(str(path))
+    file = path if copy is None else copy.name
+    try:
+        return Stored(connect_reading(file, config, name, spill_mb), name, file, copy)
+    except BaseException:
+        if copy is not None:
+            copy.close()
+        raise
 
 
 def load(
@@ -110,7 +128,6 @@ def load(
     """Loads traces into one database, several at a time: see `tracekit.load`."""
     from tracekit.ingest.hardware import peaks
     from tracekit.ingest.load import Job, into_file, into_memory
-    from tracekit.trace.remote import shown
     from tracekit.trace.source import trace_paths
 
     resources = resources or Resources()
@@ -180,13 +197,34 @@ class Stored(Session):
 
     An exception that ends its `with` block is the fault of such rows only if they are not those
     that loading its traces again gives; then it becomes a TracekitError. Others stay as they are.
+    `copy` is the file, if it is a temporary one.
     """
 
+    is_stored = True
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: str,
+        file: str | Path,
+        copy: BinaryIO | None,
+    ) -> None:
+        super().__init__(connection, name, [file])
+        self._file = str(file)
+        self._copy = copy
+
+    def close(self) -> None:
+        super().close()
+        if self._copy is not None:
+            self._copy.close()
+
     def __exit__(self, *raised: object) -> None:
-        self.close()
         _, error, _ = raised
-        if isinstance(error, SURPRISES) and (changed := _changed_tables(self.name)):
-            raise contradicting(self.name, changed) from error
+        try:
+            if isinstance(error, SURPRISES) and (changed := _changed_tables(self._file)):
+                raise contradicting(self.name, changed) from error
+        finally:
+            self.close()
 
 
 def _changed_tables(path: str) -> list[str]:

@@ -183,8 +183,10 @@ class Database:
                 is no such trace or window, or when the trace cannot be replayed.
         """
         from tracekit.examine import examine
+        from tracekit.replay.whatif import require_times
 
         chosen = self.session.only(trace)
+        require_times(self.session, chosen)
         with self.session.among_all() as whole:
             found = examine(whole, chosen, window, thresholds, combine=True)
         if found.fixes is None:

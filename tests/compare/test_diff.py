@@ -12,6 +12,7 @@ from tests.kit import traces
 from tests.kit.traces import gpu_op, launched, operator, step
 from tracekit.commands import cli
 from tracekit.compare.diff import fails
+from tracekit.reporters.html.diff import diff_view
 
 
 def run_trace(folder, name, gemm_us, gap_us, kernel="ampere_sgemm_128x64_nn", steps=2):
@@ -137,11 +138,17 @@ def test_a_part_without_a_partner_is_said_once(tmp_path, run):
     b.write_text(b.read_text().replace("Block_7", "Other_7"))
     with tracekit.load([a, b]) as database:
         rows = {row["part"]: row["change"] for row in database.ask("diff_parts")}
+        (figure,) = (
+            figure for part in diff_view(database, 1, 2)[1].parts for figure in part.figures
+            if figure.name == "parts"
+        )  # fmt: skip
     assert rows == {"Block[0]": "removed", "Other[0]": "added", "aten::sum": "same"}
-    done = run("diff", str(a), str(b))
-    assert "Parts of the program, per step" in done.stdout
+    for form in ((), ("--markdown",)):
+        assert "Parts of the program, per step" in run("diff", str(a), str(b), *form).stdout
     parts = json.loads(run("diff", str(a), str(b), "--json").stdout)["parts"]
     assert {row["part"]: row["change"] for row in parts} == rows
+    changed = figure.rows.select("part", "what changed").rows()
+    assert sorted(changed) == [("Block[0]", "removed"), ("Other[0]", "added")]
 
 
 def test_the_shared_runs_of_two_makers_are_compared_part_by_part():

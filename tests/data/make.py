@@ -198,7 +198,7 @@ def write_captured(folder: Path) -> None:
         text = gzip.decompress((folder / name).read_bytes())
         for place in (str(HERE.parents[1]), tempfile.gettempdir(), sys.prefix, sys.base_prefix):
             text = text.replace(f'"{place}/'.encode(), b'"')
-        text = re.sub(rb'("host_name": )"[^"]*"', rb'\1"host"', text)
+        text = re.sub(rb'("host(?:_name)?": )"[^"]*"', rb'\1"host"', text)
         _packed(folder / name, text)
 
 

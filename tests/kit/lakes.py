@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import duckdb
 import pytest
@@ -88,6 +89,33 @@ def copy_ranks(lake: Path, target: Path, times: int) -> None:
                 ).write_parquet(str(path))
             held.append(Held(Group("run", data, data, [new], group.files), (new,)))
     change_run(store, "run", lambda run: replace(run, held=tuple(held)))
+
+
+def in_first_layout(lake: Path, target: Path) -> None:
+    """A lake with the ranks and verdicts of another, as the first versions of tracekit kept them:
+    files for each rank, whose paths have its run, rank and number."""
+    target.mkdir()
+    (target / MARK).write_text('{"layout": 1}')
+    for run in read_runs(storage(str(lake))):
+        for rank in run.ranks.values():
+            folders = f"run={quote(rank.run, safe=' ,+@-_.')}"
+            value = "__HIVE_DEFAULT_PARTITION__" if rank.rank is None else rank.rank
+            token, files = new_token(), {}
+            for held in run.held:
+                for table in held.group.files if rank in held.ranks else ():
+                    own = f"tables/{table}/{folders}/rank={value}/trace_id={rank.trace_id}"
+                    path = target / own / f"{token}.parquet"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    labels = ", labels" if table == "trace" else ""
+                    duckdb.sql(
+                        f"SELECT * EXCLUDE (run, rank, trace_id{labels}) "
+                        f"FROM '{lake / held.group.path(table)}' WHERE trace_id = {rank.trace_id}"
+                    ).write_parquet(str(path))
+                    files[table] = path.stat().st_size
+            told = asdict(rank) | {"layout": 1, "token": token, "files": files, "tables": 7}
+            manifest = target / "manifests" / folders / f"{rank.name}.json"
+            manifest.parent.mkdir(parents=True, exist_ok=True)
+            manifest.write_text(json.dumps({k: v for k, v in told.items() if k != "labels"}))
 
 
 def ranks_with_files(lake: Path | str) -> list[tuple[Rank, Group]]:

@@ -7,6 +7,7 @@ import pytest
 from tests.bench import year
 from tests.kit.lakes import add, write_rank
 from tests.kit.traces import slice_event, write
+from tracekit.lake.reading import open_lake
 
 NIGHTS, RANKS = 24, 2
 
@@ -70,6 +71,36 @@ def test_labels_are_given_on_the_command_line(tmp_path, run):
     assert done.returncode == 0, done.stderr
     rows = run("sql", "lake", "SELECT labels['commit'] AS c FROM trace", "--json")
     assert json.loads(rows.stdout) == [{"c": "a=b"}]
+
+
+def test_labels_and_host_of_a_recording_need_not_be_told_again(tmp_path, run):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    size = ("--device", "cpu", "--active", "1", "--warmup", "0", "--batch", "1", "--seq", "4")
+    labels = ("--label", "commit=1f3", "--label", "branch=main")
+    (tmp_path / "in").mkdir()
+    assert run("capture", "mlp-eager", *size, *labels, "-o", "in/t.json").returncode == 0
+    told = json.loads((tmp_path / "in" / "t.json").read_text())
+    assert told.pop("host_name") == told["tracekit"]["host"]
+    (tmp_path / "in" / "t.json").write_text(json.dumps(told))
+    given = ("--to", "lake", "--without-verdicts", "--label", "branch=fix")
+    assert run("lake", "add", "in", *given).returncode == 0
+    rows = "SELECT labels['commit'] AS c, labels['branch'] AS b, host FROM trace"
+    expected = {"c": "1f3", "b": "fix", "host": told["tracekit"]["host"]}
+    assert json.loads(run("sql", "lake", rows, "--json").stdout) == [expected]
+    refused = run("capture", "--server", "http://127.0.0.1:9", "--label", "a=b")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("labels", [[1], "x", {"a": {"b": 1}, "c": "d"}, None])
+def test_labels_in_a_trace_are_texts_or_nothing(labels, tmp_path):
+    path = write_rank(tmp_path / "in", 0)
+    told = json.loads(path.read_text()) | {"tracekit": {"labels": labels, "host": ["x"]}}
+    path.write_text(json.dumps(told))
+    assert not add(tmp_path / "lake", path).failed
+    with open_lake(str(tmp_path / "lake")) as lake:
+        (rank,) = lake.ranks
+        assert rank.labels == ({"c": "d"} if isinstance(labels, dict) else {})
+        assert lake.fetch("SELECT host FROM trace")[1] == [(None,)]
 
 
 def test_a_lake_without_gpu_ops_is_one_line(tmp_path, run):

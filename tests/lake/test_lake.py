@@ -18,7 +18,7 @@ from tests.conftest import trace_file
 from tests.kit.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.lake import layout
+from tracekit.lake import layout, tables
 from tracekit.lake.publishing import PUBLISHED
 from tracekit.lake.reading import Lake
 from tracekit.lake.runs import read_run
@@ -143,10 +143,10 @@ def test_a_part_of_a_lake_is_chosen_by_its_path(made):
 
 def test_a_part_of_a_lake_has_no_rows_of_other_ranks(judged):
     with open_lake(f"{judged}/lake/run=night/rank=1") as lake:
-        tables = [row[0] for row in lake.fetch(
+        names = [row[0] for row in lake.fetch(
             "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake'")[1]]  # fmt: skip
-        assert {"gpu_ops", "thread_slice", "verdict", "answer_missing"} <= set(tables)
-        for table in tables:
+        assert {"gpu_ops", "thread_slice", "verdict", "answer_missing"} <= set(names)
+        for table in names:
             ranks = lake.fetch(f"SELECT DISTINCT run, rank FROM lake.{table}")[1]
             assert ranks in ([], [("night", 1)]), table
 
@@ -232,7 +232,7 @@ def test_a_manifest_is_a_checked_record_or_refused(made):
         assert ".." not in Path(group.path("trace")).parts + Path(group.key).parts
         assert group.context is not None or any(
             each.tables != catalog.FORMAT for each in group.ranks
-        ) or group.files.keys() >= layout.NEEDED  # fmt: skip
+        ) or group.files.keys() >= tables.NEEDED  # fmt: skip
     assert refused > 400
     assert kept > 20
     for text in (b"[" * 100_000, b"\xff", b"", b'{"a":'):
@@ -328,15 +328,15 @@ def test_what_another_layout_wrote_is_said(made):
         layout.read_group(text, path)
 
 
-def test_a_lake_of_another_layout_is_said_and_left_as_it_is(tmp_path, run):
+def test_a_lake_of_a_later_layout_is_said_and_left_as_it_is(tmp_path, run):
     (tmp_path / "lake").mkdir()
-    (tmp_path / "lake" / layout.MARK).write_text('{"layout": 1}')
+    (tmp_path / "lake" / layout.MARK).write_text('{"layout": 3}')
     write_rank(tmp_path / "in", 0)
     for command in (("query", "overview", "lake"), ("lake", "add", "in", "--to", "lake"),
                     ("lake", "clean", "lake"), ("fleet", "lake")):  # fmt: skip
         done = run(*command)
         assert (done.returncode, done.stdout) == (2, "")
-        assert "another version of tracekit made this lake" in done.stderr
+        assert "a later version of tracekit made this lake" in done.stderr
     assert [each.name for each in (tmp_path / "lake").iterdir()] == [layout.MARK]
 
 
@@ -416,11 +416,11 @@ def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made)
         for name in re.findall(r"`(\w+)`", line.split("|")[1])
     }  # fmt: skip
     with open_lake(f"{made}/lake") as lake:
-        stored = set(layout.stored_tables(lake._connection)) | {
+        stored = set(tables.stored_tables(lake._connection)) | {
             row[0] for row in lake.fetch("SELECT view_name FROM duckdb_views() "
                                          "WHERE schema_name = 'lake'")[1]
         }  # fmt: skip
-    everything = stored | set(layout.summaries())
+    everything = stored | set(tables.summaries())
     assert told == everything
     # Trino's statement needs no columns: the Delta table has them (test_lake_engines.py).
     published = page.split("Published are")[1].split(".")[0]

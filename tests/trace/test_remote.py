@@ -139,6 +139,35 @@ def test_each_command_takes_urls(memory, tmp_path):
     assert invoke(*again).exit_code == 0
 
 
+def test_a_database_at_a_url_is_read_as_a_local_one(site, memory, tmp_path):
+    local = tmp_path / "run.duckdb"
+    assert invoke("load", OVERHEAD, "-o", local).exit_code == 0
+    memory.pipe_file("/night/run.duckdb", local.read_bytes())
+    site.files["run"] = local.read_bytes()
+    for url in ("memory://night/run.duckdb", f"{site.url}/run?signature=hunter2"):
+        for command in (("analyze",), ("query", "top_kernels"), ("sql", "FROM trace")):
+            name, *rest = command
+            expected, found = (invoke(name, each, *rest, "--json") for each in (local, url))
+            assert found.output == expected.output
+    copied = ("load", "memory://night/run.duckdb", COMPUTE, "-o", tmp_path / "both.duckdb")
+    assert invoke(*copied).exit_code == 0
+    compared = json.loads(invoke("diff", "memory://night/run.duckdb", COMPUTE, "--json").output)
+    assert compared["a"] == str(OVERHEAD)
+    refused = invoke("lake", "add", "memory://night/run.duckdb", "--to", tmp_path / "lake")
+    assert "is a database: add the traces" in refused.output
+
+
+def test_a_damaged_database_at_a_url_is_one_line(site, run, tmp_path):
+    _done(run("load", str(OVERHEAD), "-o", "run.duckdb"))
+    data = (tmp_path / "run.duckdb").read_bytes()
+    site.files = {"cut.duckdb": data[: len(data) // 2], "text.duckdb": b"no database"}
+    for name in ("cut", "text", "none"):
+        url = f"{site.url}/{name}.duckdb"
+        _is_one_line(run("analyze", url, TMPDIR=str(tmp_path)), f"{url}: ")
+        _is_one_line(run("load", url, "-o", "all.duckdb", TMPDIR=str(tmp_path)), f"{url}: ")
+    assert {each.name for each in tmp_path.iterdir() if each.is_file()} == {"run.duckdb"}
+
+
 def test_a_folder_at_a_url_may_be_a_lake(memory):
     lake = "memory://lake"
     assert invoke("lake", "add", "memory://night/overhead.json.gz", "--to", lake).exit_code == 0

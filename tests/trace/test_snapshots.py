@@ -146,6 +146,11 @@ def test_commands_take_a_snapshot(tmp_path, run):
     write(tmp_path / "a.pickle", trained())
     write(tmp_path / "b.pickle", trained(leak=7 << 20))
     assert "this is a memory snapshot" in run("analyze", "a.pickle").stdout
+    for command in (("advise",), ("whatif", "cuda-graph")):
+        refused = run(command[0], "a.pickle", *command[1:])
+        assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
+        assert "a.pickle: is a memory snapshot" in refused.stderr
+        assert "memory_sites" in refused.stderr
     compared = run("diff", "a.pickle", "b.pickle").stdout
     assert "Memory at the peak: 18.9 MB in a, 40.9 MB in b" in compared
     assert "+22 MB" in compared and "/app/train.py(33): log" in compared

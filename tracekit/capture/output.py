@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import platform
 import re
 import shutil
 import sys
@@ -73,10 +74,12 @@ def has_work(exported: Path) -> bool:
 
 
 def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
-    """Copies the trace with `facts` as one more top-level key, without parsing the trace."""
+    """Copies the trace with `facts` and the host's name as one more top-level key, without parsing
+    the trace."""
     from tracekit.database.export import opened
 
-    member = b'{"tracekit": ' + json.dumps(facts).encode() + b","
+    told = {"host": platform.node()} | facts
+    member = b'{"tracekit": ' + json.dumps(told).encode() + b","
     with exported.open("rb") as source, opened(output) as sink:
         head = source.read(4096).lstrip()
         sink.write(member + head.removeprefix(b"{"))

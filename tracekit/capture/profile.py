@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
 from itertools import pairwise
 from pathlib import Path
@@ -50,7 +50,8 @@ class profile(ContextDecorator):
     the profiler records that many steps, after `warmup` steps that are timed without it and one
     step that absorbs its startup; `step()` marks the end of a step. Without `steps`, it records the
     whole block. A block that fails writes nothing; a block that ends by sys.exit(0) writes its
-    trace. Only the process that entered the block writes: a forked child records nothing.
+    trace. Only the process that entered the block writes: a forked child records nothing. A lake
+    keeps `labels`, such as the commit, as columns.
 
     Raises:
         TracekitError: when PyTorch is missing, the output cannot be written, RANK and WORLD_SIZE
@@ -67,6 +68,7 @@ class profile(ContextDecorator):
         shapes: bool = True,
         stacks: bool = False,
         memory: bool = False,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         if steps is not None and (steps < 1 or warmup < 1):
             raise TracekitError("profile needs at least one step to record and one to warm up")
@@ -75,6 +77,7 @@ class profile(ContextDecorator):
         self.steps = steps
         self.warmup = warmup
         self.facts: dict[str, Any] = {}
+        self.labels = dict(labels or {})
         self.nothing = ""
         """The error for a recording without work; if empty, such a recording is written."""
         self.max_mb: float | None = None
@@ -186,6 +189,8 @@ class profile(ContextDecorator):
                 f"{needed} (warmup={self.warmup}, and one for the profiler's startup)"
             )
         self.facts = {"torch": self._torch.__version__, "workload": _SCRIPT} | self._lengths()
+        if self.labels:
+            self.facts["labels"] = self.labels
         with publish(self._target, self.script) as beside:
             save(
                 self._recorder,

@@ -6,9 +6,9 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +57,8 @@ class Options:
     shapes: bool = True
     stacks: bool = False
     memory: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What a lake keeps of the run as columns, such as its commit."""
 
     def __post_init__(self) -> None:
         if self.warmup < 0 or self.active < 1:
@@ -180,6 +182,7 @@ def _profile_steps(
         "active_steps": options.active,
         "warmup_steps": options.warmup,
         "torch": import_torch().__version__,
+        **({"labels": dict(options.labels)} if options.labels else {}),
         **facts,
     }
 

@@ -11,7 +11,14 @@ from typing import Any
 import click
 
 from tracekit.commands import completion
-from tracekit.commands.options import option, size_options, stage_line, workload_options
+from tracekit.commands.options import (
+    label_option,
+    labels_of,
+    option,
+    size_options,
+    stage_line,
+    workload_options,
+)
 from tracekit.errors import TracekitError
 from tracekit.text import duration, printable, size
 from tracekit.workloads import WORKLOADS
@@ -38,6 +45,7 @@ from tracekit.workloads import WORKLOADS
 @option("--shapes/--no-shapes", "Record input shapes.", default=True)
 @option("--stacks/--no-stacks", "Record Python stacks.", default=False)
 @option("--memory/--no-memory", "Record allocations.", default=False)
+@label_option
 @workload_options
 def capture(
     workload: str | None,
@@ -48,6 +56,7 @@ def capture(
     steps: int,
     seconds: float,
     timeout_s: float,
+    labels: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Run WORKLOAD under torch.profiler and write its trace.
@@ -66,7 +75,10 @@ def capture(
     With --server URL no program is run: a server that answers requests is profiled for a few steps,
     and the command ends when the traces of all its ranks are whole.
     """
+    options["labels"] = labels_of(labels)
     if server is not None:
+        if labels:
+            raise TracekitError("a server writes its traces itself: give --label to `lake add`")
         _of_server(server, output, steps, seconds, timeout_s, options)
         return
     if workload is None:
@@ -90,7 +102,7 @@ def capture(
         to_standard_output() if is_piped else nullcontext(to) as path,
     ):
         if is_script:
-            recorded = {name: options[name] for name in ("shapes", "stacks", "memory")}
+            recorded = {name: options[name] for name in ("shapes", "stacks", "memory", "labels")}
             written: str | Path = profile_script(workload, arguments, path, **recorded)
             done = "recorded"
         else:

@@ -47,12 +47,7 @@ def lake() -> None:
 @option("--to target", "The lake; made if new.", required=True, metavar="LAKE")
 @options.json_option
 @option("--run", "The run's name.  [default: each trace's folder or archive]")
-@option(
-    "--label labels",
-    "Say more about these traces, such as commit=1f3a9: a column of the table trace.",
-    multiple=True,
-    metavar="NAME=VALUE",
-)
+@options.label_option
 @option("--replace", "Let a trace take the place of another of its rank.", is_flag=True)
 @options.requesting(
     *_WORKERS,
@@ -83,7 +78,7 @@ def add(
             pool,
             run=run,
             replace_others=replace,
-            labels=dict(options.pair(each, "--label") for each in labels),
+            labels=options.labels_of(labels),
             resources=request.resources,
             judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else None,

@@ -182,6 +182,12 @@ def stage_line() -> AbstractContextManager[None]:
     return progress.stage_line()
 
 
+label_option = option(
+    "--label labels",
+    "Say more about the run, such as commit=1f3a9: lakes have it as a column of the table trace.",
+    multiple=True,
+    metavar="NAME=VALUE",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 # The sizes in `tracekit.capture.workload.Options`.
@@ -252,6 +258,11 @@ row_options = requesting(*ROWS, *RESOURCES)
 def trace_id_option(default: str) -> _Decorator:
     """--trace-id, and what holds without it."""
     return option("--trace-id", f"Which trace of a database.  [default: {default}]", int)
+
+
+def labels_of(given: Sequence[str]) -> dict[str, str]:
+    """The labels that `label_option` takes."""
+    return dict(pair(each, "--label") for each in given)
 
 
 def gate_options(help: str) -> _Decorator:

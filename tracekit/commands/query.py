@@ -153,12 +153,15 @@ def _open_shell(source: str) -> None:
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("Missing argument 'STATEMENT' (without one, it needs a terminal).")
-    if not _is_database(source):
+    from tracekit.database.connection import is_database
+    from tracekit.run import open_database
+    from tracekit.trace.source import DATABASES
+
+    is_missing = source.endswith(DATABASES) and not Path(source).exists()
+    if not (is_missing or is_database(source)):
         raise TracekitError(
             f"{source}: an SQL shell needs a database: tracekit load {source} -o run.duckdb"
         )
-    from tracekit.run import open_database
-
     # It refuses a database whose views are not tracekit's.
     open_database(source).close()
     path = str(Path(source).absolute())
@@ -172,15 +175,6 @@ def _open_shell(source: str) -> None:
             "than the database (pip install duckdb-cli)"
         )
     click.get_current_context().exit(subprocess.run(command).returncode)
-
-
-def _is_database(path: str) -> bool:
-    # https://duckdb.org/docs/stable/internals/storage
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(12)[8:] == b"DUCK"
-    except OSError:
-        return Path(path).suffix in (".duckdb", ".db")
 
 
 def _reads(shell: str, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 SCHEMA = "tracekit/diff/1"
 
 _SERIOUS = ("error", "warning")
+
+# What stands for a module in the name of a part.
+_MODULE = re.compile(r"\[\d+\](/|$)")
 
 Rows = list[dict[str, Any]]
 
@@ -48,6 +52,11 @@ class Diff(Shown, form=SCHEMA):
     """The runs of several ranks to which the traces belong; null: they are compared alone."""
     parts: Rows = field(default_factory=list)
     """Parts of the program, by their places in it."""
+
+    @property
+    def has_places(self) -> bool:
+        """Whether parts have places in the program: without modules they are the operators."""
+        return any(_MODULE.search(row["part"]) for row in self.parts)
 
     @property
     def span(self) -> dict[str, Any] | None:

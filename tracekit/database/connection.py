@@ -6,9 +6,11 @@ import atexit
 import hashlib
 import os
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 import duckdb
 
@@ -17,7 +19,10 @@ from tracekit.database.sandbox import Config, forbid_files, limit_spilling, read
 from tracekit.errors import TracekitError
 from tracekit.files import remove_abandoned, work_folder
 
+# https://duckdb.org/docs/stable/internals/storage
 _DUCKDB_MAGIC = b"DUCK"
+_HEAD_BYTES = 12
+_COPY_BYTES = 1 << 20
 _SPILL_PREFIX = "tracekit-spill-"
 # DuckDB runs ASOF joins as nested loops when it expects few rows. A wrong estimate costs minutes.
 _ALWAYS: Config = {"asof_loop_join_threshold": 0, "allow_persistent_secrets": False}
@@ -32,9 +37,34 @@ def is_database(path: str | Path) -> bool:
         if not Path(path).is_file():
             return False
         with Path(path).open("rb") as file:
-            return file.read(12)[8:] == _DUCKDB_MAGIC
+            return file.read(_HEAD_BYTES)[8:] == _DUCKDB_MAGIC
     except (OSError, ValueError):
         return False
+
+
+def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | None:
+    """A copy of the database at a URL, in `folder` or the system's temporary directory; removed
+    when it is closed. None: what is there is no database, or cannot be read.
+
+    Raises:
+        TracekitError: when it cannot be read to its end, or does not fit on the disk.
+    """
+    from tracekit.trace.remote import is_url, open_url, shown
+    from tracekit.trace.source import ENDINGS, named_copy
+
+    if not is_url(url) or "*" in url or shown(url).endswith(("/", *ENDINGS)):
+        return None
+    try:
+        file = open_url(url)
+    except (OSError, ValueError, TracekitError):
+        # What reads it as a trace says why.
+        return None
+    with closing(file):
+        head = file.read(_HEAD_BYTES)
+        if head[8:] != _DUCKDB_MAGIC:
+            return None
+        chunks = chain([head], iter(lambda: file.read(_COPY_BYTES), b""))
+        return named_copy(shown(url), chunks, str(folder or tempfile.gettempdir()))
 
 
 def leftover_log(path: str | Path) -> Path | None:

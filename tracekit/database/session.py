@@ -51,6 +51,8 @@ class Session:
     manager or `close` it.
     """
 
+    is_stored = False
+    """Whether this is a database in a file."""
     # The number of running queries on all databases of this process: a file may be open twice.
     _running: ClassVar[int] = 0
 
@@ -317,6 +319,18 @@ class Session:
     def settled(self) -> frozenset[int]:
         """Traces that cannot be judged anew: only their stored verdicts are here."""
         return frozenset()
+
+    def require_events(self, trace_id: int) -> None:
+        """Checks that a trace's events can be read.
+
+        Raises:
+            TracekitError: when only its figures, verdicts and stored answers can.
+        """
+        if trace_id in self.settled:
+            raise TracekitError(
+                f"{self.name}: trace {trace_id} was added by another version of tracekit, and its "
+                "events cannot be read: run `tracekit lake add` on it again"
+            )
 
     def context_of(self, trace_id: int) -> str:
         """What stored verdicts on a trace follow from, besides its own tables and the rules."""

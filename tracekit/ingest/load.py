@@ -14,6 +14,7 @@ import duckdb
 
 from tracekit.database.connection import (
     connect,
+    fetched_database,
     is_database,
     leftover_log,
     logs_of,
@@ -48,6 +49,7 @@ from tracekit.ingest.writer import (
 )
 from tracekit.stages import stage
 from tracekit.trace.other.formats import open_traces
+from tracekit.trace.remote import shown
 from tracekit.trace.source import ByteStream
 
 # Small traces in one transaction, which takes longer than inserting one of them.
@@ -255,8 +257,8 @@ class Job:
                 self.next_id = last_trace_id(connection) + 1
                 small: list[tuple[int, ByteStream]] = []
                 for source in self._sources(done):
-                    if isinstance(source, str):
-                        self.next_id += self._copy(connection, source, done)
+                    if isinstance(source, tuple):
+                        self.next_id += self._copy(connection, *source, done)
                         continue
                     if source.is_small:
                         small.append((self.next_id, source))
@@ -281,27 +283,33 @@ class Job:
     def _copy(
         self,
         connection: duckdb.DuckDBPyConnection,
-        path: str,
+        file: str,
+        name: str,
         done: set[LoadedTrace],
     ) -> int:
         """Copies the traces of a database; returns how many."""
         try:
-            copied = copy_traces(connection, path, self.next_id, done)
+            copied = copy_traces(connection, file, name, self.next_id, done)
         except TracekitError as error:
             self._bad(error)
             return 0
         self.loaded += 1
         return copied
 
-    def _sources(self, done: set[LoadedTrace]) -> Iterator[ByteStream | str]:
-        """The traces to read, and the paths of databases to copy traces from."""
+    def _sources(self, done: set[LoadedTrace]) -> Iterator[ByteStream | tuple[str, str]]:
+        """The traces to read, and the files and names of databases to copy traces from."""
         if self.opened is not None:
             yield from self.opened
             return
         for path in self.paths:
             try:
+                copy = fetched_database(path, self.resources.temp_dir)
+                if copy is not None:
+                    with copy:
+                        yield copy.name, shown(path)
+                    continue
                 if is_database(path):
-                    yield path
+                    yield path, path
                     continue
                 read = self.progress.read if self.progress else int
                 for stream in open_traces(path, read, self.resources.temp_dir):

@@ -140,9 +140,14 @@ def _has_file(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def copy_traces(
-    connection: duckdb.DuckDBPyConnection, path: str, first_id: int, without: set[LoadedTrace]
+    connection: duckdb.DuckDBPyConnection,
+    file: str,
+    name: str,
+    first_id: int,
+    without: set[LoadedTrace],
 ) -> int:
-    """Copies the traces of another database, numbered from `first_id`; returns how many.
+    """Copies the traces of another database, numbered from `first_id`; returns how many. Messages
+    call it `name`.
 
     Traces in `without` are skipped. Views and macros in the other database are not run.
 
@@ -150,17 +155,17 @@ def copy_traces(
         TracekitError: when the other database cannot be opened, or another version made it.
     """
     try:
-        connection.execute("ATTACH '{}' AS other (READ_ONLY)".format(path.replace("'", "''")))
+        connection.execute("ATTACH '{}' AS other (READ_ONLY)".format(file.replace("'", "''")))
     except duckdb.Error as error:
-        raise unopened(path, error) from error
+        raise unopened(name, error) from error
     try:
-        stored.require_traces(connection, "other", path)
+        stored.require_traces(connection, "other", name)
         return _copied(connection, first_id, without)
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
-        raise TracekitError(f"{path}: its traces cannot be copied: {reason}") from error
+        raise TracekitError(f"{name}: its traces cannot be copied: {reason}") from error
     finally:
         connection.execute("DETACH other")
 
@@ -327,6 +332,8 @@ def _require_events(stream: ByteStream, reader: TraceReader) -> None:
 def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[object, ...]:
     """The row of the table `trace` for a trace that was read to its end."""
     distributed = _mapping(reader.member("distributedInfo"))
+    hosts = map(reader.member, ("host_name", "hostname"))
+    host = next(filter(None, hosts), _mapping(reader.member("tracekit")).get("host"))
     return (
         trace_id,
         os.fsencode(stream.path).decode("utf-8", "replace"),
@@ -335,7 +342,7 @@ def _trace(trace_id: int, stream: ByteStream, reader: TraceReader) -> tuple[obje
         reader.form,
         _integer(distributed.get("rank")),
         _integer(distributed.get("world_size")),
-        _text(reader.member("host_name") or reader.member("hostname")),
+        _text(host),
         _integer(reader.member("baseTimeNanoseconds")),
         _text(_mapping(reader.member("profiler")).get("name")) or "kineto",
         *(_flag(reader.member(flag)) for flag in _FLAGS),

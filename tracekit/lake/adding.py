@@ -27,13 +27,15 @@ from tracekit.lake.layout import (
     Rank,
     Source,
     archive_path,
+    first_key,
     number_path,
+    owner_of,
     read_archive,
     valid_name,
     version_path,
 )
 from tracekit.lake.reading import check_mark, require_lake
-from tracekit.lake.runs import LakeRun, change_run, read_run, read_runs
+from tracekit.lake.runs import LakeRun, all_ranks, change_run, read_run, read_runs
 from tracekit.lake.sources import find_sources, run_of
 from tracekit.lake.storage import HIDDEN, Storage, storage
 from tracekit.lake.workers import Workers
@@ -57,8 +59,9 @@ _TOKEN = "[0-9a-f]{32}"
 _NOTE = re.compile(rf"{ARCHIVES}/{_TOKEN}\.json")
 _NUMBER = re.compile(rf"{NUMBERS}/(\d+)\.json")
 _OWN = re.compile(
-    rf"{_NOTE.pattern}|{_NUMBER.pattern}|{TABLES}/[a-z_]+/{_TOKEN}\.parquet"
-    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}})\.json"
+    rf"{_NOTE.pattern}|{_NUMBER.pattern}"
+    rf"|{TABLES}/[a-z_]+/(run=[^/]+/rank=\w+/trace_id=\d+/)?{_TOKEN}\.parquet"
+    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}}|(rank|file)=[^/]+)\.json"
     rf"|({ARCHIVES}|{NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
 )
 
@@ -164,8 +167,12 @@ def _begin(store: Storage) -> None:
     mark = store.read(MARK)
     if mark is None:
         store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
-    else:
-        check_mark(store.root, mark)
+    elif check_mark(store.root, mark) != LAYOUT:
+        for each in all_ranks(store):
+            owner = owner_of(each.run, each.name, each.sha256, each.tables)
+            store.create(number_path(each.trace_id), owner)
+        # Older versions of tracekit must not add to it.
+        store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
 
 
 def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
@@ -379,6 +386,7 @@ def clean(root: str, older_than_hours: float = DEFAULT_HOURS) -> Cleaned:
     used = {each.path(table) for each in groups for table in each.files}
     used |= {each.key for each in groups} | {version_path(run.name, run.number) for run in runs}
     used |= {number_path(each.trace_id) for each in ranks}
+    used |= {first_key(run.name, name) for run in runs if not run.number for name in run.ranks}
     urls = {rank.source.url for rank in ranks}
     unused = [
         each

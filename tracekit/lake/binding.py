@@ -11,22 +11,19 @@ import duckdb
 
 from tracekit.database import catalog, facts
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import (
-    NEEDED,
-    RELATIONS,
-    SMALL,
-    Group,
-    stored_tables,
-    summaries,
-)
+from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, Group
 from tracekit.lake.runs import RunPart
 from tracekit.lake.storage import RemoteStorage, Storage, storage
+from tracekit.lake.tables import NEEDED, RELATIONS, SMALL, stored_tables, summaries
 from tracekit.text import counted
 
 if TYPE_CHECKING:
     from tracekit.lake.remote import LakeFiles
 
 
+_KEYS = "{'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
+# What the table of traces has in a lake.
+_LABELS = {"labels": "MAP(VARCHAR, VARCHAR)"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
 
 
@@ -36,6 +33,7 @@ class _File:
 
     uri: str
     only: tuple[int, ...] | None
+    layout: int
 
 
 class Binding:
@@ -99,7 +97,7 @@ class Binding:
                 for table, size in held.group.files.items():
                     if held.ranks[0].tables == catalog.FORMAT or table in SMALL:
                         uri = self._uri(part.root, held.group, table, size)
-                        found[table].append(_File(uri, ids))
+                        found[table].append(_File(uri, ids, held.group.layout))
         return found
 
     def _uri(self, root: str, group: Group, table: str, size: int) -> str:
@@ -168,7 +166,7 @@ class Binding:
             return False
         for table in SMALL & group.files.keys():
             uri = self._uri(part.root, group, table, group.files[table])
-            there = self._types(f"FROM {_read([uri])}")
+            there = self._types(f"FROM {_read([uri], group.layout)}")
             here = self._expected(table)
             if any(_family(there.get(name, kind)) != _family(kind) for name, kind in here.items()):
                 return False
@@ -182,11 +180,8 @@ class Binding:
     def _complete(self, table: str) -> None:
         """Adds the columns to a view that the files of another version lack."""
         there = self._types(f'FROM lake."{table}"')
-        added = [
-            f'NULL::{kind} AS "{name}"'
-            for name, kind in self._expected(table).items()
-            if name not in there
-        ]
+        wanted = self._expected(table) | (_LABELS if table == "trace" else {})
+        added = [f'NULL::{kind} AS "{n}"' for n, kind in wanted.items() if n not in there]
         if added:
             inner = self._connection.execute(
                 "SELECT sql FROM duckdb_views() WHERE schema_name = 'lake' AND view_name = ?",
@@ -229,21 +224,27 @@ def _family(kind: str) -> str:
 
 def _scanned(files: Sequence[_File], by_name: bool) -> str:
     """The SQL of the rows that count in some files."""
-    whole = [each.uri for each in files if each.only is None]
-    scans = [f"FROM {_read(whole, by_name)}"] if whole else []
+    scans = [
+        f"FROM {_read(uris, layout, by_name)}"
+        for layout in (FIRST_LAYOUT, LAYOUT)
+        if (uris := [each.uri for each in files if each.only is None and each.layout == layout])
+    ]
     scans += [
-        f"FROM {_read([each.uri], by_name)} WHERE trace_id IN ({', '.join(map(str, each.only))})"
-        for each in files if each.only is not None
-    ]  # fmt: skip
+        f"FROM {_read([each.uri], each.layout, by_name)} "
+        f"WHERE trace_id IN ({', '.join(map(str, each.only))})"
+        for each in files
+        if each.only is not None
+    ]
     return " UNION ALL BY NAME ".join(scans)
 
 
-def _read(paths: Sequence[str], by_name: bool = False) -> str:
-    """The SQL that reads Parquet files. Each use of a view parses the list again, and one text is
-    parsed three times as quickly as hundreds."""
+def _read(paths: Sequence[str], layout: int, by_name: bool = False) -> str:
+    """The SQL that reads Parquet files; in layout 1, their paths have the keys. Each use of a view
+    parses the list again, and one text is parsed three times as quickly as hundreds."""
     between = "\n"
     while any(between in each for each in paths):
         between += "\n"
     text = between.join(paths).replace("'", "''")
     named = ", union_by_name = true" if by_name else ""
-    return f"read_parquet(string_split('{text}', '{between}'), hive_partitioning = false{named})"
+    keys = "true, hive_types = " + _KEYS if layout == FIRST_LAYOUT else "false"
+    return f"read_parquet(string_split('{text}', '{between}'), hive_partitioning = {keys}{named})"

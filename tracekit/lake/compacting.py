@@ -12,10 +12,11 @@ from tracekit.database.connection import connect
 from tracekit.files import work_folder
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
-from tracekit.lake.layout import SMALL, Group
+from tracekit.lake.layout import Group
 from tracekit.lake.runs import Held, LakeRun, RunPart, change_run, new_token, read_run
 from tracekit.lake.sources import WORK_PREFIX
 from tracekit.lake.storage import Storage, storage
+from tracekit.lake.tables import SMALL
 from tracekit.lake.writing import copy_rows, remove_files
 
 # A run of more groups is compacted once ranks are added.

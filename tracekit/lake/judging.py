@@ -8,17 +8,18 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tracekit.database import prepared
+from tracekit.database import catalog, prepared
 from tracekit.database.connection import connect
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import record_verdicts
-from tracekit.lake.layout import VERDICTS, Group, Rank
+from tracekit.lake.layout import Group, Rank
 from tracekit.lake.reading import open_run
 from tracekit.lake.runs import LakeRun
 from tracekit.lake.sources import WORK_PREFIX
 from tracekit.lake.storage import storage
+from tracekit.lake.tables import VERDICTS
 from tracekit.lake.writing import write_group
 from tracekit.verdict.rows import rows_of
 
@@ -45,7 +46,11 @@ def tasks_of(lake: str, run: LakeRun, new: Set[str], resources: Resources) -> It
         for held in run.held if held.group.context == run.context
         for rank in held.ranks
     }  # fmt: skip
-    due = [each for each in run.ranks.values() if each.name not in judged]
+    # Of ranks that another version wrote, no events are read.
+    due = [
+        each for each in run.ranks.values()
+        if each.name not in judged and each.tables == catalog.FORMAT
+    ]  # fmt: skip
     names: set[str] = set()
     events = 0
     for rank in due:

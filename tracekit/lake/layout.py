@@ -1,5 +1,4 @@
-"""What a lake stores: the names of its files, the groups of ranks that they hold, and the answers
-that are stored with each rank.
+"""What a lake consists of: the names of its files, and the groups of ranks that they hold.
 
 LAKE/tracekit-lake.json            marks the folder as a lake
 LAKE/manifests/RUN/00000012.json   the run as its 12th change left it: its groups and their ranks
@@ -7,6 +6,10 @@ LAKE/manifests/RUN/TOKEN.json      a group: some ranks of the run, and the table
 LAKE/tables/TABLE/TOKEN.parquet    the rows of a group's ranks of one table
 LAKE/numbers/ID.json               whose number this is
 LAKE/archives/HASH.json            an archive that was read to its end
+
+Of layout 1, a lake keeps the ranks that no change has touched since, one by one:
+LAKE/manifests/run=RUN/NAME.json   a rank, and the tables of its files
+LAKE/tables/TABLE/run=RUN/rank=N/trace_id=ID/TOKEN.parquet
 
 A change writes its files and its group first; then it creates the run's next version, which no
 other writer can create, too. So readers see all of a change or nothing of it. A manifest may come
@@ -19,19 +22,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-import duckdb
-
-from tracekit.database import catalog, facts
-from tracekit.database.catalog import Query, Value
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
+from tracekit.lake.tables import NEEDED, VERDICTS
 from tracekit.records import parsed, record
-from tracekit.trace.remote import holds, is_url, shown
+from tracekit.trace.remote import holds, is_url
 
 M = TypeVar("M")
 
@@ -42,31 +43,10 @@ ARCHIVES = "archives"
 NUMBERS = "numbers"
 # The version of this layout, and of the manifests.
 LAYOUT = 2
-# Stored relations and answers are about one trace alone, so the rows of all ranks together are what
-# the same SQL answers over all of them. A lake's views and questions read the stored rows.
-# Relations whose rows are stored: their SQL, and what they are in a lake.
-RELATIONS = {
-    "run_figures": ("FROM run_figures()", "MACRO run_figures() AS TABLE"),
-}
-# Questions whose answers are stored, as they are without parameters, ordered by trace first.
-ANSWERS = ("overview", "health", "missing", "launch_stats", "partition", "idle_causes")
-# Conditions on stored answers: each rank was alone when they were stored.
-_STILL = {
-    "missing": " AND (code <> 'one_rank' OR trace_id IN "
-    "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
-}
-_PREFIX = "answer_"
-# Tables that verdicts fill, in groups of their own.
-VERDICTS = ("verdict", "evidence", "one_off", "advice")
-# Tables that a lake does not store: the reader makes them.
-NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
-# Columns that each table of a lake begins with.
-KEYS = ("run", "rank", "trace_id")
-# Tables that every group has, even without rows.
-NEEDED = frozenset({"trace", *RELATIONS, *(f"{_PREFIX}{name}" for name in ANSWERS)})
-# Tables of a rank that another version wrote which this one reads, if it has their columns.
-SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
-SMALL |= {"window_timeline_parts", "steps", "collective"}
+# An older one, whose ranks are read.
+FIRST_LAYOUT = 1
+# There, the folder of ranks without a number.
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TABLE = re.compile(r"[a-z_]+")
@@ -124,6 +104,8 @@ class Group:
     context: str | None = None
     """Of verdicts: the digest of the ranks among which these were judged. None: these files hold
     all other tables."""
+    layout: int = LAYOUT
+    """That of the files."""
 
     @property
     def key(self) -> str:
@@ -131,10 +113,15 @@ class Group:
 
     def path(self, table: str) -> str:
         """The file with the rows of a table, relative to the lake."""
-        return f"{TABLES}/{table}/{self.data}.parquet"
+        if self.layout == LAYOUT:
+            return f"{TABLES}/{table}/{self.data}.parquet"
+        one = self.ranks[0]
+        rank = _NO_VALUE if one.rank is None else one.rank
+        folders = f"run={escape(self.run)}/rank={rank}/trace_id={one.trace_id}"
+        return f"{TABLES}/{table}/{folders}/{self.data}.parquet"
 
     def as_json(self) -> bytes:
-        return json.dumps({"layout": LAYOUT} | asdict(self)).encode()
+        return json.dumps(asdict(self)).encode()
 
 
 @dataclass(frozen=True)
@@ -161,15 +148,32 @@ def read_group(text: bytes, path: str) -> Group:
     Raises:
         TracekitError: when it is not one of this version, or its fields do not fit its path.
     """
-    found = _read(Group, text, path)
-    try:
-        is_sound = found.key == path and _is_sound(found)
-    except ValueError:
-        # A name that is no text.
-        is_sound = False
-    if not is_sound:
-        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
-    return found
+    return _sound(_read(Group, text, path), path, lambda each: each.key)
+
+
+@dataclass(frozen=True)
+class _FirstFiles:
+    """The files of a rank, in a manifest of layout 1."""
+
+    token: str
+    files: dict[str, int]
+
+
+def read_first(text: bytes, path: str) -> list[Group]:
+    """The groups of a rank that a manifest of layout 1 describes, of its tables and its verdicts;
+    the same errors."""
+    rank, own = _read(Rank, text, path), _read(_FirstFiles, text, path)
+    groups = []
+    for context in (None, ""):
+        files = {n: size for n, size in own.files.items() if (n in VERDICTS) == (context == "")}
+        # Each manifest of this layout has a token of its own.
+        token = (
+            own.token if context is None else hashlib.sha256(own.token.encode()).hexdigest()[:32]
+        )
+        if files:
+            group = Group(rank.run, token, own.token, [rank], files, context, FIRST_LAYOUT)
+            groups.append(_sound(group, path, lambda each: first_key(each.run, rank.name)))
+    return groups
 
 
 def read_version(text: bytes, path: str) -> Version:
@@ -183,11 +187,22 @@ def read_version(text: bytes, path: str) -> Version:
 def _read(kind: type[M], text: bytes, path: str) -> M:
     try:
         stored = parsed(text)
-        if isinstance(stored, dict) and stored.get("layout", LAYOUT) != LAYOUT:
+        if isinstance(stored, dict) and stored.get("layout", LAYOUT) not in (FIRST_LAYOUT, LAYOUT):
             raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
         return record(kind, stored)
     except ValueError as error:
         raise TracekitError(f"{path}: is not a manifest of a lake: {error}") from error
+
+
+def _sound(group: Group, path: str, key: Callable[[Group], str]) -> Group:
+    try:
+        is_sound = key(group) == path and _is_sound(group)
+    except ValueError:
+        # A name that is no text.
+        is_sound = False
+    if not is_sound:
+        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
+    return group
 
 
 def _is_sound(group: Group) -> bool:
@@ -199,6 +214,7 @@ def _is_sound(group: Group) -> bool:
         and all(_TABLE.fullmatch(name) and size > 0 for name, size in group.files.items())
         and all(each.run == group.run and _is_sound_rank(each) for each in group.ranks)
         and len(formats) == 1
+        and (group.layout == LAYOUT or len(group.ranks) == 1)
         and (not is_whole or group.files.keys() >= NEEDED)
     )
 
@@ -237,6 +253,16 @@ def run_folder(run: str) -> str:
     return f"{MANIFESTS}/{escape(run)}"
 
 
+def first_folder(run: str) -> str:
+    """The folder of a run's manifests in layout 1."""
+    return f"{MANIFESTS}/run={escape(run)}"
+
+
+def first_key(run: str, name: str) -> str:
+    kind, _, value = name.partition("=")
+    return f"{first_folder(run)}/{kind}={escape(value)}.json"
+
+
 def version_path(run: str, number: int) -> str:
     return f"{run_folder(run)}/{number:08d}.json"
 
@@ -249,6 +275,11 @@ def archive_path(url: str, run: str | None) -> str:
 
 def number_path(trace_id: int) -> str:
     return f"{NUMBERS}/{trace_id}.json"
+
+
+def owner_of(run: str, name: str, sha256: str, tables: int) -> bytes:
+    """What the file of a number says."""
+    return json.dumps([run, name, sha256, tables]).encode()
 
 
 def trace_id_of(run: str, name: str, sha256: str, salt: int = 0) -> int:
@@ -293,9 +324,10 @@ def may_be_lake(path: str) -> bool:
     """
     root = selection(path).root
     if is_url(root):
-        from tracekit.trace.source import ENDINGS
+        from tracekit.trace.source import DATABASES, ENDINGS
 
-        return not shown(root).endswith(ENDINGS) and "*" not in root and holds(root, MARK)
+        is_file = root.endswith((*ENDINGS, *DATABASES)) or "?" in root or "*" in root
+        return not is_file and holds(root, MARK)
     try:
         return (Path(root) / MARK).is_file()
     except (OSError, ValueError):
@@ -329,40 +361,3 @@ def selection(path: str) -> Selection:
         name = found["name"]
         return Selection(found["root"], unquote(found["run"]), name and unquote(name))
     return Selection(path.rstrip("/") or path)
-
-
-def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
-    """The columns of each table of a database that a lake stores."""
-    rows = connection.execute(
-        "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
-        "JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
-        "WHERE database_name = current_database() AND schema_name = 'main' "
-        "GROUP BY ALL ORDER BY ALL"
-    ).fetchall()
-    return {name: columns for name, columns in rows if name not in NOT_STORED}
-
-
-def summaries() -> dict[str, str]:
-    """The name of each stored summary and the SQL of its rows. (Verdicts are no SQL.)"""
-    relations = {name: sql for name, (sql, _) in RELATIONS.items()}
-    answers = {
-        f"{_PREFIX}{name}": "SELECT row_number() OVER () AS place, * "
-        f"FROM ({catalog.query(name).sql})"
-        for name in ANSWERS
-    }
-    return relations | answers
-
-
-def stored_answer_sql(question: Query, given: Mapping[str, Value]) -> str | None:
-    """The SQL that reads the stored answers to a question; None: they are not stored, or not for
-    these parameters."""
-    if question.name not in ANSWERS or any(
-        value is not None for name, value in given.items() if name != "trace"
-    ):
-        return None
-    columns = ", ".join(f'"{column.name}"' for column in question.columns)
-    return (
-        f"SELECT {columns} FROM lake.{_PREFIX}{question.name} "
-        f"WHERE trace_id = coalesce(getvariable('trace'), trace_id){_STILL.get(question.name, '')} "
-        "ORDER BY trace_id, place"
-    )

@@ -16,10 +16,11 @@ from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
 from tracekit.lake.compacting import Compacting, compact
-from tracekit.lake.layout import SMALL, TABLES, Group
+from tracekit.lake.layout import TABLES, Group
 from tracekit.lake.reading import require_lake
 from tracekit.lake.runs import LakeRun, RunPart, read_runs
 from tracekit.lake.storage import Storage
+from tracekit.lake.tables import SMALL
 
 PUBLISHED = tuple(sorted(SMALL))
 _ATTEMPTS = 5

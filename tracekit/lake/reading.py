@@ -26,17 +26,12 @@ from tracekit.errors import TracekitError, first_line
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
-from tracekit.lake.layout import (
-    LAYOUT,
-    MARK,
-    Rank,
-    Selection,
-    selection,
-    stored_answer_sql,
-)
+from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, MARK, Rank, Selection, selection
 from tracekit.lake.runs import RunPart, read_runs
 from tracekit.lake.storage import Storage, local_files, storage
+from tracekit.lake.tables import stored_answer_sql
 from tracekit.records import parsed
+from tracekit.trace.remote import shown
 
 if TYPE_CHECKING:
     from tracekit.lake.workers import Workers
@@ -56,25 +51,26 @@ def require_lake(root: str) -> Storage:
     lake = storage(root)
     mark = lake.read(MARK)
     if mark is None:
-        raise TracekitError(f"{root}: is not a lake: `tracekit lake add` makes one")
+        raise TracekitError(f"{shown(root)}: is not a lake: `tracekit lake add` makes one")
     check_mark(root, mark)
     return lake
 
 
-def check_mark(root: str, mark: bytes) -> None:
-    """Checks that this version of tracekit reads a lake.
+def check_mark(root: str, mark: bytes) -> int:
+    """The layout of a lake that this version of tracekit reads.
 
     Raises:
         TracekitError: when it does not.
     """
     try:
-        layout = parsed(mark)["layout"]
+        layout = int(parsed(mark)["layout"])
     except (ValueError, TypeError, KeyError) as error:
-        raise TracekitError(f"{root}: {MARK} in it is not that of a lake") from error
-    if layout != LAYOUT:
+        raise TracekitError(f"{shown(root)}: {MARK} in it is not that of a lake") from error
+    if layout not in (FIRST_LAYOUT, LAYOUT):
         raise TracekitError(
-            f"{root}: another version of tracekit made this lake: add its traces to a new one"
+            f"{shown(root)}: a later version of tracekit made this lake: install it"
         )
+    return layout
 
 
 def selected_parts(where: Selection) -> list[RunPart]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,6 +23,8 @@ from tracekit.lake.layout import (
     Rank,
     Source,
     Version,
+    first_folder,
+    read_first,
     read_group,
     read_version,
     run_folder,
@@ -32,6 +35,8 @@ from tracekit.lake.storage import Storage
 # Older versions of a run are removed: readers that have begun need those of a moment ago.
 _KEPT = 4
 _VERSION = re.compile(r"\d{8}\.json")
+# How the folders of layout 1 begin.
+_FIRST = "run="
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,8 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     """
     versions = None
     while versions is None:
-        versions = _last_versions(lake, MANIFESTS if name is None else run_folder(name))
+        paths = lake.paths(MANIFESTS if name is None else run_folder(name))
+        versions = _last_versions(lake, paths)
     wanted = [
         f"{dirname(path)}/{each.token}.json" for path, found in versions.items()
         for each in found.groups
@@ -156,13 +162,28 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     if missing is not None:
         raise TracekitError(f"{lake.root}: lacks {missing}, which it names")
     found = [_run(path, each, groups) for path, each in versions.items() if each.groups]
-    return sorted(found, key=lambda each: each.name)
+    if name is not None and not versions:
+        paths = lake.paths(first_folder(name))
+    changed = {dirname(path) for path in versions}
+    return sorted([*found, *_first_runs(lake, paths, changed)], key=lambda each: each.name)
 
 
-def _last_versions(lake: Storage, folder: str) -> dict[str, Version] | None:
+def _first_runs(lake: Storage, paths: Iterable[str], changed: Set[str]) -> Iterator[LakeRun]:
+    """The runs of layout 1 among these manifests, except those whose folders are `changed`."""
+    ranks: dict[str, list[Held]] = defaultdict(list)
+    old = [path for path in paths if basename(dirname(path)).startswith(_FIRST)]
+    for path, text in lake.read_all(old):
+        for group in read_first(text, path):
+            ranks[group.run].append(Held(group, tuple(group.ranks)))
+    for name, held in ranks.items():
+        if run_folder(name) not in changed:
+            yield LakeRun(name, 0, tuple(held))
+
+
+def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | None:
     """The last version of each run, by its path; None: newer ones came meanwhile."""
     last: dict[str, str] = {}
-    for path in sorted(each for each in lake.paths(folder) if _VERSION.fullmatch(basename(each))):
+    for path in sorted(each for each in paths if _VERSION.fullmatch(basename(each))):
         last[dirname(path)] = path
     found = {path: read_version(text, path) for path, text in lake.read_all(last.values())}
     return found if len(found) == len(last) else None
@@ -194,7 +215,8 @@ def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -
         after = change(before)
         if after is before:
             return before
-        known = {each.group.token for each in before.held}
+        # What a run of layout 1 holds has no manifests of this one.
+        known = {each.group.token for each in before.held} if before.number else set()
         for each in after.held:
             if each.group.token not in known:
                 lake.write(each.group.key, each.group.as_json())

@@ -10,7 +10,7 @@ from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
 from tracekit.lake.layout import Source, valid_name
 from tracekit.trace.remote import find, is_url, shown
-from tracekit.trace.source import ENDINGS, trace_paths, unreadable
+from tracekit.trace.source import DATABASES, ENDINGS, trace_paths, unreadable
 from tracekit.trace.unpacking import ARCHIVES
 
 # Prefix of the folders for the work on one file; those of dead processes are removed.
@@ -42,8 +42,12 @@ def _local(path: str) -> Source | TracekitError:
     except (OSError, ValueError) as error:
         return unreadable(path, error) if isinstance(error, OSError) else TracekitError(str(error))
     if is_database(path):
-        return TracekitError(f"{path}: is a database: add the traces that it was loaded from")
+        return _is_a_database(path)
     return Source(str(Path(path).absolute()), state.st_size, str(state.st_mtime_ns))
+
+
+def _is_a_database(path: str) -> TracekitError:
+    return TracekitError(f"{path}: is a database: add the traces that it was loaded from")
 
 
 def _remote(url: str) -> Iterator[Source | TracekitError]:
@@ -52,6 +56,8 @@ def _remote(url: str) -> Iterator[Source | TracekitError]:
             f"{shown(url)}: a lake keeps the addresses of its sources: give one without user, "
             "password or query"
         )
+    if url.endswith(DATABASES):
+        raise _is_a_database(url)
     yield from (Source(*each) for each in find(url, ENDINGS))
 
 

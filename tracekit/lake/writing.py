@@ -20,22 +20,20 @@ from tracekit.ingest.load import together
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
 from tracekit.lake.layout import (
-    KEYS,
     TABLES,
-    VERDICTS,
     Group,
     Rank,
     Source,
     number_path,
+    owner_of,
     rank_in_name,
-    stored_tables,
-    summaries,
     trace_id_of,
     valid_name,
 )
 from tracekit.lake.runs import new_token
 from tracekit.lake.sources import WORK_PREFIX, run_of, stem
 from tracekit.lake.storage import Storage, storage
+from tracekit.lake.tables import KEYS, VERDICTS, stored_tables, summaries
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
@@ -211,8 +209,8 @@ def _identities(
     connection: duckdb.DuckDBPyConnection, task: Task, batch: Sequence[_Opened], lake: Storage
 ) -> Iterator[tuple[int, Rank]]:
     """The traces of a database with the run, the rank and the number that each gets."""
-    for trace_id, rank, events in connection.execute(
-        "SELECT trace_id, rank, events FROM trace ORDER BY trace_id"
+    for trace_id, rank, events, labels in connection.execute(
+        "SELECT trace_id, rank, events, metadata->'$.tracekit.labels' FROM trace ORDER BY trace_id"
     ).fetchall():
         given = batch[trace_id - 1]
         file_name = (given.source.member or given.source.url).rpartition("/")[2]
@@ -225,14 +223,22 @@ def _identities(
             trace_id,
             Rank(
                 run, name, rank, number, catalog.FORMAT, given.sha256, events, given.source,
-                task.labels,
+                _recorded(labels) | task.labels,
             ),
         )  # fmt: skip
 
 
+def _recorded(labels: str | None) -> dict[str, str]:
+    """The labels in a trace's metadata, which may hold anything."""
+    found = json.loads(labels or "{}")
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
 def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
     """The number of a trace, which no other trace of the lake has."""
-    owner = json.dumps([run, name, sha256, catalog.FORMAT]).encode()
+    owner = owner_of(run, name, sha256, catalog.FORMAT)
     for salt in count():
         number = trace_id_of(run, name, sha256, salt)
         if lake.create(number_path(number), owner) or lake.read(number_path(number)) == owner:

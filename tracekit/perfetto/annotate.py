@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from tracekit.database import catalog
-from tracekit.database.connection import is_database
 from tracekit.database.export import opened
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
@@ -48,7 +47,7 @@ def annotate(
         raise TracekitError("annotate reads a trace twice: give a file, not standard input")
     with open_any(name, resources) as database:
         trace_ids = database.trace_ids()
-        if len(trace_ids) > 1 or is_database(name):
+        if len(trace_ids) > 1 or database.is_stored:
             return _join(database, output), len(trace_ids)
         process = Process("tracekit")
         with stage("drawing tracks"):

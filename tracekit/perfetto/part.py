@@ -57,6 +57,11 @@ class Chosen:
 
     def trace_of(self, database: Session) -> int:
         """The trace_id of the chosen trace, or of the only one."""
+        trace_id = self._trace_of(database)
+        database.require_events(trace_id)
+        return trace_id
+
+    def _trace_of(self, database: Session) -> int:
         if self.rank is None:
             return database.only(self.trace_id)
         found = {row["rank"]: row["trace_id"] for row in database.traces()}

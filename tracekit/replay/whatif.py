@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tracekit.causes import OF_MEMORY
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
 from tracekit.replay.prices import Prices
@@ -94,6 +95,20 @@ class RunWhatIf(Shown, form=RUN_SCHEMA):
     """What makes the prediction doubtful."""
 
 
+def require_times(database: Session, trace_id: int) -> None:
+    """Checks that a trace tells where time goes.
+
+    Raises:
+        TracekitError: when it is a memory snapshot, or its events cannot be read.
+    """
+    database.require_events(trace_id)
+    if any(row["code"] == "memory_snapshot" for row in database.ask("health", trace=trace_id)):
+        path = database.ask("overview", trace=trace_id)[0]["path"]
+        raise TracekitError(
+            f"{path}: is a memory snapshot, which tells nothing of time: ask {OF_MEMORY}"
+        )
+
+
 def what_if(
     database: Session,
     changes: Sequence[str],
@@ -112,6 +127,7 @@ def what_if(
         TracekitError: a text is not a change or matches nothing in the trace, the trace has no such
             window, or it has no events with a time.
     """
+    require_times(database, trace_id)
     judging = thresholds or Thresholds()
     with database.judging(judging), stage("replaying"):
         ranges, at = (window and range_of(database, trace_id, window)) or (None, None)

@@ -63,7 +63,7 @@ def render(comparison: Diff) -> None:
             section(out, title)
             out.print(table([FIGURES[0], *(f">{head}" for head in FIGURES[1:])], figures))
     for title, name, key, count, parts in _TABLES:
-        rows = _changed(getattr(comparison, name))
+        rows = _changed(comparison, name)
         if not rows:
             continue
         section(out, title)
@@ -148,8 +148,15 @@ def _waterfall(out: Console, comparison: Diff) -> None:
     out.print(table(["", ">change", ">length so far", ""], cells))
 
 
-def _changed(rows: Rows) -> Rows:
-    return [row for row in rows if row["change_ns"] or row.get("change", "same") != "same"]
+def _changed(comparison: Diff, name: str) -> Rows:
+    """The rows of a table that changed."""
+    if name == "parts" and not comparison.has_places:
+        return []
+    return [
+        row
+        for row in getattr(comparison, name)
+        if row["change_ns"] or row.get("change", "same") != "same"
+    ]
 
 
 def _colour(change: int) -> str:
@@ -263,7 +270,7 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
         )
         yield from _markdown_table(("part", "change", "length so far"), parts)
     for title, name, key, count, _ in _TABLES:
-        rows = _changed(getattr(comparison, name))[:top]
+        rows = _changed(comparison, name)[:top]
         if rows:
             yield from ("", f"<details><summary>{title}</summary>", "")
             heads = ("change", f"{count} a", f"{count} b", key)

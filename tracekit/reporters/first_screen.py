@@ -26,6 +26,7 @@ _NAME, _TITLE, _PLACE, _SHARE = 30, 48, 76, 21
 _CHANGES, _ONCE = 5, 2
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
+_MORE_OF_MEMORY = "More: report, query, diff; see tracekit --help"
 
 
 def render(analysis: Analysis) -> None:
@@ -33,7 +34,9 @@ def render(analysis: Analysis) -> None:
     out = console()
     head, parts, end = _head(analysis), _parts(analysis), _doubts(analysis)
     free = LINES - len(head) - len(parts) - len(end) - 1
-    for line in [*head, *parts, *_advice(analysis, free), *end, Text(_MORE, "dim")]:
+    is_snapshot = any(each.code == "memory_snapshot" for each in analysis.trace.health)
+    more = Text(_MORE_OF_MEMORY if is_snapshot else _MORE, "dim")
+    for line in [*head, *parts, *_advice(analysis, free), *end, more]:
         out.print(line, no_wrap=True, overflow="ellipsis")
 
 

@@ -6,6 +6,7 @@ https://filesystem-spec.readthedocs.io
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -73,7 +74,12 @@ def filesystem(url: str) -> tuple[Any, str]:
     """
     try:
         from fsspec.core import url_to_fs
+        from fsspec.registry import get_filesystem_class
+        from fsspec.utils import get_protocol
 
+        # Clients log what they also raise; without a handler, Python prints it.
+        package = get_filesystem_class(get_protocol(url)).__module__.partition(".")[0]
+        logging.getLogger(package).addHandler(logging.NullHandler())
         fs, path = url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise TracekitError(

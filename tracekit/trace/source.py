@@ -48,6 +48,7 @@ _BOMB_RATIO = 250
 _BOMB_BYTES = 256 << 20
 # How the names of traces and archives end.
 ENDINGS = (*TRACES, *ARCHIVES)
+DATABASES = (".duckdb", ".db")
 
 
 class _Hashing:
@@ -319,14 +320,14 @@ def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
     return _filled(cast(BinaryIO, copy), path, chunks, folder)
 
 
-def named_copy(stream: ByteStream, folder: str) -> BinaryIO:
-    """A temporary file with the bytes of a stream, removed when it is closed.
+def named_copy(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
+    """A temporary file with the chunks, removed when it is closed.
 
     Raises:
         TracekitError: when it does not fit on the disk.
     """
     copy = tempfile.NamedTemporaryFile(prefix="tracekit-", dir=folder)  # noqa: SIM115
-    _filled(cast(BinaryIO, copy), stream.path, iter(stream.read, b""), folder).flush()
+    _filled(cast(BinaryIO, copy), path, chunks, folder).flush()
     return cast(BinaryIO, copy)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tracekit.causes import UNKNOWN_LIMIT, cause_of, in_switches_of, words
+from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, cause_of, in_switches_of, words
 from tracekit.evidence.model import Evidence, Gpu, HostThread, Launch, Period, Window
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
@@ -36,11 +36,8 @@ _WARM_RUN = "Record a warm run first: here, launches load the code of their kern
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
-_OF_MEMORY = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
-_ASK_MEMORY = (
-    "See who holds it: `tracekit report`, or `tracekit query` with memory_sites, memory_peak, "
-    "largest_allocations, fragmentation or out_of_memory."
-)
+_SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
+_ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
 _WORK = ("compute", "communication")
 
 
@@ -56,7 +53,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         verdict = _judge_host(evidence.window, evidence.host, thresholds)
     else:
         is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
-        reason = _OF_MEMORY if is_snapshot else _NOTHING
+        reason = _SNAPSHOT if is_snapshot else _NOTHING
         verdict = _unknown(evidence.window, [reason], {}, [_ASK_MEMORY] if is_snapshot else [])
     if any(finding.code == "cold_start" for finding in evidence.health):
         verdict.try_next.insert(0, _WARM_RUN)

@@ -11,7 +11,7 @@ import altair as alt
 import polars as pl
 
 from tracekit.compare.diff import Diff, Rows, diff
-from tracekit.database.connection import is_database
+from tracekit.database import catalog
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, PageSubject, Section, figure
@@ -168,7 +168,7 @@ class _Comparison(PageSubject):
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints the rows. Traces that are in no database are compared anew; but
         `tracekit diff` prints no call paths, so a database is made first."""
-        if not is_database(self.database.name):
+        if not self.database.is_stored:
             paths = " ".join(
                 shlex.quote(printable(path)) for path in (self.comparison.a, self.comparison.b)
             )
@@ -176,7 +176,7 @@ class _Comparison(PageSubject):
                 return f"tracekit diff {paths} --json --top {_TOP}"
             name = "flame-a-b.duckdb"
             return f"tracekit load {paths} -o {name} && tracekit query {name} diff_flame"
-        is_limited = question in ("diff_kernels", "diff_operators", "diff_modules", "diff_memory")
+        is_limited = any(each.name == "top" for each in catalog.query(question).parameters)
         return super().source(question, **self.runs, top=_TOP if is_limited else None)
 
     def doubts(self, question: str) -> list[str]:
@@ -258,6 +258,19 @@ def modules(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     return _costs(rows, "module", "Host time with inner modules, and GPU time launched inside")
 
 
+@figure("diff_parts", "Parts of the program")
+def parts(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
+    """Parts that cost more or less, matched by their places."""
+    if not runs.comparison.has_places:
+        return None
+    return _costs(
+        rows,
+        "part",
+        "Modules by class and place, and the operators in them, matched by that alone: runs of "
+        "different devices and versions compare. Host and GPU time",
+    )
+
+
 def _costs(rows: pl.DataFrame, key: str, says: str) -> Figure | None:
     rows = rows.filter(pl.col("change_ns") != 0)
     if rows.is_empty():
@@ -288,7 +301,7 @@ def memory_changes(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
 _SECTIONS: tuple[Section[_Comparison], ...] = (
     Section("changes", "What the difference consists of", (waterfall, classes)),
     Section("kernels", "Kernels", (kernels, changed)),
-    Section("operators", "Operators and modules", (operators, modules)),
+    Section("operators", "Operators and modules", (operators, modules, parts)),
     Section("memory", "Memory", (memory_changes,)),
     Section("flame", "Flame graph of differences", (flame,)),
 )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars
 
-from tracekit.database.connection import is_database
 from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import printable
 
@@ -167,7 +166,7 @@ class Subject(PageSubject):
     @cached_property
     def is_apart(self) -> bool:
         """Whether several traces were loaded without a database: commands name this one alone."""
-        return len(self.database.trace_ids()) > 1 and not is_database(self.database.name)
+        return len(self.database.trace_ids()) > 1 and not self.database.is_stored
 
     @cached_property
     def findings(self) -> list[dict[str, Any]]:

@@ -57,7 +57,10 @@ def open_traces(
 
 def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
     with ExitStack() as held:
-        file = stream.plain_path or held.enter_context(named_copy(stream, folder)).name
+        file = (
+            stream.plain_path
+            or held.enter_context(named_copy(stream.path, iter(stream.read, b""), folder)).name
+        )
         yield from _of_tables(stream, Path(file), held.pop_all())
 
 

@@ -1,0 +1,105 @@
+"""A lake of the first layout is read and added to: an upgrade costs no history."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import OWN_TRACES
+from tests.kit.lakes import add, files_in_use, in_first_layout, statuses, write_rank
+from tracekit.lake.adding import clean
+from tracekit.lake.layout import MARK
+from tracekit.run import open_lake
+
+ODD = "lr=3e-4 bs/8"
+SHOWN = "SELECT run, rank, regime, sentence FROM verdict JOIN trace USING (trace_id) ORDER BY ALL"
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory):
+    """A folder with the lake `now` of two runs, and the same ranks in the first layout."""
+    folder = tmp_path_factory.mktemp("lakes")
+    for rank in range(2):
+        write_rank(folder / "odd", rank, 2)
+    add(folder / "now", folder / "odd", run=ODD, judges=True)
+    source = folder / "night" / "simulated.json.gz"
+    source.parent.mkdir()
+    shutil.copy(OWN_TRACES / "simulated-overhead-bound.json.gz", source)
+    add(folder / "now", source, judges=True)
+    in_first_layout(folder / "now", folder / "first")
+    return folder
+
+
+@pytest.fixture
+def first(lakes, tmp_path):
+    return shutil.copytree(lakes / "first", tmp_path / "first")
+
+
+def told(lake):
+    with open_lake(str(lake)) as opened:
+        answers = [
+            sorted(opened.query(name).rows(), key=str)
+            for name in ("run_metrics", "partition", "idle_causes", "overview", "health")
+        ]
+        return opened.notes, answers, opened.fetch(SHOWN)[1]
+
+
+def test_the_first_layout_says_what_the_present_one_does(lakes):
+    _, answers, verdicts = told(lakes / "now")
+    notes, before, judged = told(lakes / "first")
+    assert (before, judged) == (answers, verdicts)
+    assert {(run, rank) for run, rank, *_ in judged} == {(ODD, 0), (ODD, 1), ("night", None)}
+    assert notes[0].startswith("of 3 of 3 ranks, which another version of tracekit wrote, only")
+    with open_lake(f"{lakes}/first/run={ODD.replace('/', '%2F')}/rank=1") as part:
+        assert part.fetch("SELECT run, rank, labels FROM trace")[1] == [(ODD, 1, None)]
+
+
+def test_it_is_read_on_an_object_store(lakes):
+    fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (the extra `lake`)")
+    fs = fsspec.filesystem("memory")
+    fs.put(str(lakes / "first"), "/first", recursive=True)
+    try:
+        assert told("memory://first")[1:] == told(lakes / "first")[1:]
+    finally:
+        fs.rm("/first", recursive=True)
+
+
+def test_adding_keeps_what_is_there_and_replaces_what_is_new(lakes, first, tmp_path):
+    write_rank(tmp_path / "new", 0, 1)
+    assert statuses(add(first, tmp_path / "new", judges=True)) == ["added"]
+    assert json.loads((first / MARK).read_text())["layout"] == 2
+    assert statuses(add(first, lakes / "odd" / "trace_rank1.json", run=ODD, judges=True)) == [
+        "replaced"
+    ]
+    notes, _, verdicts = told(first)
+    assert notes[0].startswith("of 2 of 4 ranks")
+    assert {row[:2] for row in verdicts} == {(ODD, 0), (ODD, 1), ("night", None), ("new", 0)}
+    before = told(first)
+    removed = clean(str(first), 0).removed
+    assert any(f"/run={ODD.replace('=', '%3D').replace('/', '%2F')}/rank=1/" in e for e in removed)
+    assert told(first) == before
+    left = {each.relative_to(first).as_posix() for each in first.rglob("*.parquet")}
+    assert left == files_in_use(first)
+
+
+@pytest.mark.parametrize("command", ["advise", "whatif", "report", "export"])
+def test_what_needs_events_is_refused_in_one_line(first, run, command):
+    given = {"whatif": ["host*0.5"], "report": ["-o", "p"], "export": ["-o", "e.json"]}
+    done = run(command, f"{first}/run=night", *given.get(command, []))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "events cannot be read: run `tracekit lake add`" in done.stderr.splitlines()[-1]
+    assert not Path(first.parent, "e.json").exists()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"token": "../../x"}, {"run": "other"}, {"name": "rank=0"}, {"files": {"trace": "x"}}],
+    ids=str,
+)
+def test_a_manifest_that_is_not_sound_is_refused_in_one_line(first, run, changed):
+    (path,) = (first / "manifests" / "run=night").iterdir()
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    done = run("query", "run_metrics", str(first))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "manifest" in done.stderr

@@ -1,0 +1,74 @@
+"""The tables that a lake stores of each trace, and the answers to questions that it stores beside
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+
+from tracekit.database import catalog, facts
+from tracekit.database.catalog import Query, Value
+
+# Stored relations and answers are about one trace alone, so the rows of all ranks together are what
+# the same SQL answers over all of them. A lake's views and questions read the stored rows.
+# Relations whose rows are stored: their SQL, and what they are in a lake.
+RELATIONS = {
+    "run_figures": ("FROM run_figures()", "MACRO run_figures() AS TABLE"),
+}
+# Questions whose answers are stored, as they are without parameters, ordered by trace first.
+ANSWERS = ("overview", "health", "missing", "launch_stats", "partition", "idle_causes")
+# Conditions on stored answers: each rank was alone when they were stored.
+_STILL = {
+    "missing": " AND (code <> 'one_rank' OR trace_id IN "
+    "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
+}
+_PREFIX = "answer_"
+# Tables that verdicts fill, in groups of their own.
+VERDICTS = ("verdict", "evidence", "one_off", "advice")
+# Tables that a lake does not store: the reader makes them.
+NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
+# Columns that each table of a lake begins with.
+KEYS = ("run", "rank", "trace_id")
+# Tables that every group has, even without rows.
+NEEDED = frozenset({"trace", *RELATIONS, *(f"{_PREFIX}{name}" for name in ANSWERS)})
+# Tables of a rank that another version wrote which this one reads, if it has their columns.
+SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
+SMALL |= {"window_timeline_parts", "steps", "collective"}
+
+
+def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
+    """The columns of each table of a database that a lake stores."""
+    rows = connection.execute(
+        "SELECT table_name, list(column_name ORDER BY column_index) FROM duckdb_columns() "
+        "JOIN duckdb_tables() USING (database_name, schema_name, table_name) "
+        "WHERE database_name = current_database() AND schema_name = 'main' "
+        "GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    return {name: columns for name, columns in rows if name not in NOT_STORED}
+
+
+def summaries() -> dict[str, str]:
+    """The name of each stored summary and the SQL of its rows. (Verdicts are no SQL.)"""
+    relations = {name: sql for name, (sql, _) in RELATIONS.items()}
+    answers = {
+        f"{_PREFIX}{name}": "SELECT row_number() OVER () AS place, * "
+        f"FROM ({catalog.query(name).sql})"
+        for name in ANSWERS
+    }
+    return relations | answers
+
+
+def stored_answer_sql(question: Query, given: Mapping[str, Value]) -> str | None:
+    """The SQL that reads the stored answers to a question; None: they are not stored, or not for
+    these parameters."""
+    if question.name not in ANSWERS or any(
+        value is not None for name, value in given.items() if name != "trace"
+    ):
+        return None
+    columns = ", ".join(f'"{column.name}"' for column in question.columns)
+    return (
+        f"SELECT {columns} FROM lake.{_PREFIX}{question.name} "
+        f"WHERE trace_id = coalesce(getvariable('trace'), trace_id){_STILL.get(question.name, '')} "
+        "ORDER BY trace_id, place"
+    )
