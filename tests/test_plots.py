@@ -1,5 +1,6 @@
 """`run.plot`: the charts of a trace's page, to restyle and to show elsewhere."""
 
+import polars as pl
 import pytest
 
 import tracekit
@@ -7,6 +8,8 @@ from tests.atoms import US, Launch, operator, step
 from tests.simulated import write
 from tests.simulator import Simulation
 from tracekit.errors import TracekitError
+from tracekit.reporters.html import charts
+from tracekit.reporters.html.figure import Figure
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +52,27 @@ def test_what_is_no_chart_is_said_in_one_sentence(name, said, run):
 def test_an_unknown_figure_is_refused_with_those_that_there_are(run):
     with pytest.raises(AttributeError, match="timeline"):
         run.plot.timelime  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("values", "is_drawn"),
+    [([0, 0, 0], False), ([0, 0, 1], True), ([7], False), ([None, None], False)],
+)
+def test_a_chart_is_drawn_only_where_its_values_differ(values, is_drawn, run):
+    rows = pl.DataFrame({"at": range(len(values)), "value": values})
+    figure = Figure("", rows, run.plot.steps(), shows=["value"])
+    assert figure.is_drawn is is_drawn
+    assert not Figure("", rows).is_drawn
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "lowest"),
+    [
+        ([1e-5, 10, 20], [1, 50, 50], 1e-2),
+        ([1e-5, 10, 20], [50, 50, 50], 1e-5),
+        ([0.1, 10, 20], [1, 50, 50], 0.1),
+    ],
+)
+def test_a_few_values_far_below_all_others_do_not_flatten_a_chart(values, weights, lowest):
+    found = charts.lowest_drawn(pl.Series(values), pl.Series(weights))
+    assert found == pytest.approx(lowest, rel=0.99) and (found <= min(v for v in values if v > 1))

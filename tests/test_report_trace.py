@@ -109,7 +109,15 @@ def test_a_flame_graph_adds_up_from_the_leaves_to_the_threads(run):
         for begin, length in (("host_from_ns", "host_ns"), ("gpu_from_ns", "gpu_ns")):
             assert around[begin] <= row[begin]
             assert row[begin] + row[length] <= around[begin] + around[length]
-    assert flame(Subject(run, 1)).control == {"kind": "flame", "measures": 2}
+    kernels = rows.filter(kind="gpu")
+    assert kernels["gpu_ns"].sum() == ops
+    assert set(rows.filter(pl.col("node").is_in(kernels["parent"].implode()))["kind"]) == {
+        "runtime"
+    }
+    shown = flame(Subject(run, 1))
+    window = run.verdict().judged.window
+    assert window.name in shown.title
+    assert shown.source.endswith(f"from_ns={window.start_ns} --param to_ns={window.end_ns}")
 
 
 def test_launches_over_time_count_each_launch_once(run):

@@ -23,6 +23,8 @@ LONGEST_TEXT = 200
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
 _WIDTH = 720
+# What lies so far below the median, with a smaller share of the weight in all, is not drawn.
+_FAR, _LITTLE = 1e3, 0.05
 
 
 def duration_of(value: str) -> str:
@@ -78,7 +80,7 @@ def time(column: str, title: str = "since the window's start", **axis: Any) -> a
 
 def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
     """Colours by the column `colour`: each name has the colour that it has everywhere."""
-    return shades("colour", {name: colours.of(name) for name in names}, title, columns=8, **legend)
+    return shades("colour", {name: colours.of(name) for name in names}, title, **legend)
 
 
 def shades(
@@ -103,6 +105,17 @@ def cells(
     if label is None:
         return drawn
     return drawn + base.mark_text(color=on_colour(on)).encode(text=label)
+
+
+def lowest_drawn(values: pl.Series, weights: pl.Series) -> float:
+    """The lowest value that a logarithmic axis should show: values far below most of the weight,
+    and of little weight themselves, would flatten all others."""
+    ordered = pl.DataFrame({"value": values, "weight": weights}).sort("value")
+    total = float(ordered["weight"].sum())
+    is_upper = pl.col("weight").cum_sum() >= total / 2
+    edge = float(ordered.filter(is_upper)["value"][0]) / _FAR
+    is_little = ordered.filter(pl.col("value") < edge)["weight"].sum() < _LITTLE * total
+    return edge if is_little else float(ordered["value"][0])
 
 
 def safe(names: Iterable[str]) -> list[str]:

@@ -271,7 +271,7 @@ def flame(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     if not rows["host_ns"].sum():
         return None
     frames = rows.select(_FRAME_COLUMNS).rename(_CHANGE)
-    return Figure(_longest_path(rows), frames, _frames(frames), frames_control(rows))
+    return Figure(_longest_path(rows), frames, _frames(frames), frames_control(rows), wide=True)
 
 
 @figure("diff_memory", "Memory at the peak, by place")
@@ -355,7 +355,7 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
         ),
     )
     in_a, in_b = (
-        f"(measure == 'gpu' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
+        f"(datum.of == 'gpu_ns' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
     )
     more_tips = [
         "in_a:N=in a, per step", "in_b:N=in b, per step", "kind:N=kind", "a_count:Q=count in a",
@@ -367,5 +367,6 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
         more_tips,
         in_a=charts.duration_of(in_a),
         in_b=charts.duration_of(in_b),
+        **charts.durations(host="host_ns", gpu="gpu_ns"),
         more=f"({in_b} - {in_a}) / ({in_a} + {in_b})",
     )

@@ -59,6 +59,9 @@ class PageSubject(ABC):
         return [row for row in rows if row["severity"] not in ("info", "missing")]
 
 
+# A table of more columns needs the whole width of the page.
+_NARROW = 7
+
 S = TypeVar("S", bound=PageSubject)
 T = TypeVar("T")
 
@@ -84,6 +87,33 @@ class Figure:
     """What makes these numbers doubtful."""
     name: str = ""
     """Names the figure in the page: the name of the function that makes it."""
+    wide: bool | None = None
+    """Whether the chart needs the whole width of the page (True), or is never wider than half of it
+    (False); None: half beside another figure, else all."""
+    shows: Sequence[str] = ()
+    """Columns of which the chart shows how they differ."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it has a chart that tells more than its sentence: not a line at one value, a map
+        of one colour, or a single bar."""
+        return self.chart is not None and (
+            not self.shows or self.rows.select(self.shows).n_unique() > 1
+        )
+
+    @property
+    def is_half(self) -> bool:
+        """Whether half of a wide page is enough for it."""
+        return not self.wide if self.chart is not None else self._columns <= _NARROW
+
+    @property
+    def is_never_wide(self) -> bool:
+        """Whether it takes half of a wide page even where nothing stands beside it."""
+        return self.is_half and (self.chart is None or self.wide is False)
+
+    @property
+    def _columns(self) -> int:
+        return self.rows.width - (self.control.get("step") == "own")
 
     @property
     def question(self) -> str | None:

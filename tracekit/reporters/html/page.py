@@ -46,6 +46,21 @@ class Part:
     title: str
     figures: list[Figure]
 
+    @property
+    def is_half(self) -> bool:
+        """Whether half of a wide page is enough for it."""
+        return len(self.figures) == 1 and self.figures[0].is_half
+
+
+def paired(each: Sequence[Figure] | Sequence[Part]) -> list[bool]:
+    """Which stand beside another on a wide page: two in a row for which half of it is enough."""
+    found: list[bool] = []
+    while len(found) < len(each):
+        two = each[len(found) : len(found) + 2]
+        is_pair = len(two) == 2 and all(one.is_half for one in two)
+        found += [True, True] if is_pair else [False]
+    return found
+
 
 def part_of(subject: T, section: Section[T]) -> Part:
     """A section with the figures that have something to show."""
@@ -89,10 +104,10 @@ class View:
 
 def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""
-    scripts = [vega(), _text("vendor/dataTables.min.js"), _text("templates/page.js")]
+    scripts = [vega(), _text("vendor/dataTables.min.js"), _script()]
     figures = {name: figure for view in views for name, figure in view.data.items()}
     data = {"figures": figures, "meanings": {}}
-    template = _templates().get_template("page.html")
+    template = _templates().get_template("page.html", globals={"zip": zip})
     return template.render(
         title=title,
         views=views,
@@ -153,7 +168,7 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
     if short := _short_names(figure.rows):
         found["short"] = short
-    if figure.chart is not None:
+    if figure.chart is not None and figure.is_drawn:
         found["spec"] = _spec(figure.chart)
     return found
 
@@ -234,6 +249,7 @@ def _templates() -> jinja2.Environment:
         "printable": printable,
         "figure": figure_of,
         "devices": devices_of,
+        "paired": paired,
     }
     return environment
 
@@ -241,6 +257,13 @@ def _templates() -> jinja2.Environment:
 def _text(path: str) -> str:
     """A file of this folder."""
     return (files("tracekit.reporters.html") / path).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """The page's own script: its parts share their names with each other, and with nothing else."""
+    parts = ("values", "tables", "flame", "controls", "page")
+    joined = "".join(_text(f"templates/{part}.js") for part in parts)
+    return f'"use strict";\n(() => {{\n{joined}}})();\n'
 
 
 def _hash(script: str) -> str:

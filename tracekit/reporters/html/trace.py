@@ -116,15 +116,16 @@ def _touched(subject: Subject, code: str, severity: str) -> str:
 # In the order of the page.
 SECTIONS = (
     Section("faster", "If something were faster", (faster,)),
+    Section("waits", "What the device waits for", (culprits,)),
     Section("steps", "Steps", (steps,)),
     Section("timeline", "Timeline", (timeline,)),
-    Section("gaps", "Idle gaps", (culprits, gaps)),
-    Section("kernels", "Kernels", (kernels, roofline)),
-    Section("host", "Host", (delays, queue, operators, synchronizations, python)),
-    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
-    Section("communication", "Communication", (communication, collectives, bandwidth)),
-    Section("counters", "Hardware counters", (counters,)),
     Section("flame", "Flame graph", (flame,)),
+    Section("gaps", "Idle gaps", (gaps,)),
+    Section("kernels", "Kernels", (kernels, roofline)),
+    Section("host", "Host", (operators, python, delays, queue, synchronizations)),
+    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
+    Section("communication", "Communication", (communication, bandwidth, collectives)),
+    Section("counters", "Hardware counters", (counters,)),
     Section("health", "Health", (health, missing)),
 )
 _FIGURES = {make.__name__: make for section in SECTIONS for make in section.figures}

@@ -8,7 +8,7 @@ import polars as pl
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
-from tracekit.reporters.html.sections.flame import frames_chart
+from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, printable, share, size
 
@@ -42,6 +42,7 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     inner = rows.filter(pl.col("kind") == "frame").sort("live_bytes", "depth", descending=True)
     if inner.is_empty():
         return None
+    control = frames_control(rows, ("memory", "live_bytes"))
     rows = rows.select("depth", "name", "kind", "allocations", "live_bytes", "from_bytes")
     total = int(rows.filter(depth=0)["live_bytes"].sum())
     first = inner.row(0, named=True)
@@ -50,8 +51,8 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         rows,
         charts.shades("kind", shades),
         ["allocations:Q|,"],
-        begin="datum.from_bytes",
-        length="datum.live_bytes",
+        begin="from_bytes",
+        length="live_bytes",
         measures=["held:N=live at the peak"],
         held=charts.size_of("datum.live_bytes"),
     )
@@ -60,7 +61,8 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         f"from calls of {printable(first['name'])[:60]}. Click on a frame to look into it.",
         rows,
         chart,
-        {"kind": "flame", "measures": 1},
+        control,
+        shows=["live_bytes"],
     )
 
 

@@ -45,6 +45,7 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         rows,
         _over_time(rows),
         title=f"Memory of {_device(first)} over time",
+        shows=["min_allocated_bytes", "max_allocated_bytes"],
     )
 
 
@@ -61,6 +62,7 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
         subject.since_start(rows, "peak_at_ns"),
         _bars(rows),
         title=f"Who holds the peak of {_device(first)}",
+        shows=["operator"],
     )
 
 
@@ -140,7 +142,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         x=x, y="max_allocated_bytes:Q", tooltip=tooltip
     )
     text = peak.mark_text(dy=-10).encode(x=x, y="max_allocated_bytes:Q", text="peak:N")
-    return charts.sized((band + lines + dot + text).add_params(charts.step_parameter()), 220)
+    return charts.sized((band + lines + dot + text).add_params(charts.step_parameter()), 170)
 
 
 def _bars(rows: pl.DataFrame) -> alt.TopLevelMixin:
@@ -178,6 +180,7 @@ def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         rows,
         _collectives_over_time(rows),
         title=f"Collectives over time, device {subject.device_id}",
+        shows=["exposed_ns", "overlapped_ns"],
     )
 
 
@@ -215,6 +218,7 @@ def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         "wait, or share it.",
         rows,
         _by_size(rows),
+        shows=["message_bytes"],
     )
 
 
