@@ -239,7 +239,8 @@ def test_a_row_leads_to_the_time_line_the_flame_graph_and_perfetto(report, chrom
         output = view.page.locator("#trace1-flame .controls output")
         expect(output).to_contain_text("% of the GPU time launched")
         timeline = timeline_of(view)
-        timeline.scroll_into_view_if_needed()
+        timeline.get_by_role("button", name="All", exact=True).click()
+        timeline.locator(".mark-text text").first.wait_for()
         timeline.locator(".mark-rect path").first.click(force=True)
         expect(timeline.locator(".here dl")).to_contain_text("activity")
         assert view.said == []

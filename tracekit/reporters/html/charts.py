@@ -19,7 +19,7 @@ _TIMES = ((1, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s"))
 _SIZES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 
 # Longer text from a trace is cut in a page.
-LONGEST_TEXT = 200
+LONGEST_TEXT = 1_000
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
 _WIDTH = 720
@@ -80,6 +80,7 @@ def time(column: str, title: str = "since the window's start", **axis: Any) -> a
 
 def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
     """Colours by the column `colour`: each name has the colour that it has everywhere."""
+    legend = {"labelExpr": "replace(datum.label, /_/g, ' ')"} | legend
     return shades("colour", {name: colours.of(name) for name in names}, title, **legend)
 
 

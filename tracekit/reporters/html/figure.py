@@ -6,7 +6,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tracekit.text import printable
@@ -54,11 +54,35 @@ class PageSubject(ABC):
     def findings_against(
         self, question: str, trace: int | None = None, among: list[dict[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """The findings that make the answer doubtful, about one trace or all."""
+        """The findings that could change what one reads in the answer, about one trace or all."""
         rows = self.database.doubts(question, trace, among)
-        return [row for row in rows if row["severity"] not in ("info", "missing")]
+        return [
+            row
+            for row in rows
+            if row["severity"] not in ("info", "missing") and self._share(row) >= _SLIGHT
+        ]
+
+    def _share(self, finding: dict[str, Any]) -> float:
+        """How much of the GPU ops or events a finding concerns; 1: all, or it is not known."""
+        counted = _COUNTED.get(finding["code"])
+        if counted is None:
+            return 1
+        of = self._counts[finding["trace_id"]][counted]
+        return float(finding["count"] / of) if of else 1
+
+    @cached_property
+    def _counts(self) -> dict[int, dict[str, Any]]:
+        return {row["trace_id"]: row for row in self.database.ask("overview")}
 
 
+# What a finding counts, of which the traces have so many. A finding about a smaller share stands in
+# the section Health alone.
+_COUNTED = {
+    "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
+    "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
+    "begin_end_events": "events", "no_category": "events",
+}  # fmt: skip
+_SLIGHT = 0.01
 # A table of more columns needs the whole width of the page.
 _NARROW = 7
 

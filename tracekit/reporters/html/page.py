@@ -31,6 +31,9 @@ from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, figure_of, percent, printable, share, size
 from tracekit.version import __version__
 
+# Longer sentences have a name in them that is no name.
+_LONGEST_SENTENCE = 2_000
+
 # The page may run its own scripts and nothing else, and may load nothing at all.
 _POLICY = (
     "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; "
@@ -246,6 +249,7 @@ def _templates() -> jinja2.Environment:
         "share": share,
         "colour": colours.of,
         "safe_text": _safe,
+        "sentence": lambda text: clipped(str(text), _LONGEST_SENTENCE),
         "printable": printable,
         "figure": figure_of,
         "devices": devices_of,

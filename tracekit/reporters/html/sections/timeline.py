@@ -44,6 +44,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
         rows = pl.concat([rows, pl.DataFrame(lasting, schema=rows.schema, orient="row")])
     rows = rows.with_columns(
         pl.col("start_ns", "end_ns") - interval.start_ns,
+        name=pl.col("name").fill_null(""),
         colour=pl.col("activity").map_elements(colours.name_of, pl.String),
     ).sort("side", "lane", "start_ns", descending=[True, False, False])
     span = interval.end_ns - interval.start_ns
@@ -125,7 +126,7 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
         x2="end_ns:Q", color=charts.colour(rows["colour"].to_list(), "busy with")
     )
     names = (
-        base.transform_filter(f"datum.name != null && {pixels} > {_NAMED}")
+        base.transform_filter(f"datum.name && {pixels} > {_NAMED}")
         .mark_text(
             align="left", baseline="middle", clip=True, dx=4, fontSize=10,
             color=charts.on_colour("colour"), limit=alt.ExprRef(f"{pixels} - 6"),

@@ -19,6 +19,13 @@ function theme(width) {
   };
 }
 
+// The lines of a tooltip that say something.
+function tooltip(value, sanitize) {
+  if (typeof value !== "object") return sanitize(String(value));
+  const lines = Object.entries(value).filter(([, each]) => !["", "null", "undefined", "NaN"].includes(String(each ?? "")));
+  return `<table>${lines.map(([name, each]) => `<tr><td class="key">${sanitize(name)}</td><td>${sanitize(String(each))}</td></tr>`).join("")}</table>`;
+}
+
 async function drawChart(element, figure) {
   const spec = { ...figure.spec, $schema: "https://vega.github.io/schema/vega-lite/v6.json", datasets: { rows: rowsOf(figure) }, autosize: { type: "fit-x", contains: "padding" } };
   const place = document.createElement("div");
@@ -31,7 +38,7 @@ async function drawChart(element, figure) {
     actions: false,
     defaultStyle: false,
     config: theme(element.clientWidth),
-    tooltip: { disableDefaultStyle: true },
+    tooltip: { disableDefaultStyle: true, formatTooltip: tooltip },
   });
   return drawn.view;
 }

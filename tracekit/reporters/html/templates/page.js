@@ -101,10 +101,7 @@ document.addEventListener("click", async (event) => {
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   }
   if (button.dataset.view) remember({ view: button.dataset.view, step: null }, { place: "" });
-  if (button.dataset.find) {
-    const links = linksOf(button.closest("main.view"), {}, { name: button.dataset.find }, true);
-    links[0]?.click();
-  }
+  if (button.dataset.find) find(button);
 });
 
 // The event does not bubble.
@@ -114,6 +111,15 @@ document.addEventListener("toggle", (event) => {
   const figure = data.figures[details.closest("figure").dataset.figure];
   details.querySelector(".scroll").replaceChildren(plainTable(figure));
 }, true);
+
+// Advice about a place that the flame graph has leads there.
+function find(button, isAsked = true) {
+  const flame = figureOf(button, "flame"), text = button.dataset.find;
+  if (!flame || !textsOf(flame.figure, "name").some((each) => each?.includes(text))) return;
+  button.hidden = false;
+  if (isAsked) choose(flame.id, { find: text, look: null }, { place: document.getElementById(flame.id).closest("section").id });
+}
+for (const button of document.querySelectorAll("button[data-find]")) find(button, false);
 
 const elements = [...document.querySelectorAll("[data-figure]")];
 const seen = new IntersectionObserver((entries) => {

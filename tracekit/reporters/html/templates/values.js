@@ -35,10 +35,23 @@ function bytes(value) {
   return `${Math.round(value)} B`;
 }
 
+// Columns whose values are words of tracekit's own, and columns whose names do not say enough.
+const WORDS = /^(activity|bottleneck|cause|class|colour|idle_class|kind|main_cause|part|regime|severity|verdict|what_changed)$/;
+const HEADINGS = {
+  a_ns: "a", b_ns: "b", bytes_per_s: "bytes/s", change_ns: "change", copy_kind: "direction", cpu_op: "operator",
+  cpu_op_id: "operator's event", covered_ns: "of it, GPU busy", ended_by: "ended by kernel", gap_ns: "length",
+  gpu_idle_ns: "GPU idle", gpu_ns: "GPU time", gpu_ops: "GPU ops", host_ns: "host time", idle_class: "why idle",
+  is_metadata: "only describes memory", live_bytes: "live", python_line: "Python line", python_lines: "Python lines",
+  self_ns: "own time", self_per_call_ns: "own time per call", share_of_kernel_time: "of kernel time",
+  share_of_roof: "of its roof", tflop_per_s: "TFLOP/s", gb_per_s: "GB/s", bus_gb_per_s: "bus GB/s", best_bus_gb_per_s: "best bus GB/s",
+  trace_id: "trace", total_ns: "total time", device_id: "device", blocking_count: "blocking", start_ns: "start",
+};
+
 // A value as its column's name says it is.
 function shown(column, value) {
   if (value === null || value === undefined) return "";
-  if (typeof value !== "number") return String(value);
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value !== "number") return WORDS.test(column) ? value.replaceAll("_", " ") : String(value);
   if (column.endsWith("_ns")) return duration(value);
   if (column.endsWith("bytes")) return bytes(value);
   if (column.endsWith("bytes_per_s")) return `${bytes(value)}/s`;
@@ -48,5 +61,5 @@ function shown(column, value) {
 }
 
 function heading(column) {
-  return column.replace(/_(ns|bytes)$/, "").replaceAll("_", " ");
+  return HEADINGS[column] ?? column.replace(/_(ns|bytes)$/, "").replaceAll("_", " ").replace(/^gpu\b/, "GPU");
 }
