@@ -17,7 +17,6 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, PageSubject, Section, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
-from tracekit.reporters.terminal import clipped
 from tracekit.text import counted, duration, printable, signed
 
 if TYPE_CHECKING:
@@ -37,14 +36,13 @@ _FIRST = {
 _CHANGE = {"change": "what changed"}
 # How many kernels, operators and modules the tables hold, and how many parts sentences name.
 _TOP = 200
+# Only the whole row has these: they differ where the two runs spell a kernel's name differently.
+_HIDDEN = {"hidden": ["a_name", "b_name"]}
 _NAMED = 3
 _FRAME_COLUMNS = (
     "depth", "name", "kind", "change", "a_host_ns", "b_host_ns", "a_gpu_ns", "b_gpu_ns", "a_count",
     "b_count", "host_ns", "gpu_ns", "host_from_ns", "gpu_from_ns",
 )  # fmt: skip
-
-# Longer names are cut in the sentence.
-_LONGEST_NAME = 60
 
 
 def diff_view(
@@ -228,6 +226,7 @@ def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
         f"{len(added):,} appeared and take {came} per step in b; {len(removed):,} went, "
         f"which took {went} per step in a.",
         _headed(rows, "kernel", "class"),
+        control=_HIDDEN,
     )
 
 
@@ -241,6 +240,7 @@ def changed(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
         "Kernels of both runs that run more or less often (count), or equally often and "
         f"take another time (time). {_most(rows, 'kernel')}",
         _headed(rows, "kernel", "class"),
+        control=_HIDDEN,
     )
 
 
@@ -315,9 +315,11 @@ def _most(rows: pl.DataFrame, key: str) -> str:
     shorter = by_change.row(0, named=True)
     parts = []
     if longer["change_ns"] > 0:
-        parts.append(f"Grew most: {longer[key]}, {signed(longer['change_ns'])}.")
+        parts.append(f"Grew most: {charts.shown_name(longer[key])}, {signed(longer['change_ns'])}.")
     if shorter["change_ns"] < 0:
-        parts.append(f"Shrank most: {shorter[key]}, {signed(shorter['change_ns'])}.")
+        parts.append(
+            f"Shrank most: {charts.shown_name(shorter[key])}, {signed(shorter['change_ns'])}."
+        )
     return " ".join(parts)
 
 
@@ -333,7 +335,7 @@ def _longest_path(rows: pl.DataFrame) -> str:
         return says
     first = outer.sort("host_ns", descending=True).row(0, named=True)
     side = "b" if first["change"] == "added" else "a"
-    name = clipped(first["name"], _LONGEST_NAME)
+    name = charts.shown_name(first["name"])
     return (
         f"Of the paths that only one run has, {name} takes the longest: "
         f"{duration(first['host_ns'])} of the host per step in {side}. {says}"

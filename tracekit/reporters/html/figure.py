@@ -137,7 +137,8 @@ class Figure:
 
     @property
     def _columns(self) -> int:
-        return self.rows.width - (self.control.get("step") == "own")
+        hidden = len(self.control.get("hidden", ())) + (self.control.get("step") == "own")
+        return self.rows.width - hidden
 
     @property
     def question(self) -> str | None:

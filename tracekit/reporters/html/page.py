@@ -17,15 +17,15 @@ from typing import Any
 
 import altair
 import jinja2
-import polars
+import polars as pl
 import vl_convert
 
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
+from tracekit.reporters.html.charts import shown_name
 from tracekit.reporters.html.figure import Figure, Section, T
-from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import devices_of
 from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, figure_of, percent, printable, share, size
@@ -176,19 +176,19 @@ def _figure(figure: Figure) -> dict[str, Any]:
     return found
 
 
-def _short_names(rows: polars.DataFrame) -> dict[str, str]:
-    """The short names of the kernels in a table, by their whole names."""
+def _short_names(rows: pl.DataFrame) -> dict[str, str]:
+    """The short names of the kernels and Python lines in a table, by their whole names."""
     texts = {
         text
-        for column in rows.select(polars.selectors.string())
+        for column in rows.select(pl.selectors.string())
         for text in column.unique().to_list()
         if text is not None
     }
-    short = {_safe(text): short_name(printable(text)) for text in texts}
-    return {whole: shown for whole, shown in short.items() if not whole.startswith(shown[:-1])}
+    short = {_safe(text): shown_name(text) for text in texts}
+    return {whole: shown for whole, shown in short.items() if whole != shown}
 
 
-def _values(column: polars.Series) -> Any:
+def _values(column: pl.Series) -> Any:
     """A column as JSON; one of text is each text once, and a number for each row."""
     values = column.to_list()
     if any(isinstance(each, str) for each in values):

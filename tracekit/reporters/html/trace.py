@@ -127,8 +127,8 @@ def _touched(subject: Subject, code: str, severity: str) -> str:
 # In the order of the page.
 SECTIONS = (
     Section("faster", "If something were faster", (faster,)),
-    Section("waits", "What the device waits for", (culprits,)),
     Section("steps", "Steps", (steps,)),
+    Section("waits", "What the device waits for", (culprits,)),
     Section("timeline", "Timeline", (timeline,)),
     Section("flame", "Flame graph", (flame,)),
     Section("gaps", "Idle gaps", (gaps,)),

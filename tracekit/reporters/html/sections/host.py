@@ -78,7 +78,7 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
 def operators(subject: Subject, rows: pl.DataFrame) -> Figure:
     """What each operator costs the host."""
     first = rows.row(0, named=True)
-    says = f"{first['name'][:60]} takes most: {duration(first['self_ns'])}."
+    says = f"{charts.shown_name(first['name'])} takes most: {duration(first['self_ns'])}."
     return Figure(says, informative(rows.drop("is_metadata")))
 
 
@@ -88,7 +88,7 @@ def synchronizations(subject: Subject, rows: pl.DataFrame) -> Figure:
     first = rows.row(0, named=True)
     place = first["python_line"] or first["cpu_op"] or first["call"]
     calls = counted(first["count"], "call")
-    says = f"Most at {place[:80]}: {duration(first['host_ns'])} in {calls}."
+    says = f"Most at {charts.shown_name(place)}: {duration(first['host_ns'])} in {calls}."
     return Figure(says, informative(rows))
 
 

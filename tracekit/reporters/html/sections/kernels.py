@@ -48,7 +48,7 @@ def kernels(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     first = whole.row(0, named=True)
     says = (
         f"Of all kernel time, {percent(first['share_of_kernel_time'])} is in "
-        f"{first['name'][:60]}, which ran {first['count']:,} times for "
+        f"{charts.shown_name(first['name'])}, which ran {first['count']:,} times for "
         f"{duration(first['mean_ns'])} on average."
     )
     listed = float(whole["share_of_kernel_time"].sum())
@@ -94,7 +94,7 @@ def _measured(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         else ""
     )
     return Figure(
-        f"{first['operator'][:60]} takes most: {duration(first['gpu_ns'])}, at "
+        f"{charts.shown_name(first['operator'])} takes most: {duration(first['gpu_ns'])}, at "
         f"{percent(first['share_of_roof'])} of its roof. "
         f"Of {duration(spent)} with known work, {split}.{below}",
         rows,

@@ -55,7 +55,11 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
     rows = _peak(rows)
     first = rows.row(0, named=True)
     is_known = first["tensors"] is not None
-    holder = first["operator"][:80] if is_known else "What was allocated before the recording"
+    holder = (
+        charts.shown_name(first["operator"])
+        if is_known
+        else "What was allocated before the recording"
+    )
     return Figure(
         f"{holder} holds {size(first['live_bytes'])} of the peak of "
         f"{size(first['peak_bytes'])} ({share(first['live_bytes'], first['peak_bytes'])}).",
@@ -150,7 +154,7 @@ def _bars(rows: pl.DataFrame) -> alt.TopLevelMixin:
     bars = alt.Chart(rows).transform_calculate(live=charts.size_of("datum.live_bytes")).mark_bar(
         color=colours.of("allocated")
     ).encode(
-        y=alt.Y("operator:N", sort="-x", title=None),
+        y=charts.names("operator", rows["operator"].to_list(), "-x"),
         x=alt.X("live_bytes:Q", title=live, axis=charts.size_axis(tickCount=6)),
         tooltip=charts.tips("operator:N", f"live:N={live}", "tensors:Q|,"),
     )  # fmt: skip

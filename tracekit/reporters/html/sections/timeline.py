@@ -142,7 +142,11 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     rows = rows.with_columns(
         culprit=pl.col("culprit").fill_null("nothing recorded"),
         colour=pl.col("cause").map_elements(colours.name_of, pl.String),
-    ).with_columns(label=pl.concat_str("culprit", "cause", separator=" | "))
+    )
+    # A culprit of several causes has a bar for each.
+    is_one = pl.col("culprit").is_unique()
+    label = pl.when(is_one).then("culprit").otherwise(pl.format("{} ({})", "culprit", "cause"))
+    rows = rows.with_columns(label=label)
     first = rows.row(0, named=True)
     bars = alt.Chart(rows).transform_calculate(**charts.durations(length="idle_ns")).mark_bar()
     chart = bars.encode(
@@ -152,7 +156,7 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
         tooltip=charts.tips("culprit:N", "cause:N", "length:N=idle", "gaps:Q"),
     )
     return Figure(
-        f"Most of all it waits for {cause_of(first['cause'])} in {first['culprit'][:60]}: "
+        f"Most of all it waits for {cause_of(first['cause'])} in {charts.shown_name(first['culprit'])}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
         "which it waits for the host.",
         informative(rows),

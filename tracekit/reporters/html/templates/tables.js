@@ -34,6 +34,7 @@ function drawTable(element, figure) {
   holder.className = "scroll-x";
   holder.append(table);
   element.replaceChildren(holder);
+  const hidden = [...(figure.control.hidden ?? []), figure.control.step === "own" ? "step" : null];
   const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
   const isShort = (column) => rows.every((row) => String(row[column] ?? "").length <= 24);
   const escaped = document.createElement("span");
@@ -54,7 +55,7 @@ function drawTable(element, figure) {
   };
   const shownTable = new DataTable(table, {
     data: rows,
-    columns: columns.filter((column) => column !== "step" || figure.control.step !== "own").map((column) => ({
+    columns: columns.filter((column) => !hidden.includes(column)).map((column) => ({
       data: column,
       title: text(heading(column)),
       className: isNumber(column) ? "number" : isShort(column) ? "short" : "long",
@@ -75,7 +76,7 @@ function drawTable(element, figure) {
     language: { search: "Search:", emptyTable: "Nothing to show", info: "_START_ to _END_ of _TOTAL_", infoFiltered: "(of _MAX_)", lengthMenu: "_MENU_ a page" },
   });
   const long = table.querySelectorAll("thead th.long"), others = table.querySelectorAll("thead th").length - long.length;
-  for (const cell of long) cell.style.width = `${Math.max(12, Math.min(60, 100 - 10 * others) / long.length)}%`;
+  for (const cell of long) cell.style.width = `${Math.max(11, Math.min(60, 106 - 9 * others) / long.length)}%`;
   // A click on a row shows all of it, with links to where its names stand in other figures.
   table.tBodies[0].addEventListener("click", (event) => {
     const line = event.target.closest("tr");
