@@ -155,8 +155,9 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
         color=charts.colour(rows["colour"].to_list(), "cause"),
         tooltip=charts.tips("culprit:N", "cause:N", "length:N=idle", "gaps:Q"),
     )
+    culprit = charts.shown_name(first["culprit"])
     return Figure(
-        f"Most of all it waits for {cause_of(first['cause'])} in {charts.shown_name(first['culprit'])}: "
+        f"Most of all it waits for {cause_of(first['cause'])} in {culprit}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
         "which it waits for the host.",
         informative(rows),
