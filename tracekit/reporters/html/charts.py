@@ -26,6 +26,8 @@ _SIZES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 LONGEST_TEXT = 1_000
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
+# Labels that are words of tracekit's own, such as launch_latency.
+WORDS = "replace(datum.label, /_/g, ' ')"
 _WIDTH = 720
 # A short name of a kernel has at most this many characters.
 _SHORT = 60
@@ -87,7 +89,7 @@ def time(column: str, title: str = "since the window's start", **axis: Any) -> a
 
 def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
     """Colours by the column `colour`: each name has the colour that it has everywhere."""
-    legend = {"labelExpr": "replace(datum.label, /_/g, ' ')"} | legend
+    legend = {"labelExpr": WORDS} | legend
     return shades("colour", {name: colours.of(name) for name in names}, title, **legend)
 
 
@@ -146,7 +148,7 @@ def names(column: str, order: list[str], sort: str | None = None) -> alt.Y:
     whole one."""
     short = {name: shown for name in safe(order) if (shown := shown_name(name)) != name}
     shown = f"({json.dumps(short)}[datum.value] || datum.value)"
-    axis = alt.Axis(labelLimit=260, labelExpr=shown)
+    axis = alt.Axis(labelExpr=shown)
     return alt.Y(f"{column}:N", sort=sort or safe(order), title=None, axis=axis)
 
 

@@ -72,7 +72,7 @@ def diff_view(
 def sentences(comparison: Diff) -> list[str]:
     """Which parts of the step account for the difference, and what appeared and went."""
     lines = [
-        f"{part['part']}: {signed(part['change_ns'])}"
+        f"{part['part'].replace('_', ' ')}: {signed(part['change_ns'])}"
         f" ({duration(part['a_ns'])} in a, {duration(part['b_ns'])} in b)."
         for part in sorted(_changed(comparison.waterfall), key=lambda part: -abs(part["change_ns"]))
     ][:_NAMED]
@@ -111,7 +111,13 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
         )
         .transform_calculate(right="max(datum.from_ns, datum.to_ns)")
         .encode(
-            y=alt.Y("part:N", title=None, sort=[*changed, "in all"]), tooltip=["part:N", "change:N"]
+            y=alt.Y(
+                "part:N",
+                title=None,
+                sort=[*changed, "in all"],
+                axis=alt.Axis(labelExpr=charts.WORDS),
+            ),
+            tooltip=["part:N", "change:N"],
         )
     )
     x = alt.X(

@@ -128,7 +128,8 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     rows = _named(ranks, answer).head(MOST_CELLS)
     computed = charts.durations(more="excess_ns", others="others_ns", own="own_ns")
     cells = alt.Chart(rows).transform_calculate(**computed).mark_rect().encode(
-        x=alt.X("part:N", title=None, axis=alt.Axis(labelAngle=-30)),
+        x=alt.X("part:N", title=None,
+                axis=alt.Axis(labelAngle=-30, labelOverlap=False, labelExpr=charts.WORDS)),
         y=_lane(ranks, "name"),
         color=alt.Color(
             "excess_ns:Q",

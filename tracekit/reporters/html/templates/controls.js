@@ -5,13 +5,13 @@ function theme(width) {
   const style = getComputedStyle(document.documentElement);
   const [text, line, ground] = ["--text", "--line", "--ground"].map((name) => style.getPropertyValue(name).trim());
   const font = style.fontFamily;
-  const axis = { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 220, labelOverlap: "parity", labelSeparation: 8 };
+  const axis = { labelColor: text, titleColor: text, gridColor: line, domainColor: line, tickColor: line, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: Math.min(260, 0.38 * width), labelOverlap: "parity", labelSeparation: 8 };
   return {
     background: ground,
     view: { stroke: null },
     font,
     axis,
-    legend: { columns: Math.max(2, Math.floor(width / 120)), labelColor: text, titleColor: text, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 260, symbolBaseFillColor: text, symbolBaseStrokeColor: text },
+    legend: { columns: Math.max(2, Math.floor((width - 120) / 115)), labelColor: text, titleColor: text, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 260, symbolBaseFillColor: text, symbolBaseStrokeColor: text },
     header: { labelColor: text, titleColor: text },
     title: { color: text },
     rule: { color: text },

@@ -120,19 +120,19 @@ const flameLayout = (() => {
       path.forEach((node, depth) => place(node, depth, 0, whole));
       below(chosen, path.length, 0, whole / length(chosen.row));
     } else {
-      // A long path that all share is one frame.
+      // A long path that nearly all share is one frame.
       let node = top;
       const stem = [];
-      for (let [only, ...more] = node.children.values(); only && !more.length && length(only.row) > 0.98 * whole;
-        [only, ...more] = node.children.values()) {
-        stem.push(only);
-        node = only;
+      for (;;) {
+        const [widest] = [...node.children.values()].sort((a, b) => length(b.row) - length(a.row));
+        if (!widest || length(widest.row) < 0.98 * whole) break;
+        stem.push(node = widest);
       }
       if (!asked.stem && stem.length > STEM && !stem.some(isFound)) {
         const [first, ...between] = stem, last = between.pop();
         place(first, 0, 0, whole);
         const row = place(between[0], 1, 0, whole);
-        row.label = `${between.length} frames that all share: click to see them`;
+        row.label = `${between.length} frames that nearly all share: click to see them`;
         row.name = between.map((each) => each.row.name).join(" > ");
         row.key = "stem";
         place(last, 2, 0, whole);

@@ -75,8 +75,10 @@ function drawTable(element, figure) {
     autoWidth: false,
     language: { search: "Search:", emptyTable: "Nothing to show", info: "_START_ to _END_ of _TOTAL_", infoFiltered: "(of _MAX_)", lengthMenu: "_MENU_ a page" },
   });
+  // Long text has the room that the other columns leave, of about 84 pixels each.
   const long = table.querySelectorAll("thead th.long"), others = table.querySelectorAll("thead th").length - long.length;
-  for (const cell of long) cell.style.width = `${Math.max(11, Math.min(60, 106 - 9 * others) / long.length)}%`;
+  const room = Math.max(300, element.clientWidth) - 84 * others;
+  for (const cell of long) cell.style.width = `${Math.max(element.clientWidth < 600 ? 170 : 110, room / long.length)}px`;
   // A click on a row shows all of it, with links to where its names stand in other figures.
   table.tBodies[0].addEventListener("click", (event) => {
     const line = event.target.closest("tr");
@@ -165,7 +167,7 @@ function described(element, figure, row, isHere = false, columns = Object.keys(f
   const all = document.createElement("div");
   const list = document.createElement("dl");
   for (const column of columns) {
-    if (row[column] === null || row[column] === undefined) continue;
+    if ((row[column] ?? "") === "") continue;
     const term = document.createElement("dt"), value = document.createElement("dd");
     term.textContent = heading(column);
     value.textContent = shown(column, row[column]);
