@@ -2,7 +2,9 @@
 -- params a, b
 -- columns node, parent, depth
 -- column name (text): the last frame: a Python line, module, operator or call; steps count as one
--- column kind (text): thread, python, annotation, cpu_op, runtime ...
+-- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch
+-- column is_library (boolean): a Python frame of PyTorch or of Python's own library
+-- column is_wait (boolean): a frame that only waits
 -- column change (text): added, removed, count, time or same, as in diff_kernels; time is of the host
 -- columns a_count, b_count
 -- column a_host_ns (ns): sum of its durations in a, over the steps of a
@@ -17,6 +19,7 @@ WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvaria
 path AS MATERIALIZED (FROM call_paths('run', NULL, NULL, by_thread := FALSE)),
 compared AS MATERIALIZED (
     SELECT 1 AS trace_id, node, parent, depth, any_value(name) AS name, any_value(kind) AS kind,
+           bool_or(is_library) AS is_library, bool_or(is_wait) AS is_wait,
            of_side(count / steps, side, 'a') AS a_count,
            of_side(count / steps, side, 'b') AS b_count, of_side(host_ns // steps, side, 'a') AS a_host_ns,
            of_side(host_ns // steps, side, 'b') AS b_host_ns,
@@ -24,6 +27,7 @@ compared AS MATERIALIZED (
            a_host_ns + b_host_ns AS host_ns, a_gpu_ns + b_gpu_ns AS gpu_ns
     FROM path JOIN run USING (trace_id) GROUP BY node, parent, depth
 )
-SELECT node, parent, depth, name, kind, change_of(a_count, b_count, b_host_ns - a_host_ns) AS change, a_count,
-       b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns, host_ns, gpu_ns, host_from_ns, gpu_from_ns
+SELECT node, parent, depth, name, kind, is_library, is_wait,
+       change_of(a_count, b_count, b_host_ns - a_host_ns) AS change, a_count, b_count, a_host_ns, b_host_ns,
+       a_gpu_ns, b_gpu_ns, host_ns, gpu_ns, host_from_ns, gpu_from_ns
 FROM laid_out('compared') ORDER BY depth, host_from_ns, gpu_from_ns

@@ -4,7 +4,9 @@
 -- param to_ns (integer, default all): only slices that begin before this
 -- columns trace_id, node, parent, depth
 -- column name (text): the last frame: a thread, Python line, module, operator or call; steps count as one
--- column kind (text): thread, python, annotation, cpu_op, runtime ...
+-- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch
+-- column is_library (boolean): a Python frame of PyTorch or of Python's own library
+-- column is_wait (boolean): a frame that only waits
 -- columns count
 -- column host_ns (ns): sum of its durations
 -- columns gpu_ns, host_from_ns, gpu_from_ns
@@ -12,5 +14,6 @@
 -- Paths below thresholds().drawn_share of both times are left out. See https://doi.org/10.1145/2909476
 WITH chosen AS (SELECT trace_id FROM trace WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 path AS MATERIALIZED (FROM call_paths('chosen', getvariable('from_ns'), getvariable('to_ns')))
-SELECT trace_id, node, parent, depth, name, kind, count, host_ns, gpu_ns, host_from_ns, gpu_from_ns
+SELECT trace_id, node, parent, depth, name, kind, is_library, is_wait, count, host_ns, gpu_ns, host_from_ns,
+       gpu_from_ns
 FROM laid_out('path') ORDER BY trace_id, depth, host_from_ns, gpu_from_ns, node

@@ -23,12 +23,17 @@ WITH counted AS (
 ),
 launched AS (SELECT trace_id, count(*) AS linked FROM gpu_op_launch GROUP BY trace_id),
 stepped AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id),
+-- A device without a name is called by the hardware that has its properties.
 listed AS (
     SELECT
-        trace_id, list(coalesce(name, 'unnamed') ORDER BY device_id) AS devices,
-        list(coalesce(name, 'unnamed') ORDER BY device_id)
-            FILTER ((trace_id, device_id) IN (SELECT (trace_id, device_id) FROM gpu_ops)) AS used
-    FROM device GROUP BY trace_id
+        trace_id, list(name ORDER BY device_id) AS devices,
+        list(name ORDER BY device_id) FILTER (is_used) AS used
+    FROM (
+        SELECT d.trace_id, d.device_id, p.device_id IS NOT NULL AS is_used,
+               coalesce(nullif(d.name, ''), p.hardware || ' (' || p.device || ')', d.name, 'unnamed') AS name
+        FROM device AS d LEFT JOIN device_peaks AS p
+          ON d.trace_id = p.trace_id AND d.device_id = p.device_id
+    ) GROUP BY trace_id
 )
 SELECT
     trace_id, path, events, rank, world_size, coalesce(used, devices, []) AS devices,

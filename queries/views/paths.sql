@@ -3,23 +3,23 @@
 -- The call paths of the traces of a relation (by its name; with trace_id), from those slices that begin from
 -- `from_ns` on and before `to_ns` (NULL: all). `node` is a path and `parent` the path without its last frame;
 -- the outermost frame is a thread, or with by_thread := FALSE all threads together, so that equal paths of
--- several traces have equal nodes. `gpu_ns` is the sum of the GPU ops launched inside.
+-- several traces have equal nodes. The GPU ops are leaves below their launch, of the kind gpu; `gpu_ns` is
+-- the sum of those inside.
 CREATE OR REPLACE MACRO call_paths(traces, from_ns, to_ns, by_thread := TRUE) AS TABLE
 WITH RECURSIVE launched AS (
-    SELECT trace_id, launch_id AS event_id, sum(op.dur_ns)::BIGINT AS gpu_ns
+    SELECT trace_id, launch_id AS event_id, op.name, count(*) AS count, sum(op.dur_ns)::BIGINT AS gpu_ns
     FROM gpu_op_launch JOIN gpu_ops AS op USING (trace_id, event_id)
     WHERE trace_id IN (SELECT trace_id FROM query_table(traces))
-    GROUP BY trace_id, launch_id
+    GROUP BY trace_id, launch_id, op.name
 ),
 slice AS MATERIALIZED (
     SELECT t.trace_id, t.tid, h.event_id, h.parent_id, s.start_ns, s.end_ns, s.dur_ns,
            s.kind::VARCHAR AS kind,
            CASE WHEN s.kind = 'annotation' THEN regexp_replace(s.name, '^ProfilerStep#\d+$', 'ProfilerStep')
                ELSE s.name END AS name,
-           coalesce(l.gpu_ns, 0) AS gpu_ns
+           has(s.traits, 'library') AS is_library, has(s.traits, 'thread_wait') AS is_wait
     FROM thread_slice AS h JOIN host_thread AS t USING (thread)
     JOIN slices AS s ON s.trace_id = t.trace_id AND s.event_id = h.event_id
-    LEFT JOIN launched AS l ON l.trace_id = t.trace_id AND l.event_id = h.event_id
     WHERE t.trace_id IN (SELECT trace_id FROM query_table(traces))
         AND s.start_ns >= coalesce(from_ns::BIGINT, s.start_ns)
         AND s.start_ns < coalesce(to_ns::BIGINT, s.start_ns + 1)
@@ -58,11 +58,15 @@ path AS (
 ),
 own AS MATERIALIZED (
     SELECT trace_id, node, parent, depth, any_value(name) AS name, any_value(kind) AS kind,
-           count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
-           sum(gpu_ns)::BIGINT AS gpu_ns
+           bool_or(is_library) AS is_library, bool_or(is_wait) AS is_wait, count(*) AS count,
+           sum(dur_ns)::BIGINT AS host_ns, 0::BIGINT AS gpu_ns
     FROM path JOIN around USING (trace_id, event_id) GROUP BY trace_id, node, parent, depth
     UNION ALL
-    SELECT trace_id, thread_node, NULL, 0, thread_name, 'thread', count(*),
+    SELECT trace_id, hash(p.node, l.name, 'gpu'), p.node, p.depth + 1, l.name, 'gpu', FALSE, FALSE,
+           sum(l.count), 0, sum(l.gpu_ns)::BIGINT
+    FROM path AS p JOIN launched AS l USING (trace_id, event_id) GROUP BY trace_id, p.node, p.depth, l.name
+    UNION ALL
+    SELECT trace_id, thread_node, NULL, 0, thread_name, 'thread', FALSE, FALSE, count(*),
            sum(dur_ns) FILTER (is_outer), 0
     FROM around GROUP BY trace_id, thread_node, thread_name
 ),

@@ -1,5 +1,9 @@
 """`run.plot`: the charts of a trace's page, to restyle and to show elsewhere."""
 
+from itertools import combinations
+from math import dist
+
+import polars as pl
 import pytest
 
 import tracekit
@@ -7,6 +11,9 @@ from tests.kit.atoms import US, Launch, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.errors import TracekitError
+from tracekit.reporters import colours
+from tracekit.reporters.html import charts
+from tracekit.reporters.html.figure import Figure
 
 
 @pytest.fixture(scope="module")
@@ -49,3 +56,54 @@ def test_what_is_no_chart_is_said_in_one_sentence(name, said, run):
 def test_an_unknown_figure_is_refused_with_those_that_there_are(run):
     with pytest.raises(AttributeError, match="timeline"):
         run.plot.timelime  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("values", "is_drawn"),
+    [([0, 0, 0], False), ([0, 0, 1], True), ([7], False), ([None, None], False)],
+)
+def test_a_chart_is_drawn_only_where_its_values_differ(values, is_drawn, run):
+    rows = pl.DataFrame({"at": range(len(values)), "value": values})
+    figure = Figure("", rows, run.plot.steps(), shows=["value"])
+    assert figure.is_drawn is is_drawn
+    assert not Figure("", rows).is_drawn
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "lowest"),
+    [
+        ([1e-5, 10, 20], [1, 50, 50], 1e-2),
+        ([1e-5, 10, 20], [50, 50, 50], 1e-5),
+        ([0.1, 10, 20], [1, 50, 50], 0.1),
+    ],
+)
+def test_a_few_values_far_below_all_others_do_not_flatten_a_chart(values, weights, lowest):
+    found = charts.lowest_drawn(pl.Series(values), pl.Series(weights))
+    assert found == pytest.approx(lowest, rel=0.99) and (found <= min(v for v in values if v > 1))
+
+
+def test_what_stands_side_by_side_in_a_time_line_has_colours_that_differ():
+    # Distances in CIELAB: two golds have 6 to 13.
+    beside = colours.HOST | {
+        name: colours.of(name) for name in ("compute", "communication", "idle")
+    }
+    points = {name: lab(shade) for name, shade in beside.items()}
+    near = {
+        (a, b): apart
+        for a, b in combinations(points, 2)
+        if (apart := dist(points[a], points[b])) < 18
+    }
+    assert near == {}
+
+
+def lab(shade):
+    """A colour of sRGB in CIELAB: https://www.w3.org/TR/css-color-4/#color-conversion-code."""
+    parts = [int(shade[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    tristimulus = (
+        (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
+        0.2126 * red + 0.7152 * green + 0.0722 * blue,
+        (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
+    )
+    x, y, z = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in tristimulus)
+    return 116 * y - 16, 500 * (x - y), 200 * (y - z)

@@ -158,22 +158,99 @@ def test_a_table_sorts_and_searches(report, chromium):
         assert all("nccl" in name.lower() for name in names)
 
 
-def test_a_flame_graph_changes_its_measure_and_looks_into_a_frame(report, chromium):
+def test_a_flame_graph_is_searched_inverted_and_looked_into_and_its_address_keeps_it(
+    report, chromium
+):
+    path, _ = report("h100-bert-small")
+    with opened(chromium, path) as view:
+        figure = view.page.locator("#trace1-flame")
+        frames = figure.locator(".drawing .mark-rect path")
+
+        def labels():
+            return set(filter(None, figure.locator(".mark-text text").all_inner_texts()))
+
+        figure.scroll_into_view_if_needed()
+        frames.first.wait_for()
+        figure.locator(".mark-text text", has_text="BertModel_0").wait_for()
+        assert not any("torch/nn" in each for each in labels())
+        figure.get_by_label("Library frames").check()
+        figure.locator(".mark-text text", has_text="torch/nn").first.wait_for()
+        figure.get_by_label("Library frames").uncheck()
+        figure.get_by_label("Find").fill("BertLayer")
+        expect(figure.locator(".controls output")).to_contain_text("4 found: ")
+        figure.get_by_label("Find").fill("")
+        figure.get_by_role("combobox").select_option("GPU time launched")
+        figure.get_by_label("Inverted").check()
+        # Kernels have no callees: by GPU time they are the roots.
+        figure.locator(".mark-text text", has_text="cutlass_80").first.wait_for()
+        before = frames.count()
+        frames.first.click(force=True)
+        expect(frames).not_to_have_count(before)
+        inside, address = frames.count(), view.page.url
+        view.page.go_back()
+        expect(frames).to_have_count(before)
+        view.page.goto("about:blank")
+        view.page.goto(address)
+        figure.scroll_into_view_if_needed()
+        expect(frames).to_have_count(inside)
+        expect(figure.get_by_label("Inverted")).to_be_checked()
+        figure.get_by_role("button", name="Show all").click()
+        expect(frames).to_have_count(before)
+        assert view.said == []
+
+
+def test_the_address_keeps_the_view_the_step_and_the_zoom(report, chromium):
     path, _ = report("v100-compiled-ddp")
     with opened(chromium, path) as view:
-        figure = view.page.locator("[data-figure$='-flame']")
-        figure.scroll_into_view_if_needed()
-        frames = figure.locator(".drawing .mark-rect path")
-        frames.first.wait_for()
-        before = frames.count()
-        figure.get_by_role("combobox").select_option("gpu")
-        expect(frames).not_to_have_count(before)
-        of_gpu = frames.count()
-        frames.nth(of_gpu - 1).click(force=True)
-        expect(frames).not_to_have_count(of_gpu)
-        figure.get_by_role("button", name="Show all").click()
-        expect(frames).to_have_count(of_gpu)
+        view.scroll_through()
+        view.page.locator("select.step").first.select_option("ProfilerStep#4")
+        timeline = view.page.locator("#trace1-timeline")
+        timeline.get_by_role("button", name="Zoom in").click()
+        view.page.wait_for_url("**zoom=*")
+        shown = timeline.locator(".here code").inner_text()
+        address = view.page.url
+    with opened(chromium, path) as view:
+        view.page.goto(address)
+        view.scroll_through()
+        assert view.page.locator("select.step").first.input_value() == "ProfilerStep#4"
+        expect(timeline_of(view).locator(".here code")).to_have_text(shown)
+        view.page.locator("nav.contents a", has_text="Kernels").click()
+        assert "ProfilerStep%234" in view.page.url
         assert view.said == []
+
+
+def timeline_of(view):
+    return view.page.locator("#trace1-timeline")
+
+
+def test_a_row_leads_to_the_time_line_the_flame_graph_and_perfetto(report, chromium):
+    path, _ = report("h100-bert-small")
+    with opened(chromium, path) as view:
+        view.scroll_through()
+        view.page.locator("#trace1-gaps tbody tr").first.click()
+        row = view.page.locator("#trace1-gaps .described")
+        assert " --from " in row.locator("code").inner_text()
+        row.get_by_role("button", name="In the time line").click()
+        view.page.wait_for_url("**zoom=*")
+        view.page.locator("#trace1-kernels tbody tr").first.click()
+        kernel = view.page.locator("#trace1-kernels .described")
+        assert "void cutlass::Kernel2<" in kernel.inner_text()
+        kernel.get_by_role("button", name="In the flame graph").first.click()
+        output = view.page.locator("#trace1-flame .controls output")
+        expect(output).to_contain_text("% of the GPU time launched")
+        timeline = timeline_of(view)
+        timeline.get_by_role("button", name="All", exact=True).click()
+        timeline.locator(".mark-text text").first.wait_for()
+        timeline.locator(".mark-rect path").first.click(force=True)
+        expect(timeline.locator(".here dl")).to_contain_text("activity")
+        assert view.said == []
+
+
+def test_the_page_of_a_small_trace_is_not_too_high(report, chromium):
+    path, _ = report("h100-bert-small")
+    with opened(chromium, path, viewport={"width": 1440, "height": 900}) as view:
+        view.scroll_through()
+        assert view.page.evaluate("document.documentElement.scrollHeight") < 6_000
 
 
 def made_page(kind, folder, shared_database):
@@ -286,16 +363,11 @@ def test_each_link_of_the_contents_leads_to_its_section(name, report, chromium):
             )
 
 
-def test_long_names_are_short_in_tables_and_whole_after_a_click(report, chromium):
+def test_long_names_are_short_in_tables_and_whole_on_hover(report, chromium):
     path, verdict = report("h100-bert-small")
     whole = verdict.top_kernels[0]["name"]
     with opened(chromium, path) as view:
         view.scroll_through()
         cell = view.page.locator("#trace1-kernels td.long", has_text="cutlass").first
-        short = cell.inner_text()
-        assert short.startswith("cutlass_80") and whole.startswith("void cutlass::Kernel2<")
-        assert cell.locator("span").get_attribute("title").startswith("void cutlass::Kernel2<")
-        cell.click()
-        expect(cell).to_contain_text("void cutlass::Kernel2<")
-        cell.click()
-        expect(cell).to_have_text(short)
+        assert cell.inner_text().startswith("cutlass_80") and whole.startswith("void cutlass::")
+        assert cell.locator("span").get_attribute("title") == whole

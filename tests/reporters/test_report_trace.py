@@ -109,7 +109,15 @@ def test_a_flame_graph_adds_up_from_the_leaves_to_the_threads(run):
         for begin, length in (("host_from_ns", "host_ns"), ("gpu_from_ns", "gpu_ns")):
             assert around[begin] <= row[begin]
             assert row[begin] + row[length] <= around[begin] + around[length]
-    assert flame(Subject(run, 1)).control == {"kind": "flame", "measures": 2}
+    kernels = rows.filter(kind="gpu")
+    assert kernels["gpu_ns"].sum() == ops
+    assert set(rows.filter(pl.col("node").is_in(kernels["parent"].implode()))["kind"]) == {
+        "runtime"
+    }
+    shown = flame(Subject(run, 1))
+    window = run.verdict().judged.window
+    assert window.name in shown.title
+    assert shown.source.endswith(f"from_ns={window.start_ns} --param to_ns={window.end_ns}")
 
 
 def test_launches_over_time_count_each_launch_once(run):
@@ -198,3 +206,18 @@ def long_program(number):
         for place in range(12)
     ]
     return step(number, *products, line(f"train.py({number}): loss", Sync(3 * US)))
+
+
+@pytest.mark.parametrize(("linked", "is_told"), [(300, False), (20, True)])
+def test_a_doubt_is_said_once_and_only_where_it_could_change_a_figure(linked, is_told, tmp_path):
+    events = [operator_event("aten::mm", 0, 100 * linked)]
+    for at in range(linked):
+        events += [launch(100 * at + 10, 5, at + 1), gpu_op(100 * at + 20, 30, at + 1)]
+    events.append(gpu_op(100 * linked, 30, linked + 7))
+    with load_events(tmp_path, events) as run:
+        view = trace_view(Subject(run, 1))
+    doubtful = [figure for part in view.parts for figure in part.figures if figure.doubts]
+    assert bool(doubtful) is is_told
+    text = page("doubts", [view])
+    assert text.count("GPU ops have no launch in the trace (") == 1 + is_told
+    assert text.count("Doubtful for the same reason as") == max(0, len(doubtful) - 1)

@@ -149,19 +149,25 @@ def test_a_finding_names_the_figures_that_it_touches(subject):
     unlinked = [*steps_of_products(), traces.gpu_op(195, 5)]
     given = subject(unlinked)
     parts = {part.name: part.figures for part in trace_view(given).parts}
-    caveats = {row["code"]: row["touches"] for row in parts["health"][0].rows.to_dicts()}
-    assert "Kernels by GPU time" in caveats["unlinked_gpu_ops"]
+    [concerned] = [
+        row["figures_that_it_concerns"]
+        for row in parts["health"][0].rows.to_dicts()
+        if "no launch in the trace" in row["found"]
+    ]
+    assert "Kernels by GPU time" in concerned
     for figure in given.figures:
         if "no launch in the trace" in " ".join(figure.doubts):
-            assert figure.title in caveats["unlinked_gpu_ops"]
+            assert figure.title in concerned
     assert "One finding makes numbers doubtful." in parts["health"][0].says
 
 
 def test_health_lists_what_was_not_recorded_and_how_to_record_it(subject):
     given = subject(launched([], 5, 30, 10, 1))
-    assert health(given).rows["code"].to_list() == ["no_stacks", "no_steps"]
-    absent = dict(missing(given).rows.iter_rows())
-    assert "profile_memory=True" in absent["no_memory_events"]
+    assert [text.split(":")[0] for text in health(given).rows["found"]] == [
+        "no Python stacks were recorded",
+        "no profiler steps are marked",
+    ]
+    assert "profile_memory=True" in " ".join(missing(given).rows["lacks"])
 
 
 def test_each_chart_draws_one_frame_and_hostile_names_do_no_harm(subject):

@@ -13,18 +13,18 @@ from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
 # What a host thread does, and why a device waits for it.
 HOST = {
-    "launch": "#e69f00",
-    "runtime": "#c48a2a",
+    "launch": "#5e3c99",
+    "runtime": "#2f5597",
     "dispatch": "#d55e00",
-    "view": "#b5651d",
-    "python": "#ddaa33",
-    "untraced": "#b8a04a",
+    "view": "#f2a27c",
+    "python": "#e8b923",
+    "untraced": "#d6cfb8",
     "sync": "#882255",
     "input": "#aa4499",
-    "allocation": "#cc6677",
-    "compilation": "#7a5195",
+    "allocation": "#b07a3c",
+    "compilation": "#6b3a1e",
     "copy": "#4a9fd6",
-    "launch_latency": "#9a8c74",
+    "launch_latency": "#b3a2d6",
 }
 
 # What a device does, and what limits it.
@@ -33,7 +33,7 @@ DEVICE = {
     "math": "#117733",
     "memory-bandwidth": "#44aa99",
     "math-or-memory": "#2f9e8a",
-    "latency": "#8a9a5b",
+    "latency": "#a3b92f",
     "communication": "#cc79a7",
     "communication, overlapped": "#7c74a8",
     "memcpy": "#4a9fd6",
@@ -78,6 +78,7 @@ KINDS = {
     "cpu_op": "#e58a4e",
     "runtime": "#7fb3d9",
     "driver": "#7fb3d9",
+    "gpu": "#4dbd98",
 }
 
 

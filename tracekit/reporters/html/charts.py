@@ -3,6 +3,8 @@ charts as pictures that need no script, for notebooks."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,8 +12,10 @@ import altair as alt
 import polars as pl
 
 from tracekit.reporters import colours
+from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import WindowPart
 from tracekit.reporters.terminal import clipped
+from tracekit.text import printable
 
 # As `tracekit.text.duration` and `size` write them, from the smallest on; in a chart, three digits
 # are enough.
@@ -19,10 +23,17 @@ _TIMES = ((1, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s"))
 _SIZES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 
 # Longer text from a trace is cut in a page.
-LONGEST_TEXT = 200
+LONGEST_TEXT = 1_000
 # The parameter that all charts of a page share: the step that a reader chose, or null.
 STEP = "chosen_step"
+# Labels that are words of tracekit's own, such as launch_latency.
+WORDS = "replace(datum.label, /_/g, ' ')"
 _WIDTH = 720
+# A short name of a kernel has at most this many characters.
+_SHORT = 60
+_PYTHON_LINE = re.compile(r"/([^/]+\.pyx?\(\d+\): .*)$")
+# What lies so far below the median, with a smaller share of the weight in all, is not drawn.
+_FAR, _LITTLE = 1e3, 0.05
 
 
 def duration_of(value: str) -> str:
@@ -78,7 +89,8 @@ def time(column: str, title: str = "since the window's start", **axis: Any) -> a
 
 def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
     """Colours by the column `colour`: each name has the colour that it has everywhere."""
-    return shades("colour", {name: colours.of(name) for name in names}, title, columns=8, **legend)
+    legend = {"labelExpr": WORDS} | legend
+    return shades("colour", {name: colours.of(name) for name in names}, title, **legend)
 
 
 def shades(
@@ -105,18 +117,39 @@ def cells(
     return drawn + base.mark_text(color=on_colour(on)).encode(text=label)
 
 
+def lowest_drawn(values: pl.Series, weights: pl.Series) -> float:
+    """The lowest value that a logarithmic axis should show: values far below most of the weight,
+    and of little weight themselves, would flatten all others."""
+    ordered = pl.DataFrame({"value": values, "weight": weights}).sort("value")
+    total = float(ordered["weight"].sum())
+    is_upper = pl.col("weight").cum_sum() >= total / 2
+    edge = float(ordered.filter(is_upper)["value"][0]) / _FAR
+    is_little = ordered.filter(pl.col("value") < edge)["weight"].sum() < _LITTLE * total
+    return edge if is_little else float(ordered["value"][0])
+
+
 def safe(names: Iterable[str]) -> list[str]:
     """Names from a trace as the page's rows have them."""
     return [clipped(name, LONGEST_TEXT) for name in names]
 
 
-def names(column: str, order: list[str]) -> alt.Y:
-    """A row for each name, in this order; of long names, the end."""
-    end = "'...' + substring(datum.value, length(datum.value) - 44)"
-    shown = f"length(datum.value) > 46 ? {end} : datum.value"
-    return alt.Y(
-        f"{column}:N", sort=safe(order), title=None, axis=alt.Axis(labelLimit=320, labelExpr=shown)
-    )
+def shown_name(name: str) -> str:
+    """A name as a page shows it: a kernel's function, and a Python line without its folders."""
+    name = printable(name)
+    if line := _PYTHON_LINE.search(name):
+        return line[1]
+    short = short_name(name, _SHORT)
+    # What is only cut is better cut by the browser, which knows how much room there is.
+    return clipped(name, LONGEST_TEXT) if name.startswith(short[:-1]) else short
+
+
+def names(column: str, order: list[str], sort: str | None = None) -> alt.Y:
+    """A row for each name, in this order or that of `sort`, by its short name; the tooltip has the
+    whole one."""
+    short = {name: shown for name in safe(order) if (shown := shown_name(name)) != name}
+    shown = f"({json.dumps(short)}[datum.value] || datum.value)"
+    axis = alt.Axis(labelExpr=shown)
+    return alt.Y(f"{column}:N", sort=sort or safe(order), title=None, axis=axis)
 
 
 def on_colour(column: str) -> alt.ExprRef:

@@ -17,7 +17,6 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, PageSubject, Section, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
-from tracekit.reporters.terminal import clipped
 from tracekit.text import counted, duration, printable, signed
 
 if TYPE_CHECKING:
@@ -37,14 +36,13 @@ _FIRST = {
 _CHANGE = {"change": "what changed"}
 # How many kernels, operators and modules the tables hold, and how many parts sentences name.
 _TOP = 200
+# Only the whole row has these: they differ where the two runs spell a kernel's name differently.
+_HIDDEN = {"hidden": ["a_name", "b_name"]}
 _NAMED = 3
 _FRAME_COLUMNS = (
     "depth", "name", "kind", "change", "a_host_ns", "b_host_ns", "a_gpu_ns", "b_gpu_ns", "a_count",
     "b_count", "host_ns", "gpu_ns", "host_from_ns", "gpu_from_ns",
 )  # fmt: skip
-
-# Longer names are cut in the sentence.
-_LONGEST_NAME = 60
 
 
 def diff_view(
@@ -74,7 +72,7 @@ def diff_view(
 def sentences(comparison: Diff) -> list[str]:
     """Which parts of the step account for the difference, and what appeared and went."""
     lines = [
-        f"{part['part']}: {signed(part['change_ns'])}"
+        f"{part['part'].replace('_', ' ')}: {signed(part['change_ns'])}"
         f" ({duration(part['a_ns'])} in a, {duration(part['b_ns'])} in b)."
         for part in sorted(_changed(comparison.waterfall), key=lambda part: -abs(part["change_ns"]))
     ][:_NAMED]
@@ -113,7 +111,13 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
         )
         .transform_calculate(right="max(datum.from_ns, datum.to_ns)")
         .encode(
-            y=alt.Y("part:N", title=None, sort=[*changed, "in all"]), tooltip=["part:N", "change:N"]
+            y=alt.Y(
+                "part:N",
+                title=None,
+                sort=[*changed, "in all"],
+                axis=alt.Axis(labelExpr=charts.WORDS),
+            ),
+            tooltip=["part:N", "change:N"],
         )
     )
     x = alt.X(
@@ -228,6 +232,7 @@ def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
         f"{len(added):,} appeared and take {came} per step in b; {len(removed):,} went, "
         f"which took {went} per step in a.",
         _headed(rows, "kernel", "class"),
+        control=_HIDDEN,
     )
 
 
@@ -241,6 +246,7 @@ def changed(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
         "Kernels of both runs that run more or less often (count), or equally often and "
         f"take another time (time). {_most(rows, 'kernel')}",
         _headed(rows, "kernel", "class"),
+        control=_HIDDEN,
     )
 
 
@@ -284,7 +290,7 @@ def flame(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     if not rows["host_ns"].sum():
         return None
     frames = rows.select(_FRAME_COLUMNS).rename(_CHANGE)
-    return Figure(_longest_path(rows), frames, _frames(frames), frames_control(rows))
+    return Figure(_longest_path(rows), frames, _frames(frames), frames_control(rows), wide=True)
 
 
 @figure("diff_memory", "Memory at the peak, by place")
@@ -328,9 +334,11 @@ def _most(rows: pl.DataFrame, key: str) -> str:
     shorter = by_change.row(0, named=True)
     parts = []
     if longer["change_ns"] > 0:
-        parts.append(f"Grew most: {longer[key]}, {signed(longer['change_ns'])}.")
+        parts.append(f"Grew most: {charts.shown_name(longer[key])}, {signed(longer['change_ns'])}.")
     if shorter["change_ns"] < 0:
-        parts.append(f"Shrank most: {shorter[key]}, {signed(shorter['change_ns'])}.")
+        parts.append(
+            f"Shrank most: {charts.shown_name(shorter[key])}, {signed(shorter['change_ns'])}."
+        )
     return " ".join(parts)
 
 
@@ -346,7 +354,7 @@ def _longest_path(rows: pl.DataFrame) -> str:
         return says
     first = outer.sort("host_ns", descending=True).row(0, named=True)
     side = "b" if first["change"] == "added" else "a"
-    name = clipped(first["name"], _LONGEST_NAME)
+    name = charts.shown_name(first["name"])
     return (
         f"Of the paths that only one run has, {name} takes the longest: "
         f"{duration(first['host_ns'])} of the host per step in {side}. {says}"
@@ -368,7 +376,7 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
         ),
     )
     in_a, in_b = (
-        f"(measure == 'gpu' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
+        f"(datum.of == 'gpu_ns' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
     )
     more_tips = [
         "in_a:N=in a, per step", "in_b:N=in b, per step", "kind:N=kind", "a_count:Q=count in a",
@@ -380,5 +388,6 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
         more_tips,
         in_a=charts.duration_of(in_a),
         in_b=charts.duration_of(in_b),
+        **charts.durations(host="host_ns", gpu="gpu_ns"),
         more=f"({in_b} - {in_a}) / ({in_a} + {in_b})",
     )

@@ -6,7 +6,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tracekit.text import printable
@@ -54,10 +54,37 @@ class PageSubject(ABC):
     def findings_against(
         self, question: str, trace: int | None = None, among: list[dict[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
-        """The findings that make the answer doubtful, about one trace or all."""
+        """The findings that could change what one reads in the answer, about one trace or all."""
         rows = self.database.doubts(question, trace, among)
-        return [row for row in rows if row["severity"] not in ("info", "missing")]
+        return [
+            row
+            for row in rows
+            if row["severity"] not in ("info", "missing") and self._share(row) >= _SLIGHT
+        ]
 
+    def _share(self, finding: dict[str, Any]) -> float:
+        """How much of the GPU ops or events a finding concerns; 1: all, or it is not known."""
+        counted = _COUNTED.get(finding["code"])
+        if counted is None:
+            return 1
+        of = self._counts[finding["trace_id"]][counted]
+        return float(finding["count"] / of) if of else 1
+
+    @cached_property
+    def _counts(self) -> dict[int, dict[str, Any]]:
+        return {row["trace_id"]: row for row in self.database.ask("overview")}
+
+
+# What a finding counts, of which the traces have so many. A finding about a smaller share stands in
+# the section Health alone.
+_COUNTED = {
+    "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
+    "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
+    "begin_end_events": "events", "no_category": "events",
+}  # fmt: skip
+_SLIGHT = 0.01
+# A table of more columns needs the whole width of the page.
+_NARROW = 7
 
 S = TypeVar("S", bound=PageSubject)
 T = TypeVar("T")
@@ -84,6 +111,34 @@ class Figure:
     """What makes these numbers doubtful."""
     name: str = ""
     """Names the figure in the page: the name of the function that makes it."""
+    wide: bool | None = None
+    """Whether the chart needs the whole width of the page (True), or is never wider than half of it
+    (False); None: half beside another figure, else all."""
+    shows: Sequence[str] = ()
+    """Columns of which the chart shows how they differ."""
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it has a chart that tells more than its sentence: not a line at one value, a map
+        of one colour, or a single bar."""
+        return self.chart is not None and (
+            not self.shows or self.rows.select(self.shows).n_unique() > 1
+        )
+
+    @property
+    def is_half(self) -> bool:
+        """Whether half of a wide page is enough for it."""
+        return not self.wide if self.chart is not None else self._columns <= _NARROW
+
+    @property
+    def is_never_wide(self) -> bool:
+        """Whether it takes half of a wide page even where nothing stands beside it."""
+        return self.is_half and (self.chart is None or self.wide is False)
+
+    @property
+    def _columns(self) -> int:
+        hidden = len(self.control.get("hidden", ())) + (self.control.get("step") == "own")
+        return self.rows.width - hidden
 
     @property
     def question(self) -> str | None:

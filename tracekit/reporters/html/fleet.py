@@ -88,4 +88,4 @@ def _figure(
     fleet: Fleet, title: str, says: str, rows: pl.DataFrame, chart: alt.TopLevelMixin | None = None
 ) -> Figure:
     source = f"tracekit fleet {shlex.quote(printable(fleet.lake))}"
-    return Figure(says, rows, chart, title=title, source=source)
+    return Figure(says, rows, chart, title=title, source=source, wide=True)

@@ -17,20 +17,23 @@ from typing import Any
 
 import altair
 import jinja2
-import polars
+import polars as pl
 import vl_convert
 
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
+from tracekit.reporters.html.charts import shown_name
 from tracekit.reporters.html.figure import Figure, Section, T
-from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import devices_of
 from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, figure_of, percent, printable, share, size
 from tracekit.verdict.regime import split_bound
 from tracekit.version import __version__
+
+# Longer sentences have a name in them that is no name.
+_LONGEST_SENTENCE = 2_000
 
 # The page may run its own scripts and nothing else, and may load nothing at all.
 _POLICY = (
@@ -46,6 +49,21 @@ class Part:
     name: str
     title: str
     figures: list[Figure]
+
+    @property
+    def is_half(self) -> bool:
+        """Whether half of a wide page is enough for it."""
+        return len(self.figures) == 1 and self.figures[0].is_half
+
+
+def paired(each: Sequence[Figure] | Sequence[Part]) -> list[bool]:
+    """Which stand beside another on a wide page: two in a row for which half of it is enough."""
+    found: list[bool] = []
+    while len(found) < len(each):
+        two = each[len(found) : len(found) + 2]
+        is_pair = len(two) == 2 and all(one.is_half for one in two)
+        found += [True, True] if is_pair else [False]
+    return found
 
 
 def part_of(subject: T, section: Section[T]) -> Part:
@@ -90,10 +108,10 @@ class View:
 
 def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""
-    scripts = [vega(), _text("vendor/dataTables.min.js"), _text("templates/page.js")]
+    scripts = [vega(), _text("vendor/dataTables.min.js"), _script()]
     figures = {name: figure for view in views for name, figure in view.data.items()}
     data = {"figures": figures, "meanings": {}}
-    template = _templates().get_template("page.html")
+    template = _templates().get_template("page.html", globals={"zip": zip})
     return template.render(
         title=title,
         views=views,
@@ -154,24 +172,24 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
     if short := _short_names(figure.rows):
         found["short"] = short
-    if figure.chart is not None:
+    if figure.chart is not None and figure.is_drawn:
         found["spec"] = _spec(figure.chart)
     return found
 
 
-def _short_names(rows: polars.DataFrame) -> dict[str, str]:
-    """The short names of the kernels in a table, by their whole names."""
+def _short_names(rows: pl.DataFrame) -> dict[str, str]:
+    """The short names of the kernels and Python lines in a table, by their whole names."""
     texts = {
         text
-        for column in rows.select(polars.selectors.string())
+        for column in rows.select(pl.selectors.string())
         for text in column.unique().to_list()
         if text is not None
     }
-    short = {_safe(text): short_name(printable(text)) for text in texts}
-    return {whole: shown for whole, shown in short.items() if not whole.startswith(shown[:-1])}
+    short = {_safe(text): shown_name(text) for text in texts}
+    return {whole: shown for whole, shown in short.items() if whole != shown}
 
 
-def _values(column: polars.Series) -> Any:
+def _values(column: pl.Series) -> Any:
     """A column as JSON; one of text is each text once, and a number for each row."""
     values = column.to_list()
     if any(isinstance(each, str) for each in values):
@@ -233,9 +251,11 @@ def _templates() -> jinja2.Environment:
         "bound": lambda verdict: split_bound(verdict.regime, verdict.bottleneck),
         "colour": colours.of,
         "safe_text": _safe,
+        "sentence": lambda text: clipped(str(text), _LONGEST_SENTENCE),
         "printable": printable,
         "figure": figure_of,
         "devices": devices_of,
+        "paired": paired,
     }
     return environment
 
@@ -243,6 +263,13 @@ def _templates() -> jinja2.Environment:
 def _text(path: str) -> str:
     """A file of this folder."""
     return (files("tracekit.reporters.html") / path).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """The page's own script: its parts share their names with each other, and with nothing else."""
+    parts = ("values", "tables", "flame", "controls", "page")
+    joined = "".join(_text(f"templates/{part}.js") for part in parts)
+    return f'"use strict";\n(() => {{\n{joined}}})();\n'
 
 
 def _hash(script: str) -> str:

@@ -128,7 +128,8 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     rows = _named(ranks, answer).head(MOST_CELLS)
     computed = charts.durations(more="excess_ns", others="others_ns", own="own_ns")
     cells = alt.Chart(rows).transform_calculate(**computed).mark_rect().encode(
-        x=alt.X("part:N", title=None, axis=alt.Axis(labelAngle=-30)),
+        x=alt.X("part:N", title=None,
+                axis=alt.Axis(labelAngle=-30, labelOverlap=False, labelExpr=charts.WORDS)),
         y=_lane(ranks, "name"),
         color=alt.Color(
             "excess_ns:Q",
@@ -145,6 +146,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
         f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),
         charts.sized(cells, _height(ranks) + 40),
+        shows=["excess_ns"],
     )
 
 
@@ -177,6 +179,8 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
         f"{_left_out(left_out, 'ranks that are waited for less')}",
         rows,
         charts.sized(drawn, _height(ranks) + 20),
+        wide=len(ranks) > _LABELLED,
+        shows=["wait_ns"],
     )
 
 
@@ -245,6 +249,7 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         "wait. Drag to move; turn the wheel with Shift to zoom.",
         rows,
         charts.sized(bars.add_params(charts.step_parameter(), moved), _height(ranks)),
+        wide=True,
     )
 
 
@@ -321,6 +326,7 @@ def matrix(ranks: Ranks) -> Figure | None:
         f"Each step of each {ranks.noun.removesuffix('s')}",
         ranks.source("stragglers"),
         ranks.doubts("stragglers"),
+        wide=rows["step"].n_unique() > _FEW,
     )
 
 
@@ -351,6 +357,8 @@ def regimes(ranks: Ranks) -> Figure | None:
         charts.sized(drawn, _height(ranks)),
         title=f"What bounds each step of each {ranks.noun.removesuffix('s')}",
         source=ranks.analyzed,
+        wide=rows["step"].n_unique() > _FEW,
+        shows=["colour"],
     )
 
 

@@ -148,13 +148,18 @@ class Subject(PageSubject):
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
-        return super().source(question, trace=1 if self.is_apart else self.trace_id, **parameters)
+        trace = self.trace_id if self._is_chosen else None
+        return super().source(question, trace=trace, **parameters)
 
     def command(self, name: str) -> str:
         """A command about this trace."""
-        is_chosen = len(self.database.trace_ids()) > 1 and not self.is_apart
-        chosen = f" --trace-id {self.trace_id}" if is_chosen else ""
+        chosen = f" --trace-id {self.trace_id}" if self._is_chosen else ""
         return f"tracekit {name} {self.quoted_name}{chosen}"
+
+    @cached_property
+    def _is_chosen(self) -> bool:
+        """Whether a command has to name the trace, since the database has others."""
+        return len(self.database.trace_ids()) > 1 and not self.is_apart
 
     @property
     def quoted_name(self) -> str:

@@ -205,4 +205,4 @@ class _SweepFigures:
     def _figure(
         self, title: str, says: str, rows: pl.DataFrame, chart: alt.TopLevelMixin | None = None
     ) -> Figure:
-        return Figure(says, rows, chart, title=title, source=self.source)
+        return Figure(says, rows, chart, title=title, source=self.source, wide=True)

@@ -8,11 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import altair
-import polars
+import polars as pl
 
+from tracekit.advice.catalogue import remedy
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.reporters.html.figure import Figure, Section
+from tracekit.reporters.html.figure import Figure, Section, without_empty
 from tracekit.reporters.html.page import Part, View, part_of
 from tracekit.reporters.html.sections.allocations import memory_flame, memory_sites
 from tracekit.reporters.html.sections.flame import flame
@@ -30,7 +31,8 @@ from tracekit.reporters.html.sections.steps import faster, steps
 from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
 from tracekit.reporters.html.snapshot import Snapshot, snapshot_view
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.parts import lists_of, parts_of
+from tracekit.reporters.parts import lists_of, screen_parts_of
+from tracekit.text import counted
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -52,7 +54,9 @@ def trace_view(subject: Subject) -> View:
     analysis, fixes = subject.analysis, subject.judgement.fixes
     facts = {
         "analysis": analysis,
-        "parts": parts_of(analysis),
+        "parts": screen_parts_of(analysis),
+        "remedy": remedy,
+        "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",
         "fixes": fixes,
         "advised": [
@@ -79,27 +83,34 @@ def health(subject: Subject) -> Figure | None:
     rows = subject.findings_of("health", "code", "severity", "message", "count")
     if rows.is_empty():
         return None
-    counts = dict(rows.group_by("severity").len().iter_rows())
-    doubtful = counts.get("error", 0) + counts.get("warning", 0)
+    doubtful = rows.filter(pl.col("severity").is_in(["error", "warning"])).height
     number = "One finding makes" if doubtful == 1 else f"{doubtful} findings make"
     says = f"{number} numbers doubtful." if doubtful else "Nothing makes these numbers doubtful."
-    if hints := counts.get("info", 0):
-        says += f" {hints} {'tells' if hints == 1 else 'tell'} what a better recording would show."
+    if hints := len(rows) - doubtful:
+        says += f" {counted(hints, 'hint')} on what a better recording would show."
     touched = [_touched(subject, *row) for row in rows.select("code", "severity").iter_rows()]
-    rows = rows.with_columns(touches=polars.Series(touched, dtype=polars.String))
-    return Figure(says, rows, title="What is doubtful", source=subject.source("health"))
+    rows = rows.select(
+        "severity", found="message", events="count",
+        figures_that_it_concerns=pl.Series(touched, dtype=pl.String),
+    )  # fmt: skip
+    return Figure(
+        says, without_empty(rows), control={"plain": True}, title="What is doubtful",
+        source=subject.source("health"),
+    )  # fmt: skip
 
 
 def missing(subject: Subject) -> Figure | None:
     """What was not recorded, and how to record it."""
-    rows = subject.findings_of("missing", "code", "message")
+    rows = subject.findings_of("missing", "message")
     if rows.is_empty():
         return None
     says = (
         "Some of this may not be in the program at all. Where a setting of the profiler "
         "records it, the setting stands in brackets."
     )
-    return Figure(says, rows, title="What was not recorded", source=subject.source("missing"))
+    rows = rows.rename({"message": "lacks"})
+    source, title = subject.source("missing"), "What was not recorded"
+    return Figure(says, rows, control={"plain": True}, title=title, source=source)
 
 
 def _touched(subject: Subject, code: str, severity: str) -> str:
@@ -117,14 +128,15 @@ def _touched(subject: Subject, code: str, severity: str) -> str:
 SECTIONS = (
     Section("faster", "If something were faster", (faster,)),
     Section("steps", "Steps", (steps,)),
+    Section("waits", "What the device waits for", (culprits,)),
     Section("timeline", "Timeline", (timeline,)),
-    Section("gaps", "Idle gaps", (culprits, gaps)),
-    Section("kernels", "Kernels", (kernels, roofline)),
-    Section("host", "Host", (delays, queue, operators, synchronizations, python)),
-    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
-    Section("communication", "Communication", (communication, collectives, bandwidth)),
-    Section("counters", "Hardware counters", (counters,)),
     Section("flame", "Flame graph", (flame,)),
+    Section("gaps", "Idle gaps", (gaps,)),
+    Section("kernels", "Kernels", (kernels, roofline)),
+    Section("host", "Host", (operators, python, delays, queue, synchronizations)),
+    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
+    Section("communication", "Communication", (communication, bandwidth, collectives)),
+    Section("counters", "Hardware counters", (counters,)),
     Section("health", "Health", (health, missing)),
 )
 _FIGURES = {make.__name__: make for section in SECTIONS for make in section.figures}

@@ -8,9 +8,9 @@ import polars as pl
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
-from tracekit.reporters.html.sections.flame import frames_chart
+from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.reporters.html.subject import Subject
-from tracekit.text import counted, printable, share, size
+from tracekit.text import counted, share, size
 
 _SITES = 15
 _LARGEST = 50
@@ -42,6 +42,7 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     inner = rows.filter(pl.col("kind") == "frame").sort("live_bytes", "depth", descending=True)
     if inner.is_empty():
         return None
+    control = frames_control(rows, ("memory", "live_bytes"))
     rows = rows.select("depth", "name", "kind", "allocations", "live_bytes", "from_bytes")
     total = int(rows.filter(depth=0)["live_bytes"].sum())
     first = inner.row(0, named=True)
@@ -50,17 +51,18 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         rows,
         charts.shades("kind", shades),
         ["allocations:Q|,"],
-        begin="datum.from_bytes",
-        length="datum.live_bytes",
+        begin="from_bytes",
+        length="live_bytes",
         measures=["held:N=live at the peak"],
         held=charts.size_of("datum.live_bytes"),
     )
     return Figure(
         f"{size(first['live_bytes'])} of {size(total)} ({share(first['live_bytes'], total)}) are "
-        f"from calls of {printable(first['name'])[:60]}. Click on a frame to look into it.",
+        f"from calls of {charts.shown_name(first['name'])}. Click on a frame to look into it.",
         rows,
         chart,
-        {"kind": "flame", "measures": 1},
+        control,
+        shows=["live_bytes"],
     )
 
 
@@ -74,7 +76,7 @@ def largest_allocations(subject: Subject, rows: pl.DataFrame) -> Figure:
         address=pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
     )
     return Figure(
-        f"The largest takes {size(first['allocated_bytes'])}: {printable(first['place'])[:80]}.",
+        f"The largest takes {size(first['allocated_bytes'])}: {charts.shown_name(first['place'])}.",
         informative(rows),
     )
 
@@ -129,7 +131,7 @@ def out_of_memory(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The allocations that failed."""
     last = rows.row(-1, named=True)
     had = f" with {size(last['allocated_bytes'])} in use" if last["allocated_bytes"] else ""
-    where = f" at {printable(last['place'])[:80]}" if last["place"] else ""
+    where = f" at {charts.shown_name(last['place'])}" if last["place"] else ""
     return Figure(
         f"{size(last['requested_bytes'])} could not be allocated{where}{had}.",
         informative(subject.since_start(rows, "at_ns")),
@@ -143,7 +145,7 @@ def _sites(rows: pl.DataFrame, moment: str) -> Figure:
     bars = alt.Chart(rows).transform_calculate(live=charts.size_of("datum.live_bytes")).mark_bar(
         color=colours.of("allocated")
     ).encode(
-        y=alt.Y("place:N", sort="-x", title=None, axis=alt.Axis(labelLimit=320)),
+        y=charts.names("place", rows["place"].to_list(), "-x"),
         x=alt.X("live_bytes:Q", title=live, axis=charts.size_axis(tickCount=6)),
         tooltip=charts.tips(
             "place:N", *(["cpu_op:N=operator"] if "cpu_op" in rows.columns else []),
@@ -151,7 +153,7 @@ def _sites(rows: pl.DataFrame, moment: str) -> Figure:
         ),
     )  # fmt: skip
     return Figure(
-        f"{printable(first['place'])[:80]} holds {size(first['live_bytes'])} "
+        f"{charts.shown_name(first['place'])} holds {size(first['live_bytes'])} "
         f"({first['share_of_live']:.1%}) in {counted(first['allocations'], 'allocation')}.",
         rows,
         charts.sized(bars, 22 * rows["place"].n_unique() + 20),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -11,93 +12,114 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure
 from tracekit.reporters.html.subject import Subject
-from tracekit.text import duration
 
 # Above this many events, the graph is of the interval that the timeline draws.
 _LARGE = 600_000
 _ROW = 17
+_HIGHEST = 560
+_HOST, _GPU = ("host time", "host_ns"), ("GPU time launched", "gpu_ns")
 
 
 def _between(subject: Subject) -> dict[str, int]:
-    """The interval, if the whole trace is too large."""
+    """The verdict's window; where it is the device's, all of the trace that the host spent before
+    and beside it, or of a large one the interval that the timeline draws."""
+    window = subject.window
+    if window.kind in ("step", "range"):
+        return {"from_ns": window.start_ns, "to_ns": window.end_ns}
     if subject.analysis.trace.events <= _LARGE or subject.interval is None:
         return {}
     return subject.interval.bounds
 
 
 @figure("flame_graph", given=_between)
-def flame(subject: Subject, rows: pl.DataFrame) -> Figure:
+def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Host time or GPU time by call path."""
+    if not rows["host_ns"].sum():
+        return None
+    control = frames_control(rows)
     rows = rows.select(
         "depth", "name", "kind", "count", "host_ns", "gpu_ns", "host_from_ns", "gpu_from_ns"
     )
-    inner = rows.filter(pl.col("kind") != "thread").sort("host_ns", descending=True)
-    first = inner.row(0, named=True) if len(inner) else rows.row(0, named=True)
     kinds = rows["kind"].unique(maintain_order=True).to_list()
     shades = {kind: colours.KINDS.get(kind, colours.of("unknown")) for kind in kinds}
-    chart = frames_chart(rows, charts.shades("kind", shades), ["kind:N=kind", "count:Q=count"])
-    is_part = bool(_between(subject)) and subject.interval
-    return Figure(
-        f"{first['name'][:60]} has the longest time on the host: {duration(first['host_ns'])} "
-        "with all that it calls. Click on a frame to look into it.",
+    chart = frames_chart(
         rows,
-        chart,
-        frames_control(rows),
-        f"Call paths of {is_part.name if is_part else 'the trace'}",
+        charts.shades("kind", shades),
+        ["kind:N=kind", "count:Q=count"],
+        **charts.durations(host="host_ns", gpu="gpu_ns"),
     )
+    bounds, window = _between(subject), subject.window
+    if window.kind in ("step", "range"):
+        of, says = window.name, "What begins in the window of the verdict."
+    elif bounds and subject.interval:
+        of, says = subject.interval.name, f"The verdict is on the {window.name}."
+    else:
+        of, says = "the trace", f"The verdict is on the {window.name}."
+    if rows["gpu_ns"].sum():
+        says += " By GPU time, kernels are the leaves below the calls that launch them."
+    return Figure(says, rows, chart, control, f"Call paths of {of}", wide=True)
 
 
-def frames_control(rows: pl.DataFrame) -> dict[str, object]:
-    """What the page's script needs of a chart of frames."""
-    return {"kind": "flame", "measures": 2 if rows["gpu_ns"].sum() else 1}
+def frames_control(rows: pl.DataFrame, *measures: tuple[str, str]) -> dict[str, Any]:
+    """What the page's script needs of a chart of frames: their tree, and what can be hidden."""
+    at = {node: number for number, node in enumerate(rows["node"])}
+    shown = [each for each in measures or (_HOST, _GPU) if rows[each[1]].sum()]
+    marked: dict[str, Any] = {
+        name: [n for n, is_so in enumerate(rows[column]) if is_so] if column in rows.columns else []
+        for name, column in (("library", "is_library"), ("waits", "is_wait"))
+    }
+    parents = [at.get(parent, -1) for parent in rows["parent"]]
+    return {"kind": "flame", "measures": shown, "parents": parents} | marked
 
 
 def frames_chart(
     rows: pl.DataFrame,
     colour: alt.Color,
     more_tips: Sequence[str],
-    begin: str = "(measure == 'gpu' ? datum.gpu_from_ns : datum.host_from_ns)",
-    length: str = "(measure == 'gpu' ? datum.gpu_ns : datum.host_ns)",
-    measures: Sequence[str] = ("time:N", "gpu:N=GPU time inside"),
+    begin: str = "host_from_ns",
+    length: str = "host_ns",
+    measures: Sequence[str] = ("host:N=host time", "gpu:N=GPU time inside"),
     **computed: str,
 ) -> alt.TopLevelMixin:
-    """Frames with `depth`, `name`, and begin and length by host and by GPU time, or others.
+    """Frames with `depth`, `name`, and the columns of their begin and length; the page's script
+    lays them out anew, as the reader chooses.
 
-    The parameter `measure` chooses between the two; `from` and `to` zoom. `measures` and
-    `more_tips` are lines of the tooltip, and `computed` columns by their Vega expressions.
+    `measures` and `more_tips` are lines of the tooltip, and `computed` columns by their Vega
+    expressions.
     """
     laid = (
         alt.Chart(rows)
-        .transform_calculate(begin=begin, length=length)
-        .transform_calculate(end="datum.begin + datum.length")
-        .transform_filter("datum.length > 0")
-        .transform_filter("to <= from || (datum.end > from && datum.begin < to)")
         .transform_calculate(
-            left="to > from ? max(datum.begin, from) : datum.begin",
-            right="to > from ? min(datum.end, to) : datum.end",
-            **charts.durations(time="length", gpu="gpu_ns"),
-            top="-datum.depth",
-            bottom="-datum.depth - 0.94",
+            begin=f"isValid(datum.begin) ? datum.begin : datum.{begin}",
+            length=f"isValid(datum.length) ? datum.length : datum.{length}",
+            label="isValid(datum.label) ? datum.label : datum.name",
             **computed,
+        )
+        .transform_filter("datum.length > 0")
+        .transform_calculate(
+            end="datum.begin + datum.length", top="-datum.depth", bottom="-datum.depth - 0.94"
         )
     )
     base = laid.encode(
-        x=alt.X("left:Q", title=None, axis=None, scale=alt.Scale(zero=False, nice=False)),
+        x=alt.X("begin:Q", title=None, axis=None, scale=alt.Scale(zero=False, nice=False)),
         tooltip=charts.tips("name:N", *measures, *more_tips),
+        opacity=alt.condition("datum.faint", alt.value(0.3), alt.value(1)),
     )
     frames = base.mark_rect(stroke=None, cursor="pointer").encode(
-        y=alt.Y("top:Q", axis=None, title=None), y2="bottom:Q", x2="right:Q", color=colour
+        y=alt.Y("top:Q", axis=None, title=None, scale=alt.Scale(nice=False)),
+        y2="bottom:Q",
+        x2="end:Q",
+        color=colour,
     )
+    room = "scale('x', datum.end) - scale('x', datum.begin)"
     labels = (
         base.transform_calculate(middle="-datum.depth - 0.47")
         .mark_text(
             align="left", dx=3, fontSize=10, color="black", baseline="middle",
-            limit=alt.ExprRef("max(1, scale('x', datum.right) - scale('x', datum.left) - 5)"),
-            opacity=alt.ExprRef("scale('x', datum.right) - scale('x', datum.left) > 24 ? 1 : 0"),
+            limit=alt.ExprRef(f"max(1, {room} - 5)"),
         )
-        .encode(y="middle:Q", text="name:N")
+        .encode(y="middle:Q", text="label:N",
+                opacity=alt.condition(f"{room} > 24", alt.value(1), alt.value(0)))
     )  # fmt: skip
-    chosen = {"measure": "host", "from": 0, "to": 0}
-    params = [alt.param(name=name, value=value) for name, value in chosen.items()]
     depth = int(rows["depth"].max()) + 1  # type: ignore[arg-type]
-    return charts.sized((frames + labels).add_params(*params), min(_ROW * depth, 700))
+    return charts.sized(frames + labels, min(_ROW * depth, _HIGHEST))

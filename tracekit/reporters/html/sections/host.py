@@ -44,7 +44,8 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         "Long delays mean that the host runs ahead and the device is busy; short ones that "
         f"the device takes each launch as it comes.{median}",
         rows,
-        charts.sized(chart, 180),
+        charts.sized(chart, 160),
+        shows=["delay_ns"],
     )
 
 
@@ -60,12 +61,16 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     areas = base.mark_area(interpolate="step-after", opacity=0.3, color=launch)
     lines = base.mark_line(interpolate="step-after", color=launch)
     most = alt.Y("depth_max:Q", title="launches queued")
-    empty = rows.filter(pl.col("depth_p50") == 0).height
-    return Figure(
+    empty, most_ever = rows.filter(pl.col("depth_p50") == 0).height, rows["depth_max"].max()
+    says = (
         "The line is the median that a launch call finds queued, the area the most. In "
-        f"{empty} of {len(rows)} parts of the time the median launch finds the queue empty.",
+        f"{empty} of {len(rows)} parts of the time the median launch finds the queue empty."
+    )
+    return Figure(
+        says if most_ever else "Each launch finds the queue empty.",
         rows,
-        charts.sized(areas.encode(y=most) + lines.encode(y="depth_p50:Q"), 140),
+        charts.sized(areas.encode(y=most) + lines.encode(y="depth_p50:Q"), 160),
+        shows=["depth_p50", "depth_max"],
     )
 
 
@@ -73,8 +78,8 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
 def operators(subject: Subject, rows: pl.DataFrame) -> Figure:
     """What each operator costs the host."""
     first = rows.row(0, named=True)
-    says = f"{first['name'][:60]} takes most: {duration(first['self_ns'])}."
-    return Figure(says, informative(rows))
+    says = f"{charts.shown_name(first['name'])} takes most: {duration(first['self_ns'])}."
+    return Figure(says, informative(rows.drop("is_metadata")))
 
 
 @figure("sync_points", "Where the host waits for the device", top=_ROWS)
@@ -83,7 +88,7 @@ def synchronizations(subject: Subject, rows: pl.DataFrame) -> Figure:
     first = rows.row(0, named=True)
     place = first["python_line"] or first["cpu_op"] or first["call"]
     calls = counted(first["count"], "call")
-    says = f"Most at {place[:80]}: {duration(first['host_ns'])} in {calls}."
+    says = f"Most at {charts.shown_name(place)}: {duration(first['host_ns'])} in {calls}."
     return Figure(says, informative(rows))
 
 

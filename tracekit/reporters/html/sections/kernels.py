@@ -9,7 +9,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure
 from tracekit.reporters.html.sections.steps import drawn_steps
 from tracekit.reporters.html.subject import Subject
-from tracekit.text import duration, percent
+from tracekit.text import counted, duration, percent
 
 # Rows of the table of kernels, shared by the trace and all its steps, and how many of each at most.
 _ROWS = 4000
@@ -48,7 +48,7 @@ def kernels(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     first = whole.row(0, named=True)
     says = (
         f"Of all kernel time, {percent(first['share_of_kernel_time'])} is in "
-        f"{first['name'][:60]}, which ran {first['count']:,} times for "
+        f"{charts.shown_name(first['name'])}, which ran {first['count']:,} times for "
         f"{duration(first['mean_ns'])} on average."
     )
     listed = float(whole["share_of_kernel_time"].sum())
@@ -67,7 +67,7 @@ def roofline(subject: Subject) -> Figure | None:
     absent = subject.findings_of("missing", "code", "message")
     absent = absent.filter(pl.col("code").is_in(lacking))
     says = f"Not drawn: {'; '.join(absent['message'])}."
-    return Figure(says, absent, title=_ROOFLINE, source=subject.source("missing"))
+    return Figure(says, pl.DataFrame(), title=_ROOFLINE, source=subject.source("missing"))
 
 
 @figure("roofline", _ROOFLINE, top=_DOTS)
@@ -85,20 +85,32 @@ def _measured(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         for limit, words in _NEAR.items()
         if limit in of_limit
     )
+    lowest = charts.lowest_drawn(rows["tflop_per_s"], rows["gpu_ns"])
+    far = rows.filter(pl.col("tflop_per_s") < lowest)
+    below = (
+        f" Not drawn, since they are far below all others: {counted(len(far), 'operator')} with "
+        f"{percent(int(far['gpu_ns'].sum()) / spent)} of the time."
+        if len(far)
+        else ""
+    )
     return Figure(
-        f"{first['operator'][:60]} takes most: {duration(first['gpu_ns'])}, at "
+        f"{charts.shown_name(first['operator'])} takes most: {duration(first['gpu_ns'])}, at "
         f"{percent(first['share_of_roof'])} of its roof. "
-        f"Of {duration(spent)} with known work, {split}.",
+        f"Of {duration(spent)} with known work, {split}.{below}",
         rows,
-        _roofs(rows),
+        _roofs(rows, lowest),
     )
 
 
-def _roofs(rows: pl.DataFrame) -> alt.TopLevelMixin:
+def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
     limits = [cause for limit, cause in _LIMITS.items() if limit in set(rows["bound"])]
-    base = alt.Chart(rows).transform_calculate(
-        intensity="datum.flops / datum.moved_bytes",
-        limit="datum.bound == 'memory' ? 'memory-bandwidth' : datum.bound",
+    base = (
+        alt.Chart(rows)
+        .transform_filter(f"datum.tflop_per_s >= {lowest}")
+        .transform_calculate(
+            intensity="datum.flops / datum.moved_bytes",
+            limit="datum.bound == 'memory' ? 'memory-bandwidth' : datum.bound",
+        )
     )
     scale = alt.Scale(type="log", nice=False, padding=14)
     axis = alt.Axis(format="~g", values=_DECADES)
@@ -149,8 +161,9 @@ def _roofs(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
     )  # fmt: skip
     labels = names.encode(x=x, y=y, text="roof:N")
-    lowest = alt.Y("tflop_per_s:Q", aggregate="min")
-    return charts.sized(lines + dots + labels + memory.encode(x=x, y=lowest, text="memory:N"), 380)
+    bottom = alt.Y("tflop_per_s:Q", aggregate="min")
+    whole = lines + dots + labels + memory.encode(x=x, y=bottom, text="memory:N")
+    return charts.sized(whole, 290)
 
 
 @figure(

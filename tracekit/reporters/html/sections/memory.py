@@ -45,6 +45,7 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         rows,
         _over_time(rows),
         title=f"Memory of {_device(first)} over time",
+        shows=["min_allocated_bytes", "max_allocated_bytes"],
     )
 
 
@@ -54,13 +55,18 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
     rows = _peak(rows)
     first = rows.row(0, named=True)
     is_known = first["tensors"] is not None
-    holder = first["operator"][:80] if is_known else "What was allocated before the recording"
+    holder = (
+        charts.shown_name(first["operator"])
+        if is_known
+        else "What was allocated before the recording"
+    )
     return Figure(
         f"{holder} holds {size(first['live_bytes'])} of the peak of "
         f"{size(first['peak_bytes'])} ({share(first['live_bytes'], first['peak_bytes'])}).",
         subject.since_start(rows, "peak_at_ns"),
         _bars(rows),
         title=f"Who holds the peak of {_device(first)}",
+        shows=["operator"],
     )
 
 
@@ -140,7 +146,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         x=x, y="max_allocated_bytes:Q", tooltip=tooltip
     )
     text = peak.mark_text(dy=-10).encode(x=x, y="max_allocated_bytes:Q", text="peak:N")
-    return charts.sized((band + lines + dot + text).add_params(charts.step_parameter()), 220)
+    return charts.sized((band + lines + dot + text).add_params(charts.step_parameter()), 170)
 
 
 def _bars(rows: pl.DataFrame) -> alt.TopLevelMixin:
@@ -148,7 +154,7 @@ def _bars(rows: pl.DataFrame) -> alt.TopLevelMixin:
     bars = alt.Chart(rows).transform_calculate(live=charts.size_of("datum.live_bytes")).mark_bar(
         color=colours.of("allocated")
     ).encode(
-        y=alt.Y("operator:N", sort="-x", title=None),
+        y=charts.names("operator", rows["operator"].to_list(), "-x"),
         x=alt.X("live_bytes:Q", title=live, axis=charts.size_axis(tickCount=6)),
         tooltip=charts.tips("operator:N", f"live:N={live}", "tensors:Q|,"),
     )  # fmt: skip
@@ -178,6 +184,7 @@ def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         rows,
         _collectives_over_time(rows),
         title=f"Collectives over time, device {subject.device_id}",
+        shows=["exposed_ns", "overlapped_ns"],
     )
 
 
@@ -215,6 +222,7 @@ def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         "wait, or share it.",
         rows,
         _by_size(rows),
+        shows=["message_bytes"],
     )
 
 

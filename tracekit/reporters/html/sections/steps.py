@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # More steps than this are not drawn one by one, and cannot be chosen.
 _MOST = 400
+# The strip of more steps needs the whole width of the page.
+_WIDE = 16
 
 _PARTS = {
     "compute": "compute_ns",
@@ -56,6 +58,7 @@ def steps(subject: Subject) -> Figure | None:
         "Each step as the host ran it",
         subject.source("partition", kind="step"),
         subject.doubts("partition"),
+        wide=len(drawn) > _WIDE,
     )
 
 
@@ -126,6 +129,7 @@ def faster(subject: Subject) -> Figure | None:
         {"kind": "speeds", "command": command},
         "The window at other speeds",
         f"{command} steady",
+        shows=["colour"],
     )
 
 

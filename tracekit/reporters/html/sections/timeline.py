@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 import altair as alt
@@ -13,12 +12,14 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Interval, Subject
-from tracekit.text import duration, percent, printable, share
+from tracekit.text import duration, percent, share
 
 # Lanes beyond these, those with the least to do, are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
 _PATH = "critical path"
 _LANE = 26
+# A piece with this many pixels has its name in it.
+_NAMED = 36
 _LISTED_GAPS, _CULPRITS = 200, 12
 
 # Lane, side, start, end, activity, how many pieces, and name.
@@ -43,6 +44,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
         rows = pl.concat([rows, pl.DataFrame(lasting, schema=rows.schema, orient="row")])
     rows = rows.with_columns(
         pl.col("start_ns", "end_ns") - interval.start_ns,
+        name=pl.col("name").fill_null(""),
         colour=pl.col("activity").map_elements(colours.name_of, pl.String),
     ).sort("side", "lane", "start_ns", descending=[True, False, False])
     span = interval.end_ns - interval.start_ns
@@ -53,15 +55,20 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
         says += f" {part} of the critical path is on the device, the rest on the host."
     if (rows["pieces"] > 1).any():
         says += f" Pieces shorter than {duration(span / 400)} are summed up."
-    if interval.is_step:
-        window = shlex.quote(printable(interval.name))
-        says += f" In Perfetto: {subject.command('open')} --window {window}."
     return Figure(
-        f"{says} Drag to move; shift and the wheel, or the buttons, zoom.",
+        f"{says} Click on a piece to see all of it; drag to move; shift and the wheel, or the "
+        "buttons, zoom.",
         rows,
         _lanes(rows, span),
-        {"kind": "zoom", "span": span},
+        {
+            "kind": "zoom",
+            "span": span,
+            "shift": subject.window.start_ns - interval.start_ns,
+            "trace_start": interval.start_ns - subject.rows("overview")["start_ns"][0],
+            "command": subject.command("open"),
+        },
         f"{interval.name}: {duration(span)}",
+        wide=True,
     )
 
 
@@ -93,39 +100,53 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
     zoom = alt.selection_interval(
         name="zoom", bind="scales", encodings=["x"], zoom="wheel![event.shiftKey || event.ctrlKey]"
     )
-    chart = (
+    shown = f"(zoom_start_ns ? zoom_start_ns[1] - zoom_start_ns[0] : {span})"
+    pixels = f"width * (datum.end_ns - datum.start_ns) / {shown}"
+    base = (
         alt.Chart(rows)
-        .mark_rect(clip=True)
         .transform_calculate(
             length=charts.duration_of("(datum.end_ns - datum.start_ns)"),
             at=charts.duration_of("datum.start_ns"),
+            label="isValid(datum.label) ? datum.label : datum.name",
         )
         .encode(
             x=alt.X(
                 "start_ns:Q",
                 title="since the interval's start",
-                axis=charts.time_axis(),
+                axis=charts.time_axis(tickCount=8),
                 scale=alt.Scale(domain=[0, span], nice=False),
             ),
-            x2="end_ns:Q",
             y=alt.Y("lane:N", sort=order, title=None, axis=alt.Axis(labelLimit=160)),
-            color=charts.colour(rows["colour"].to_list(), "busy with"),
             tooltip=charts.tips(
                 "lane:N", "activity:N", "name:N", "at:N=from", "length:N=for", "pieces:Q"
             ),
         )
-        .add_params(zoom)
     )
-    return charts.sized(chart, _LANE * len(lanes))
+    pieces = base.mark_rect(clip=True, cursor="pointer").encode(
+        x2="end_ns:Q", color=charts.colour(rows["colour"].to_list(), "busy with")
+    )
+    names = (
+        base.transform_filter(f"datum.name && {pixels} > {_NAMED}")
+        .mark_text(
+            align="left", baseline="middle", clip=True, dx=4, fontSize=10,
+            color=charts.on_colour("colour"), limit=alt.ExprRef(f"{pixels} - 6"),
+        )
+        .encode(text="label:N")
+    )  # fmt: skip
+    return charts.sized(pieces.add_params(zoom) + names, _LANE * len(lanes))
 
 
-@figure("idle_culprits", "What the device waits for, over the whole trace", top=_CULPRITS)
+@figure("idle_culprits", "Over the whole trace", top=_CULPRITS)
 def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The host slices for which the device waits, over all gaps."""
     rows = rows.with_columns(
         culprit=pl.col("culprit").fill_null("nothing recorded"),
         colour=pl.col("cause").map_elements(colours.name_of, pl.String),
-    ).with_columns(label=pl.concat_str("culprit", "cause", separator=" | "))
+    )
+    # A culprit of several causes has a bar for each.
+    is_one = pl.col("culprit").is_unique()
+    label = pl.when(is_one).then("culprit").otherwise(pl.format("{} ({})", "culprit", "cause"))
+    rows = rows.with_columns(label=label)
     first = rows.row(0, named=True)
     bars = alt.Chart(rows).transform_calculate(**charts.durations(length="idle_ns")).mark_bar()
     chart = bars.encode(
@@ -134,12 +155,14 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
         color=charts.colour(rows["colour"].to_list(), "cause"),
         tooltip=charts.tips("culprit:N", "cause:N", "length:N=idle", "gaps:Q"),
     )
+    culprit = charts.shown_name(first["culprit"])
     return Figure(
-        f"Most of all it waits for {cause_of(first['cause'])} in {first['culprit'][:60]}: "
+        f"Most of all it waits for {cause_of(first['cause'])} in {culprit}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
         "which it waits for the host.",
         informative(rows),
-        charts.sized(chart, 22 * len(rows)),
+        charts.sized(chart, 20 * len(rows)),
+        shows=["culprit", "cause"],
     )
 
 
@@ -147,6 +170,8 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
 def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The longest gaps, with what the host did and what ended them."""
     rows = informative(subject.since_start(rows, "start_ns"))
+    if "step" in rows.columns and rows["step"].n_unique() == 1:
+        rows = rows.drop("step")
     if "step" in rows.columns:
         rows = rows.with_columns(step=pl.format("ProfilerStep#{}", "step"))
     first = rows.row(0, named=True)
@@ -154,5 +179,9 @@ def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
         f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of the "
         f"{subject.window.name}.",
         rows.rename({"main_cause_ns": "of_that_cause_ns"}, strict=False),
-        control={"step": "of"},
+        control={
+            "step": "of" if "step" in rows.columns else None,
+            "starts": "start_ns",
+            "lasts": "gap_ns",
+        },
     )

@@ -1,0 +1,182 @@
+// Tables, and the links between a row and its place in other figures.
+// ---- tables
+
+function plainTable(figure) {
+  const columns = Object.keys(figure.columns);
+  const table = document.createElement("table");
+  table.className = "rows";
+  const head = table.createTHead().insertRow();
+  for (const column of columns) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.textContent = heading(column);
+    head.append(cell);
+  }
+  const body = table.createTBody();
+  for (const row of rowsOf(figure)) {
+    const line = body.insertRow();
+    for (const column of columns) {
+      const cell = line.insertCell();
+      cell.textContent = figure.short?.[row[column]] ?? shown(column, row[column]);
+      if (figure.short?.[row[column]]) cell.title = row[column];
+      if (typeof row[column] === "number") cell.className = "number";
+    }
+  }
+  return table;
+}
+
+function drawTable(element, figure) {
+  const rows = rowsOf(figure);
+  const columns = Object.keys(figure.columns);
+  const table = document.createElement("table");
+  table.className = "rows";
+  const holder = document.createElement("div");
+  holder.className = "scroll-x";
+  holder.append(table);
+  element.replaceChildren(holder);
+  const hidden = [...(figure.control.hidden ?? []), figure.control.step === "own" ? "step" : null];
+  const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
+  const isShort = (column) => rows.every((row) => String(row[column] ?? "").length <= 24);
+  const escaped = document.createElement("span");
+  const text = (value) => {
+    escaped.textContent = value;
+    return escaped.innerHTML;
+  };
+  // Long text is cut to a line, and kernels have short names: the whole text is shown on hover, and in
+  // the cell after a click.
+  const display = (column, value) => {
+    const short = figure.short?.[value];
+    if (!short && (typeof value !== "string" || value.length <= 24)) return text(shown(column, value));
+    return `<span title="${text(value).replaceAll('"', "&quot;")}">${text(short ?? value)}</span>`;
+  };
+  const more = {
+    data: null, orderable: false, searchable: false, className: "more", title: '<span class="unseen">more</span>',
+    defaultContent: '<button type="button" class="more" aria-expanded="false" aria-label="All of this row">+</button>',
+  };
+  const shownTable = new DataTable(table, {
+    data: rows,
+    columns: columns.filter((column) => !hidden.includes(column)).map((column) => ({
+      data: column,
+      title: text(heading(column)),
+      className: isNumber(column) ? "number" : isShort(column) ? "short" : "long",
+      render: (value, kind) => (kind === "display" ? display(column, value)
+        : kind === "filter" ? shown(column, value) : value ?? (isNumber(column) ? -Infinity : "")),
+    })).concat(figure.control.plain ? [] : [more]),
+    order: [],
+    paging: rows.length > 10,
+    pageLength: figure.control.page_length || 10,
+    lengthMenu: [10, 50, 200],
+    layout: {
+      topStart: null,
+      topEnd: rows.length > 10 ? "search" : null,
+      bottomStart: rows.length > 10 ? ["info", "pageLength"] : null,
+      bottomEnd: rows.length > 10 ? "paging" : null,
+    },
+    autoWidth: false,
+    language: { search: "Search:", emptyTable: "Nothing to show", info: "_START_ to _END_ of _TOTAL_", infoFiltered: "(of _MAX_)", lengthMenu: "_MENU_ a page" },
+  });
+  // Long text has the room that the other columns leave, of about 84 pixels each.
+  const long = table.querySelectorAll("thead th.long"), others = table.querySelectorAll("thead th").length - long.length;
+  const room = Math.max(300, element.clientWidth) - 84 * others;
+  for (const cell of long) cell.style.width = `${Math.max(element.clientWidth < 600 ? 170 : 110, room / long.length)}px`;
+  // A click on a row shows all of it, with links to where its names stand in other figures.
+  table.tBodies[0].addEventListener("click", (event) => {
+    const line = event.target.closest("tr");
+    const row = line && shownTable.row(line);
+    if (figure.control.plain || !row?.data() || String(getSelection())) return;
+    if (row.child.isShown()) row.child.hide();
+    else row.child(described(element, figure, row.data()), "all").show();
+    line.querySelector("button.more").setAttribute("aria-expanded", String(row.child.isShown()));
+  });
+  // Rows of a step: those that name it ("of"), or rows of their own beside those of all ("own").
+  const kinds = { of: (row, step) => step === null || row.step === step, own: (row, step) => row.step === step };
+  const kept = kinds[figure.control.step];
+  return { step: (step) => {
+    if (!kept) return;
+    shownTable.clear();
+    shownTable.rows.add(rows.filter((row) => kept(row, step)));
+    shownTable.draw();
+  } };
+}
+
+// ---- links between figures
+
+// The figures of the view that have these.
+function figureOf(element, name) {
+  const id = `${element.closest("main.view").id}-${name}`;
+  return data.figures[id] && { id, figure: data.figures[id] };
+}
+
+const textsOf = (figure, column) => figure.columns[column]?.texts ?? [];
+
+function linkTo(text, action) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "link";
+  button.textContent = text;
+  button.addEventListener("click", (event) => { event.stopPropagation(); action(); });
+  return button;
+}
+
+function copyable(command) {
+  const line = document.createElement("span");
+  const code = document.createElement("code");
+  const button = document.createElement("button");
+  code.textContent = button.dataset.copy = command;
+  Object.assign(button, { type: "button", className: "copy", textContent: "Copy" });
+  line.append(code, " ", button);
+  return line;
+}
+
+// Where the names and instants of a row stand in the flame graph and in the time line.
+function linksOf(element, figure, row, isHere) {
+  const links = [];
+  const flame = figureOf(element, "flame"), line = figureOf(element, "timeline");
+  const names = [...new Set(Object.values(row).filter((value) => typeof value === "string" && value.length > 2))];
+  const place = (found) => ({ place: document.getElementById(found.id).closest("section").id });
+  if (flame && element.id !== flame.id) {
+    for (const name of names.filter((each) => textsOf(flame.figure, "name").includes(each))) {
+      const isGpu = rowsOf(flame.figure).some((each) => each.name === name && each.kind === "gpu");
+      links.push(linkTo(`In the flame graph: ${figure.short?.[name] ?? name}`, () => choose(flame.id, { find: name, look: null, measure: isGpu ? "GPU time launched" : null }, place(flame))));
+    }
+  }
+  if (line && !isHere) {
+    const { shift, span, trace_start, command } = line.figure.control;
+    const begin = row[figure.control.starts], length = row[figure.control.lasts] ?? 0;
+    const zoomTo = (start, ns) => () => choose(line.id, { zoom: [start - ns, start + 2 * ns].map(Math.round).join("-") }, place(line));
+    if (begin !== undefined) {
+      const start = begin + shift;
+      if (start >= 0 && start < span) links.push(linkTo("In the time line", zoomTo(start, length)));
+      links.push(perfetto(command, trace_start + start - length, trace_start + start + 2 * length));
+    } else {
+      const found = rowsOf(line.figure).filter((each) => names.includes(each.name)).sort((a, b) => b.end_ns - b.start_ns - a.end_ns + a.start_ns)[0];
+      if (found) links.push(linkTo(`The longest in the time line: ${figure.short?.[found.name] ?? found.name}`, zoomTo(found.start_ns, found.end_ns - found.start_ns)));
+    }
+  }
+  return links;
+}
+
+// The command that opens an interval in Perfetto, in nanoseconds since the trace's start.
+function perfetto(command, from, to) {
+  const ms = (ns) => (ns / 1e6).toFixed(4).replace(/\.?0+$/, "");
+  return copyable(`${command} --from ${ms(Math.max(0, from))} --to ${ms(to)}`);
+}
+
+// All of a row, whole, with its links.
+function described(element, figure, row, isHere = false, columns = Object.keys(figure.columns)) {
+  const all = document.createElement("div");
+  const list = document.createElement("dl");
+  for (const column of columns) {
+    if ((row[column] ?? "") === "") continue;
+    const term = document.createElement("dt"), value = document.createElement("dd");
+    term.textContent = heading(column);
+    value.textContent = shown(column, row[column]);
+    list.append(term, value);
+  }
+  const links = document.createElement("p");
+  links.className = "links";
+  links.append(...linksOf(element, figure, row, isHere));
+  all.className = "described";
+  all.append(list, links);
+  return all;
+}
