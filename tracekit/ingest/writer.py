@@ -182,6 +182,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
                 ("label", labelled),
                 ("rejected", moved),
                 ("verbatim", moved),
+                ("graph_annotation", moved),
                 ("trace", moved),
             ):
                 connection.execute(
