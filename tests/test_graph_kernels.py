@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import math
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,8 @@ import tracekit
 from tests import nsys_simulated as nsys
 from tests import traces
 from tests.conftest import SHARED_TRACES
+from tracekit.errors import TracekitError
+from tracekit.trace import beside
 
 OPERATORS = ("aten::mm", "aten::relu", "aten::add")
 
@@ -131,6 +137,126 @@ def test_modules_hold_the_time_of_their_annotated_kernels_with_those_inside(tmp_
     assert (top["cpu_op"], top["known_from"]) == ("Compiled", "graph launch")
 
 
+ANNOTATIONS = {
+    node(3, 1): [{"name": "attention", "Process Group Ranks": [0, 1]}],
+    node(3, 2): ["mlp"],
+    node(3, 9): [{"name": "of another graph"}],
+}
+STACKS = {node(3, 2): "model.py:12:forward\ntrain.py:3:step"}
+AS_SAID = [("attention", None), ("mlp", "model.py(12): forward"), (None, None)]
+
+
+def as_json(said: dict[int, Any]) -> bytes:
+    return json.dumps({str(key): value for key, value in said.items()}).encode()
+
+
+def said_of(path: Path, **how: Any) -> list[tuple[str | None, str | None]]:
+    with tracekit.load(path, **how) as run:
+        found = origins(run)
+    assert {row[3] for row in found if row[2]} <= {"annotations file"}
+    return [(row[2], row[4]) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("kernel_annotations_rank0_x.pkl", pickle.dumps(ANNOTATIONS, 2)),
+        ("kernel_annotations_rank0_y.pickle", pickle.dumps(ANNOTATIONS, 5)),
+        ("kernel_annotations.json", as_json(ANNOTATIONS)),
+        ("trace.annotations.json.gz", gzip.compress(as_json(ANNOTATIONS))),
+    ],
+    ids=("protocol 2", "protocol 5", "json", "gzip"),
+)
+@pytest.mark.parametrize("folder", [".", "step_3"])
+def test_annotations_beside_a_trace_tell_modules_and_lines(name, text, folder, tmp_path):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    trace = traces.write(tmp_path / folder / "trace.json", replayed(nodes(3, 1, 2, 4)))
+    (tmp_path / name).write_bytes(text)
+    (tmp_path / "kernel_annotations_stacks.json").write_bytes(as_json(STACKS))
+    (tmp_path / "other.annotations.json").write_bytes(as_json({node(3, 4): "of another trace"}))
+    assert said_of(trace) == AS_SAID
+
+
+def test_annotations_are_read_by_rank_kept_with_the_trace_and_taken_for_no_trace(tmp_path):
+    for rank in (0, 1):
+        events = replayed(nodes(3, 1, 2))
+        traces.write(tmp_path / f"rank{rank}_trace.json", events, distributedInfo={"rank": rank})
+        said = as_json({node(3, 1): f"layer of {rank}"})
+        (tmp_path / f"kernel_annotations_rank{rank}_x.json").write_bytes(said)
+    asked = "SELECT trace_id, module FROM gpu_op_origin WHERE module IS NOT NULL ORDER BY ALL"
+    expected = [(1, "layer of 0"), (2, "layer of 1")]
+    with tracekit.load(tmp_path, tmp_path / "one.duckdb") as run:
+        assert run.fetch(asked)[1] == expected
+    with tracekit.load(tmp_path / "one.duckdb", tmp_path / "two.duckdb") as run:
+        assert run.fetch(asked)[1] == expected
+
+
+def test_annotations_may_be_given_and_those_in_the_trace_come_first(tmp_path):
+    first, *rest = nodes(3, 1, 2, 4)
+    trace = traces.write(tmp_path / "trace.json", replayed([first | {"name": "own"}, *rest]))
+    mine = tmp_path / "mine.bin"
+    mine.write_bytes(pickle.dumps(ANNOTATIONS))
+    with tracekit.load(trace, annotations=[mine]) as run:
+        found = [(row[2], row[3]) for row in origins(run)]
+    assert found == [("own", "annotation"), ("mlp", "annotations file"), (None, None)]
+
+
+class _Runs:
+    def __reduce__(self):
+        return print, ("this ran",)
+
+
+_ITSELF: list[Any] = []
+_ITSELF.append(_ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (pickle.dumps({1: _Runs()}), "runs nothing that a pickle names"),
+        (pickle.dumps(["a list"]), "no pickle of plain dictionaries"),
+        (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
+        (b'["a list"]', "a dictionary by node"),
+        (b'{"layer": "x"}', "'layer' is no node's id"),
+        (b'{"-1": "x"}', "'-1' is no node's id"),
+        (b"[" * 100_000, "recursion"),
+        (b"{", "holds no annotations"),
+        (gzip.compress(as_json(ANNOTATIONS))[:-20], "ends early"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_is_no_annotations_is_refused_in_one_line(text, reason, run, tmp_path):
+    trace = traces.write(tmp_path / "trace.json", replayed(nodes(3, 1)))
+    mine = tmp_path / "mine.bin"
+    mine.write_bytes(text)
+    done = run("analyze", str(trace), "--annotations", str(mine))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert str(mine) in done.stderr and reason in done.stderr
+    # Beside a trace, which nobody asked for, it is left.
+    mine.rename(tmp_path / "kernel_annotations.json")
+    done = run("query", str(trace), "graph_known")
+    assert done.returncode == 0
+    assert reason in done.stderr and "this ran" not in done.stdout + done.stderr
+
+
+def test_annotations_that_name_one_text_many_times_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(beside, "_MOST_BYTES", 10_000)
+    path = tmp_path / "mine.pkl"
+    path.write_bytes(pickle.dumps(dict.fromkeys(range(100), "x" * 1_000)))
+    with pytest.raises(TracekitError, match="too large"):
+        list(beside.annotated_nodes(str(path)))
+
+
+def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
+    said = pickle.dumps(
+        {node(3, 1): [{"name": "a", "x": _ITSELF, "y": {"z": 1}, 5: math.nan}, _ITSELF]}
+    )
+    trace = traces.write(tmp_path / "trace.json", replayed(nodes(3, 1)))
+    (tmp_path / "kernel_annotations.pkl").write_bytes(said)
+    with tracekit.load(trace) as run:
+        assert run.fetch("SELECT annotation FROM graph_annotation")[1] == [('{"name": "a"}',)]
+
+
 # -- the capture -----------------------------------------------------------------------------------
 
 
@@ -211,6 +337,32 @@ def test_what_the_program_said_comes_before_what_the_capture_tells(tmp_path):
         first, second, _ = origins(run)
     assert first[:4] == ("aten::mm", "capture by order", "attention", "annotation")
     assert second == of_capture("aten::relu", "order")
+
+
+def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
+    folder = tmp_path / "capture_traces"
+    folder.mkdir()
+    names = ["sgemm_0", "sgemm_1", "sgemm_2"]
+    for rank, kernels in enumerate((names, names[::-1])):
+        traces.write(folder / f"bs_2_rank{rank}.json", captured(kernels=kernels))
+    (folder / "bs_4_rank0.json").write_text("{")
+    trace = traces.write(tmp_path / "1786734684.99-TP-0.trace.json", replayed([{}] * 3))
+    done = run("load", str(trace), "-o", str(tmp_path / "run.duckdb"))
+    assert done.returncode == 0
+    with tracekit.open_database(tmp_path / "run.duckdb") as opened:
+        assert origins(opened) == [of_capture(name, "order") for name in OPERATORS]
+        paths = [path for (path,) in opened.fetch("SELECT path FROM trace ORDER BY trace_id")[1]]
+        assert paths == [str(trace), str(folder / "bs_2_rank0.json")]
+        assert [each.trace.path for each in opened.verdicts()] == [str(trace)]
+        assert opened.verdict().trace.path == str(trace)
+        assert set(opened.top_kernels()["trace_id"]) == {1}
+    done = run("query", str(trace), "graph_known", "--format", "csv")
+    assert "capture by order" in done.stdout
+    assert "also read what tells its graphs" in done.stderr
+    assert "without a capture beside it" in done.stderr
+    # A capture alone is what is asked about.
+    with tracekit.load(folder / "bs_2_rank0.json") as opened:
+        assert opened.trace_ids() == [1]
 
 
 # -- Nsight Systems --------------------------------------------------------------------------------

@@ -42,8 +42,7 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
     from tracekit.trace.remote import is_url
     from tracekit.trace.source import trace_paths
 
-    if resources.hardware is not None:
-        yield resources.hardware
+    yield from resources.inputs
     for path in paths:
         if may_be_lake(path):
             yield from local_files(storage(selection(path).root))
@@ -78,8 +77,9 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Session:
     resources = resources or Resources()
     if not is_database(path):
         return load(path, resources=resources)
-    if resources.hardware is not None:
-        raise TracekitError(f"{path}: is a database; give --hardware when loading its traces")
+    for name in ("hardware", "annotations"):
+        if getattr(resources, name):
+            raise TracekitError(f"{path}: is a database; give --{name} when loading its traces")
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
     return open_database(path, limit_mb, resources.spill_mb)
@@ -136,6 +136,7 @@ def load(
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
+    loaded.notes = job.notes
     if on_bad is not None:
         for error in job.errors:
             on_bad(error)
