@@ -66,12 +66,7 @@ def examine_all(
     Raises:
         TracekitError: the database has no such trace, or a trace has no such window.
     """
-    known = database.trace_ids()
-    chosen = known if trace_ids is None else trace_ids
-    for each in chosen:
-        if each not in known:
-            ids = ", ".join(map(str, known))
-            raise TracekitError(f"{database.name}: has no trace {each}; its traces are {ids}")
+    chosen = database.trace_ids() if trace_ids is None else [*map(database.only, trace_ids)]
     with database.sharing():
         return [examine(database, each, window, thresholds).analysis for each in chosen]
 

@@ -43,8 +43,7 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
     from tracekit.trace.remote import is_url
     from tracekit.trace.source import trace_paths
 
-    if resources.hardware is not None:
-        yield resources.hardware
+    yield from resources.inputs
     for path in paths:
         if may_be_lake(path):
             yield from local_files(storage(selection(path).root))
@@ -80,10 +79,11 @@ def open_any(path: str | Path, resources: Resources | None = None) -> Session:
     copy = fetched_database(str(path), resources.temp_dir)
     if copy is None and not is_database(path):
         return load(path, resources=resources)
-    if resources.hardware is not None:
-        raise TracekitError(
-            f"{shown(str(path))}: is a database; give --hardware when loading its traces"
-        )
+    for name in ("hardware", "annotations"):
+        if getattr(resources, name):
+            raise TracekitError(
+                f"{shown(str(path))}: is a database; give --{name} when loading its traces"
+            )
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
     return _stored(path, copy, limit_mb, resources.spill_mb)
@@ -153,6 +153,7 @@ def load(
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
+    loaded.notes = job.notes
     if on_bad is not None:
         for error in job.errors:
             on_bad(error)

@@ -264,6 +264,7 @@ def load(
     temp_dir: str | Path | None = None,
     hardware: str | Path | None = None,
     spill_mb: int | None = None,
+    annotations: Iterable[str | Path] = (),
     on_bad: Callable[[TracekitError], object] | None = None,
     on_wait: Callable[[], object] | None = None,
     progress: LoadProgress | None = None,
@@ -278,7 +279,8 @@ def load(
     replaces an existing one; `append` adds to the existing one instead. With `resume`, an
     interrupted load keeps its progress in DATABASE.partial, and the same call continues from there;
     it skips traces that are loaded already. `Resources` explains `memory_mb`, `threads`,
-    `temp_dir`, `hardware` and `spill_mb`.
+    `temp_dir`, `hardware`, `spill_mb` and `annotations`. Of a trace that replays graphs, what lies
+    beside it and tells what they run is loaded, too: traces in capture_traces/, and annotations.
 
     A bad trace ends the load, unless `on_bad` is given: it is called with the error, and the other
     traces are loaded. With `verdicts`, each trace is judged and the tables verdict, evidence,
@@ -296,7 +298,7 @@ def load(
         opening.load(
             traces,
             database,
-            Resources(memory_mb, threads, temp_dir, hardware, spill_mb),
+            Resources(memory_mb, threads, temp_dir, hardware, spill_mb, tuple(annotations)),
             append=append,
             resume=resume,
             on_bad=on_bad,

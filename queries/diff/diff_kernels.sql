@@ -11,14 +11,16 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, absurd_duration
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 kernel AS (
-    SELECT side, steps, g.name, g.class, g.dur_ns, n.name AS operator,
+    SELECT side, steps, g.name, g.class, g.dur_ns, coalesce(s.cpu_op, n.name) AS operator,
            CASE WHEN g.class IN ('gemm', 'convolution', 'attention')
-               AND n.work IS NOT NULL THEN (o.args->'Input Dims')::VARCHAR END AS dims
+               AND operator IN (SELECT name FROM slice_label WHERE work IS NOT NULL)
+               THEN coalesce(s.dims, (o.args->'Input Dims')::VARCHAR) END AS dims
     FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id
         AND g.event_id = l.event_id
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN slice_label AS n ON h.op_label = n.label_id
+    LEFT JOIN graph_site AS s ON g.trace_id = s.trace_id AND g.event_id = s.event_id
     WHERE g.kind = 'kernel'
 ),
 -- Shapes tell products apart only where nearly all of their time has them, on both sides.

@@ -1,6 +1,7 @@
 -- fact: Two adjacent operators that pass an intermediate through memory.
--- needs: gpu_ops
--- of: operator_time
+-- needs: operator_time, replayed_work
+-- of: operator_work, gpu_ops
+-- scope: all
 -- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction
 -- that follows. Size and position tell that the second reads what the first wrote, since traces do not
 -- identify tensors.
@@ -14,7 +15,8 @@ CREATE TABLE fusable_pair (
     second_op_id BIGINT,
     intermediate BIGINT,  -- bytes
     first_bytes  BIGINT,  -- read and written by the first
-    second_bytes BIGINT, first_ns BIGINT, second_ns BIGINT
+    second_bytes BIGINT, first_ns BIGINT, second_ns BIGINT,
+    known_from   VARCHAR -- how the second operator is known, as in all_work
 );
 WITH placed AS (
     SELECT trace_id, event_id,
@@ -29,7 +31,7 @@ step AS (
              'op': gpu_op_ids[1]}) OVER (
             PARTITION BY w.trace_id, device_id, stream ORDER BY place
         ) AS before
-    FROM operator_time AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
+    FROM all_work() AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
     WHERE len(gpu_op_ids) = 1 AND is_kernels
 ),
 pair AS (
@@ -45,5 +47,5 @@ pair AS (
 SELECT trace_id, device_id, before.name AS first, name, dims, before.op AS first_op_id,
        gpu_op_ids[1] AS second_op_id,
        before.written AS intermediate, before.moved AS first_bytes, moved_bytes AS second_bytes,
-       before.ns AS first_ns, busy_ns AS second_ns
+       before.ns AS first_ns, busy_ns AS second_ns, known_from
 FROM pair

@@ -1,9 +1,11 @@
--- question: Which captured operators do the kernels of graph replays come from?
+-- question: Which captured operators and modules do the kernels of graph replays come from?
 -- params trace, top
 -- columns trace_id, device_id
 -- column operator (text): the innermost operator around the captured launches; NULL: none there
 -- column dims (text): its inputs' shapes; NULL: not recorded
--- column capture_trace_id (id): the trace that holds the capture: the same one, or another of the database
+-- columns known_from, module, module_from
+-- column capture_trace_id (id): the trace that holds the capture: the same one, or another of the database;
+--     NULL: no capture tells it
 -- columns replays
 -- column kernels (count): kernels that it ran in them
 -- columns gpu_ns
@@ -18,11 +20,12 @@ WITH site AS MATERIALIZED (
 ),
 whole AS (SELECT trace_id, device_id, sum(dur_ns) AS graphs_ns FROM replayed_kernels GROUP BY ALL)
 SELECT
-    s.trace_id, s.device_id, cpu_op AS operator, dims, capture_trace_id,
+    s.trace_id, s.device_id, cpu_op AS operator, dims, op_from AS known_from, modules[-1] AS module,
+    modules_from AS module_from, capture_trace_id,
     count(DISTINCT launch_id) AS replays, count(*) AS kernels, sum(dur_ns)::BIGINT AS gpu_ns,
     sum(dur_ns) / nullif(any_value(graphs_ns), 0) AS share_of_replays,
     min(matched_share) AS matched_share, min(told_share) AS told_share
 FROM site AS s JOIN whole AS w ON s.trace_id = w.trace_id AND s.device_id = w.device_id
-GROUP BY s.trace_id, s.device_id, cpu_op, dims, capture_trace_id
-ORDER BY gpu_ns DESC, operator, dims, trace_id
+GROUP BY s.trace_id, s.device_id, cpu_op, dims, op_from, modules[-1], modules_from, capture_trace_id
+ORDER BY gpu_ns DESC, operator, dims, module, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -36,6 +36,6 @@ SELECT
     w.trace_id, w.device_id, w.launch_id, w.launch_name AS launch, w.launch_start_ns AS start_ns, call_ns,
     o.name AS gpu_op,
     w.dur_ns AS gpu_ns,
-    w.launch_delay_ns, is_slow, is_late, is_short, cpu_op, step
+    w.launch_delay_ns, is_slow, is_late, is_short, launch_op AS cpu_op, step
 FROM worst AS w JOIN gpu_op_origin AS o ON w.trace_id = o.trace_id AND w.event_id = o.event_id
 ORDER BY greatest(call_ns, w.launch_delay_ns) DESC, w.launch_id, trace_id

@@ -39,7 +39,8 @@ cause AS (
 )
 SELECT
     g.trace_id, g.device_id, g.start_ns, g.gap_ns, g.idle_class, main_cause, main_cause_ns, recoverable_ns,
-    culprit.name AS culprit, o.name AS ended_by, o.cpu_op, o.python_line, o.step
+    culprit.name AS culprit, o.name AS ended_by, launch_op AS cpu_op, launch_line AS python_line,
+    o.step
 FROM gap AS g
 LEFT JOIN cause USING (trace_id, op_id)
 LEFT JOIN event AS culprit ON g.trace_id = culprit.trace_id AND g.culprit_id = culprit.event_id

@@ -1,6 +1,7 @@
 -- question: How many bytes does each operator move by its shapes, and how fast?
 -- params trace, top
 -- columns trace_id, device_id, operator
+-- columns known_from
 -- column kind (text): mm, convolution, attention, normalization, elementwise, reduction, copy ...
 -- columns calls
 -- column read_bytes (bytes): of its inputs, each read once; not of where the result goes (out=). A Triton
@@ -10,15 +11,15 @@
 -- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; more than the memory's where caches serve
 -- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
-WITH work AS (FROM operator_time WHERE trace_id = coalesce(getvariable('trace'), trace_id))
+WITH work AS (FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id))
 SELECT
-    w.trace_id, w.device_id, w.name AS operator, kind, count(*) AS calls,
+    w.trace_id, w.device_id, w.name AS operator, known_from, kind, count(*) AS calls,
     sum(read_bytes)::BIGINT AS read_bytes,
     sum(written_bytes)::BIGINT AS written_bytes,
     sum(busy_ns)::BIGINT AS gpu_ns, sum(read_bytes + written_bytes) / sum(busy_ns) AS gb_per_s,
     sum(read_bytes + written_bytes) / sum(busy_ns) * 1e9
         / any_value(p.memory_bytes_per_s) AS share_of_bandwidth
 FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
-GROUP BY w.trace_id, w.device_id, w.name, kind
-ORDER BY gpu_ns DESC, operator, trace_id
+GROUP BY w.trace_id, w.device_id, w.name, known_from, kind
+ORDER BY gpu_ns DESC, operator, known_from, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -25,7 +25,7 @@ WITH worked AS (
     SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
            greatest(math_roof_ns(flops, flop_per_s, peak, is_matrix),
                memory_roof_ns(read_bytes + written_bytes, memory_bytes_per_s)) / busy_ns AS reached
-    FROM operator_time AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
+    FROM all_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix AND w.trace_id = coalesce(getvariable('trace'), w.trace_id)
 ),
 kernel AS (

@@ -31,7 +31,7 @@ WITH product AS (
            a[-2] AS m, a[-1] AS k, b[-1] AS n,
            rounded_up(m, unit) AS m_padded, rounded_up(k, unit) AS k_padded, rounded_up(n, unit) AS n_padded,
            m = m_padded AND k = k_padded AND n = n_padded AS is_aligned
-    FROM operator_time AS w
+    FROM all_work() AS w
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
         AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm') AND peak IN ('tf32', 'bf16', 'fp16')
 ),

@@ -15,13 +15,14 @@ WITH span AS MATERIALIZED (
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id) AND end_ns > start_ns
 ),
 work AS MATERIALIZED (
-    SELECT trace_id, event_id, read_bytes + written_bytes AS moved_bytes, unnest(gpu_op_ids) AS op_id
-    FROM operator_time WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, gpu_op_ids[1] AS first_id, read_bytes + written_bytes AS moved_bytes,
+           unnest(gpu_op_ids) AS op_id
+    FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 -- An operator of several GPU ops moves its bytes in all of them alike.
 op AS MATERIALIZED (
     SELECT {'trace_id': trace_id, 'device_id': g.device_id} AS key, g.start_ns, g.end_ns,
-           moved_bytes / sum(g.end_ns - g.start_ns) OVER (PARTITION BY trace_id, w.event_id, g.device_id)
+           moved_bytes / sum(g.end_ns - g.start_ns) OVER (PARTITION BY trace_id, w.first_id, g.device_id)
                AS bytes_per_ns
     FROM work AS w JOIN gpu_ops AS g USING (trace_id) WHERE op_id = g.event_id AND g.end_ns > g.start_ns
 ),

@@ -16,15 +16,8 @@
 -- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
 -- done, recomputation included (there: hardware FLOPs utilization).
 WITH work AS MATERIALIZED (
-    SELECT trace_id, device_id, flops, 0 AS captured_flops, peak, is_matrix, gpu_op_ids, first_ns,
-           start_ns AS host_ns
-    FROM operator_time WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-    UNION ALL
-    SELECT r.trace_id, r.device_id, flops, flops, peak, is_matrix, gpu_op_ids, k.start_ns, l.launch_start_ns
-    FROM replayed_work AS r
-    JOIN gpu_ops AS k ON r.trace_id = k.trace_id AND gpu_op_ids[1] = k.event_id
-    JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
-    WHERE r.trace_id = coalesce(getvariable('trace'), r.trace_id)
+    SELECT *, CASE known_from WHEN 'call' THEN 0 ELSE flops END AS captured_flops, start_ns AS host_ns
+    FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (

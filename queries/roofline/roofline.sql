@@ -2,8 +2,7 @@
 -- params trace, top, latency_percent
 -- columns trace_id, device_id, operator
 -- column shapes (JSON): dimensions of its inputs
--- column known_from (text): where operator and shapes are known from: call (the host's own) or capture (the
---     kernels are of a graph's replays, operator and shapes of the graph's capture)
+-- columns known_from
 -- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
 -- column calls (count): how often; of a capture, how often replays ran it
 -- column gpu_ns (ns): sum over calls of the union of a call's GPU ops; of a capture, the sum of its kernels

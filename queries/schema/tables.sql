@@ -97,6 +97,15 @@ CREATE TABLE IF NOT EXISTS verbatim (
     text         BLOB NOT NULL
 );
 
+-- What a program said of the nodes of its graphs when it captured them, in a file beside the trace or given
+-- with it (torch.cuda.graph_annotations).
+CREATE TABLE IF NOT EXISTS graph_annotation (
+    trace_id     INTEGER NOT NULL,  -- the trace of the replays
+    node_id      UBIGINT NOT NULL,  -- the node, as `graph_node_id` gives it
+    annotation   JSON NOT NULL,     -- an object
+    path         VARCHAR NOT NULL   -- the file
+);
+
 -- The peak rates of devices: entries of the user's own file first, then of tracekit/hardware.toml.
 CREATE TABLE IF NOT EXISTS hardware (
     place               INTEGER NOT NULL,   -- the first entry that matches applies

@@ -68,7 +68,7 @@ speed AS (
     LEFT JOIN timed AS base ON own.trace_id = base.trace_id
         AND base.workload = coalesce(getvariable('baseline'), first)
 ),
-work AS (FROM operator_time WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+work AS (FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 traffic AS (SELECT trace_id, sum(read_bytes + written_bytes)::BIGINT AS n FROM work GROUP BY trace_id),
 operator AS (SELECT trace_id, count(*) AS n FROM cpu_ops GROUP BY trace_id),
 figure AS (FROM run_figures())

@@ -7,7 +7,7 @@
 --     kernels; an exchange's time includes waiting for other ranks
 -- columns name
 -- column operator (text): the operator around its launch, or around a graph's captured launch; NULL: not told
--- column module (text): the innermost nn.Module around its launch; NULL: not told, or a graph's replay ran it
+-- column module (text): the innermost module around that; NULL: not told
 -- column placed_by (text): what it is counted in: module (a call of that module), graph (a replay) or step
 --     (of the profiler); NULL: none of them was recorded
 -- column place (count): its place among the kernel's calls there, from 1: layer by layer; NULL: not placed
@@ -29,16 +29,12 @@
 -- that run as plain products are not found. Grouped products also serve other ends, and an all-to-all with
 -- split sizes also embeddings. No trace has the loads of experts within one kernel: a spread of its times at
 -- one place also has the number of tokens, clocks and neighbours as causes. Split sizes are by rank.
-WITH kernel AS MATERIALIZED (
-    SELECT trace_id, event_id, device_id, activity, class, name, dur_ns, start_ns, cpu_op, module,
-           module_id, step,
+WITH called AS MATERIALIZED (
+    SELECT trace_id, event_id, device_id, activity, class, name, dur_ns, start_ns, step, module_id,
+           CASE WHEN known_from <> 'graph launch' THEN cpu_op END AS cpu_op,
+           CASE WHEN module_from <> 'graph launch' THEN module END AS module,
            CASE WHEN is_graph THEN launch_id END AS replay_id
     FROM gpu_op_origin WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
-site AS (SELECT trace_id, event_id, cpu_op FROM graph_site WHERE cpu_op IS NOT NULL),
-called AS MATERIALIZED (
-    SELECT k.* REPLACE (CASE WHEN replay_id IS NULL THEN k.cpu_op ELSE s.cpu_op END AS cpu_op)
-    FROM kernel AS k LEFT JOIN site AS s USING (trace_id, event_id)
 ),
 expert_operator AS (SELECT name FROM slice_label WHERE has(traits, 'expert_operator')),
 known AS MATERIALIZED (
@@ -75,8 +71,7 @@ placed AS (
     FROM call AS c JOIN kernels AS k ON c.trace_id = k.trace_id AND c.event_id = k.event_id
 ),
 balanced AS (
-    SELECT trace_id, device_id, part, name, cpu_op AS operator,
-           CASE WHEN placed_by IS DISTINCT FROM 'graph' THEN module END AS module, placed_by, place,
+    SELECT trace_id, device_id, part, name, cpu_op AS operator, module, placed_by, place,
            grid, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, min(dur_ns) AS min_ns,
            percentile(list(dur_ns), 50) AS p50_ns, max(dur_ns) AS max_ns,
            count(coalesce(sent_sizes, received_sizes)) AS split_calls,
@@ -93,7 +88,7 @@ anywhere AS (
     SELECT trace_id, device_id, part, name, grid, percentile(list(dur_ns), 50) AS anywhere_p50_ns
     FROM placed GROUP BY ALL
 ),
-device_time AS (SELECT trace_id, device_id, sum(dur_ns) AS ns FROM kernel GROUP BY ALL)
+device_time AS (SELECT trace_id, device_id, sum(dur_ns) AS ns FROM called GROUP BY ALL)
 SELECT
     trace_id, device_id, part,
     sum(total_ns) OVER (PARTITION BY trace_id, device_id, part) / nullif(ns, 0) AS part_share,

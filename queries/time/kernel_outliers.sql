@@ -7,7 +7,7 @@
 -- column usual_ns (ns): the median over runs of this name, grid and block on this device
 -- column excess_ns (ns): dur_ns less usual_ns
 -- column runs (count): number of runs in the median usual_ns
--- columns cpu_op, step
+-- columns cpu_op, known_from, step
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT *, {'device_id': device_id, 'name': name, 'grid': grid, 'block': block} AS shape FROM kernels
@@ -32,6 +32,6 @@ outlier AS (
     LIMIT coalesce(getvariable('top'), 20)
 )
 SELECT r.trace_id, r.device_id, r.event_id, r.name, r.start_ns, r.dur_ns, q2_ns AS usual_ns, excess_ns, runs,
-       cpu_op, step
+       cpu_op, known_from, step
 FROM outlier AS r LEFT JOIN gpu_op_origin AS o ON r.trace_id = o.trace_id AND r.event_id = o.event_id
 ORDER BY excess_ns DESC, r.start_ns, trace_id

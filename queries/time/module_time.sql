@@ -1,13 +1,15 @@
 -- question: Which modules (nn.Module) does the time go to, on the host and on the GPU, forward and backward?
 -- params trace
 -- param top (integer, default 1000): how many modules
--- columns trace_id, module
+-- columns trace_id, module, module_from
 -- column parent (text): the module that called it most often; NULL: none
 -- column depth (count): modules around it, itself included
--- column calls (count): forward calls
--- column host_ns (ns): sum of their durations, inner modules included
+-- column calls (count): forward calls; of a graph's replays, those that ran it
+-- column host_ns (ns): sum of their durations, inner modules included; NULL: a graph's replays ran it
 -- column host_self_ns (ns): the same without inner modules
--- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included
+-- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included: a
+--     replay's kernels count for the modules that launched the graph, and in rows of their own for those that
+--     they are of
 -- column gpu_self_ns (ns): the same without inner modules
 -- column backward_gpu_ns (ns): sum of the durations of GPU ops of the backward pass of its operators, inner
 --     modules excluded; forward and backward belong together by sequence number
@@ -44,9 +46,16 @@ backward_cost AS (FROM launched_inside('backward_op')),
 backward AS (
     SELECT trace_id, module AS name, sum(gpu_ns) AS gpu_ns
     FROM backward_cost JOIN forward USING (trace_id, sequence_number) GROUP BY ALL
+),
+replayed AS (
+    SELECT trace_id, launch_id, modules_from, is_backward, dur_ns, unnest(modules) AS module,
+           unnest(list_prepend(NULL, modules[:-2])) AS parent, unnest(range(1, len(modules) + 1)) AS depth,
+           depth = len(modules) AS is_inner
+    FROM graph_site WHERE modules IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
 )
 SELECT
-    c.trace_id, c.name AS module, mode(parent ORDER BY parent) AS parent, min(depth)::BIGINT AS depth,
+    c.trace_id, c.name AS module, 'call' AS module_from, mode(parent ORDER BY parent) AS parent,
+    min(depth)::BIGINT AS depth,
     count(*) AS calls, sum(c.dur_ns)::BIGINT AS host_ns,
     sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum(c.gpu_ns)::BIGINT AS gpu_ns,
     sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns,
@@ -54,5 +63,11 @@ SELECT
 FROM cost AS c LEFT JOIN inner_cost AS i USING (trace_id, event_id)
 LEFT JOIN backward AS b ON c.trace_id = b.trace_id AND c.name = b.name
 GROUP BY c.trace_id, c.name
-ORDER BY gpu_ns DESC, host_ns DESC, module, trace_id
+UNION ALL
+SELECT
+    trace_id, module, modules_from, mode(parent ORDER BY parent), min(depth), count(DISTINCT launch_id), NULL,
+    NULL, sum_where(dur_ns, NOT is_backward), sum_where(dur_ns, NOT is_backward AND is_inner),
+    sum_where(dur_ns, is_backward AND is_inner)
+FROM replayed GROUP BY trace_id, module, modules_from
+ORDER BY gpu_ns DESC, host_ns DESC NULLS LAST, module, module_from, trace_id
 LIMIT coalesce(getvariable('top'), 1000)

@@ -1,7 +1,10 @@
 -- question: Which kernels take the most GPU time?
 -- params trace, top
 -- columns trace_id, name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
--- column cpu_op (text): the operator that launched it most often
+-- column cpu_op (text): the operator that ran it most often
+-- columns known_from
+-- column module (text): the module in which it ran most often; NULL: none known
+-- columns module_from
 -- doubts: no_gpu_ops, absurd_duration
 WITH top AS (
     SELECT
@@ -14,18 +17,19 @@ WITH top AS (
     ORDER BY total_ns DESC, name, trace_id
     LIMIT coalesce(getvariable('top'), 20)
 ),
-launched AS (
-    SELECT op.trace_id, op.name, o.name AS cpu_op, count(*) AS times
-    FROM gpu_ops AS op JOIN top ON op.trace_id = top.trace_id AND op.name = top.name
-    JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
-    JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
-    JOIN slice_label AS o ON h.op_label = o.label_id
-    GROUP BY op.trace_id, op.name, o.name
-),
-launcher AS (SELECT trace_id, name, arg_min(cpu_op, (-times, cpu_op)) AS cpu_op FROM launched
-    GROUP BY trace_id, name)
+ran AS MATERIALIZED (SELECT trace_id, name, cpu_op, known_from, module, module_from, count(*) AS times
+    FROM gpu_op_module SEMI JOIN top USING (trace_id, name) WHERE kind = 'kernel' GROUP BY ALL),
+place AS (
+    SELECT trace_id, name,
+           arg_min({'op': cpu_op, 'from': known_from}, (-times, cpu_op, known_from))
+               FILTER (cpu_op IS NOT NULL) AS op,
+           arg_min({'name': module, 'from': module_from}, (-times, module, module_from))
+               FILTER (module IS NOT NULL) AS inside
+    FROM ran GROUP BY trace_id, name
+)
 SELECT
     trace_id, name, class, count, total_ns, total_ns // count AS mean_ns, p50_ns, p99_ns, max_ns,
-    share_of_kernel_time, cpu_op
-FROM top LEFT JOIN launcher USING (trace_id, name)
+    share_of_kernel_time, op.op AS cpu_op, op['from'] AS known_from, inside.name AS module,
+    inside['from'] AS module_from
+FROM top LEFT JOIN place USING (trace_id, name)
 ORDER BY total_ns DESC, name, trace_id

@@ -1,20 +1,44 @@
--- Where each GPU op came from: op -> launch -> CPU op -> module and Python line -> step. What the
--- trace does not tell is NULL.
+-- Where each GPU op came from: op -> launch -> CPU op -> module and Python line -> step. What the trace does
+-- not tell is NULL. A graph's kernels share their launch: operator, module and line are those that the
+-- program or the graph's capture tells (graph_site), else those around the launch; `known_from`,
+-- `module_from` and `line_from` say which. Ids are of slices of the op's own trace.
 
-CREATE OR REPLACE VIEW gpu_op_origin AS
+-- How something around the launch of a GPU op is known: as the graph tells it, else by the launch, where
+-- there is something around it.
+CREATE OR REPLACE MACRO known_of_launch(told, around, is_graph) AS coalesce(told,
+    CASE WHEN around IS NOT NULL THEN CASE WHEN is_graph THEN 'graph launch' ELSE 'call' END END);
+
+-- A GPU op with its operator and module. `launch_op` is the operator around the launch.
+CREATE OR REPLACE VIEW gpu_op_module AS
 SELECT
     op.trace_id, op.event_id, op.kind, op.activity, op.class, op.name, op.device_id, op.stream, op.start_ns,
-    op.end_ns, op.dur_ns,
-    l.launch_id, l.launch_name, l.launch_start_ns, l.launch_end_ns, l.is_graph, l.launch_delay_ns,
-    l.queue_wait_ns,
-    h.cpu_op_id, o.name AS cpu_op, m.event_id AS module_id, module_name(m.name) AS module,
-    p.event_id AS python_id, p.name AS python_line,
-    CASE WHEN l.launch_start_ns < s.end_ns THEN s.step END AS step
+    op.end_ns, op.dur_ns, l.launch_id, l.is_graph, o.name AS launch_op,
+    CASE WHEN g.cpu_op IS NULL THEN h.cpu_op_id WHEN g.capture_trace_id = op.trace_id THEN g.cpu_op_id END
+        AS cpu_op_id,
+    coalesce(g.cpu_op, o.name) AS cpu_op, known_of_launch(g.op_from, o.name, l.is_graph) AS known_from,
+    CASE WHEN g.modules IS NULL THEN h.module_id END AS module_id,
+    coalesce(g.modules[-1], module_name(m.name)) AS module,
+    known_of_launch(g.modules_from, m.name, l.is_graph) AS module_from
 FROM gpu_ops AS op
 LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
+LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
 LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
 LEFT JOIN slice_label AS o ON h.op_label = o.label_id
+LEFT JOIN event_row AS e ON h.trace_id = e.trace_id AND h.module_id = e.event_id
+LEFT JOIN slice_label AS m ON e.label_id = m.label_id;
+
+-- The same with its launch, Python line and step. `launch_line` is the Python line around the launch.
+CREATE OR REPLACE VIEW gpu_op_origin AS
+SELECT
+    op.*, launch_name, launch_start_ns, launch_end_ns, launch_delay_ns, queue_wait_ns,
+    CASE WHEN g.python_line IS NULL THEN p.event_id END AS python_id,
+    coalesce(g.python_line, p.name) AS python_line,
+    known_of_launch(g.line_from, p.name, op.is_graph) AS line_from, p.name AS launch_line,
+    CASE WHEN l.launch_start_ns < s.end_ns THEN s.step END AS step
+FROM gpu_op_module AS op
+LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
+LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
+LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
 LEFT JOIN event AS p ON h.trace_id = p.trace_id AND h.python_id = p.event_id
-LEFT JOIN event AS m ON h.trace_id = m.trace_id AND h.module_id = m.event_id
 -- The step in which the host launched it.
 ASOF LEFT JOIN steps AS s ON op.trace_id = s.trace_id AND l.launch_start_ns >= s.start_ns;

@@ -44,13 +44,15 @@ FROM fusable_pair
 UNION ALL
 SELECT trace_id, second_op_id, name, first, intermediate, second_bytes, FALSE FROM fusable_pair;
 
--- The work of devices: of operators that the host called, and of those that replays of graphs ran (known from
--- their capture).
+-- The work of devices: of operators that the host called, and of those that replays of graphs ran.
+-- `known_from` says how the operator is known: by its call, or by the graph's capture. `start_ns` is where
+-- the host begins the operator or the replay, `event_id` what tells its place in the program: the operator,
+-- that of the capture if it is in the same trace, or the launch of the replay.
 CREATE OR REPLACE MACRO all_work() AS TABLE
-SELECT trace_id, device_id, name, dims, 'call' AS known_from, is_matrix, peak, flops, read_bytes,
-       written_bytes, gpu_op_ids, busy_ns
+SELECT trace_id, event_id, device_id, stream, name, kind, dims, types, is_matrix, peak, flops, read_bytes,
+       written_bytes, start_ns, is_kernels, gpu_op_ids, first_ns, busy_ns, 'call' AS known_from
 FROM operator_time
 UNION ALL
-SELECT trace_id, device_id, name, dims, 'capture', is_matrix, peak, flops, read_bytes, written_bytes,
-       gpu_op_ids, busy_ns
+SELECT trace_id, event_id, device_id, stream, name, kind, dims, types, is_matrix, peak, flops, read_bytes,
+       written_bytes, start_ns, TRUE, gpu_op_ids, first_ns, busy_ns, known_from
 FROM replayed_work;

@@ -125,6 +125,7 @@ def _within(resources: Resources) -> Resources:
         spill_mb=spill_mb if resources.spill_mb is None else resources.spill_mb,
         temp_dir=resources.temp_dir and str(resources.temp_dir),
         hardware=None,
+        annotations=(),
     )
 
 

@@ -93,6 +93,7 @@ class Opened:
                 replace(
                     self.resources,
                     hardware=None,
+                    annotations=(),
                     spill_mb=SPILL_MB if spill_mb is None else spill_mb,
                 ),
             )

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.errors import TracekitError
+from tracekit.trace.beside import CAPTURES
 from tracekit.trace.remote import shown
 from tracekit.trace.source import ENDINGS, open_streams
 
-# Traces of the capture of CUDA graphs, which engines write once, at their start.
-CAPTURES = "capture_traces"
 _START_S = 60
 _POLL_S = 0.2
 # Ranks write at about the same time: nothing new for so long means that all traces are there. The

@@ -62,7 +62,11 @@ def load(
                     f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
                     f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
                 )
+            own = database.trace_ids()
             for finding in database.ask("health", severity="error"):
+                if finding["trace_id"] not in own:
+                    # The trace of a capture has no replays.
+                    continue
                 click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
     except BaseException as ended:
         if is_interrupt(ended):

@@ -39,7 +39,7 @@ class Request:
     def resources(self) -> Resources:
         from tracekit.ingest.resources import Resources
 
-        names = ("memory_mb", "threads", "temp_dir", "hardware", "spill_mb")
+        names = ("memory_mb", "threads", "temp_dir", "hardware", "spill_mb", "annotations")
         return Resources(*(self.given[name] for name in names))
 
     @cached_property
@@ -223,6 +223,13 @@ RESOURCES = (
         int,
     ),
     option("--hardware", "A TOML file of device peaks, looked up before tracekit's own."),
+    option(
+        "--annotations",
+        "What a program said of the nodes of its CUDA graphs: JSON, or a pickle of dictionaries.  "
+        "[default: kernel_annotations* beside the trace]",
+        multiple=True,
+        metavar="FILE",
+    ),
 )
 _THRESHOLD = option(
     "--threshold thresholds",

@@ -69,7 +69,7 @@ def query(
     values = dict(pair(each) for each in parameters)
     chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
     with request.open(source) as run:
-        variables = question.checked(values)
+        variables = run.session.of_own(question, values)
         statement = run.session.shown_sql(question, variables)
         units = {each.name: each.unit for each in question.columns}
         count = request.render(run.session, statement, variables, chosen, units)

@@ -103,7 +103,7 @@ class Session:
             TracekitError: when there is no such query or parameter.
         """
         question = catalog.query(name)
-        given = question.checked(parameters)
+        given = self.of_own(question, parameters)
         return self.frame(self.shown_sql(question, given), given)
 
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -138,7 +138,7 @@ class Session:
         ids = ", ".join(map(str, known))
         if trace is None:
             raise TracekitError(f"{self.name}: choose a trace by its trace_id: {ids}")
-        if trace not in known:
+        if trace not in known and not self.fetch(f"FROM trace WHERE trace_id = {trace:d}")[1]:
             raise TracekitError(f"{self.name}: has no trace {trace}; its traces are {ids}")
         return trace
 
@@ -168,6 +168,15 @@ class Session:
     def shown_sql(self, question: Query, given: Mapping[str, Value]) -> str:
         """The same for people to read: where there are several runs, it also tells the run."""
         return self.sql_of(question, given)
+
+    def of_own(self, question: Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
+        """The checked parameters of a question. If it is about no trace in particular, and others
+        were loaded only for one, it is about that one."""
+        given = question.checked(parameters)
+        if "trace" in given or all(each.name != "trace" for each in question.parameters):
+            return given
+        own, loaded = self.trace_ids(), self.fetch("SELECT count(*) FROM trace")[1][0][0]
+        return {"trace": own[0]} | given if len(own) == 1 < loaded else given
 
     def findings(self, trace: int | None = None) -> list[dict[str, Any]]:
         """What is doubtful about one trace_id or all, and what was not recorded (severity
@@ -307,9 +316,15 @@ class Session:
         return self.stream(query, variables, frame_of, timeout_s)
 
     def trace_ids(self) -> list[int]:
-        """The trace_ids of the loaded traces, ascending."""
-        _, rows = self.fetch("SELECT trace_id FROM trace ORDER BY trace_id")
-        return [row[0] for row in rows]
+        """The trace_ids of the loaded traces, ascending, without those of captures that were loaded
+        for others: they tell what graphs run, and nobody asks how fast a capture was."""
+        rows = self.fetch("SELECT trace_id, path FROM trace ORDER BY trace_id")[1]
+        asked = rows
+        if len(rows) > 1:
+            from tracekit.trace.beside import is_of_capture
+
+            asked = [row for row in rows if not is_of_capture(row[1])] or rows
+        return [trace_id for trace_id, _ in asked]
 
     def in_order(self) -> list[int]:
         """The trace_ids in the order in which verdicts on all of them are given."""

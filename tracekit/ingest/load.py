@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from tracekit.database.sandbox import (
 )
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
+from tracekit.ingest.graphs import Nodes, record_annotations, replaying
 from tracekit.ingest.hardware import Peaks, peaks, record_peaks
 from tracekit.ingest.resources import (
     LEAST_MEMORY_MB,
@@ -48,6 +49,7 @@ from tracekit.ingest.writer import (
     loaded_traces,
 )
 from tracekit.stages import stage
+from tracekit.trace.beside import Beside, annotated_nodes
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import shown
 from tracekit.trace.source import ByteStream
@@ -211,6 +213,10 @@ class Job:
     judge: Judge | None = None
     """What judges the traces once they are loaded."""
     bad: list[tuple[int, TracekitError]] = field(default_factory=list)
+    beside: list[str] = field(default_factory=list)
+    """Files that were found beside the traces."""
+    notes: list[str] = field(default_factory=list)
+    """What a person has to know about them."""
     next_id: int = 1
     loaded: int = 0
     stopped: bool = False
@@ -219,8 +225,7 @@ class Job:
     @property
     def inputs(self) -> list[str | Path]:
         """All files that it reads."""
-        hardware = self.resources.hardware
-        return [*self.paths, *([] if hardware is None else [hardware])]
+        return [*self.paths, *self.resources.inputs, *self.beside]
 
     @property
     def errors(self) -> list[TracekitError]:
@@ -231,10 +236,16 @@ class Job:
         try:
             is_new = create_tables(connection)
             record_peaks(connection, self.devices)
+            given = {
+                str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations
+            }
             with stage(f"reading {_named(self.paths)}"):
-                self._load_all(connection)
+                before = last_trace_id(connection)
+                self._load_all(connection, self.paths)
             if not self.loaded:
                 raise self._nothing()
+            if self.opened is None:
+                self._load_beside(connection, before, given)
             if self.progress:
                 self.progress.finishing()
             more_memory = memory.more if memory else lambda: False
@@ -247,7 +258,7 @@ class Job:
         except duckdb.Error as error:
             raise _not_loaded(name, error) from error
 
-    def _load_all(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def _load_all(self, connection: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
         """Loads several files at a time, with trace_ids in the order given."""
         workers = workers_of(connection)
         pending: set[Future[_Outcome]] = set()
@@ -256,7 +267,7 @@ class Job:
                 done = loaded_traces(connection) if self.resume else set()
                 self.next_id = last_trace_id(connection) + 1
                 small: list[tuple[int, ByteStream]] = []
-                for source in self._sources(done):
+                for source in self._sources(paths, done):
                     if isinstance(source, tuple):
                         self.next_id += self._copy(connection, *source, done)
                         continue
@@ -296,12 +307,36 @@ class Job:
         self.loaded += 1
         return copied
 
-    def _sources(self, done: set[LoadedTrace]) -> Iterator[ByteStream | tuple[str, str]]:
+    def _load_beside(
+        self, connection: duckdb.DuckDBPyConnection, before: int, given: Mapping[str, Nodes]
+    ) -> None:
+        """Loads what tells what graphs run that the traces after `before` replay."""
+        beside = Beside()
+        captures = {each for path in self.paths for each in beside.captures(path)} - {*self.paths}
+        if not (given or captures or any(map(beside.annotations, self.paths))):
+            return
+        own = [each for each in replaying(connection, before) if each[1] in self.paths]
+        self.beside = record_annotations(connection, own, given, beside, self.notes)
+        chosen = sorted(captures & {each for _, path in own for each in beside.captures(path)})
+        if chosen:
+            kept, self.keeps_errors, known = self.keeps_errors, True, len(self.bad)
+            self._load_all(connection, chosen)
+            self.keeps_errors = kept
+            self.notes += [f"without a capture beside it: {each}" for _, each in self.bad[known:]]
+            del self.bad[known:]
+        self.beside += chosen
+        if self.beside:
+            more = f" and {len(self.beside) - 1} more" * (len(self.beside) > 1)
+            self.notes.insert(0, f"also read what tells its graphs: {self.beside[0]}{more}")
+
+    def _sources(
+        self, paths: Iterable[str], done: set[LoadedTrace]
+    ) -> Iterator[ByteStream | tuple[str, str]]:
         """The traces to read, and the files and names of databases to copy traces from."""
         if self.opened is not None:
             yield from self.opened
             return
-        for path in self.paths:
+        for path in paths:
             try:
                 copy = fetched_database(path, self.resources.temp_dir)
                 if copy is not None:

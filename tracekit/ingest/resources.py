@@ -45,7 +45,9 @@ class Resources:
     own. `threads` defaults to one per core. Data that does not fit in memory goes to `temp_dir`,
     by default the system's temporary directory; queries may put up to `spill_mb` there, as
     `open_database` describes. `hardware` is a file of device peaks that take precedence over
-    tracekit's own, in the form of tracekit/hardware.toml.
+    tracekit's own, in the form of tracekit/hardware.toml. `annotations` are files of what a program
+    said of the nodes of its graphs (tracekit/trace/beside.py), besides those that lie beside a
+    trace.
 
     Raises:
         TracekitError: when a value is out of range, or `temp_dir` is not a directory.
@@ -56,6 +58,7 @@ class Resources:
     temp_dir: str | Path | None = None
     hardware: str | Path | None = None
     spill_mb: int | None = None
+    annotations: tuple[str | Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.memory_mb is not None and self.memory_mb < LEAST_MEMORY_MB:
@@ -68,6 +71,11 @@ class Resources:
             raise TracekitError("queries cannot spill less than 0 MB")
         if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
             raise TracekitError(f"{self.temp_dir}: is not a directory for temporary files")
+
+    @property
+    def inputs(self) -> list[str | Path]:
+        """The files that it names."""
+        return [*([] if self.hardware is None else [self.hardware]), *self.annotations]
 
     def settings(self, path: str | Path) -> Config:
         """DuckDB's settings for a database at `path`, except the memory limit."""

@@ -187,6 +187,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
                 ("label", labelled),
                 ("rejected", moved),
                 ("verbatim", moved),
+                ("graph_annotation", moved),
                 ("trace", moved),
             ):
                 connection.execute(
@@ -301,24 +302,27 @@ class Ingest:
         for table, texts in pieces:
             assert isinstance(texts, list)
             self._on_batch(0)
-            self._insert(table, [(trace_id, *each) for each in texts])
+            insert(self._connection, table, [(trace_id, *each) for each in texts])
 
     def _insert_traces(self, traces: list[tuple[int, ByteStream, TraceReader]]) -> None:
-        self._insert("trace", [_trace(*each) for each in traces])
+        insert(self._connection, "trace", [_trace(*each) for each in traces])
         devices = []
         for trace_id, _, reader in traces:
             listed = reader.member("deviceProperties")
             for device in listed if isinstance(listed, list) else []:
                 devices.append((trace_id, *_device(_mapping(device))))
-        self._insert("device", devices)
+        insert(self._connection, "device", devices)
 
-    def _insert(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Inserts rows of Python values with one statement."""
-        if rows:
-            types = _columns(self._connection, table)
-            values = ", ".join(f"unnest(?::{kind}[])" for kind in types.values())
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            self._connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
+
+def insert(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[object, ...]]
+) -> None:
+    """Inserts rows of Python values with one statement."""
+    if rows:
+        types = _columns(connection, table)
+        values = ", ".join(f"unnest(?::{kind}[])" for kind in types.values())
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
 
 
 def _require_events(stream: ByteStream, reader: TraceReader) -> None:

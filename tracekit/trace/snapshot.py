@@ -10,6 +10,7 @@ What each key means: torch/cuda/memory.py, `_snapshot`. https://docs.python.org/
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,8 @@ _CHUNK_BYTES = 1 << 20
 # An opcode with the number that follows it is not longer.
 _OPCODE_BYTES = 16
 _MOST_BYTES_OF_A_VALUE = 16 << 20
+# What reading a pickle raises that is unlike those that are expected.
+_UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error)
 # Written text is handed on from this many events.
 _EVENTS = 2_000
 # c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.
@@ -37,6 +40,21 @@ _CHANGES = {
 def is_pickle(head: bytes) -> bool:
     """Whether a file that begins with `head` is a pickle of protocol 2 to 5."""
     return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
+
+
+def plain_pickle(path: str, text: bytes) -> object:
+    """The lists, dicts, numbers and texts of a pickle.
+
+    Raises:
+        TracekitError: when it has anything else, or ends early.
+    """
+    root = None
+    try:
+        for root in _Snapshot(path, text, io.BytesIO(), has_frames=False)._objects():  # noqa: B007
+            pass
+    except (*_UNEXPECTED, DamagedError) as error:
+        raise TracekitError(f"{path}: is damaged, or no pickle of plain dictionaries") from error
+    return root
 
 
 class SnapshotText:
@@ -76,8 +94,9 @@ class _Streamed(list[Any]):
 
 
 class _Snapshot:
-    def __init__(self, path: str, head: bytes, rest: Readable) -> None:
+    def __init__(self, path: str, head: bytes, rest: Readable, *, has_frames: bool = True) -> None:
         self._path = path
+        self._has_frames = has_frames
         self._data, self._rest = head, rest
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []
@@ -102,7 +121,7 @@ class _Snapshot:
         try:
             for root in self._objects():  # noqa: B007
                 yield self._written()
-        except (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error) as error:
+        except _UNEXPECTED as error:
             raise self._error("is not a snapshot that PyTorch writes") from error
         except DamagedError as error:
             damage = error
@@ -205,7 +224,7 @@ class _Snapshot:
                     items = [stack.pop(-2), stack.pop()]
                 found = stack[-1]
                 found.update(zip(items[::2], items[1::2], strict=True))
-                if "filename" in found:
+                if "filename" in found and self._has_frames:
                     key = found["filename"], found.get("line"), found.get("name")
                     if key not in self._frames:
                         self._frames[key] = _Frame(len(self._named))
@@ -265,8 +284,8 @@ class _Snapshot:
                 return
             else:
                 raise self._error(
-                    f"its pickle has more than numbers and texts (opcode 0x{op:02x}): it is not a "
-                    "memory snapshot, and tracekit runs nothing that a pickle names"
+                    f"its pickle has more than numbers and texts (opcode 0x{op:02x}), and tracekit "
+                    "runs nothing that a pickle names"
                 )
 
     def _with(self, data: bytes, at: int, size: int) -> bytes:

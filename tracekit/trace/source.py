@@ -21,6 +21,7 @@ from tracekit.errors import TracekitError
 from tracekit.trace.remote import find, is_url, open_url, shown
 from tracekit.trace.snapshot import SnapshotText, is_pickle
 from tracekit.trace.unpacking import (
+    ANNOTATIONS,
     ARCHIVES,
     HEAD_BYTES,
     TRACES,
@@ -409,8 +410,10 @@ def _in_directory(path: str) -> Iterator[str]:
 
 
 def _copies(names: Iterable[str]) -> Iterator[str]:
-    """The files of a folder that say what others there say: a report of nsys beside its export, and
-    JAX's traces for viewers beside its own."""
+    """The files of a folder that are no traces of their own: a report of nsys beside its export,
+    JAX's traces for viewers beside its own, and annotations of graphs."""
+    names = list(names)
+    yield from filter(ANNOTATIONS.fullmatch, names)
     exports = {name.removesuffix(".sqlite") for name in names if name.endswith(".sqlite")}
     yield from (f"{name}.nsys-rep" for name in exports)
     if any(name.endswith(".xplane.pb") for name in names):

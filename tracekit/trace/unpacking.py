@@ -37,6 +37,11 @@ TRACES = (
     *(kind + packed for kind in (".json", ".pickle") for packed in ("", ".gz", ".zst")),
     *(".sqlite", ".nsys-rep", "_results.db", ".xplane.pb", ".pftrace"),
 )
+# What a program said of the nodes of its graphs, beside a trace: by PyTorch's name for it, or the
+# trace's.
+ANNOTATIONS = re.compile(
+    r"(kernel_annotations.*|(?P<trace>.+)\.annotations)\.(json|pkl|pickle)(\.gz|\.zst)?"
+)
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _READ_BYTES = 1 << 20
 # Skip a header that describes the next member (its long name, its pax records) above this size.

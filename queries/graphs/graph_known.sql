@@ -1,0 +1,25 @@
+-- question: Of how much that graphs ran are operator, module and line known, and how?
+-- params trace
+-- columns trace_id, device_id
+-- column what (text): operator, module or line
+-- column known_from (text): graph launch (what launched the graph, whose kernels all share it), capture by
+--     node or capture by order (the graph's capture, joined so), annotation (in the kernels' arguments) or
+--     annotations file; NULL: not known
+-- column kernels (count): kernels of replays
+-- column share_of_kernels (fraction of the replays' kernels): so many of them
+-- column gpu_ns (ns): their durations
+-- column share_of_replays (fraction of the replays' kernel time): gpu_ns over that of all
+-- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
+WITH told AS (
+    SELECT trace_id, device_id, dur_ns, unnest(['operator', 'module', 'line']) AS what,
+           unnest([known_from, module_from, line_from]) AS known_from
+    FROM gpu_op_origin
+    WHERE is_graph AND kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+)
+SELECT
+    trace_id, device_id, what, known_from, count(*) AS kernels,
+    count(*) / sum(count(*)) OVER alike AS share_of_kernels, sum(dur_ns)::BIGINT AS gpu_ns,
+    sum(dur_ns) / nullif(sum(sum(dur_ns)) OVER alike, 0) AS share_of_replays
+FROM told GROUP BY trace_id, device_id, what, known_from
+WINDOW alike AS (PARTITION BY trace_id, device_id, what)
+ORDER BY trace_id, device_id, what = 'line', what = 'module', gpu_ns DESC, known_from

@@ -1,0 +1,446 @@
+"""Which operator, module and line a kernel inside a CUDA graph is of, and how that is known."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracekit
+from tests.conftest import SHARED_TRACES
+from tests.kit import nsys_simulated as nsys
+from tests.kit import traces
+from tracekit.errors import TracekitError
+from tracekit.trace import beside
+
+OPERATORS = ("aten::mm", "aten::relu", "aten::add")
+
+
+def node(graph: int, place: int) -> int:
+    """A node's id, as cudaGraphNodeGetToolsId gives it."""
+    return graph << 32 | place
+
+
+def captured(
+    names: tuple[str, ...] = OPERATORS, at: float = 0, graph: int | None = None, **how: Any
+) -> list[dict]:
+    """A capture in which each operator launches one kernel; with `graph`, the launches name their
+    nodes; with `kernels`, the kernels, as ROCm does."""
+    first = how.get("first", 100)
+    events = [traces.launch(at, 1, first, "cudaStreamBeginCapture")]
+    for place, name in enumerate(names):
+        start = at + 10 + 10 * place
+        call = traces.launch(start + 1, 3, first + 1 + place)
+        if graph is not None:
+            call["args"]["graph node id"] = node(graph, place + 1)
+        if "kernels" in how:
+            call["args"]["kernel"] = how["kernels"][place]
+        events += [traces.operator(name, start, 8, [[4, 4]], ["float"]), call]
+    events += [
+        traces.frame("nn.Module: Model_0", at, 200),
+        traces.frame("nn.Module: Linear_7", at + 9, 150),
+        traces.frame("model.py(12): forward", at + 9.5, 140),
+    ]
+    return [*events, traces.launch(at + 300, 1, first + 90, "cudaStreamEndCapture")]
+
+
+def replayed(
+    args: list[dict[str, Any]], at: float = 1000, correlation: int = 1, name: str = "sgemm_{}"
+) -> list[dict]:
+    """A replay of a graph whose kernels have these arguments besides, under an operator of its
+    own."""
+    events = [
+        traces.operator("Compiled", at - 1, 10),
+        traces.launch(at, 5, correlation, "cudaGraphLaunch"),
+    ]
+    for place, more in enumerate(args):
+        op = traces.gpu_op(at + 50 + 20 * place, 10, correlation, name=name.format(place))
+        op["args"] |= more
+        events.append(op)
+    return events
+
+
+def nodes(graph: int, *places: int) -> list[dict[str, Any]]:
+    return [{"graph id": graph, "graph node id": node(graph, place)} for place in places]
+
+
+def origins(run: tracekit.Database) -> list[tuple[Any, ...]]:
+    """Operator, module and line of each kernel of a replay, each with how it is known."""
+    asked = (
+        "SELECT cpu_op, known_from, module, module_from, python_line, line_from "
+        "FROM gpu_op_origin WHERE is_graph ORDER BY start_ns"
+    )
+    return run.fetch(asked)[1]
+
+
+def by_node(*places: int) -> list[tuple[str, str]]:
+    return [(OPERATORS[place], "node") for place in places]
+
+
+NOT_KNOWN = ("Compiled", "graph launch", None, None, None, None)
+
+
+def of_capture(operator: str, how: str) -> tuple[str, ...]:
+    how = f"capture by {how}"
+    return operator, how, "Linear_7", how, "model.py(12): forward", how
+
+
+# -- annotations -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("annotation", "module", "line"),
+    [
+        ({"module_fqn": "layers.0.wq", "name": "block"}, "layers.0.wq", None),
+        ({"name": "attention", "stream": 62}, "attention", None),
+        ({"annotation": "phase A"}, "phase A", None),
+        (
+            {"name": "mlp", "stack": "model.py:12:forward\ntrain.py:3:step"},
+            "mlp",
+            "model.py(12): forward",
+        ),
+        ({"stack": "<no Python frames outside PyTorch>"}, None, None),
+        ({"stream": 62}, None, None),
+    ],
+)
+def test_a_kernels_own_annotation_tells_its_module_and_line(annotation, module, line, tmp_path):
+    with traces.load(tmp_path, replayed([annotation, {}])) as run:
+        told, other = origins(run)
+    how = [value and "annotation" for value in (module, line)]
+    assert told == ("Compiled", "graph launch", module, how[0], line, how[1])
+    assert other == NOT_KNOWN
+
+
+def test_modules_hold_the_time_of_their_annotated_kernels_with_those_inside(tmp_path):
+    args = [
+        {"module_fqn": "layers.0.wq"},
+        {"module_fqn": "layers.0.wq", "autograd_phase": "backward"},
+        {"module_fqn": "layers.0"},
+        {},
+    ]
+    with traces.load(tmp_path, replayed(args)) as run:
+        rows = run.ask("module_time")
+        (top,) = [row for row in run.ask("top_kernels") if row["name"] == "sgemm_0"]
+    shown = ("module", "parent", "gpu_ns", "gpu_self_ns", "backward_gpu_ns", "host_ns")
+    assert [tuple(row[each] for each in shown) for row in rows] == [
+        ("layers", None, 20_000, 0, 0, None),
+        ("layers.0", "layers", 20_000, 10_000, 0, None),
+        ("layers.0.wq", "layers.0", 10_000, 10_000, 10_000, None),
+    ]
+    assert {row["module_from"] for row in rows} == {"annotation"}
+    assert (top["module"], top["module_from"]) == ("layers.0.wq", "annotation")
+    assert (top["cpu_op"], top["known_from"]) == ("Compiled", "graph launch")
+
+
+ANNOTATIONS = {
+    node(3, 1): [{"name": "attention", "Process Group Ranks": [0, 1]}],
+    node(3, 2): ["mlp"],
+    node(3, 9): [{"name": "of another graph"}],
+}
+STACKS = {node(3, 2): "model.py:12:forward\ntrain.py:3:step"}
+AS_SAID = [("attention", None), ("mlp", "model.py(12): forward"), (None, None)]
+
+
+def as_json(said: dict[int, Any]) -> bytes:
+    return json.dumps({str(key): value for key, value in said.items()}).encode()
+
+
+def said_of(path: Path, **how: Any) -> list[tuple[str | None, str | None]]:
+    with tracekit.load(path, **how) as run:
+        found = origins(run)
+    assert {row[3] for row in found if row[2]} <= {"annotations file"}
+    return [(row[2], row[4]) for row in found]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("kernel_annotations_rank0_x.pkl", pickle.dumps(ANNOTATIONS, 2)),
+        ("kernel_annotations_rank0_y.pickle", pickle.dumps(ANNOTATIONS, 5)),
+        ("kernel_annotations.json", as_json(ANNOTATIONS)),
+        ("trace.annotations.json.gz", gzip.compress(as_json(ANNOTATIONS))),
+    ],
+    ids=("protocol 2", "protocol 5", "json", "gzip"),
+)
+@pytest.mark.parametrize("folder", [".", "step_3"])
+def test_annotations_beside_a_trace_tell_modules_and_lines(name, text, folder, tmp_path):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    trace = traces.write(tmp_path / folder / "trace.json", replayed(nodes(3, 1, 2, 4)))
+    (tmp_path / name).write_bytes(text)
+    (tmp_path / "kernel_annotations_stacks.json").write_bytes(as_json(STACKS))
+    (tmp_path / "other.annotations.json").write_bytes(as_json({node(3, 4): "of another trace"}))
+    assert said_of(trace) == AS_SAID
+
+
+def test_annotations_are_read_by_rank_kept_with_the_trace_and_taken_for_no_trace(tmp_path):
+    for rank in (0, 1):
+        events = replayed(nodes(3, 1, 2))
+        traces.write(tmp_path / f"rank{rank}_trace.json", events, distributedInfo={"rank": rank})
+        said = as_json({node(3, 1): f"layer of {rank}"})
+        (tmp_path / f"kernel_annotations_rank{rank}_x.json").write_bytes(said)
+    asked = "SELECT trace_id, module FROM gpu_op_origin WHERE module IS NOT NULL ORDER BY ALL"
+    expected = [(1, "layer of 0"), (2, "layer of 1")]
+    with tracekit.load(tmp_path, tmp_path / "one.duckdb") as run:
+        assert run.fetch(asked)[1] == expected
+    with tracekit.load(tmp_path / "one.duckdb", tmp_path / "two.duckdb") as run:
+        assert run.fetch(asked)[1] == expected
+
+
+def test_annotations_may_be_given_and_those_in_the_trace_come_first(tmp_path):
+    first, *rest = nodes(3, 1, 2, 4)
+    trace = traces.write(tmp_path / "trace.json", replayed([first | {"name": "own"}, *rest]))
+    mine = tmp_path / "mine.bin"
+    mine.write_bytes(pickle.dumps(ANNOTATIONS))
+    with tracekit.load(trace, annotations=[mine]) as run:
+        found = [(row[2], row[3]) for row in origins(run)]
+    assert found == [("own", "annotation"), ("mlp", "annotations file"), (None, None)]
+
+
+class _Runs:
+    def __reduce__(self):
+        return print, ("this ran",)
+
+
+_ITSELF: list[Any] = []
+_ITSELF.append(_ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (pickle.dumps({1: _Runs()}), "runs nothing that a pickle names"),
+        (pickle.dumps(["a list"]), "no pickle of plain dictionaries"),
+        (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
+        (b'["a list"]', "a dictionary by node"),
+        (b'{"layer": "x"}', "'layer' is no node's id"),
+        (b'{"-1": "x"}', "'-1' is no node's id"),
+        (b"[" * 100_000, "recursion"),
+        (b"{", "holds no annotations"),
+        (gzip.compress(as_json(ANNOTATIONS))[:-20], "ends early"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_what_is_no_annotations_is_refused_in_one_line(text, reason, run, tmp_path):
+    trace = traces.write(tmp_path / "trace.json", replayed(nodes(3, 1)))
+    mine = tmp_path / "mine.bin"
+    mine.write_bytes(text)
+    done = run("analyze", str(trace), "--annotations", str(mine))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert str(mine) in done.stderr and reason in done.stderr
+    # Beside a trace, which nobody asked for, it is left.
+    mine.rename(tmp_path / "kernel_annotations.json")
+    done = run("query", str(trace), "graph_known")
+    assert done.returncode == 0
+    assert reason in done.stderr and "this ran" not in done.stdout + done.stderr
+
+
+def test_annotations_that_name_one_text_many_times_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(beside, "_MOST_BYTES", 10_000)
+    path = tmp_path / "mine.pkl"
+    path.write_bytes(pickle.dumps(dict.fromkeys(range(100), "x" * 1_000)))
+    with pytest.raises(TracekitError, match="too large"):
+        list(beside.annotated_nodes(str(path)))
+
+
+def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
+    said = pickle.dumps(
+        {node(3, 1): [{"name": "a", "x": _ITSELF, "y": {"z": 1}, 5: math.nan}, _ITSELF]}
+    )
+    trace = traces.write(tmp_path / "trace.json", replayed(nodes(3, 1)))
+    (tmp_path / "kernel_annotations.pkl").write_bytes(said)
+    with tracekit.load(trace) as run:
+        assert run.fetch("SELECT annotation FROM graph_annotation")[1] == [('{"name": "a"}',)]
+
+
+# -- the capture -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("graph", "args", "expected"),
+    [
+        # The device ran the nodes in another order than they were captured.
+        (3, nodes(3, 2, 1, 3), by_node(1, 0, 2)),
+        # Made executable, the graph got a number of its own.
+        (3, nodes(9, 2, 1, 3), by_node(1, 0, 2)),
+        # Cuspy's traces hold the node's number within the graph alone.
+        (3, [{"graph id": 3, "graph node id": n} for n in (3, 2, 1)], by_node(2, 1, 0)),
+        # A part of the graph is on another device, or was not recorded.
+        (3, nodes(3, 3), by_node(2)),
+        # Nodes that the capture does not have: by order.
+        (3, nodes(9, 41, 42, 43), [(name, "order") for name in OPERATORS]),
+        (None, nodes(3, 1, 2, 3), [(name, "order") for name in OPERATORS]),
+        (3, [{}, {}, {}], [(name, "order") for name in OPERATORS]),
+        # Zero is no node.
+        (3, [{"graph id": 0, "graph node id": 0}] * 3, [(name, "order") for name in OPERATORS]),
+        # Neither nodes nor the number of kernels agree.
+        (3, nodes(9, 1, 2), None),
+        (3, nodes(3, 41, 42), None),
+        (None, [{}, {}], None),
+    ],
+)  # fmt: skip
+def test_a_kernel_is_of_the_captured_launch_of_its_node_or_else_of_its_place(
+    graph, args, expected, tmp_path
+):
+    with traces.load(tmp_path, [*captured(graph=graph), *replayed(args)]) as run:
+        found = origins(run)
+        known = run.ask("graph_known")
+    assert found == [of_capture(*each) for each in expected or []] or not expected
+    if expected is None:
+        assert found == [NOT_KNOWN] * len(args)
+    (share,) = [row for row in known if row["what"] == "module"]
+    how = {how for _, how in expected or []}
+    assert share["known_from"] == (f"capture by {how.pop()}" if how else None)
+    assert (share["kernels"], share["share_of_kernels"]) == (len(args), 1)
+
+
+def test_of_two_captures_the_one_of_the_same_graph_counts(tmp_path):
+    events = [
+        *captured(("aten::mm", "aten::mm"), graph=3),
+        *captured(("aten::add", "aten::add"), 400, 5, first=300),
+        *replayed(nodes(5, 1, 2)),
+        *replayed(nodes(3, 1, 2), 2000, 2),
+        # Which of them this graph was made of is not known.
+        *replayed(nodes(7, 1, 2), 3000, 3),
+    ]
+    with traces.load(tmp_path, events) as run:
+        found = [row[:2] for row in origins(run)]
+    by_node = [(name, "capture by node") for name in ("aten::add", "aten::mm")]
+    assert found == [by_node[0]] * 2 + [by_node[1]] * 2 + [NOT_KNOWN[:2]] * 2
+
+
+@pytest.mark.parametrize(
+    ("kernels", "expected"),
+    [(["sgemm_0", "sgemm_1", "sgemm_2"], "node"), (["other"] * 3, None), (None, None)],
+)
+def test_a_capture_in_another_trace_counts_by_nodes_if_its_kernels_agree(
+    kernels, expected, tmp_path
+):
+    told = {} if kernels is None else {"kernels": kernels}
+    one = traces.write(tmp_path / "capture.json", captured(graph=3, **told))
+    args = nodes(9, 1, 2, 3)
+    two = traces.write(tmp_path / "replay.json", replayed(args))
+    with tracekit.load([one, two]) as run:
+        found = origins(run)
+    assert found == (
+        [of_capture(name, expected) for name in OPERATORS] if expected else [NOT_KNOWN] * 3
+    )
+
+
+def test_what_the_program_said_comes_before_what_the_capture_tells(tmp_path):
+    args = [{"name": "attention"}, {}, {}]
+    with traces.load(tmp_path, [*captured(), *replayed(args)]) as run:
+        first, second, _ = origins(run)
+    assert first[:4] == ("aten::mm", "capture by order", "attention", "annotation")
+    assert second == of_capture("aten::relu", "order")
+
+
+def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
+    folder = tmp_path / "capture_traces"
+    folder.mkdir()
+    names = ["sgemm_0", "sgemm_1", "sgemm_2"]
+    for rank, kernels in enumerate((names, names[::-1])):
+        traces.write(folder / f"bs_2_rank{rank}.json", captured(kernels=kernels))
+    (folder / "bs_4_rank0.json").write_text("{")
+    trace = traces.write(tmp_path / "1786734684.99-TP-0.trace.json", replayed([{}] * 3))
+    done = run("load", str(trace), "-o", str(tmp_path / "run.duckdb"))
+    assert done.returncode == 0
+    with tracekit.open_database(tmp_path / "run.duckdb") as opened:
+        assert origins(opened) == [of_capture(name, "order") for name in OPERATORS]
+        paths = [path for (path,) in opened.fetch("SELECT path FROM trace ORDER BY trace_id")[1]]
+        assert paths == [str(trace), str(folder / "bs_2_rank0.json")]
+        assert [each.trace.path for each in opened.verdicts()] == [str(trace)]
+        assert opened.verdict().trace.path == str(trace)
+        assert set(opened.top_kernels()["trace_id"]) == {1}
+    done = run("query", str(trace), "graph_known", "--format", "csv")
+    assert "capture by order" in done.stdout
+    assert "also read what tells its graphs" in done.stderr
+    assert "without a capture beside it" in done.stderr
+    # A capture alone is what is asked about.
+    with tracekit.load(folder / "bs_2_rank0.json") as opened:
+        assert opened.trace_ids() == [1]
+
+
+# -- Nsight Systems --------------------------------------------------------------------------------
+
+
+def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
+    """A report in which two operators are captured, and a graph is replayed whose kernels name the
+    nodes 21 and 22 of graph 2; `clones` says of which node each was made."""
+    strings = nsys.Strings()
+    template = {node(1, place): 1_000 + 100 * place + 20 for place in (1, 2)}
+    made = [
+        {"start": at, "end": at + 1, "nameId": strings["Graph Node Creation"],
+         "globalTid": nsys.GLOBAL_TID, "graphNodeId": number, "originalGraphNodeId": None}
+        for number, at in template.items()
+    ] + [
+        {"start": 2_000, "end": 2_001, "nameId": strings["Graph Node Clone"],
+         "globalTid": nsys.GLOBAL_TID, "graphNodeId": number, "originalGraphNodeId": of}
+        for number, of in clones.items()
+    ]  # fmt: skip
+    tables = {
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [
+            nsys.call(strings, "cudaStreamBeginCapture_v10000", 1_000, 1_010, 1),
+            nsys.call(strings, "cudaLaunchKernel_v7000", 1_110, 1_140, 2),
+            nsys.call(strings, "cudaLaunchKernel_v7000", 1_210, 1_240, 3),
+            nsys.call(strings, "cudaStreamEndCapture_v10000", 1_900, 1_910, 4),
+            nsys.call(strings, "cudaGraphLaunch_v10000", 3_000, 3_100, 5),
+        ],
+        # The second node starts first.
+        "CUPTI_ACTIVITY_KIND_KERNEL": [
+            nsys.kernel(strings, "relu", 4_000, 4_100, 5, graphNodeId=node(2, 22)),
+            nsys.kernel(strings, "gemm", 5_000, 5_100, 5, graphNodeId=node(2, 21)),
+        ],
+        "NVTX_EVENTS": [
+            nsys.pushed(strings, "aten::mm, op_id = 11, sizes = [[8, 16]]", 1_100, 1_150),
+            nsys.pushed(strings, "aten::relu, op_id = 12, sizes = [[8, 4]]", 1_200, 1_250),
+        ],
+        "CUDA_GRAPH_NODE_EVENTS": made,
+    }
+    return nsys.write(folder / "report.sqlite", tables, strings)
+
+
+@pytest.mark.parametrize(
+    ("clones", "expected"),
+    [
+        ({node(2, 21): node(1, 1), node(2, 22): node(1, 2)},
+         [("aten::relu", "capture by node"), ("aten::mm", "capture by node")]),
+        # By way of a third graph.
+        ({node(2, 21): node(3, 5), node(3, 5): node(1, 1), node(2, 22): node(1, 2)},
+         [("aten::relu", "capture by node"), ("aten::mm", "capture by node")]),
+        # Of nodes that nothing made, in a circle, or of none: by their order.
+        ({node(2, 21): node(7, 1), node(2, 22): node(7, 2)},
+         [("aten::relu", "capture by order"), ("aten::mm", "capture by order")]),
+        ({node(2, 21): node(2, 22), node(2, 22): node(2, 21)},
+         [("aten::relu", "capture by order"), ("aten::mm", "capture by order")]),
+    ],
+)  # fmt: skip
+def test_nsys_tells_of_which_captured_node_a_replays_node_is_a_clone(clones, expected, tmp_path):
+    with tracekit.load(nsys_report(tmp_path, clones)) as run:
+        assert [row[:2] for row in origins(run)] == expected
+
+
+# -- real traces -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels", "expected"),
+    [
+        ("mi300x-vllm-piecewise", 361, (None, "graph launch", "graph launch")),
+        ("mi300x-graph-decode", 356, (None, None, "graph launch")),
+        ("a100-vit-recapture", 620, ("capture by order", None, None)),
+        ("v100-diff-test", 4464, ("graph launch", None, None)),
+    ],
+)
+def test_how_the_kernels_of_real_graphs_are_known(name, kernels, expected, shared_database):
+    if not (SHARED_TRACES / f"{name}.json.gz").exists():
+        pytest.skip(f"no real traces at {SHARED_TRACES}")
+    rows = shared_database(f"{name}.json.gz").ask("graph_known")
+    assert [(row["what"], row["known_from"], row["kernels"]) for row in rows] == [
+        (what, how, kernels)
+        for what, how in zip(("operator", "module", "line"), expected, strict=True)
+    ]

@@ -1,0 +1,168 @@
+"""Files beside a trace that tell what its graphs run: traces of their capture, and what the program
+said of their nodes (torch.cuda.graph_annotations).
+
+vLLM and SGLang write the former to a folder `capture_traces`. By PyTorch's convention the latter
+are called `kernel_annotations_rank0_...` and lie in the trace's folder or the one above; those that
+are called as the trace, with `.annotations` behind, count too.
+https://docs.pytorch.org/tutorials/advanced/cuda_graph_annotations_tutorial.html
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path, PurePath
+from typing import Any
+
+from tracekit.errors import TracekitError
+from tracekit.trace.recovery import strict_json
+from tracekit.trace.snapshot import is_pickle, plain_pickle
+from tracekit.trace.source import unreadable
+from tracekit.trace.unpacking import (
+    ANNOTATIONS,
+    HEAD_BYTES,
+    TRACES,
+    DamagedError,
+    Decompressed,
+    codec_of,
+)
+
+CAPTURES = "capture_traces"
+# The rank in a name: of vLLM and PyTorch, else of SGLang.
+_RANKS = [re.compile(rf"{word}[ _.=-]?(\d{{1,9}})(?!\d)", re.IGNORECASE) for word in ("rank", "TP")]
+_ENDS = re.compile(r"(\.pt)?(\.trace)?\.(json|pftrace|sqlite)\b.*$")
+# The first of `filename:line:function`, one a line.
+_STACK = re.compile(r"[^\n]*(\.py|>):\d+:")
+_MOST_BYTES = 256 << 20
+
+
+def is_of_capture(path: str) -> bool:
+    """Whether a trace is of the capture of graphs, by its folder."""
+    return PurePath(path).parent.name == CAPTURES
+
+
+class Beside:
+    """The files beside traces; where names tell ranks, those of a trace's rank. Lists a folder
+    once."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, list[str]] = {}
+
+    def captures(self, trace: str) -> list[str]:
+        """The traces of captures."""
+        if is_of_capture(trace) or trace == "-":
+            return []
+        folder = Path(trace).parent / CAPTURES
+        return _of_rank(
+            trace, [folder / each for each in self._in(folder) if each.endswith(TRACES)]
+        )
+
+    def annotations(self, trace: str) -> list[str]:
+        """The files with annotations."""
+        if trace == "-":
+            return []
+        here, own = Path(trace).parent, _ENDS.sub("", Path(trace).name)
+        found = [
+            folder / each
+            for folder in dict.fromkeys((here, here.absolute().parent))
+            for each in self._in(folder)
+            if (match := ANNOTATIONS.fullmatch(each)) and match["trace"] in (None, own)
+        ]
+        return _of_rank(trace, found)
+
+    def _in(self, folder: Path) -> list[str]:
+        if folder not in self._names:
+            try:
+                names = sorted(each.name for each in folder.iterdir())
+            except (OSError, ValueError):
+                names = []
+            # Of a folder of thousands of traces, only these are of use.
+            is_wanted = TRACES if folder.name == CAPTURES else ()
+            self._names[folder] = [
+                each for each in names if ANNOTATIONS.fullmatch(each) or each.endswith(is_wanted)
+            ]
+        return self._names[folder]
+
+
+def _of_rank(trace: str, files: list[Path]) -> list[str]:
+    rank = _rank(trace)
+    ranks = {each: _rank(each.name) for each in files}
+    if rank is None:
+        # All ranks capture alike.
+        rank = min((each for each in ranks.values() if each is not None), default=None)
+    return [str(each) for each, of in ranks.items() if of in (None, rank)]
+
+
+def _rank(path: str) -> int | None:
+    found = (each.search(PurePath(path).name) for each in _RANKS)
+    return next((int(each[1]) for each in found if each), None)
+
+
+def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
+    """What a file says of each node, by its id: a JSON object.
+
+    The file is JSON or a pickle: a dictionary by node of dictionaries, lists of them, names, or
+    stacks. Nothing that a pickle names is run.
+
+    Raises:
+        TracekitError: when the file cannot be read, or is something else.
+    """
+    said = _content(path)
+    if not isinstance(said, dict):
+        raise TracekitError(f"{path}: holds no annotations of graphs: a dictionary by node")
+    size = 0
+    for key, value in said.items():
+        try:
+            node = int(key)
+        except (TypeError, ValueError):
+            node = -1
+        if not 0 <= node < 2**64:
+            raise TracekitError(
+                f"{path}: holds no annotations of graphs: {str(key)[:40]!r} is no node's id"
+            )
+        text = strict_json(_annotation(value))
+        # A pickle may name one text many times.
+        size += len(text)
+        if size > _MOST_BYTES:
+            raise TracekitError(f"{path}: is too large for annotations of graphs")
+        yield node, text
+
+
+def _content(path: str) -> object:
+    try:
+        with Path(path).open("rb") as file:
+            codec = codec_of(file.read(HEAD_BYTES))
+            file.seek(codec[1] if codec else 0)
+            text = Decompressed(file, codec[0]) if codec else file
+            # The second call tells whether the data is damaged.
+            head = text.read(_MOST_BYTES + 1) + text.read(1)
+            if len(head) > _MOST_BYTES:
+                raise TracekitError(f"{path}: is too large for annotations of graphs")
+            return plain_pickle(path, head) if is_pickle(head) else json.loads(head)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (DamagedError, ValueError, RecursionError) as error:
+        raise TracekitError(f"{path}: holds no annotations of graphs: {error}") from error
+
+
+def _annotation(said: object) -> dict[str, Any]:
+    """One node's annotation; of several the later win, as in PyTorch's exporter."""
+    if isinstance(said, str):
+        return {"stack" if _STACK.match(said) else "name": said}
+    if isinstance(said, list):
+        flat = (each for each in said if not isinstance(each, list))
+        return {key: value for each in flat for key, value in _annotation(each).items()}
+    if not isinstance(said, dict):
+        return {}
+    # Early files wrapped a name so.
+    return {
+        "name" if key == "str" else str(key): value
+        for key, value in said.items()
+        if all(map(_is_plain, value if isinstance(value, list | tuple) else [value]))
+    }
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | None) or (isinstance(value, float) and isfinite(value))
