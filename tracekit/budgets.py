@@ -1,6 +1,6 @@
 """Budgets for a step of the user's program: how many operators, launches and waits it may take.
 
-`tracekit.pytest_plugin` is the door to them. A step of a test is recorded; its figures are checked
+`tracekit.pytest_plugin` offers them to tests. A step of a test is recorded; its figures are checked
 against its budget, and against the figures stored for it in a small file beside the test.
 """
 
@@ -26,7 +26,7 @@ from tracekit.verdict.regime import REGIMES
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
-# What the query step_counts counts, and whether it takes a device to happen.
+# The counts of the query step_counts, and whether they need a device.
 COUNTS = {
     "operators": False,
     "launches": True,
@@ -37,7 +37,7 @@ COUNTS = {
     "compiled_regions": False,
 }
 _MOST_NAMES = 200
-# A step is a mean of several, which need not be equal.
+# Figures are the mean of several steps, which may differ.
 _SLACK = 0.001
 _MOST_CHANGES = 12
 _OTHER = ("kernels_by_class", "regime", "host_share", "time", "graph_breaks")
@@ -53,14 +53,14 @@ class OverBudget(AssertionError):
 
 @dataclass
 class StepBudget:
-    """What the fixture `tracekit_profile` gives a test: call it with the step."""
+    """The fixture `tracekit_profile`: a test calls it with the step."""
 
     test: str
     """The test's id."""
     beside: Path
     """The folder of the test's file."""
     leave: Path
-    """Where the traces of steps that are over their budgets are left."""
+    """The folder for traces of steps that are over their budgets."""
     budget: Mapping[str, Any]
     update: bool
 
@@ -75,7 +75,7 @@ class StepBudget:
     ) -> Figures:
         """Runs the step `warmup` + 1 + `steps` times under torch.profiler, and returns its figures.
 
-        With `stacks`, the report tells the lines of Python too, and the profiler costs more.
+        With `stacks`, the report has the lines of Python too, and the profiler costs more.
 
         Raises:
             OverBudget: when the step is over its budget; the message says by how much, what changed
@@ -149,10 +149,10 @@ class Figures:
     """A step of a recorded run. Counts are per step; a key that is missing cannot be known."""
 
     counts: dict[str, float]
-    """By the figures of the query step_counts."""
+    """The counts, by the figures of the query step_counts."""
     kernels_by_class: dict[str, float]
     names: dict[str, dict[str, float]]
-    """By figure, how often each operator, call or kernel ran."""
+    """How often each operator, call or kernel ran, by figure."""
     regime: str
     """`overhead-bound`, `compute-bound` or `unknown`."""
     host_share: float | None
@@ -160,7 +160,7 @@ class Figures:
     step_ns: int | None
     """The median step without the profiler; None: it was not timed."""
     device: str
-    """What it ran on: `step_ns` says something about no other."""
+    """The device it ran on: `step_ns` applies only to that device."""
     why: list[str] = field(default_factory=list)
     """The verdict's sentences."""
 
@@ -212,12 +212,12 @@ def check_budget(budget: Mapping[str, Any]) -> None:
     """Checks that a budget names known figures, with values that make sense.
 
     Raises:
-        TracekitError: says which does not.
+        TracekitError: some name or value does not; the message says which.
     """
     for name, value in budget.items():
         if name not in COUNTS and name not in _OTHER:
             known = ", ".join((*COUNTS, *_OTHER))
-            raise TracekitError(f"{name!r} is no figure that a budget can have: it has {known}")
+            raise TracekitError(f"{name!r} is not a figure of a budget; the figures are {known}")
         if name == "regime":
             is_sound = value in REGIMES.values()
         elif name == "kernels_by_class":
@@ -286,7 +286,8 @@ def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[st
 
 
 def changes(figures: Figures, base: Figures) -> list[str]:
-    """What runs more often or less often than in the stored figures, the largest change first."""
+    """Operators, calls and kernels that run more or less often than in the stored figures, the
+    largest change first."""
     found = []
     for figure in COUNTS:
         if figure == "copied_bytes" or figure not in figures.counts:
@@ -303,8 +304,8 @@ def changes(figures: Figures, base: Figures) -> list[str]:
 
 
 def name_of(test: str) -> str:
-    """A file name without its ending for the test of this id: no two tests share one, on file
-    systems that ignore case either."""
+    """A file name, without its ending, for the test of this id: unique, even on file systems that
+    ignore case."""
     shown = re.sub(r"[^a-z0-9_]+", "-", test.lower()).strip("-")[:_SHOWN_CHARACTERS]
     return f"{shown}-{hashlib.sha256(test.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
@@ -332,10 +333,10 @@ def require_no_former(test: str, folder: Path) -> None:
 
 
 def read_figures(path: Path) -> Figures | None:
-    """The stored figures; None where there is no file.
+    """The stored figures; None if there is no file.
 
     Raises:
-        TracekitError: when the file is not one that `write_figures` wrote.
+        TracekitError: when `write_figures` did not write the file.
     """
     try:
         fields = parsed(path.read_text("utf-8"))
@@ -365,7 +366,7 @@ def _are_sound(figures: Figures) -> bool:
 
 
 def write_figures(path: Path, figures: Figures) -> None:
-    """Stores figures, one on a line, in an order that does not change."""
+    """Stores figures, one per line, in a fixed order."""
     fields = {"schema": _SCHEMA} | asdict(figures) | {"why": []}
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as beside:

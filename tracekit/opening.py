@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
 # counted: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
-# Tables that verdicts fill, in any SQL; and where a question reads one of them.
+# A pattern for tables that verdicts fill, in any SQL; and one for questions that read them.
 _OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
 _ASKS_VERDICTS = re.compile(r"\b(FROM|JOIN) (verdict|evidence|one_off|advice)\b")
 
@@ -178,8 +178,8 @@ class Loaded(Session):
 class Stored(Session):
     """A database in a file, whose rows others may have changed.
 
-    An exception that ends its `with` block is the fault of such rows only if they are not those
-    that loading its traces again gives; then it becomes a TracekitError. Others stay as they are.
+    If an exception ends its `with` block, and loading its traces again gives other rows, the rows
+    are at fault and it becomes a TracekitError. Other exceptions stay unchanged.
     """
 
     def __exit__(self, *raised: object) -> None:
