@@ -3,11 +3,11 @@
 -- column bar (count): place of the bar: a's whole window, then its parts, work first, then b's whole window
 -- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they
 --     overlap), communication, copy, idle by cause
--- column window (text): what is compared: each run's median step, else the GPU-active spans
--- column a_ns (ns): of a's window
--- column b_ns (ns): of b's window
--- column change_ns (ns): b_ns less a_ns: the bar's height
--- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
+-- column window (text): the windows compared: each run's median step, else the GPU-active spans
+-- column a_ns (ns): the part's time in a's window
+-- column b_ns (ns): the part's time in b's window
+-- column change_ns (ns): b_ns minus a_ns: the bar's height
+-- column until_ns (ns): a's window plus the bars up to this one; the last change ends exactly at b's window
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
 -- The median steps where both runs have steps, else the GPU-active spans.
 WITH win AS (

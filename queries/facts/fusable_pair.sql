@@ -1,9 +1,9 @@
 -- fact: Two adjacent operators that pass an intermediate through memory.
 -- needs: gpu_ops
 -- of: operator_time
--- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction
--- that follows. Size and position tell that the second reads what the first wrote, since traces do not
--- identify tensors.
+-- Elementwise work, copies and fills, with operators that they can be fused into: a normalization, a softmax
+-- or a reduction that follows. Size and position suggest that the second reads the output of the first, since
+-- traces do not identify tensors.
 CREATE TABLE fusable_pair (
     trace_id     INTEGER, -- the trace
     device_id BIGINT,

@@ -5,10 +5,10 @@
 -- column second (text): the next one on its stream, which reads it
 -- column shapes (JSON): dimensions of the second one's inputs
 -- columns count
--- column intermediate_bytes (bytes): written by the first and read back by the second, all times together
--- column gpu_ns (ns): of both operators
--- column saved_ns (ns): at most: of each operator's time, the intermediate's share of the bytes that it
---     moves; nothing else may read it
+-- column intermediate_bytes (bytes): written by the first and read back by the second, over all calls
+-- column gpu_ns (ns): time of both operators
+-- column saved_ns (ns): an upper bound: the intermediate's share of each operator's bytes, in that operator's
+--     time; nothing else may read it
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 WITH pair AS (FROM fusable_pair WHERE trace_id = coalesce(getvariable('trace'), trace_id))
 SELECT

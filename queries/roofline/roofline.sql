@@ -2,18 +2,19 @@
 -- params trace, top, latency_percent
 -- columns trace_id, device_id, operator
 -- column shapes (JSON): dimensions of its inputs
--- column known_from (text): where operator and shapes are known from: call (the host's own) or capture (the
---     kernels are of a graph's replays, operator and shapes of the graph's capture)
--- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
--- column calls (count): how often; of a capture, how often replays ran it
--- column gpu_ns (ns): sum over calls of the union of a call's GPU ops; of a capture, the sum of its kernels
+-- column known_from (text): the source of operator and shapes: call (the host's own) or capture (the kernels
+--     are from a graph's replays, operator and shapes from the graph's capture)
+-- column format (text): whose peak it is compared with: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
+-- column calls (count): the number of calls; for a capture, how often replays ran it
+-- column gpu_ns (ns): sum over calls of the union of a call's GPU ops; for a capture, the sum of its kernels
 -- column flops (floating-point operations): of all calls, by shapes. A multiply-add counts as two; a
 --     convolution's backward pass as one forward pass for each wanted gradient of input and weight, the
 --     bias's as none; normalization as 8 an element, twice that backward; softmax as 5; else one an element
--- column moved_bytes (bytes): that all calls must at least read and write, by shapes. A Triton kernel is
---     taken to write its last tensor alone where the trace does not tell that it works in place
+-- column moved_bytes (bytes): the least that all calls must read and write, by shapes. A Triton kernel is
+--     assumed to write only its last tensor unless the trace shows that it works in place
 -- column tflop_per_s (10^12 operations per second): flops over gpu_ns
--- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; more than the memory's where caches serve
+-- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; it can exceed the memory's if caches
+--     serve some
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
 -- column bound (text): math or memory, the longer roof; latency: both far below the time; NULL: peaks unknown

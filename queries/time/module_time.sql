@@ -1,14 +1,14 @@
--- question: Which modules (nn.Module) does the time go to, on the host and on the GPU, forward and backward?
+-- question: Which modules (nn.Module) take the time, on the host and on the GPU, forward and backward?
 -- params trace
--- param top (integer, default 1000): how many modules
+-- param top (integer, default 1000): the number of modules
 -- columns trace_id, module
 -- column parent (text): the module that called it most often; NULL: none
 -- column depth (count): modules around it, itself included
 -- column calls (count): forward calls
 -- column host_ns (ns): sum of their durations, inner modules included
--- column host_self_ns (ns): the same without inner modules
+-- column host_self_ns (ns): host_ns without inner modules
 -- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included
--- column gpu_self_ns (ns): the same without inner modules
+-- column gpu_self_ns (ns): gpu_ns without inner modules
 -- column backward_gpu_ns (ns): sum of the durations of GPU ops of the backward pass of its operators, inner
 --     modules excluded; forward and backward belong together by sequence number
 -- doubts: no_modules, unlinked_gpu_ops

@@ -1,11 +1,11 @@
--- What the host does in a trace without GPU ops.
+-- The host's work in a trace without GPU ops.
 
--- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
--- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait
--- for another worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all.
--- An operator computes if it is not a metadata operator and its own time is at least the time of the
--- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
--- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
+-- The work of the thread that runs most operators, stretch by stretch: a role of the query cpu_time, and the
+-- limit of a computation by the shapes of its operators (NULL: unknown), or `remote` in a wait for another
+-- worker. The stretches cover the trace without gap or overlap. `which` is a trace_id; NULL: all. An operator
+-- computes if it is not a metadata operator and its own time is at least the time of the computing operators
+-- that it calls. The own time of a small operator includes its dispatch: traces do not separate them. So
+-- shapes show the limit of an operator only if it worked at a plausible rate.
 CREATE OR REPLACE MACRO cpu_stretches(which) AS TABLE
 WITH operator AS (
     SELECT trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
@@ -20,8 +20,8 @@ thread AS (
     SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid
     FROM (SELECT trace_id, pid, tid, sum(self_ns) AS ns FROM operator GROUP BY ALL) GROUP BY ALL
 ),
--- Calls of collectives and of other workers on any thread, and what they call in Python, such as
--- Work.wait. A call of another worker lasts until the answer is there.
+-- Calls of collectives and calls to other workers on any thread, and the Python functions that they call,
+-- such as Work.wait. A call to another worker lasts until the answer is there.
 collective AS (
     SELECT trace_id, event_id, start_ns, end_ns,
            CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
@@ -55,7 +55,7 @@ segment AS (
     FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN role USING (trace_id, event_id) LEFT JOIN waiting AS c USING (trace_id, event_id)
 ),
--- Time in which the thread does nothing that was recorded, and no thread anything but collectives.
+-- Time in which nothing was recorded on the thread, and only collectives on others.
 running AS (
     SELECT trace_id AS key, 'untraced' AS label, start_ns, end_ns FROM segment WHERE role = 'untraced'
     UNION ALL

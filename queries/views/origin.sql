@@ -1,5 +1,5 @@
--- Where each GPU op came from: op -> launch -> CPU op -> module and Python line -> step. What the
--- trace does not tell is NULL.
+-- Where each GPU op came from: op -> launch -> CPU op -> module and Python line -> step. Unknown values are
+-- NULL.
 
 CREATE OR REPLACE VIEW gpu_op_origin AS
 SELECT

@@ -6,8 +6,8 @@ SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
 FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
 
--- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span
--- of each trace's main device.
+-- The step of median length (the shorter of the two in the middle if their number is even) and the GPU-active
+-- span of each trace's main device.
 CREATE OR REPLACE VIEW run_windows AS
 SELECT trace_id, device_id, kind, name, start_ns, end_ns
 FROM windows JOIN main_device USING (trace_id, device_id)
@@ -16,7 +16,7 @@ QUALIFY kind = 'gpu_active'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
 
--- Of these, the window by which a trace is compared: its median step if it has steps.
+-- The one of these windows by which a trace is compared: its median step if it has steps.
 CREATE OR REPLACE VIEW compared_windows AS
 SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTITION BY trace_id) AS active_ns
 FROM run_windows

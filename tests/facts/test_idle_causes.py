@@ -1,4 +1,4 @@
-"""What the launching thread did while the GPU waited: one small trace for each cause."""
+"""The launching thread's activity while the GPU waited: one small trace for each cause."""
 
 import pytest
 
@@ -36,7 +36,7 @@ CAUSES = [
     ("user_annotation", "## data_load ##", "input"),
     ("python_function", "torch/_inductor/compile_fx.py(600): compile_fx", "compilation"),
     ("python_function", "triton/compiler/compiler.py(220): compile", "compilation"),
-    # What compiled code runs at each call compiles nothing.
+    # Code that runs at each call of compiled code does not compile.
     ("python_function", "torch/_inductor/codecache.py(874): __call__", "python"),
     ("python_function", "triton/compiler/compiler.py(400): launch_metadata", "python"),
     ("user_annotation", "## Call CompiledFxGraph abc ##", "dispatch"),
@@ -90,7 +90,7 @@ def test_a_copy_that_its_call_awaits_is_a_blocking_copy(tmp_path):
             traces.gpu_op(40, 5, 5, category="gpu_memcpy", name="Memcpy DtoH"),
         ],
     )
-    # The gap from 10 to 40 us has the call in it from 20 us on; the one from 45 us 5 us more of it.
+    # The call is in the gap from 10 to 40 us from 20 us on, and for 5 us in the gap from 45 us.
     assert found == {"untraced": 50_000, "launch": 4_000, "copy": 25_000, "launch_latency": 6_000}
 
 

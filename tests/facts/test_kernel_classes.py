@@ -1,4 +1,4 @@
-"""Each kernel has the class that its name says, and a word alone does not make it communication."""
+"""Each kernel has the class of its name, and a word alone does not make it communication."""
 
 import pytest
 

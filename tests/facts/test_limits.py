@@ -1,4 +1,4 @@
-"""What limits kernels: by shapes, by siblings, by graphs' captures, by step names, or not known."""
+"""The limits of kernels: by shapes, siblings, graphs' captures or step names, or unknown."""
 
 import pytest
 

@@ -18,7 +18,7 @@ def ranged(name, ops, kernel_ns):
 
 @pytest.fixture
 def path(tmp_path):
-    # Prefills that the device bounds, decodes that the host bounds, and Python between them.
+    # Device-bound prefills, host-bound decodes, and Python between them.
     atoms = [
         atom
         for number in range(5)

@@ -25,7 +25,7 @@ def test_queue_depth_counts_what_is_launched_and_not_started(tmp_path):
     assert (summary["span_ns"], summary["max_depth"], summary["full_ns"]) == (30_000, 3, 6_000)
     assert summary["mean_depth"] == pytest.approx((2 + 4 + 18 + 20 + 10) / 30)
     assert (summary["p50_depth"], summary["empty_ns"], summary["share_full"]) == (2, 0, 0.2)
-    # The third launch found two in the queue, and took no longer than the others.
+    # The third launch found two in the queue, but took no longer than the others.
     assert (blocked["launches"], blocked["at_limit"], blocked["blocked_ns"]) == (3, 1, 0)
 
 

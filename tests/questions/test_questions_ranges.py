@@ -76,12 +76,12 @@ def test_a_step_is_split_between_forward_backward_and_optimizer(tmp_path):
     events = [
         step(1, 0, 100),
         *launched([operator("aten::mm", 10, 10, **numbered)], 12, 110, 4, 1),
-        # What autograd recomputes is part of the backward pass.
+        # Recomputation by autograd is part of the backward pass.
         autograds(operator(node, 30, 20, **numbered)),
         autograds(operator("aten::mm", 32, 5, **numbered)),
         *map(autograds, launched([], 33, 120, 8, 2)[:1]),
         gpu_op(120, 8, 2),
-        # A closure's forward pass inside the optimizer is none of its work.
+        # A closure's forward pass inside the optimizer is not the optimizer's work.
         marked("Optimizer.step#SGD.step", 60, 30),
         *launched([operator("aten::mm", 61, 5, **numbered)], 62, 130, 2, 3),
         *launched([operator("aten::add_", 70, 5)], 71, 140, 1, 4),
@@ -104,7 +104,7 @@ def test_a_step_is_split_between_forward_backward_and_optimizer(tmp_path):
 
 @pytest.mark.parametrize("name", ["v100-dlrm-rank0", "pair-rank0"])
 def test_phases_are_those_of_the_recorded_events(name, shared_database):
-    """By the outermost slice around each launch that says which phase it is."""
+    """The phase comes from the outermost slice around each launch that shows one."""
 
     def phase(event):
         named = event["name"]

@@ -91,7 +91,7 @@ def rank_trace(folder, rank, events, base=0):
 
 def late_in_turns(folder):
     """The traces of two ranks: rank 1 is late for the first collective, rank 0 for the second; each
-    ends on both at once."""
+    ends on both ranks at once."""
     return [
         rank_trace(folder, rank, [
             step(1, 0, 100), launch(1, 1, 1), collective(*first, 1, sequence=5),

@@ -1,4 +1,4 @@
-"""What a trace tells about threads that share the interpreter."""
+"""Questions about threads that share the interpreter."""
 
 import pytest
 

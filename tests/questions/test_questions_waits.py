@@ -1,4 +1,4 @@
-"""What one rank can tell about waiting for others."""
+"""Questions to one rank about waiting for others."""
 
 from collections import defaultdict
 

@@ -97,7 +97,7 @@ CASES = [
     ("aten::sum", [[4, 8], [], [], []], ["", "[-1]", "False", ""], 32, 64, 8),
     ("aten::sum", [[4, 8], []], ["", ""], 32, 64, 2),
     ("aten::fill_", [[4, 8], []], None, 0, 0, 64),
-    # Where the result goes (out=) is not read.
+    # The destination of the result (out=) is not read.
     ("aten::addmm", [[4], [8, 16], [16, 4], [], [], [8, 4]], None, 1024, 2 * (4 + 128 + 64), 64),
     (
         "aten::baddbmm", [[3, 8, 4], [3, 8, 16], [3, 16, 4], [], [], [3, 8, 4]], None,
@@ -105,7 +105,7 @@ CASES = [
     ),
     ("aten::mm", [[8, 16], [16, 4], [8, 4]], None, 1024, 2 * (128 + 64), 64),
     ("triton_poi_fused_add_mul_0", [[4, 8], [4, 8], [4, 8], []], None, 64, 128, 64),
-    # Two products of x, and three; then the activation and the product of what they gave.
+    # Two products of x, and three; then the activation and the product of their results.
     ("tracekit::gate_up", [[2, 4, 16], [5, 16], [5, 16], []], None,
      2 * 1280, 2 * (128 + 160), 2 * 40),
     ("tracekit::block", [[8, 16], [5, 16], [5, 16], [16, 5], [64], [1], []], None,
