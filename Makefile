@@ -1,4 +1,4 @@
-# `make demo` runs the demo, `make test` runs the tests; both set up all they need in .venv.
+# `make demo` runs the demo, `make test` runs the tests; both set up everything they need in .venv.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3.14 || echo python3)
 BIN := .venv/bin
 DEMO := build/demo
@@ -24,7 +24,7 @@ test:
 	@$(MAKE) --no-print-directory -j2 .venv/installed browser
 	@$(MAKE) --no-print-directory checks
 
-# Types are checked while the tests run; what is wrong with them is printed after the tests. One
+# Types are checked while the tests run; type errors are printed after the tests. One
 # worker more than two cores, since tests also wait: for timeouts, servers and programs that start.
 checks:
 	@$(BIN)/ruff check --quiet .
@@ -33,20 +33,19 @@ checks:
 	  $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
 	  wait $$types || { echo 'wrong types:'; cat build/types.txt; exit 1; } >&2; exit $$tested
 
-# A browser for the tests of pages: they are skipped where there is none.
+# A browser for the tests of pages: without one, they are skipped.
 browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
 	    apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk >/dev/null; } || \
 	  echo 'no Chromium: tests of pages are skipped (on Debian: apt install chromium)' >&2
 
-# Tries all of what `make test` takes a sample of, as it says at its end, starts each command in a
-# process of its own, and has all extras: only tests that need a GPU are skipped.
+# Runs every case (`make test` runs a sample, as it says at its end), starts each command in its own process, and has all extras: only tests that need a GPU are skipped.
 test-all: export TRACEKIT_TEST_ALL = 1
 test-all: BIN := build/test-all/bin
 test-all: build/test-all/installed browser shells checks
 
-# Completion is tested in each shell that there is.
+# Completion is tested in each installed shell.
 shells:
 	@{ command -v fish && command -v zsh; } >/dev/null || \
 	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
@@ -54,23 +53,21 @@ shells:
 	  echo 'no fish or zsh: their completion is not tested (on Debian: apt install fish zsh)' >&2
 
 # Prints in words how the answers to every trace differ from those in tests/answers.json; with
-# ACCEPT=1, commits them there. NAMES="mtia pair" analyzes only traces with such a name. Takes minutes.
+# ACCEPT=1, commits them there. NAMES="mtia pair" analyzes only traces with these words in their names. Takes minutes.
 answers: .venv/installed
 	@$(BIN)/python -m tests.answers $(if $(ACCEPT),--accept) $(NAMES)
 
-# Loads a generated trace with tracekit and with other tools, and prints one table; then what
-# remedies promise beside what they gain. Takes minutes.
+# Loads a generated trace with tracekit and with other tools, and prints one table; then the promised and measured gains of remedies. Takes minutes.
 bench: build/bench/installed .venv/installed
 	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
 	@$(BIN)/python -m tests.bench.remedies
 
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
-# tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that in their name, and says
-# what is wrong. Takes minutes.
+# tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that word in their names, and prints the wrong answers. Takes minutes.
 diagnosis: .venv/installed build/diagnosis/installed
 	@$(BIN)/python -m tests.bench.diagnosis $(if $(NAME),--failures $(NAME))
 
-# Each peer in a folder of its own: two of them have modules of one name.
+# Each peer has its own folder: two of them have modules with the same name.
 PEERS := gpu-idle traceinsight
 build/diagnosis/installed: constraints.txt | .venv/installed
 	@rm -rf $(@D)

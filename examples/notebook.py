@@ -31,7 +31,7 @@ def _(mo):
     often does; `heads.batched` makes one for all. This notebook records the first, asks what bounds
     it, finds the line to change, predicts the gain, and then compares with the second.
 
-    To ask about a run of your own, give its trace: any file that `torch.profiler` wrote.
+    To ask about your own run, give its trace: any file that `torch.profiler` wrote.
     """)
     return
 

@@ -29,7 +29,7 @@ from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_model import RunVerdict
 
 FILE = Path(__file__).with_name("answers.json")
-# Enough digits that only the last bits of a double are left out.
+# Enough digits that only the last bits of a double are lost.
 _DIGITS = 9
 _ADVICE = 5
 _ORDINALS = ("first", "second", "third", "fourth", "fifth")
@@ -38,7 +38,7 @@ _WHOLE = (
     "advice", "steps", "phases", "windows", "devices", "top_kernels", "memory_traffic", "one_offs",
     "links",
 )  # fmt: skip
-# What a one-off has besides: where it is recorded, and what follows from the rest.
+# Other fields of a one-off: where it is recorded, and values that follow from the rest.
 _ALSO_OF_ONE_OFFS = ("event_id", "pid", "tid", "usual_ns")
 # Lists of sentences.
 _SENTENCES = ("why", "next", "unknown")
@@ -50,7 +50,7 @@ Answer = dict[str, Any]
 
 
 def compact(analysis: Analysis) -> Answer:
-    """What an analysis answers, in the order in which changes are told."""
+    """The answers of an analysis, in the order in which changes are printed."""
     found = _plain(analysis.as_dict())
     verdict, causal = found["verdict"], found["causal"] or {}
     gains = causal.pop("gains", {})
@@ -85,12 +85,12 @@ def compact(analysis: Analysis) -> Answer:
 
 
 def _not_nil(part: Answer | None) -> Answer:
-    """What is not 0, and not missing."""
+    """The values that are not 0 and not missing."""
     return {name: value for name, value in (part or {}).items() if value}
 
 
 def compact_run(verdict: RunVerdict) -> Answer:
-    """What the verdict of a run of several ranks answers."""
+    """The answers of the verdict on a run of several ranks."""
     found = _plain(verdict.as_dict())
     answer = {
         "run": {name: found[name] for name in ("step_ns", "span_ns", "steps", "pace_rank")},
@@ -154,7 +154,7 @@ def changes(name: str, old: Answer | None, new: Answer | None) -> list[str]:
 
 
 def _flat(part: Any, at: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
-    """The numbers and words of a part, by their place; a sentence is its own place."""
+    """The numbers and words of a part, by their path; a sentence is its own path."""
     if isinstance(part, list) and part and all(isinstance(each, str) for each in part):
         return {(*at, each): True for each in part}
     if isinstance(part, dict | list):
@@ -166,7 +166,7 @@ def _flat(part: Any, at: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
 
 
 def _label(section: str, at: tuple[Any, ...]) -> str:
-    """Names a place in words: `margin`, `first advice`, `idle causes dispatch`."""
+    """Names a path in words: `margin`, `first advice`, `idle causes dispatch`."""
     words = [str(each).removesuffix("_ns") for each in at]
     if section == "advice":
         word = "" if at[1] == "remedy" else f" {words[1]}"
@@ -175,7 +175,7 @@ def _label(section: str, at: tuple[Any, ...]) -> str:
 
 
 def _shown(at: tuple[Any, ...], mine: dict[Any, Any], other: dict[Any, Any]) -> str:
-    """A value in its unit; exactly, if the other one would read the same."""
+    """A value in its unit; with all digits, if the other one would read the same."""
     value, against = mine.get(at), other.get(at)
     said = _unit(at, value)
     return said if said != _unit(at, against) else str(value)
@@ -274,7 +274,7 @@ def _is_wanted(name: str, wanted: list[str]) -> bool:
 
 
 def _answers(chosen: set[str]) -> Iterator[tuple[str, Answer]]:
-    """The answers of the chosen traces that are at hand."""
+    """The answers of the chosen traces that are available."""
     for name, files in traces().items():
         if name in chosen:
             with tracekit.load(files) as run:

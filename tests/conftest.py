@@ -1,9 +1,9 @@
-"""Where test traces come from, and the environment that tests run in."""
+"""The source of test traces, and the environment of tests."""
 
 import os
 from pathlib import Path
 
-# Where kernels are tested: on `cuda` as they are, on `cpu` in Triton's interpreter.
+# The device for tests of kernels: compiled on `cuda`, in Triton's interpreter on `cpu`.
 os.environ.setdefault("TRACEKIT_TEST_DEVICE", "cpu")
 # The user's cache is not for tests.
 os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / "build" / "cache")
@@ -40,7 +40,7 @@ for name in ("COLUMNS", "LINES"):
 settings.register_profile("tracekit", deadline=None)
 settings.load_profile("tracekit")
 
-# What pytest, libraries and the kernels' tests set in this process for themselves.
+# Variables that pytest, libraries and the kernels' tests set in this process for themselves.
 _NOT_INHERITED = {
     "KINETO_LOG_LEVEL", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_PLUGINS",
     "TRITON_INTERPRET", "_RJEM_MALLOC_CONF",
@@ -52,13 +52,13 @@ OWN_TRACES = Path(__file__).parent / "data"
 
 
 def expected_numbers() -> dict[str, dict[str, int]]:
-    """The exact numbers of the shared real traces; empty where they are not at hand."""
+    """The exact numbers of the shared real traces; empty if the traces are missing."""
     file = SHARED_TRACES / "expected.json"
     return json.loads(file.read_text()) if file.exists() else {}
 
 
 def shared_trace_names() -> list:
-    """Parameters for tests over all shared traces: one skipped test where they are not at hand."""
+    """Parameters for tests over all shared traces: one skipped test if they are missing."""
     return sorted(expected_numbers()) or [
         pytest.param("", marks=pytest.mark.skip(f"no real traces at {SHARED_TRACES}"))
     ]
@@ -75,7 +75,7 @@ def trace_names() -> list:
 
 
 def trace_file(name: str) -> Path:
-    """Where the trace of that name is; skips the test where it is not at hand."""
+    """The path of the trace with that name; skips the test if it is missing."""
     path = OWN_TRACES / name
     if not path.exists():
         path = SHARED_TRACES / name
@@ -158,13 +158,13 @@ def cases_database(
 def shared_verdict(
     shared_database: Callable[[str], tracekit.Database],
 ) -> Callable[[str], Analysis]:
-    """The analysis of a trace by its file name, made once by each worker that asks for it."""
+    """The analysis of a trace by its file name, made once per worker."""
     return cache(lambda name: shared_database(name).verdict())
 
 
 @pytest.fixture(scope="session")
 def command_servers() -> Iterator[dict[bool, CommandServer]]:
-    """Without PyTorch and with it; each is started when it is first asked for."""
+    """One without PyTorch and one with it; each is started on first use."""
     servers: dict[bool, CommandServer] = {}
     yield servers
     for server in servers.values():
@@ -222,8 +222,8 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Runs slow tests and groups first, so that none is left alone at the end; tests that share a
-    fixture of their module are a group. `make test` leaves out the thorough ones, and of sampled
-    ones all cases but each nth."""
+    fixture of their module are a group. `make test` leaves out the thorough ones, and runs only
+    each nth case of sampled ones."""
     if not IS_ALL:
         left_out = [item for item in items if item.get_closest_marker("thorough")]
         LEFT_OUT.update(item.nodeid for item in left_out)
@@ -240,7 +240,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _shares_a_fixture(item: pytest.Item) -> bool:
-    """Whether the test reads what is made once for its module."""
+    """Whether the test uses a fixture of its module."""
     made = item._fixtureinfo.name2fixturedefs
     return any(each[-1].scope == "module" for each in made.values())
 
@@ -264,7 +264,7 @@ def _not_sampled(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker tells what it left out."""
+    """A worker reports the cases that it left out."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = sorted(LEFT_OUT)
 

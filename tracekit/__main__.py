@@ -1,4 +1,4 @@
-"""Where the command line starts: `tracekit`, and `python -m tracekit`."""
+"""The start of the command line: `tracekit`, and `python -m tracekit`."""
 
 import signal
 import sys

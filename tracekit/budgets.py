@@ -26,7 +26,7 @@ from tracekit.verdict.regime import REGIMES
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
-# What the query step_counts counts, and whether it takes a device to happen.
+# The counts of the query step_counts, and whether they need a device.
 COUNTS = {
     "operators": False,
     "launches": True,
@@ -37,7 +37,7 @@ COUNTS = {
     "compiled_regions": False,
 }
 _MOST_NAMES = 200
-# A step is a mean of several, which need not be equal.
+# Figures are the mean of several steps, which may differ.
 _SLACK = 0.001
 _MOST_CHANGES = 12
 _OTHER = ("kernels_by_class", "regime", "host_share", "time", "graph_breaks")
@@ -52,10 +52,10 @@ class Figures:
     """A step of a recorded run. Counts are per step; a key that is missing cannot be known."""
 
     counts: dict[str, float]
-    """By the figures of the query step_counts."""
+    """The counts, by the figures of the query step_counts."""
     kernels_by_class: dict[str, float]
     names: dict[str, dict[str, float]]
-    """By figure, how often each operator, call or kernel ran."""
+    """How often each operator, call or kernel ran, by figure."""
     regime: str
     """`overhead-bound`, `compute-bound` or `unknown`."""
     host_share: float | None
@@ -63,7 +63,7 @@ class Figures:
     step_ns: int | None
     """The median step without the profiler; None: it was not timed."""
     device: str
-    """What it ran on: `step_ns` says something about no other."""
+    """The device it ran on: `step_ns` applies only to that device."""
     why: list[str] = field(default_factory=list)
     """The verdict's sentences."""
 
@@ -115,12 +115,12 @@ def check_budget(budget: Mapping[str, Any]) -> None:
     """Checks that a budget names known figures, with values that make sense.
 
     Raises:
-        TracekitError: says which does not.
+        TracekitError: some name or value does not; the message says which.
     """
     for name, value in budget.items():
         if name not in COUNTS and name not in _OTHER:
             known = ", ".join((*COUNTS, *_OTHER))
-            raise TracekitError(f"{name!r} is no figure that a budget can have: it has {known}")
+            raise TracekitError(f"{name!r} is not a figure of a budget; the figures are {known}")
         if name == "regime":
             is_sound = value in REGIMES.values()
         elif name == "kernels_by_class":
@@ -237,8 +237,8 @@ def counted(figure: str, figures: Figures, base: Figures | None, places: Places)
 
 
 def name_of(test: str) -> str:
-    """A file name without its ending for the test of this id: no two tests share one, on file
-    systems that ignore case either."""
+    """A file name, without its ending, for the test of this id: unique, even on file systems that
+    ignore case."""
     shown = re.sub(r"[^a-z0-9_]+", "-", test.lower()).strip("-")[:_SHOWN_CHARACTERS]
     return f"{shown}-{hashlib.sha256(test.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
@@ -266,10 +266,10 @@ def require_no_former(test: str, folder: Path) -> None:
 
 
 def read_figures(path: Path) -> Figures | None:
-    """The stored figures; None where there is no file.
+    """The stored figures; None if there is no file.
 
     Raises:
-        TracekitError: when the file is not one that `write_figures` wrote.
+        TracekitError: when `write_figures` did not write the file.
     """
     try:
         fields = parsed(path.read_text("utf-8"))
@@ -299,7 +299,7 @@ def _are_sound(figures: Figures) -> bool:
 
 
 def write_figures(path: Path, figures: Figures) -> None:
-    """Stores figures, one on a line, in an order that does not change."""
+    """Stores figures, one per line, in a fixed order."""
     fields = {"schema": _SCHEMA} | asdict(figures) | {"why": []}
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as beside:

@@ -1,5 +1,4 @@
-"""The causes to which time is attributed, the side (host or device) of each, and what is said of
-them."""
+"""The causes to which time is attributed, the side (host or device) of each, and their texts."""
 
 from __future__ import annotations
 
@@ -23,17 +22,17 @@ OF_MEMORY = (
 
 # The time of kernels of which the trace does not tell whether math or memory limits them.
 UNKNOWN_LIMIT = "math-or-memory"
-# The causes of which such kernels may be.
+# The causes that such kernels may have.
 LIMITS = ("math", "memory-bandwidth")
 
-# The causes that can be the bottleneck of a run that the host bounds, and of one that the device
-# bounds. Copies and synchronizations take time on both sides.
+# The causes that can be the bottleneck of a host-bound run, and of a device-bound run. Copies and
+# synchronizations take time on both sides.
 OF_HOST = CAUSES[: CAUSES.index("communication")]
 OF_DEVICE = (
     *("communication", "copy", "memory-bandwidth", "math", "math-or-memory", "latency", "sync"),
 )
 
-# The causes of host activities (the SQL type host_activity, columns of the query cpu_time,
+# The causes of those host activities (the SQL type host_activity, columns of the query cpu_time,
 # `launch_latency` of gpu_timeline) whose names differ from their cause's.
 CAUSE_OF_ACTIVITY = {
     "runtime": "launch",
@@ -50,7 +49,7 @@ def cause_of(activity: str) -> str:
 
 @cache
 def words(says: str) -> dict[str, str]:
-    """The texts of one kind in queries/words.csv, by the cause or the finding that they are about:
+    """The texts of one kind in queries/words.csv, by their cause or finding:
     what the host does (`host_does`), what to do (`next`), what to record instead (`record`) ...
     """
     lines = (files("tracekit.queries") / "words.csv").read_text(encoding="utf-8").splitlines()

@@ -1,7 +1,7 @@
 """The one way from traces in a database to results: collects the evidence on a window, judges it,
-and looks for what could be changed.
+and looks for possible changes.
 
-What replays and judges is imported where it is used: stored verdicts need none of it.
+Replays and judging are imported on use: stored verdicts do not need them.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from tracekit.replay.prices import WindowGains
     from tracekit.verdict.run_model import RunVerdict
 
-# Windows that are not the name of a step or of ranges.
+# Windows other than steps and ranges.
 _FIXED = ("gpu_active", "host_active", "trace")
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What is known of one trace."""
+    """The results for one trace."""
 
     analysis: Analysis
     fixes: FixList | None
@@ -80,14 +80,14 @@ def examine(
     combine: bool = False,
     keep_replays: bool = False,
 ) -> Examination:
-    """The analysis of one trace, and what could be changed.
+    """The analysis of one trace, and possible changes.
 
     Args:
-        window: `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: then the
-            one of median length is judged, or with `NAME@2` the second. The default is the
+        window: `gpu_active`, `trace`, the name of a step, or the name of annotated ranges: `NAME`
+        is the one of median length, `NAME@2` the second. The default is the
             profiler's step of median length, without steps the GPU-active span, and without GPU ops
             the span of the host's busiest thread.
-        combine: whether the list of changes tells what the best combination gives.
+        combine: whether the list of changes has the best combination.
         keep_replays: whether the result holds the replays; their graph is large.
 
     Raises:
@@ -171,7 +171,7 @@ def verdict_together(
 
 
 class _Examiner:
-    """Examines one trace; the replays are let go once nothing needs them."""
+    """Examines one trace; the replays are freed once nothing needs them."""
 
     def __init__(self, database: Session, trace_id: int, thresholds: Thresholds) -> None:
         self.database, self.trace_id, self.thresholds = database, trace_id, thresholds
@@ -235,7 +235,7 @@ class _Examiner:
         )
         verdict = judge(evidence, self.thresholds)
         if fixes and verdict.regime == UNKNOWN:
-            # Prices rest on what the trace does not tell.
+            # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
         if fixes:
             notes = list_notes(fixes, verdict, self.database, self.trace_id, self.thresholds)
@@ -309,7 +309,7 @@ class _Examiner:
             repeats=not is_unrepeated(self.repetition),
         )
         findings = [(each.code, each.severity, each.message) for each in self.trace.health]
-        with stage("pricing what could be changed"):
+        with stage("pricing possible changes"):
             found = find(replayed, judged, findings, self.thresholds, combine=combine)
         return replace(found, trace=self.trace.path)
 
@@ -318,7 +318,7 @@ class _Examiner:
     def _chosen(
         self, window: str | None, replayed: WindowGains | None
     ) -> tuple[Evidence, tuple[str, int]]:
-        """The verdict's window, and its place among the replays' windows."""
+        """The verdict's window, and its kind and number among the replays' windows."""
         first = self.accounts[0]
         if window is None:
             meant = replayed.replay.place() if first.gpu and replayed else None
@@ -339,7 +339,7 @@ class _Examiner:
         )
 
     def _range(self, device: Evidence, replayed: WindowGains) -> tuple[Evidence, tuple[str, int]]:
-        """The range of median length, or the one that the window's name gives by its number."""
+        """The range of median length, or the one with the number in the window's name."""
         replay, at = replayed.replay, self.ranges and self.ranges[1]
         assert replay.ranges is not None and device.gpu is not None
         number = replay.place(at=at)[1]

@@ -141,7 +141,7 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
 
 
 def own_cache() -> Path | None:
-    """The user's cache folder, which only this user can write to; None where there is none.
+    """The user's cache folder, which only this user can write to; None if there is none.
 
     Use a file in it only if `is_own` says so: others may have put it there before.
     """
@@ -156,7 +156,7 @@ def own_cache() -> Path | None:
 
 
 def is_own(path: Path) -> bool:
-    """Whether this is there, and only this user can have written it. On Windows, user folders are
+    """Whether the file exists, and only this user can have written it. On Windows, user folders are
     private."""
     try:
         found = path.stat()
@@ -202,8 +202,8 @@ def is_standard_output(output: str | Path) -> bool:
 
 
 def is_device(output: str | Path) -> bool:
-    """Whether this is -, a pipe, a terminal or the like, or a path such as /dev/stdout: a file that
-    cannot be replaced by another."""
+    """Whether this is -, a pipe, a terminal or similar, or a path such as /dev/stdout: another file
+    cannot replace it."""
     path = Path(output)
     if str(output) == "-" or str(path).startswith(_STREAMS):
         return True
@@ -213,7 +213,7 @@ def is_device(output: str | Path) -> bool:
 
 
 def require_writable(output: str | Path, inputs: Iterable[str | Path] = ()) -> None:
-    """Checks before long work that `output` can be written, and is none of `inputs`.
+    """Checks before long work that `output` can be written, and is not one of `inputs`.
 
     Raises:
         TracekitError: when it cannot, or is one.
@@ -225,7 +225,7 @@ def require_writable(output: str | Path, inputs: Iterable[str | Path] = ()) -> N
 
 
 def require_no_input(output: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Checks that `output` is none of the files `inputs`, under whatever name: links to a file are
+    """Checks that `output` is not one of the files `inputs` under another name: links to a file are
     the file, and - is standard input or output.
 
     Raises:

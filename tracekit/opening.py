@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
 # counted: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
-# Tables that verdicts fill, in any SQL; and where a question reads one of them.
+# A pattern for tables that verdicts fill, in any SQL; and one for questions that read them.
 _OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
 _ASKS_VERDICTS = re.compile(r"\b(FROM|JOIN) (verdict|evidence|one_off|advice)\b")
 

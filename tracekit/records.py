@@ -1,7 +1,8 @@
-"""Result classes and JSON: what `--json` prints, what a file stores and is read back with each
-value checked, and the JSON Schema of both.
+"""Result classes and JSON: the output of `--json`, stored files that are read back with each value
+checked, and the JSON Schema of both.
 
-A field means what the text below it in the class says, or what queries/fields.csv says of its name.
+The text below a field in its class says what it means, or else queries/fields.csv does, by its
+name.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SUFFIXES = {"_ns": "ns", "_bytes": "bytes", "_id": "id", "rank": "id"}
 
 
 class Record:
-    """A result that prints as JSON. Its class says which form that is: `class Diff(Record,
+    """A result that prints as JSON. Its class names the form: `class Diff(Record,
     form="tracekit/diff/1")`."""
 
     form: ClassVar[str] = ""
@@ -46,13 +47,13 @@ class Record:
         return ({"schema": self.form} if self.form else {}) | dict(plain(self))
 
 
-# Make the HTML and the text of a result: tracekit.run gives them, since results know nothing of
+# These make the HTML and the text of a result. tracekit.run sets them, since results do not import
 # reporters.
 _showing: list[tuple[Callable[[Any], str], Callable[[Any], str]]] = []
 
 
 class Shown(Record):
-    """A result that notebooks show as HTML, and Python as what its command prints.
+    """A result that notebooks show as HTML, and Python as the output of its command.
 
     Its class is made with `dataclass(repr=False)`.
     """
@@ -65,7 +66,7 @@ class Shown(Record):
 
 
 def show_with(html: Callable[[Any], str], text: Callable[[Any], str]) -> None:
-    """Results show themselves as these functions make them."""
+    """Sets the functions that make the HTML and the text of results."""
     _showing[:] = [(html, text)]
 
 
@@ -95,8 +96,8 @@ def parsed(text: str | bytes) -> Any:
 
 
 def record(kind: type[R], value: object) -> R:
-    """A JSON object as a dataclass, and what it holds as the types of its fields say. Keys that are
-    no fields are ignored.
+    """A JSON object as a dataclass, with its values converted to the types of the fields. Keys that
+    are not fields are ignored.
 
     Raises:
         ValueError: when a field is missing, or its value is not of its type.
@@ -126,14 +127,14 @@ def _built(hint: Any, value: Any) -> Any:
         keyed = int if inner[0] is int else str
         return {keyed(key): _built(inner[1], each) for key, each in value.items()}
     if type(value) not in _types(hint):
-        raise ValueError(f"{type(value).__name__} in the place of {hint}")
+        raise ValueError(f"{type(value).__name__} in place of {hint}")
     if type(value) is int and not -(2**63) <= value < 2**63:
         raise ValueError("a number is too large")
     return value
 
 
 def _chosen(kinds: Sequence[Any], value: object) -> Any:
-    """The type of a union that a value can only have."""
+    """The only type of a union that a value can have."""
     if value is None and types.NoneType in kinds:
         return types.NoneType
     others = [each for each in kinds if each is not types.NoneType]
@@ -146,7 +147,7 @@ def _types(hint: Any) -> tuple[type, ...]:
 
 @cache
 def _form(hint: Any) -> tuple[str, tuple[Any, ...]]:
-    """What values of a type are in JSON, and the types of what they hold."""
+    """The JSON form of values of a type, and the types of their elements."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _SCALARS:
         return _SCALARS[hint][0], ()
@@ -176,10 +177,10 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 class Schemas:
-    """Makes the schemas of classes, and keeps each as a definition to refer to.
+    """Makes the schemas of classes, and keeps each as a definition for references.
 
-    `given` are schemas of fields whose types do not tell enough, by class and field; `texts` what
-    else describes the fields of a class.
+    `given` are schemas of fields whose types are not specific enough, by class and field; `texts`
+    are further descriptions of a class's fields.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class Schemas:
         return {"$ref": f"#/$defs/{name}"}
 
     def _of_reference(self, schema: Schema) -> str:
-        """What a property is whose schema is another object's, or a list of them."""
+        """The schema of a property that is another object, or a list of objects."""
         if "items" in schema:
             return self._of_reference(schema["items"])
         for each in [schema, *schema.get("anyOf", [])]:
@@ -256,7 +257,7 @@ def closed(properties: Schema, description: str, optional: Sequence[str] = ()) -
 
 
 def _number(schema: Schema) -> str | None:
-    """`integer` or `number` where the schema is of numbers, or of lists or objects of them."""
+    """`integer` or `number` if the schema is of numbers, or of lists or objects of numbers."""
     kinds = schema.get("type", [])
     for kind in [kinds] if isinstance(kinds, str) else kinds:
         if kind in ("integer", "number"):
@@ -277,14 +278,14 @@ def _unit(name: str, kind: str) -> str:
 
 @cache
 def _known() -> dict[str, tuple[str, str]]:
-    """The unit and the meaning of fields that mean the same in any class, by name; each empty
-    where the field's own name or class tells it."""
+    """The unit and the meaning of fields that mean the same in any class, by name; empty if the
+    field's name or class gives it."""
     lines = (files("tracekit.queries") / "fields.csv").read_text(encoding="utf-8").splitlines()
     return {name: (unit, meaning) for name, unit, meaning in csv.reader(lines)}
 
 
 def _described(kind: type) -> dict[str, str]:
-    """What the fields of a class mean, in one line."""
+    """The meanings of a class's fields, in one line each."""
     known = {name: _known().get(name, ("", ""))[1] for name in _names(kind)}
     found = {name: meaning for name, meaning in known.items() if meaning}
     lines: list[ast.stmt] = []

@@ -1,5 +1,5 @@
-"""What a user holds: a database of traces, with queries, verdict, what-if, diff and export as
-methods. It stands on all that computes these; nothing below imports it."""
+"""The user's object: a database of traces, with queries, verdict, what-if, diff and export as
+methods. It is the top layer: the modules that compute these do not import it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from tracekit.verdict.run_model import RunVerdict
 
 
-# What `dir` of a run shows of its session.
+# The session's attributes that `dir` of a run shows.
 _OF_SESSION = (
     "close", "connection", "doubts", "findings", "query", "session", "sql", "trace_ids", "traces",
 )  # fmt: skip
-# Topics of queries that verdict, advice, comparisons and checks ask.
+# Topics of queries for verdict, advice, comparisons and checks.
 _ASKED_BELOW = ("remedies", "replay", "diff", "sweep", "crosscheck")
 _MOST_LISTED = 8
 
@@ -55,9 +55,9 @@ class Database:
         self.session.__exit__(*raised)
 
     def __getattr__(self, name: str) -> Any:
-        """What the session answers; every named query is a method too: `run.top_kernels(5)`."""
+        """Attributes of the session; every named query is a method too: `run.top_kernels(5)`."""
         if name == "session":
-            # Of an object that is not made yet, such as one that is copied.
+            # On an unfinished object, such as one being copied.
             raise AttributeError(name)
         if hasattr(self.session, name):
             return getattr(self.session, name)
@@ -68,8 +68,8 @@ class Database:
             raise AttributeError(f"a Database has no attribute {name!r}{similar}") from None
 
     def __dir__(self) -> list[str]:
-        """What a user may want: no internals, and of the queries those that answer a question of
-        somebody who reads a trace. The others work, too: `questions` lists all."""
+        """Names that a user may want: no internals, and only queries for people who read a trace.
+        The others work, too: `questions` lists all."""
         own = (name for name in vars(type(self)) if not name.startswith("_"))
         asked = (name for name, each in catalog.queries().items() if each.topic not in _ASKED_BELOW)
         return sorted({*own, *_OF_SESSION, *asked})
@@ -87,7 +87,7 @@ class Database:
 
     def questions(self, word: str = "") -> polars.DataFrame:
         """The named queries whose name or question holds `word`: name, topic and question. Each is
-        a method, whose help tells its parameters and columns."""
+        a method, whose help lists its parameters and columns."""
         import polars
 
         found = catalog.matching(word)
@@ -174,7 +174,7 @@ class Database:
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> FixList:
-        """What could be changed in this run, where, and what each change would save.
+        """Possible changes to this run: what to change, where, and what each change would save.
 
         `trace` is a trace_id, `window` the name of a window, such as "step 9".
 
@@ -218,7 +218,7 @@ class Database:
         thresholds: Thresholds | None = None,
     ) -> ReportPage:
         """The page of charts that `tracekit report` writes: of one trace, of the ranks of a job, or
-        of a sweep. It shows itself in a notebook, and is written to `output`, if given.
+        of a sweep. Notebooks show it; it is written to `output`, if given.
 
         Raises:
             TracekitError: when the extra `report` is not installed, there is no such trace or
@@ -337,8 +337,8 @@ def open_database(
 ) -> Database:
     """Opens a database that `load` wrote, read-only.
 
-    `limit_mb` limits DuckDB's memory; the default is DuckDB's own limit. `spill_mb` limits what
-    queries put on disk; the default is 10,000 MB with `limit_mb`, and 0 without. With 0, queries
+    `limit_mb` limits DuckDB's memory; the default is DuckDB's own limit. `spill_mb` limits the disk
+    space of queries; the default is 10,000 MB with `limit_mb`, and 0 without. With 0, queries
     cannot open any file.
 
     Raises:

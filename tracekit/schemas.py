@@ -1,4 +1,4 @@
-"""What each command prints with --json (or --format json), as one JSON Schema.
+"""The output of each command with --json (or --format json), as one JSON Schema.
 
 Schemas of rows have names, units and meanings from the question's header, types from DuckDB.
 """
@@ -50,15 +50,15 @@ _SEVERITIES = ("error", "warning", "info")
 _INTEGER = {"tinyint", "smallint", "integer", "bigint", "hugeint"}
 _INTEGER |= {f"u{name}" for name in _INTEGER}
 _NUMBER = {"float", "double", "decimal"}
-# What rows have, too, that come from several runs (queries/schema/lake_answer.sql) or ranks.
+# Additional columns of rows from several runs (queries/schema/lake_answer.sql) or ranks.
 _OF_LAKES: Schema = {
-    "run": {"type": ["string", "null"], "description": "of a lake: the run"},
-    "rank": {"type": ["integer", "null"], "description": "of a lake: the rank (id)"},
+    "run": {"type": ["string", "null"], "description": "in a lake: the run"},
+    "rank": {"type": ["integer", "null"], "description": "in a lake: the rank (id)"},
 }
 
 
 def columns_of(question: str | None) -> dict[str, str]:
-    """What each column of a question means, with its unit."""
+    """The meaning of each column of a question, with its unit."""
     if question is None:
         return {}
     return {each.name: f"{each.help} ({each.unit})" for each in catalog.query(question).columns}
@@ -72,7 +72,7 @@ _FINDING_ROW = closed(
             ("code", "string", "what is doubtful or missing"),
             ("severity", "string", "error, warning, info, or missing: it was not recorded"),
             ("count", "integer", "how many events it is about, if it is about events (count)"),
-            ("message", "string", "the same for people, with what to do"),
+            ("message", "string", "the text for people, with what to do"),
         )
     },
     "A row of the query health or missing.",
@@ -82,7 +82,7 @@ _FIGURES = {
     name: {"type": ["integer", "number", "null"], "description": columns_of("run_metrics")[name]}
     for name in comparing.FIGURES
 }
-# What a link of the critical path tells about its event (tracekit/evidence/collect.py).
+# Facts about the event of a link of the critical path (tracekit/evidence/collect.py).
 _SITE = {
     name: {"type": ["string", "null"], "description": columns_of("event_sites")[name]}
     for name in ("name", "cpu_op", "module", "python_line")
@@ -102,7 +102,7 @@ def _one_of(*values: str) -> Made:
     return lambda made: {"enum": list(values)}
 
 
-# Fields whose types do not tell what they hold.
+# Fields whose types do not show their contents.
 _GIVEN: dict[tuple[str, str], Made] = {
     ("Analysis", "top_kernels"): _rows("top_kernels"),
     ("Analysis", "memory_traffic"): _rows("memory_traffic"),
@@ -133,8 +133,8 @@ def commands() -> dict[str, str]:
 
 
 def schema(command: str, question: str | None = None) -> Schema:
-    """The JSON Schema (draft 2020-12) of what a command prints; `question` names the one that
-    `query` or `lake ask` asks.
+    """The JSON Schema (draft 2020-12) of a command's output; `question` names the question of
+    `query` or `lake ask`.
 
     Raises:
         TracekitError: when the command prints no JSON, or there is no such question.
@@ -171,7 +171,7 @@ def _of_rows(question: str | None) -> Schema:
 
 
 def _one(kind: type[Record], **more: Schema) -> Made:
-    """The output that one class defines; `more` is what its JSON adds."""
+    """The output that one class defines; `more` are additional properties of its JSON."""
     return lambda made: made.of(kind, _marked(kind.form) | more)
 
 
@@ -238,7 +238,7 @@ _OUTPUTS: Mapping[str, Made] = {
 
 
 def row_schema(question: str) -> Schema:
-    """The schema of one row; of several runs of a lake, rows also tell run and rank."""
+    """The schema of one row; with several runs of a lake, rows also have run and rank."""
     texts = columns_of(question)
     properties = {
         name: _nullable(_column_type(kind)) | {"description": texts[name]}

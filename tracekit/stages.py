@@ -1,4 +1,4 @@
-"""What long work is at, such as "replaying", for whoever shows it to the user."""
+"""The current stage of long work, such as "replaying", to show to the user."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 
 Listener = Callable[[str | None], object]
 
-# The stages that run now, the innermost last; threads may be at several.
+# The running stages, the innermost last; there may be several in different threads.
 _running: list[str] = []
 _listeners: list[Listener] = []
 
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Work that is called `name` runs in the block."""
+    """While the block runs, `name` is the current stage."""
     _running.append(name)
     _tell()
     try:
@@ -26,8 +26,8 @@ def stage(name: str) -> Iterator[None]:
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """While the block runs, `listener` alone is called with each stage, and with None where work
-    is done and results may be printed."""
+    """While the block runs, only `listener` is called: with each stage, and with None when work is
+    done and results may be printed."""
     _listeners.append(listener)
     try:
         yield

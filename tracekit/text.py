@@ -25,7 +25,7 @@ def printable(text: object) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same for several lines, which keep their line ends and tabs."""
+    """Several lines made printable; they keep their line ends and tabs."""
     parts = re.split("([\n\t])", text)
     parts[::2] = map(printable, parts[::2])
     return "".join(parts)
@@ -76,8 +76,8 @@ def signed_figure(value: int | None, column: str) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """For the end of an error about an unknown word: "; did you mean 'x'?". Empty where no known
-    word is similar."""
+    """For the end of an error about an unknown word: "; did you mean 'x'?". Empty if no known word
+    is similar."""
     from difflib import get_close_matches
 
     similar = get_close_matches(word, known, n=3, cutoff=0.6)

@@ -1,10 +1,9 @@
-"""All thresholds, out of queries/thresholds.csv: a line for each, with meaning and source. Shares
+"""All thresholds, from queries/thresholds.csv: one line each, with meaning and source. Shares
 are of the window.
 
-`tracekit analyze --threshold NAME=VALUE` sets one for a run, except those that what a database
-stores depends on. Queries read theirs as `thresholds().NAME`: tracekit/database/constants.py
-generates that macro from the table. A query's parameter that a user can set takes its default from
-there, too.
+`tracekit analyze --threshold NAME=VALUE` sets one for a run, except thresholds that stored tables
+depend on. Queries read theirs as `thresholds().NAME`: tracekit/database/constants.py generates that
+macro from the table. A query's parameter that a user can set takes its default from there, too.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracekit.errors import TracekitError
 
-# What some were called; `--threshold` still takes these names.
+# Former names; `--threshold` still accepts them.
 FORMER = {
     "most_share": "captured_majority",
     "settled_share": "allocation_settled_by",
@@ -28,7 +27,7 @@ FORMER = {
 
 class _Settings:
     """The thresholds of one run. Each field's metadata holds its meaning and source, whether
-    queries read it, and whether what a database stores depends on it."""
+    queries read it, and whether stored tables depend on it."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 

@@ -14,8 +14,8 @@ _ROWS = ("batch", "seq", "dim")
 
 
 class Entry(NamedTuple):
-    """A workload: the function of this package that makes it, a summary, its sizes, and sizes of
-    its own where the usual ones do not suit, on a GPU and on a CPU."""
+    """A workload: the function of this package that makes it, a summary, the options for its sizes,
+    and its own defaults for a GPU and a CPU if the usual ones do not suit."""
 
     function: str
     summary: str

@@ -74,7 +74,7 @@ def _inputs(shape: Shape) -> list[Tensor]:
 
 
 def _mask(shape: Shape) -> Tensor:
-    """True where a position would see a later one."""
+    """True for positions that come later."""
     ones = torch.ones(shape.seq, shape.seq, dtype=torch.bool, device=shape.device)
     return ones.triu(1)
 

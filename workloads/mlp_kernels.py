@@ -1,4 +1,4 @@
-"""The gated MLP with kernels of its own: in Triton for act(gate) * up, for both projections too, or
+"""The gated MLP with its own kernels: in Triton for act(gate) * up, for both projections too, or
 for all of it; as one C++ operator; and with Liger Kernel, if installed, a peer to compare with.
 
 If a kernel cannot run, PyTorch takes over: the multiplication then writes into the activation's

@@ -14,7 +14,7 @@ from tracekit.commands import cli
 def all_commands(
     command: click.Command = cli, parent: click.Context | None = None, name: str = "tracekit"
 ) -> Iterator[tuple[click.Context, click.Command]]:
-    """A command and those below it, each with the context that its help is written in."""
+    """A command and its sub-commands, each with the context for its help."""
     context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
     yield context, command
     if isinstance(command, click.Group):

@@ -28,7 +28,7 @@ def thresholds_page() -> str:
     head = ("name", "value", "meaning", "source")
     return page(
         "# Thresholds",
-        "Every number that judges, from queries/thresholds.csv. Shares are of the window. "
+        "All numbers that decide something, from queries/thresholds.csv. Shares are of the window. "
         "A source `ours` means that we chose the number.",
         "## Thresholds that a user can set",
         "`--threshold NAME=VALUE` sets one for a run, for the queries that it asks, too.",
@@ -40,7 +40,7 @@ def thresholds_page() -> str:
 
 
 def json_page() -> str:
-    """What commands print with --json: its schemas where this version has them."""
+    """The output of commands with --json: its schemas, if this version has them."""
     head = "# JSON output"
     if importlib.util.find_spec("tracekit.schemas") is None:
         return page(

@@ -1,4 +1,4 @@
-"""Markdown from plain text: what the text says is shown as it is."""
+"""Markdown from plain text: the text is shown literally."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plain(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A sentence of the code's, in which `this` is code and addresses are links."""
+    """A sentence from the code, in which `this` is code and addresses are links."""
     found = re.split(f"({_QUOTED.pattern}|{_ADDRESS.pattern})", text)
     # Each match is followed by its inner group: the text between backticks, or nothing.
     parts = []

@@ -37,7 +37,7 @@ def _section(query: Query) -> str:
 
 
 def _other_names(query: Query) -> str:
-    """What else it is called, and which parameter that fixes."""
+    """The question's other names, and the parameters that they fix."""
     names = (
         code(name) + (f" ({fixed} = {value})" if fixed else "") for name, fixed, value in query.also
     )

@@ -28,7 +28,7 @@ def _page(remedy: Remedy) -> str:
         f"By [{code(found_by)}](../../reference/questions/remedies.md#{found_by}). "
         f"`tracekit whatif TRACE remedy:{remedy.name}` replays it."
         if remedy.has_query
-        else "It has no question of its own: it answers what happens once."
+        else "It has no question of its own: it is about one-off events."
         if remedy.once
         else "It has no question of its own: it changes the whole run.",
     )

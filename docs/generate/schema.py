@@ -17,7 +17,7 @@ _COMMENTED = re.compile(r"^    (\w+) +[A-Z][^-\n]*?,? *-- (.*)$", re.MULTILINE)
 
 
 def _meanings() -> dict[str, str]:
-    """What a row of a table or view is, as queries/README.md says."""
+    """The meaning of a row of each table or view, from queries/README.md."""
     found = {}
     for names, rows in _ROW.findall(read("queries/README.md")):
         listed = re.findall(r"`(\w+)`", names)
@@ -48,14 +48,14 @@ def _sources() -> dict[str, tuple[str, str]]:
             comment: list[str] = []
             while lines and lines[-1].startswith("-- "):
                 comment.insert(0, lines.pop().removeprefix("-- "))
-            # What stands above the first definition is about the whole file.
+            # The comment above the first definition is about the whole file.
             is_own = not text[: definition.start()].startswith("\n".join([*lines, "-- "]).lstrip())
             found[definition[2]] = file, " ".join(comment) if is_own or len(comment) < 4 else ""
     return found
 
 
 def _column_comments() -> dict[tuple[str, str], str]:
-    """What tables.sql says beside a column."""
+    """The comment beside a column in tables.sql."""
     texts = [catalog.schema("tables"), *(fact.table for fact in facts.facts().values())]
     parts = re.split(_DEFINED, "\n".join(texts))
     # The text before the first; then kind, name and the text up to the next definition.

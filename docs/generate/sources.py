@@ -42,7 +42,7 @@ PAGES = _CHOSEN | {
     for path in sorted((ROOT / "examples").glob("*.md"))
     if (file := f"examples/{path.name}") not in _CHOSEN
 }
-# What pages show or link to beside pages: pictures and programs.
+# Files other than pages that pages show or link to: pictures and programs.
 _BESIDE = {
     path.relative_to(ROOT).as_posix(): f"files/{path.name}"
     for path in sorted((ROOT / "examples").iterdir())
@@ -92,14 +92,14 @@ def _generated(home: str, target: str) -> str | None:
 
 
 def copied() -> dict[str, str]:
-    """The pages that are files, by their place on the site."""
+    """The pages that are files, by their path on the site."""
     from docs.generate.pictures import illustrated
 
     return {page: illustrated(relinked(read(file), file)) for file, page in PAGES.items()}
 
 
 def beside() -> dict[str, bytes]:
-    """The files of examples/ that are no pages, by their place on the site."""
+    """The files of examples/ that are not pages, by their path on the site."""
     return {place: (ROOT / file).read_bytes() for file, place in _BESIDE.items()}
 
 

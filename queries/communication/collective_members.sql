@@ -1,11 +1,11 @@
--- question: Which GPU ops of different ranks are one collective, or a send and its receive?
+-- question: Which GPU ops of different ranks belong to one collective, or to a send and its receive?
 -- column call (id): the collective: its number among all
 -- columns trace_id, rank, event_id, type
 -- column direction (text): send or receive; NULL: a collective
 -- columns group_key, matched_by, step, group_size, message_bytes
 -- column start_ns (ns): when the kernel starts, by the clock of the rank's trace
 -- columns dur_ns, wire_ns
--- column is_last (boolean): whether this is that rank
+-- column is_last (boolean): whether this rank came last
 -- doubts: no_communication, one_rank
 -- As in collective_skew: a collective ends for all ranks when the last has come and the bytes are through.
 SELECT dense_rank() OVER (ORDER BY call_key) AS call, trace_id, rank, event_id, type, direction, group_key,

@@ -6,10 +6,10 @@
 -- columns type
 -- column ranks_seen (count): ranks with it in this database
 -- columns wire_ns
--- column wait_ns (ns): sum over ranks of what they took longer than that: waiting
+-- column wait_ns (ns): the waiting: the time beyond wire_ns, summed over ranks
 -- column max_wait_ns (ns): the longest wait
 -- column late_rank (id): the rank that came last, going by the shortest duration
--- column start_skew_ns (ns): last start less first, by hosts' clocks: as accurate as their synchronization
+-- column start_skew_ns (ns): last start minus first, by hosts' clocks: as accurate as their synchronization
 -- doubts: no_communication, one_rank
 -- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes
 -- longer than the shortest one: that needs no common clock.

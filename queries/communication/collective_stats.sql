@@ -9,12 +9,12 @@
 -- column total_ns (ns): sum of their kernels' durations, waiting for other ranks included
 -- column min_ns (ns): the shortest: nearest to the time on the wire
 -- columns exposed_ns
--- column wait_ns (ns): what the calls took beyond the shortest: probably waiting for other ranks, at least
---     this long; NULL: one call only, or of unknown size
+-- column wait_ns (ns): the calls' time beyond the shortest: probably waiting for other ranks, and a lower
+--     bound; NULL: only one call, or unknown size
 -- column algorithm_gb_per_s (10^9 bytes per second): message_bytes of all calls over total_ns
--- column bus_gb_per_s (10^9 bytes per second): the same times nccl-tests' factor for type and group size:
---     compare this with the link's bandwidth
--- column best_bus_gb_per_s (10^9 bytes per second): of the shortest call
+-- column bus_gb_per_s (10^9 bytes per second): algorithm_gb_per_s times nccl-tests' factor for type and group
+--     size: compare this with the link's bandwidth
+-- column best_bus_gb_per_s (10^9 bytes per second): bus_gb_per_s of the shortest call
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 SELECT

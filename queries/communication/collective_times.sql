@@ -1,4 +1,4 @@
--- question: When did the collectives with most waiting run on each rank, by one clock?
+-- question: When did the collectives with most waiting run on each rank, on one clock?
 -- params top
 -- columns group_key, matched_by, step
 -- column place (id): as in collective_skew
@@ -6,9 +6,9 @@
 -- column trace_id (id): its trace; ranks whose clocks rank_clocks cannot compare are left out
 -- column start_ns (ns): when the rank's kernel started, on the clock of the job's first rank
 -- columns end_ns
--- column wait_ns (ns): of that, waiting for the rank that came last, from the start on
+-- column wait_ns (ns): the first part of it: waiting for the rank that came last
 -- column awaited_rank (id): the rank that came last
--- column awaited_ns (ns): what all ranks together waited in this collective
+-- column awaited_ns (ns): how long all ranks together waited in this collective
 -- doubts: no_communication, one_rank
 -- The clocks are aligned as in rank_clocks.
 WITH call AS (FROM awaited_collectives()),

@@ -2,7 +2,7 @@
 -- params trace, top
 -- columns trace_id, device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
 -- column wire_ns (ns): the shortest call of this type, group and size: the wire, and a little waiting
--- column wait_ns (ns): dur_ns less wire_ns: probably waiting for the last rank, or for busy links and SMs
+-- column wait_ns (ns): dur_ns minus wire_ns: probably waiting for the last rank, or for busy links and SMs
 -- columns exposed_ns
 -- column calls (count): calls of the same type, group and size
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration

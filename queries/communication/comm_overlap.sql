@@ -1,10 +1,10 @@
--- question: How much of the communication runs beside compute, and how much is exposed?
+-- question: How much of the communication overlaps compute, and how much is exposed?
 -- params trace, kind
 -- columns trace_id, device_id, kind, name
 -- column communication_ns (ns): time in which a communication kernel ran
 -- column compute_ns (ns): time in which any other kernel ran
--- column overlapped_ns (ns): time in which both did
--- column exposed_ns (ns): communication_ns less overlapped_ns: partition's exposed_comm_ns
+-- column overlapped_ns (ns): time in which both ran
+-- column exposed_ns (ns): communication_ns minus overlapped_ns: partition's exposed_comm_ns
 -- column share_overlapped (fraction of communication_ns): overlapped_ns over it
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH running AS (

@@ -1,15 +1,16 @@
 -- question: What bandwidth do the links carry, by type and size of collective and by group, without waiting?
 -- columns type
--- column message_bytes (bytes): the larger of what a rank sends and what it receives, at most over the ranks
+-- column message_bytes (bytes): the larger of the bytes that a rank sends and receives, the maximum over
+--     ranks
 -- columns group_size, group_key
--- column ranks (list): those of the group in this database
+-- column ranks (list): the group's ranks in this database
 -- columns count
 -- column wire_ns (ns): the median of their time on the wire: the duration on the rank that came last
--- column wait_ns (ns): what all ranks together waited in them
+-- column wait_ns (ns): how long all ranks together waited in them
 -- column bus_gb_per_s (10^9 bytes per second): message_bytes over wire_ns times nccl-tests' factor for type
 --     and group size: compare this with the link's bandwidth; NULL: the group's size is not known
 -- column alike (count): other groups that exchange messages of this type and size among as many ranks
--- column others_wire_ns (ns): the median of their wire_ns
+-- column others_wire_ns (ns): the median of the other groups' wire_ns
 -- column slower (ratio): wire_ns over others_wire_ns: a slow link takes several times as long
 -- doubts: no_communication, one_rank
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md

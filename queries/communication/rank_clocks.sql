@@ -1,12 +1,12 @@
 -- question: How far do the clocks of the ranks differ, by the ends of their collectives?
--- column trace_id (id): the trace; none that shares no collective with the others
+-- column trace_id (id): the trace; traces that share no collective with others are left out
 -- columns rank
 -- column offset_ns (ns): how far its clock is ahead of the clock of its job's first rank: the median of how
 --     much later its collectives end
 -- column residual_ns (ns): the median deviation from that: large if collectives end apart or clocks drift
 -- column compared (count): collectives compared; 0: the first rank
 -- column hops (count): 1: compared with the first rank; 2: with ranks that were compared with it, and so on
--- column begins_ns (ns): how much later than that of the first rank its recording begins, by one clock
+-- column begins_ns (ns): how much later its recording begins than the first rank's, on one clock
 -- doubts: no_communication, one_rank
 -- Only collectives that no rank leaves before all have entered: see aligned_clocks in views/collectives.sql.
 WITH begin AS (

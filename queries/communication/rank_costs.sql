@@ -1,11 +1,11 @@
--- question: What does the step of each rank consist of, and how much later than the others does it come?
+-- question: What does each rank's step consist of, and how much later than the others does it come?
 -- columns trace_id, rank, steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
 -- column part (text): compute, communication, copy, device (idle, the host was not late), or the cause for
 --     which the host was late
--- column part_ns (ns): time of the step in it; the parts add up to span_ns
+-- column part_ns (ns): the step's time in this part; the parts add up to span_ns
 -- column waited_ns (ns): time in collectives of the whole trace that waited for other ranks
--- column later_ns (ns): how much later than the last but one it came, in all collectives to which it came
+-- column later_ns (ns): how much later it came than the last but one, in all collectives to which it came
 --     last
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- As in stragglers, sends and receives do not count; without other ranks, waited_ns and later_ns are 0.

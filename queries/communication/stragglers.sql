@@ -2,9 +2,9 @@
 -- params top
 -- column step (id): the profiler step; NULL: the traces mark none
 -- columns rank, trace_id
--- column collectives (count): collectives of it that other ranks in this database took part in
+-- column collectives (count): its collectives that other ranks in this database took part in
 -- columns total_ns
--- column wire_ns (ns): of that, time on the wire: the shortest duration over the ranks
+-- column wire_ns (ns): the part of it on the wire: the shortest duration over the ranks
 -- column waited_ns (ns): the rest: waiting for others
 -- column times_last (count): collectives for which it came last
 -- column held_up_ns (ns): time for which all others together waited in these

@@ -4,9 +4,9 @@
 -- column place (count): place among the trace's counted kernels, from 1
 -- column kernel (text): the kernel that was counted
 -- column counter (text): the counter
--- column value (counter's own unit): what it counted
+-- column value (counter's own unit): the counted value
 -- column cpu_op (text): the operator that launched it; NULL: launches and kernels differ in number
--- column top_level_op (text): the outermost operator around that
+-- column top_level_op (text): the outermost operator around cpu_op
 -- columns python_line
 -- doubts: no_counters
 -- CUPTI's range profiler runs kernels one by one and reports them in the order of their launches

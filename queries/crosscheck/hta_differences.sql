@@ -24,7 +24,7 @@ op AS (
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
     WINDOW before AS (PARTITION BY o.trace_id, o.stream ORDER BY o.start_ns, o.event_id)
 ),
--- What is not a GPU op to tracekit, and may be one to HTA.
+-- Events that are not GPU ops to tracekit, but may be to HTA.
 other AS (
     SELECT h.trace_id, stream, category, event_kind(category, name) AS kind, launched
     FROM (FROM held WHERE stream <> -1 OR category ILIKE '%sync' OR category = 'mtia_ccp_events') AS h

@@ -1,13 +1,14 @@
 -- question: What is HTA's idle time breakdown: which gaps of each stream waited for the host?
 -- params trace
--- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): gaps below: kernel_wait
+-- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): shorter gaps are
+--     kernel_wait
 -- columns trace_id
--- column stream (id): the stream, of whatever device
+-- column stream (id): the stream, of any device
 -- column idle_category (text): host_wait (launched after the last op ended), kernel_wait (short gap) or other
 -- column idle_ns (ns): sum of the gaps; a gap before which ops overlapped is negative
 -- HTA calls this get_idle_time_breakdown: it takes GPU ops by their category, one stream at a time, and the
 -- start of the event linked_id for the launch, which for an op without a launch is the trace's first event.
--- Its sort leaves open which of ops that start at once on one stream comes first; here the file decides.
+-- Its sort leaves the order of ops that start at once on one stream open; here the file decides.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
 WITH held AS (SELECT * FROM hta_events()),
 op AS (

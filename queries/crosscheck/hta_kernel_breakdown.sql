@@ -2,8 +2,8 @@
 -- params trace
 -- columns trace_id
 -- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' if at once
--- column total_ns (ns): time in which exactly these ran; all devices and streams are one
--- HTA calls this get_gpu_kernel_breakdown. It cuts to whole microseconds, and may omit types of 0 ns.
+-- column total_ns (ns): time in which exactly these ran; all devices and streams are merged
+-- HTA calls this get_gpu_kernel_breakdown. It truncates to whole microseconds, and may omit types of 0 ns.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
 WITH merged AS (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY']))
 SELECT

@@ -4,7 +4,7 @@
 -- column correlation (id): the correlation of the launch and its op
 -- column cpu_duration_ns (ns): the host's time in the call
 -- column gpu_duration_ns (ns): the op's duration
--- column launch_delay_ns (ns): start of the op less end of the call, not below 0
+-- column launch_delay_ns (ns): start of the op minus end of the call, not below 0
 -- HTA calls this get_cuda_kernel_launch_stats. It knows launches by five names, and pairs every host event of
 -- such a launch's correlation with every event on a stream that has it.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/cuda_kernel_analysis.py

@@ -1,7 +1,7 @@
 -- question: What is HTA's communication-computation overlap?
 -- params trace
 -- columns trace_id
--- column comm_ns (ns): union of what is of type COMMUNICATION by its name
+-- column comm_ns (ns): union of ops of type COMMUNICATION by their names
 -- column overlap_ns (ns): the part of it during which COMPUTATION ran too
 -- column overlap_percent (percent of comm_ns): overlap_ns over it, to two decimals; NULL: no communication
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.

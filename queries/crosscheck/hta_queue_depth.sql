@@ -1,13 +1,13 @@
 -- question: What is HTA's queue length on each stream, over time?
 -- params trace
 -- columns trace_id
--- column stream (id): the stream, of whatever device
+-- column stream (id): the stream, of any device
 -- column at_ns (ns): an instant at which the length changes
 -- column changes (count): launches and starts of ops at this instant
--- column queue_length (count): launches less starts so far, once all of this instant are counted
--- HTA calls this get_queue_length_time_series: a row for each change. Of changes at one instant, HTA leaves
--- it to its sort which comes first, so that only the length after all of them is certain; mean, deviation
--- and quartiles of the rows (get_queue_length_summary) are not. It knows launches by eleven names.
+-- column queue_length (count): launches minus starts so far, including all at this instant
+-- HTA calls this get_queue_length_time_series: a row for each change. HTA's sort decides the order of changes
+-- at one instant, so that only the length after all of them is certain; mean, deviation and quartiles of the
+-- rows (get_queue_length_summary) are not. It knows launches by eleven names.
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/trace_counters.py
 WITH held AS (SELECT * FROM hta_events()),
 launch AS (

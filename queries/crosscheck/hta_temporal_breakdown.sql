@@ -1,8 +1,8 @@
 -- question: What is HTA's temporal breakdown: compute, other GPU work and idle time?
 -- params trace
 -- columns trace_id
--- column idle_ns (ns): kernel time less the union of all that HTA takes for GPU work
--- column compute_ns (ns): union of what is of type COMPUTATION by its name
+-- column idle_ns (ns): kernel time minus the union of everything that HTA counts as GPU work
+-- column compute_ns (ns): union of ops of type COMPUTATION by their names
 -- column non_compute_ns (ns): the rest; the three add up to kernel_ns
 -- column kernel_ns (ns): from the first GPU event to the end of the last interval of the union
 -- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails without a GPU event.

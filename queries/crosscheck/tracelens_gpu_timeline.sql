@@ -1,22 +1,21 @@
 -- question: What is TraceLens's GPU timeline?
 -- params trace
 -- columns trace_id
--- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again; a
---     second row where there are any
+-- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again, in a
+--     second row if there are any
 -- column computation_ns (ns): union of kernels and fills without 'nccl' in their name
--- column exposed_comm_ns (ns): union of those with it, not covered by computation
+-- column exposed_comm_ns (ns): union of kernels with 'nccl' in their name, not covered by computation
 -- column exposed_memcpy_ns (ns): union of copies, covered by neither
 -- column busy_ns (ns): the sum of these three
--- column idle_ns (ns): total less busy
+-- column idle_ns (ns): total minus busy
 -- column total_ns (ns): from the first op's start to the last one's end
 -- column total_comm_ns (ns): union of communication, covered or not
 -- column total_memcpy_ns (ns): union of copies, covered or not
--- All devices and streams are one. Left out are ops whose launch is not in the trace, and all but a graph's
--- kernels that no arrow (flow ac2g) joins with their launch.
+-- All devices and streams are merged. Ops without a launch in the trace are left out, and, except a graph's
+-- kernels, ops that no arrow (flow ac2g) joins with their launch.
 -- https://github.com/AMD-AGI/TraceLens/blob/main/TraceLens/TreePerf/gpu_event_analyser.py (the types and
--- unions)
--- https://github.com/AMD-AGI/TraceLens/blob/main/TraceLens/Trace2Tree/trace_to_tree.py (add_gpu_ops_to_tree:
--- which ops it links)
+-- unions) https://github.com/AMD-AGI/TraceLens/blob/main/TraceLens/Trace2Tree/trace_to_tree.py
+-- (add_gpu_ops_to_tree: which ops it links)
 WITH rerun AS (
     SELECT trace_id, pid, tid, start_ns, end_ns FROM python_frames
     WHERE name LIKE '%torch/utils/checkpoint.py%: recompute_fn'

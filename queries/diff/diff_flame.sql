@@ -1,4 +1,4 @@
--- question: Which call paths appeared, went, or take another time, from a to b?
+-- question: Which call paths appeared, disappeared, or changed in time, from a to b?
 -- params a, b
 -- columns node, parent, depth
 -- column name (text): the last frame: a Python line, module, operator or call; steps count as one

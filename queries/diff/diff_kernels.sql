@@ -1,7 +1,7 @@
 -- question: Which kernels were added, removed, or changed in count or time, from a to b?
 -- params a, b, top
--- column kernel (text): matrix products, convolutions and attention by operator and shapes where both traces
---     tell these of nine tenths of their time, collectives by type, others by name without numbers,
+-- column kernel (text): matrix products, convolutions and attention by operator and shapes if both traces
+--     have shapes for nine tenths of their time; collectives by type; others by name without numbers,
 --     parameters and architecture
 -- columns class
 -- column change (text): added, removed, same, time (of kernels run equally often) or count (of others)
@@ -23,7 +23,7 @@ kernel AS (
     LEFT JOIN graph_site AS s ON g.trace_id = s.trace_id AND g.event_id = s.event_id
     WHERE g.kind = 'kernel'
 ),
--- Shapes tell products apart only where nearly all of their time has them, on both sides.
+-- Shapes distinguish products only if nearly all of their time has shapes, on both sides.
 told AS (
     SELECT min(shaped) >= thresholds().shaped_share AS by_shape FROM (
         SELECT side, sum(dur_ns) FILTER (dims IS NOT NULL) / nullif(sum(dur_ns), 0) AS shaped FROM kernel

@@ -1,15 +1,15 @@
--- question: Which places in the program hold more or less memory, from a to b?
+-- question: Which call sites hold more or less memory, from a to b?
 -- params a, b, top
 -- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
 -- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
 --     outermost operator
--- column a_allocations (count): of this place that are live then in a, on all devices
+-- column a_allocations (count): of this call site, live at that moment in a, on all devices
 -- column b_allocations (count): in b
--- column a_bytes (bytes): how much these take in a
+-- column a_bytes (bytes): the memory that these take in a
 -- column b_bytes (bytes): in b
--- column change_bytes (bytes): b_bytes less a_bytes
--- column a_total_bytes (bytes): of all places in a
--- column b_total_bytes (bytes): of all places in b
+-- column change_bytes (bytes): b_bytes minus a_bytes
+-- column a_total_bytes (bytes): of all call sites in a
+-- column b_total_bytes (bytes): of all call sites in b
 -- doubts: no_memory_events
 WITH run (trace_id, side) AS (
     VALUES (coalesce(getvariable('a'), 1), 'a'), (coalesce(getvariable('b'), 2), 'b')

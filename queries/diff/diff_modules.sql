@@ -1,7 +1,7 @@
 -- question: Which modules (nn.Module) cost more or less in b than in a?
 -- params a, b, top
 -- columns module
--- column a_calls (count per step): forward calls in a, over its steps (over 1 where it marks none)
+-- column a_calls (count per step): forward calls in a, per step (in all if a marks no steps)
 -- column b_calls (count per step): in b
 -- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a
 -- columns b_host_ns, a_gpu_ns, b_gpu_ns

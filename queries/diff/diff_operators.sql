@@ -3,7 +3,7 @@
 -- columns operator
 -- column change (text): added, removed, same, time (of operators called equally often) or count (of others)
 -- columns a_count, b_count
--- column a_self_ns (ns): host time in it and in nothing that it called, over the steps of a
+-- column a_self_ns (ns): host time in it but in nothing that it called, per step of a
 -- column b_self_ns (ns): of b
 -- column a_gpu_ns (ns): durations of GPU ops that it launched itself, over the steps of a
 -- columns b_gpu_ns

@@ -1,7 +1,7 @@
--- question: Which parts of the program, matched by their place in it, cost more or less in b than in a?
+-- question: Which parts of the program, matched by their position, cost more or less in b than in a?
 -- params a, b, top
 -- column part (text): modules by class and place among those of their parent, then the operator in them. A
---     part that only one run has counts as part of what is around it in both; else it has no partner
+--     part that only one run has counts as part of its parent if both have that; else it has no partner
 -- column change (text): added, removed, same, time (of parts called equally often) or count (of others)
 -- columns a_count, b_count
 -- column a_host_ns (ns): time of outermost operators on the host, over the steps of a

@@ -4,7 +4,7 @@
 --     devices where no run has GPU ops, and without span_ns where one's is a step's and the other's is not
 -- column a (the metric's unit): its value in a
 -- column b (the metric's unit): its value in b
--- column change (the metric's unit): b less a
+-- column change (the metric's unit): b minus a
 -- column ratio (b over a): NULL where a is 0
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,
 --     profiler_dilation

@@ -2,10 +2,10 @@
 -- params trace
 -- columns trace_id, steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
--- column busy_ns (ns): of it, union of GPU ops on the main device, the one with most kernel time
+-- column busy_ns (ns): the part of it with GPU ops on the main device, the one with most kernel time
 -- columns compute_ns, exposed_comm_ns, exposed_memcpy_ns
--- column idle_ns (ns): of it, nothing ran
--- column host_late_ns (ns): of it, idle for which the host was late
+-- column idle_ns (ns): the part of it in which nothing ran
+-- column host_late_ns (ns): the part of it that is idle because the host was late
 -- column active_ns (ns): length of the main device's GPU-active span
 -- column kernels (count): kernels of the whole trace
 -- column kernel_ns (ns): sum of their durations

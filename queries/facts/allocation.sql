@@ -1,4 +1,4 @@
--- fact: An allocation of memory, from when it was made to when its memory was free again.
+-- fact: An allocation of memory, from its start until its memory was free again.
 -- of: memory_recorded
 -- needs: memory_before, segment_block, host_thread, thread_segment
 CREATE TABLE allocation (
@@ -10,12 +10,12 @@ CREATE TABLE allocation (
     bytes       BIGINT,
     start_ns    BIGINT,  -- NULL: before the recording
     end_ns      BIGINT,  -- NULL: after it
-    at_peak     BOOLEAN, -- live when the device had most allocated, for the first time
+    at_peak     BOOLEAN, -- live when the device first had most allocated
     slice_id    BIGINT,  -- the innermost slice of the host that made it; NULL: none was recorded
     stack_id    BIGINT   -- the stack that made it, in a snapshot; NULL or 0: none was recorded
 );
 WITH memory AS MATERIALIZED (FROM memory_events WHERE bytes <> 0 AND allocated_bytes IS NOT NULL),
--- An address is live from its allocation to the next event of it.
+-- An address is live from its allocation to its next event.
 held AS MATERIALIZED (
     SELECT *, lead(ts_ns) OVER later AS next_ns, lead(event_id) OVER later AS next_id,
            lag(bytes) OVER later AS former_bytes
@@ -23,7 +23,7 @@ held AS MATERIALIZED (
     WINDOW later AS (PARTITION BY trace_id, device_type, device_id, address ORDER BY ts_ns, event_id)
 ),
 made AS (
-    -- With the innermost slice of the thread then.
+    -- With the thread's innermost slice at that time.
     SELECT h.trace_id, h.event_id, device_type, device_id, address, bytes, ts_ns AS start_ns,
            next_ns AS end_ns, next_id, s.event_id AS slice_id, stack_id
     FROM held AS h ASOF LEFT JOIN host_segment AS s
@@ -39,7 +39,7 @@ made AS (
     WHERE state <> 'inactive'
 )
 SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns, end_ns,
-       -- Without recorded actions, what is known is the end.
+       -- Without recorded actions, only the end is known.
        CASE WHEN p.at_ns IS NULL THEN end_ns IS NULL
            ELSE (start_ns IS NULL OR (start_ns, m.event_id) <= (p.at_ns, p.event_id))
                AND (end_ns IS NULL OR (end_ns, next_id) > (p.at_ns, p.event_id)) END,

@@ -8,9 +8,9 @@
 -- `message_bytes`, the larger side of the exchange.
 --
 -- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
--- shortest call of the same type, group and size waited least. What a call takes beyond that is probably
--- waiting for other ranks, or for links and SMs that others use. It is a lower bound where even the shortest
--- call waited; NULL where the trace does not tell the size, or has one such call only.
+-- shortest call of the same type, group and size waited least. The rest of a call is probably waiting for
+-- other ranks, or for links and SMs in use by others. It is a lower bound if even the shortest call waited;
+-- NULL if the size is unknown, or if there is only one such call.
 CREATE TABLE collective (
     trace_id      INTEGER,  -- the trace
     event_id      BIGINT,   -- the kernel
@@ -33,7 +33,7 @@ CREATE TABLE collective (
     algorithm VARCHAR, protocol VARCHAR,
     exposed_ns    BIGINT,   -- time that no compute kernel of its device covers
     alike_count   BIGINT,   -- calls of the same type, group and size
-    wait_ns       BIGINT    -- beyond the shortest of these
+    wait_ns       BIGINT    -- time beyond the shortest of these
 );
 WITH scope AS (
     -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.
@@ -72,7 +72,7 @@ typed AS (
         TRY_CAST(args->>'Seq' AS BIGINT) AS sequence,
         CASE lower(args->>'Collective name') WHEN 'send' THEN 'send' WHEN 'recv' THEN 'receive' END
             AS direction,
-        -- PyTorch 2.6 and later tell the other rank of a send or receive.
+        -- PyTorch 2.6 and later record the other rank of a send or receive.
         coalesce(TRY_CAST(args->>'Dst Rank' AS BIGINT), TRY_CAST(args->>'Src Rank' AS BIGINT)) AS peer_rank,
         split_sizes(args->>'In split size') AS sent_sizes,
         split_sizes(args->>'Out split size') AS received_sizes,

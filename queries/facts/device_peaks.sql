@@ -9,7 +9,7 @@
 CREATE TABLE device_peaks (
     trace_id INTEGER, -- the trace
     device_id BIGINT,
-    device   VARCHAR, -- its name, or its properties where it has none
+    device   VARCHAR, -- its name, or its properties if it has none
     hardware VARCHAR, -- the entry of the table hardware; NULL: none matches
     memory_bytes_per_s DOUBLE, flop_per_s MAP(VARCHAR, DOUBLE), source VARCHAR
 );

@@ -13,7 +13,7 @@ CREATE TABLE gpu_op_launch (
     launch_delay_ns BIGINT,  -- from the call's start to the op's
     queue_wait_ns   BIGINT,  -- from the call's end to the op's start, at least 0
     is_blocking     BOOLEAN, -- the host continued only after the copy was done
-    is_copy_call    BOOLEAN  -- so it did, or the call always does, or it returned late in the copy
+    is_copy_call    BOOLEAN  -- it is known to wait, or the call always does, or it returned late in the copy
 );
 WITH call AS (
     SELECT

@@ -1,4 +1,4 @@
--- fact: Something that a device executed.
+-- fact: An operation that a device executed.
 -- needs: slice_label
 -- when: kind IN ('kernel', 'memcpy', 'memset')
 -- An event is a GPU op by its category; having a stream is not enough.
@@ -6,12 +6,12 @@ CREATE TABLE gpu_ops (
     trace_id INTEGER,         -- the trace
     event_id BIGINT,          -- the event
     kind gpu_op_kind,
-    activity device_activity, -- what the device does in it
+    activity device_activity, -- the device's activity
     class    gpu_op_class,    -- a kernel's class, else the kind
     name VARCHAR, device_id BIGINT, stream BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     correlation BIGINT, external_id BIGINT, label_id BIGINT,
-    copy_kind VARCHAR,        -- of a copy: HtoD, DtoH, DtoD, PtoP ...; memset; NULL: a kernel
-    bytes    BIGINT,          -- what a copy or fill moves
+    copy_kind VARCHAR,        -- for a copy: HtoD, DtoH, DtoD, PtoP ...; memset; NULL: a kernel
+    bytes    BIGINT,          -- bytes that a copy or fill moves
     grid     VARCHAR,         -- a kernel's, as the trace has it
     blocks_per_sm DOUBLE      -- of it; NVIDIA's alone
 );

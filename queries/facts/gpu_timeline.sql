@@ -15,7 +15,7 @@
 -- `place` numbers the intervals of all devices in order of time; an idle interval may have several rows, one
 -- for each cause. tracekit/ingest/host_tree.py adds the waits for the host, [gap start, launch), with the
 -- launching thread's activity at each instant. tracekit/native/src/nesting.c (go_to) chooses that activity:
--- the outermost open slice that covers all inside it (input, compilation), else the innermost slice.
+-- the outermost open slice that covers everything inside it (input, compilation), else the innermost slice.
 CREATE TABLE gpu_timeline (
     trace_id      INTEGER, -- the trace
     device_id BIGINT,
@@ -24,7 +24,7 @@ CREATE TABLE gpu_timeline (
     cause idle_cause,
     op_id         BIGINT,  -- the op that ended the gap
     launch_id BIGINT,
-    host_event_id BIGINT   -- the host's slice that the device waited in
+    host_event_id BIGINT   -- the host's slice during which the device waited
 );
 SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class,
        NULL::idle_cause AS cause,

@@ -1,16 +1,16 @@
--- fact: A call that launched GPU ops, and what its thread had launched when it returned.
+-- fact: A call that launched GPU ops, and the number of ops that its thread had launched by then.
 -- needs: gpu_op_launch
 -- of: gpu_ops
 CREATE TABLE launch_call (
     trace_id        INTEGER, -- the trace
     launch_id       BIGINT,  -- the call
     pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT,
-    op_id           BIGINT,  -- the last of its GPU ops in the file; only graphs have several, as a rule
+    op_id           BIGINT,  -- the last of its GPU ops in the file; usually, only graphs have several
     is_graph        BOOLEAN, -- it launched a graph
     is_blocking     BOOLEAN, -- it did not return before that op, a copy, was done
     can_be_captured BOOLEAN, -- a graph could do it
     gpu_ops         BIGINT,  -- launched by its thread so far, itself included
-    kernels         BIGINT,  -- those of them that are kernels
+    kernels         BIGINT,  -- the kernels among them
     gpu_ns          BIGINT   -- the sum of their durations
 );
 SELECT l.trace_id, launch_id, pid, tid, launch_start_ns, launch_end_ns, event_id, is_graph, is_blocking,

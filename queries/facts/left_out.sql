@@ -1,4 +1,4 @@
--- fact: What another profiler's file says that its trace does not, and what that profiler said of itself.
+-- fact: A gap between another profiler's file and its trace, or that profiler's own message.
 -- into: recorder_finding
 -- The reader of the file counts it: the trace's member `profiler`.
 WITH said AS (

@@ -34,7 +34,7 @@ cut AS (
        OR (a.times = 1 AND b.times > 1
            AND a.names IN (b.names[:len(a.names)], b.names[len(b.names) - len(a.names) + 1:]))
 ),
--- The replay that was launched last when something happened.
+-- The last replay launched before an event.
 lost AS (
     SELECT DISTINCT l.trace_id, l.launch_id FROM (
         SELECT trace_id, start_ns FROM gpu_ops ANTI JOIN gpu_op_launch USING (trace_id, event_id)

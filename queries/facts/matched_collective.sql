@@ -2,12 +2,12 @@
 -- needs: steps, trace_span
 -- of: collective
 -- scope: all
--- Collectives are matched by their sequence number in the group where the trace has one, else by their
--- position among the group's collectives in the profiler step (or the trace). A send belongs to a receive:
--- both are matched by their position among those from one rank to another, because each rank counts its own
--- sends and receives. Where the other rank is not known (as of several sends and receives that are one
--- kernel), they are left out. Each ends everywhere at nearly the same time, so a rank waits for as long as
--- its kernel takes longer than the shortest one, which is that of the rank that came last.
+-- Collectives are matched by their sequence number in the group if the trace has one, else by their position
+-- among the group's collectives in the profiler step (or the trace). A send belongs to a receive: both are
+-- matched by their position among those from one rank to another, because each rank counts its own sends and
+-- receives. If the other rank is unknown (as when several sends and receives are one kernel), they are left
+-- out. Each ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes longer
+-- than the shortest one, which is that of the rank that came last.
 CREATE TABLE matched_collective (
     trace_id        INTEGER, -- the trace
     event_id        BIGINT,  -- the kernel
@@ -18,14 +18,14 @@ CREATE TABLE matched_collective (
     group_key       VARCHAR, -- the group, or the two ranks of a send and its receive
     step BIGINT,
     matched_by      VARCHAR, -- sequence number, place in step or place in trace
-    place           BIGINT,  -- its number in the group, or its place there
+    place           BIGINT,  -- its number in the group, or its position there
     type VARCHAR, dur_ns BIGINT,
-    ranks_seen      BIGINT,  -- how many ranks of the database took part
+    ranks_seen      BIGINT,  -- the number of ranks in the database that took part
     wire_ns         BIGINT,  -- the shortest kernel of all ranks
     place_by_length BIGINT,  -- 1: the shortest
-    last_trace_id   INTEGER, -- of the rank that came last: its kernel is the shortest
+    last_trace_id   INTEGER, -- this rank came last: its kernel is the shortest
     last_rank BIGINT, last_direction VARCHAR,
-    awaited_ns      BIGINT   -- what all ranks together waited for that rank
+    awaited_ns      BIGINT   -- how long all ranks together waited for that rank
 );
 WITH met AS (
     SELECT c.trace_id, event_id, job, rank, base_time_ns, direction, type, collective, group_size,

@@ -18,13 +18,14 @@ WITH factored AS (
 SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN is_batched AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
             WHEN NOT is_batched AND len(a) = 2 AND len(b) = 2 THEN 2 * a[1] * a[2] * b[2] END AS flops,
-       -- Further tensors are scales or where the result goes (out=).
+       -- Further tensors are scales, or the destination of the result (out=).
        CASE WHEN kind IN ('mm', 'bmm') THEN CASE WHEN len(sizes) >= 2 THEN sizes[1] + sizes[2] END
             ELSE list_sum(sizes[:3]) END AS read,
        CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
 FROM factored
 UNION ALL
--- Gated MLPs in one operator: x with the weights of gate and up, and of down; or what both gave, as one.
+-- Gated MLPs in one operator: x with the weights of gate, up and down; or with the outputs of gate and up in
+-- one tensor.
 SELECT name, dims, types, concrete, type, kind <> 'gated_packed' AS is_matrix,
        CASE kind WHEN 'gated_packed' THEN elements(d[1]) // 2
            ELSE 2 * elements(d[1]) * d[2][1] * CASE kind WHEN 'gated_products' THEN 2 ELSE 3 END END AS flops,

@@ -1,4 +1,4 @@
--- fact: What a device of a memory snapshot held before the first action that was recorded.
+-- fact: A device's memory in a memory snapshot before the first recorded action.
 CREATE TABLE memory_before (
     trace_id INTEGER, device_id BIGINT,
     allocated_bytes BIGINT, reserved_bytes BIGINT

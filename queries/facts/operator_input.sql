@@ -1,7 +1,7 @@
 -- fact: Distinct inputs of such an operator, parsed: shapes are few, calls are many.
 -- of: operator_call, operator_name
--- `d` are the dimensions and `t` the types of the inputs, `c` the numbers and flags among them; of those that
--- are tensors, the elements and bytes, of all (`tensors`) and of those that an elementwise operator reads
+-- `d` are the dimensions and `t` the types of the inputs, `c` the numbers and flags among them. For tensors,
+-- also the elements and bytes: of all tensors (`tensors`), and of those that an elementwise operator reads
 -- (`operands`).
 CREATE TABLE scratch.operator_input AS
 WITH parsed AS (

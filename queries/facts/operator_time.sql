@@ -9,12 +9,12 @@ CREATE TABLE operator_time (
     name VARCHAR,
     kind       VARCHAR,  -- of work
     dims JSON, types JSON, is_matrix BOOLEAN,
-    peak       VARCHAR,  -- as in operator_work, tf32 where its kernels are of that
+    peak       VARCHAR,  -- as in operator_work; tf32 if its kernels use that
     flops DOUBLE, read_bytes BIGINT, written_bytes BIGINT, device_id BIGINT, stream BIGINT,
-    start_ns   BIGINT,   -- where the host begins it
+    start_ns   BIGINT,   -- when the host begins it
     is_kernels BOOLEAN,  -- no copies or fills are among its GPU ops
     gpu_op_ids BIGINT[], -- in order of their start
-    first_ns   BIGINT,   -- where the first begins
+    first_ns   BIGINT,   -- when the first begins
     busy_ns    BIGINT    -- their union
 );
 WITH slice AS MATERIALIZED (
@@ -33,7 +33,7 @@ op AS MATERIALIZED (
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE n.parent_id IS NOT NULL
 ),
--- Names are few, ops are many.
+-- There are few names, but many ops.
 named AS MATERIALIZED (
     SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns, bool_or(is_tf32) AS is_tf32,
            any_value(event_id) AS gpu_op_id, min(start_ns) AS first_ns, any_value(stream) AS stream,

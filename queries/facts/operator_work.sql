@@ -5,10 +5,10 @@
 -- types of the inputs.
 -- Matrix products and convolutions count as torch.utils.flop_counter does
 -- (https://github.com/pytorch/pytorch/blob/main/torch/utils/flop_counter.py). Attention is its two products,
--- halved where it is causal; its backward pass 2.5 times that (FlashAttention-2,
--- https://arxiv.org/abs/2307.08691, section 4.1).
--- Elementwise work and reductions count one operation an element, softmax 5, normalization 8, twice that
--- backward: a convention without effect on what limits them, which is bytes.
+-- halved if it is causal; its backward pass is 2.5 times that (FlashAttention-2,
+-- https://arxiv.org/abs/2307.08691, section 4.1). Elementwise work and reductions count one operation per
+-- element, softmax 5, normalization 8, twice that backward: a convention without effect on the limit, which
+-- is bytes.
 CREATE TABLE operator_work (
     trace_id      INTEGER, -- the trace
     event_id      BIGINT,  -- the operator's event

@@ -1,4 +1,4 @@
--- fact: What recording cost the host's main thread, by what an event costs.
+-- fact: The recorder's cost to the host's main thread, by the cost of an event.
 -- into: recorder_finding
 -- needs: slice_label, gpu_op_launch
 -- when: kind = 'cpu_op'

@@ -1,4 +1,4 @@
--- fact: A segment: memory that the caching allocator has from the driver, when a memory snapshot was taken.
+-- fact: A segment: memory that the caching allocator had from the driver when a memory snapshot was taken.
 -- of: memory_before
 -- needs: segment_block
 CREATE TABLE segment (
@@ -8,12 +8,12 @@ CREATE TABLE segment (
     bytes        BIGINT,
     stream       BIGINT,
     kind         VARCHAR, -- small (for at most 1 MB each) or large
-    pool         VARCHAR, -- of a CUDA graph or the program's own; NULL: the common one
+    pool         VARCHAR, -- a CUDA graph's pool, or one of the program; NULL: the common pool
     is_expandable BOOLEAN,
-    stack_id     BIGINT,  -- that needed it; 0: not recorded
+    stack_id     BIGINT,  -- the stack that needed it; 0: not recorded
     blocks       BIGINT,
     used_bytes   BIGINT,  -- in blocks that are in use
-    requested_bytes BIGINT, -- what the program asked for; the rest of used_bytes is rounding
+    requested_bytes BIGINT, -- requested by the program; the rest of used_bytes is rounding
     free_blocks  BIGINT,
     largest_free_bytes BIGINT
 );

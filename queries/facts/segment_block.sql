@@ -6,9 +6,9 @@ CREATE TABLE segment_block (
     segment_address UBIGINT,
     address         UBIGINT,
     bytes           BIGINT,
-    requested_bytes BIGINT,  -- what the program asked for
+    requested_bytes BIGINT,  -- requested by the program
     state           VARCHAR, -- active_allocated, active_pending_free (another stream uses it) or inactive
-    stack_id        BIGINT   -- that allocated it; 0: not recorded
+    stack_id        BIGINT   -- the stack that allocated it; 0: not recorded
 );
 SELECT trace_id, (args->>'Device Id')::BIGINT, (args->>'segment')::UBIGINT, (args->>'Addr')::UBIGINT,
        (args->>'bytes')::BIGINT, (args->>'requested')::BIGINT, args->>'state', (args->>'stack')::BIGINT

@@ -1,17 +1,17 @@
 -- fact: A label of a slice and what its name means.
--- Each distinct name is looked up once. Without a category, what has a device, a stream and a correlation is
--- a kernel, unless its name says otherwise.
+-- Each distinct name is looked up once. Without a category, an event with a device, a stream and a
+-- correlation is a kernel, unless its name says otherwise.
 CREATE TABLE slice_label (
     label_id BIGINT,
     kind     VARCHAR,       -- kernel, memcpy, memset, cpu_op, runtime, driver, python, annotation ...
     name VARCHAR,
-    activity host_activity, -- what a host thread does in it; NULL: no slice of the host
-    call     VARCHAR,       -- what a runtime or driver call does
+    activity host_activity, -- the activity of the host thread; NULL: not a slice of the host
+    call     VARCHAR,       -- the activity of a runtime or driver call
     class    VARCHAR,       -- a kernel's class
     expert   VARCHAR,       -- a kernel's part in a mixture of experts
     work     VARCHAR,       -- an operator's kind of work
     compiled VARCHAR,       -- the part of torch.compile that it is
-    traits   VARCHAR[]      -- asked by has(traits, NAME)
+    traits   VARCHAR[]      -- checked by has(traits, NAME)
 );
 WITH on_device AS (
     SELECT label_id FROM event_row
@@ -24,7 +24,7 @@ slice AS (
            CASE WHEN kind = 'other' AND label_id IN (FROM on_device) THEN 'kernel' ELSE kind END AS kind
     FROM (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X')
 ),
--- Each step is a relation: DuckDB would write out the expression of a column wherever the next one names it.
+-- Each step is a relation: DuckDB would repeat the expression of a column wherever the next one uses it.
 known AS (
     SELECT
         kind, name,

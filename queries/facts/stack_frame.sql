@@ -3,7 +3,7 @@
 CREATE TABLE stack_frame (
     trace_id  INTEGER,
     stack_id  BIGINT,
-    parent_id BIGINT,  -- the caller's; 0: none
+    parent_id BIGINT,  -- the caller's stack; 0: none
     depth     INTEGER, -- from 0, the outermost
     name      VARCHAR, -- FILE(LINE): FUNCTION
     place     VARCHAR, -- the innermost frame that is a line of the program, else the innermost of all

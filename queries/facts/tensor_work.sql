@@ -1,7 +1,7 @@
--- fact: The work of inputs of an operator that is no product: elementwise, a normalization, a copy ...
+-- fact: The work of inputs of an operator other than a product: elementwise, a normalization, a copy ...
 -- of: operator_input
 -- Elementwise work is over the broadcast shape of all inputs
--- (https://docs.pytorch.org/docs/stable/notes/broadcasting.html), reductions over some dimensions or, where
+-- (https://docs.pytorch.org/docs/stable/notes/broadcasting.html), reductions are over some dimensions or, if
 -- none are named, over all. Normalizations and softmax write as many rows as they read.
 CREATE TABLE scratch.tensor_work (
     name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,

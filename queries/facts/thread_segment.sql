@@ -7,5 +7,5 @@ CREATE TABLE thread_segment (
     segment       BIGINT,   -- grows with time; unique over all threads
     start_ns BIGINT, end_ns BIGINT,
     event_id      BIGINT,   -- the innermost slice; NULL: no slice is open
-    activity_code UTINYINT  -- what the thread is busy with: host_activity_of()
+    activity_code UTINYINT  -- the thread's activity: host_activity_of()
 );

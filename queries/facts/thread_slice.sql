@@ -1,4 +1,4 @@
--- fact: A slice of the host in the tree of its thread, and where in the program it is.
+-- fact: A slice of the host in the tree of its thread, with its call site.
 -- needs: host_thread, gpu_op_launch, gap
 -- by: walk
 CREATE TABLE thread_slice (
@@ -12,5 +12,5 @@ CREATE TABLE thread_slice (
     line_id     BIGINT,  -- the innermost of these that is a line of the program
     module_id   BIGINT,  -- the innermost module around it
     op_label    BIGINT,  -- the label of cpu_op_id
-    place_label BIGINT   -- the label of its place: of line_id, else of module_id, else of outer_op_id
+    place_label BIGINT   -- the label of its call site: of line_id, else of module_id, else of outer_op_id
 );

@@ -11,7 +11,7 @@ WITH last AS (
         FROM python_frames
     ) WHERE end_ns >= stop_ns - thresholds().outlived_ns
 ),
--- The Python frame in which each of them began: a range may end inside a call that it contains.
+-- The Python frame in which each range began: a range may end inside a call that it contains.
 called AS (
     SELECT l.*, caller.ts_ns + caller.dur_ns AS caller_end_ns
     FROM last AS l JOIN host_slice AS h USING (trace_id, event_id)

@@ -2,9 +2,9 @@
 -- needs: steps, trace_span, gpu_op_launch
 -- of: gpu_ops
 --   gpu_active  start of the first GPU op to end of the last one
---   step        a profiler step: begins when the host has begun it and all devices have finished what was
---               launched before, and ends when the host has left it and they have finished what was launched
---               so far; only for the first thresholds().stepped_devices of ranked_devices
+--   step a profiler step: begins when the host has begun it and all devices have finished earlier work, and
+-- ends when the host has left it and they have finished the work launched so far; only for the first
+-- thresholds().stepped_devices of ranked_devices
 --   trace       the start of the first host slice or GPU op to the end of the last one
 CREATE TABLE windows (
     trace_id INTEGER, -- the trace

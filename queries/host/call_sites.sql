@@ -1,7 +1,7 @@
--- question: Where does the host make runtime calls of one kind, and what does each place cost?
+-- question: Where does the host make runtime calls of one kind, and what does each call site cost?
 -- also: allocator_calls (kind = allocation), occupancy_queries (kind = query)
 -- params trace
--- param kind (text, default 'allocation'): what they do: allocation (past the caching allocator), query (of
+-- param kind (text, default 'allocation'): their kind: allocation (past the caching allocator), query (of
 --     occupancy or attributes), launch, copy, sync, compilation ...
 -- columns trace_id
 -- column call (text): the runtime or driver call

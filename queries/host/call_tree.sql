@@ -3,7 +3,7 @@
 -- param operator (text, default all): only paths with an operator whose name contains this
 -- columns trace_id
 -- column path (list of text): operators from the outermost to this one
--- column depth (count): how many
+-- column depth (count): the number of operators
 -- columns count, total_ns, self_ns, gpu_ops, gpu_ns
 -- doubts: no_operators
 WITH RECURSIVE operator AS (

@@ -10,19 +10,20 @@
 -- column dispatch_ns (ns): own time of operators that mostly call other operators
 -- column view_ns (ns): own time of operators that only describe memory (views, queries)
 -- column allocation_ns (ns): calls of a device's runtime that allocate, and own time of operators that
---     allocate where it is too long for bookkeeping: memory, or a device's runtime, was set up in it
+--     allocate, if it is too long for bookkeeping: memory, or a device's runtime, was set up in it
 -- column python_ns (ns): Python frames
 -- column input_ns (ns): data loading
 -- column compilation_ns (ns): torch.compile, Triton and code loading
 -- column runtime_ns (ns): other calls of a device's runtime or driver
--- column communication_ns (ns): waits for other ranks: calls of collectives and of other workers (RPC), and
---     time in which no slice of the thread and no operator of another thread was open, but such a call was
--- column remote_ns (ns): the part of communication_ns in calls of other workers
+-- column communication_ns (ns): waits for other ranks: calls of collectives and calls to other workers (RPC),
+--     and time in which such a call was open, but no slice of the thread and no operator of another thread
+-- column remote_ns (ns): the part of communication_ns in calls to other workers
 -- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no slice
 --     was open: Python or native code that the profiler did not record (with_stack=True records Python)
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
--- column memory_ns (ns): the part of compute_ns that memory limits; shapes do not tell for the rest
--- column device_evidence (text): what in the trace only a job with a GPU does; NULL: nothing
+-- column memory_ns (ns): the part of compute_ns that memory limits; for the rest, shapes do not show the
+--     limit
+-- column device_evidence (text): evidence of a job with a GPU; NULL: none
 -- doubts: no_operators, no_shapes, begin_end_events
 WITH stretch AS (FROM cpu_stretches(getvariable('trace'))),
 operator AS (
@@ -50,10 +51,10 @@ device_sign AS (
         FROM label JOIN slice_label AS n USING (label_id) WHERE has(traits, 'device_only')
         UNION ALL
         SELECT trace_id, 'allocations on a device' FROM memory_events
-        -- c10::DeviceType of memory that is neither the host's (0) nor none's (14, meta).
+        -- c10::DeviceType of memory that is neither the host's (0) nor nowhere (14, meta).
         WHERE device_type NOT IN (0, 14)
         UNION ALL
-        -- A listed GPU may be unused, and a backend is one of several unless it stands alone.
+        -- A listed GPU may be unused, and a backend may be one of several unless it is the only one.
         SELECT trace_id, 'backend ' || nullif(regexp_extract(metadata->'distributedInfo'->>'backend',
             '^(cuda:)?(nccl|rccl|xccl|hccl)$', 2), '') AS sign FROM trace
         WHERE sign IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)

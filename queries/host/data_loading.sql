@@ -1,7 +1,7 @@
 -- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
 -- params trace
 -- columns trace_id
--- column step (id): the profiler step in which it began; NULL: outside all
+-- column step (id): the profiler step in which it began; NULL: in none
 -- column name (text): the fetch: the data loader's annotation, or the outermost frame of torch.utils.data
 -- columns count
 -- column host_ns (ns): sum of their durations on the fetching thread

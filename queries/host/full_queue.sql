@@ -4,7 +4,7 @@
 -- column at_limit (count): launch calls that began with the queue at the limit or above
 -- column call_ns (ns): host time in the at_limit calls
 -- column usual_call_ns (ns): the median launch call that found room
--- column blocked_ns (ns): call_ns above the usual: waiting for the device, not host overhead
+-- column blocked_ns (ns): call_ns beyond the usual: waiting for the device, not host overhead
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH call AS (SELECT *, end_ns - start_ns AS call_ns FROM queued_calls()),
 found AS (FROM full_queues('call')),

@@ -3,9 +3,9 @@
 -- columns trace_id, device_id, launch_id
 -- column launch (text): its name
 -- columns start_ns, call_ns
--- column gpu_op (text): what it launched (of a graph, the first op)
--- column gpu_ns (ns): how long that took the device
--- column launch_delay_ns (ns): start of the op less start of the launch
+-- column gpu_op (text): the op that it launched (for a graph, the first one)
+-- column gpu_ns (ns): how long the op took the device
+-- column launch_delay_ns (ns): start of the op minus start of the launch
 -- column is_slow (boolean): the call took slow_ns or more
 -- column is_late (boolean): the delay was late_ns or more
 -- column is_short (boolean): the op took less time than the call that launched it

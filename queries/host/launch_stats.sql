@@ -2,9 +2,9 @@
 -- params trace, slow_ns, late_ns
 -- columns trace_id, device_id, launches
 -- column gpu_ops (count): ops of these calls
--- column delay_p50_ns (ns): start of the op less start of its launch: the middle one of the sorted delays
--- column delay_p90_ns (ns): nine tenths of the delays are below
--- column first_delay_p50_ns (ns): start of a call's first op less start of the call: the median over calls
+-- column delay_p50_ns (ns): start of the op minus start of its launch: the median
+-- column delay_p90_ns (ns): nine tenths of the delays are shorter
+-- column first_delay_p50_ns (ns): start of a call's first op minus start of the call: the median over calls
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
 -- columns queue_wait_p50_ns
 -- column queue_depth_p50 (count): launches of a stream that have not begun, at each launch, itself included
@@ -14,8 +14,8 @@
 -- column slow_launches (count): launch calls of slow_ns or more
 -- column late_ops (count): launch delays of late_ns or more
 -- column graph_share (fraction of gpu_ops): ops that graph launches ran
--- column compiled_share (fraction of the kernels that can be fused): of the kernels that are no matrix
---     product, attention, convolution or communication, those that Inductor wrote (torch.compile); NULL: none
+-- column compiled_share (fraction of the kernels that can be fused): Inductor's kernels (torch.compile) among
+--     those that are not matrix product, attention, convolution or communication; NULL: none
 -- column dispatch_per_launch_ns (ns): operators' own time on the launching threads, over launches
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.

@@ -2,13 +2,13 @@
 -- params trace
 -- param from_ns (integer, default all): where to begin; by default with the first launch
 -- param to_ns (integer, default all): where to end; by default with the last launch
--- param bins (integer, default thresholds().drawn_bins): into how many equal parts that time is divided
+-- param bins (integer, default thresholds().drawn_bins): the number of equal parts of that time
 -- columns trace_id, device_id, start_ns, end_ns
 -- column launches (count): launch calls that begin in it
 -- column delay_p50_ns (ns): from a launch call to the start of its work: the median of these calls
 -- column delay_p90_ns (ns): 90 % of them waited at most this long
 -- column depth_p50 (count): launches queued on their stream when these calls begin: the median
--- column depth_max (count): the most
+-- column depth_max (count): the maximum
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH delay AS (
     SELECT trace_id, device_id, launch_id, any_value(launch_start_ns) AS at_ns,

@@ -1,11 +1,11 @@
--- question: Which kernels does each operator launch, and how long do they wait for their start?
+-- question: Which kernels does each operator launch, and how long do they wait to start?
 -- params trace, top
 -- param operator (text, default all): only operators whose name contains this
 -- columns trace_id, cpu_op, known_from, name, class, count, gpu_ns
 -- column delay_p50_ns (ns): from the start of the operator to that of the kernel: the median; NULL: a graph's
 --     replay ran it
 -- column delay_max_ns (ns): the longest
--- column before_call_p50_ns (ns): of that, from the start of the operator to the launch call
+-- column before_call_p50_ns (ns): the first part of it: from the start of the operator to the launch call
 -- column launch_delay_p50_ns (ns): from the start of the call to that of the kernel
 -- columns queue_wait_p50_ns
 -- doubts: no_gpu_ops, no_operators, unlinked_gpu_ops, starts_before_launch

@@ -2,11 +2,11 @@
 -- params trace
 -- columns trace_id, pid, tid, launches
 -- column python_ns (ns): time for which its innermost slice was a Python frame
--- column contested_ns (ns): of that, time for which another thread of the process was in Python, too. With
---     the GIL at most one of them ran, but the trace does not tell which, nor whether one only waited or had
---     released the GIL: this is at most what contention can explain
--- column gpu_idle_ns (ns): of python_ns, time for which a device waited because its launching thread was in
---     Python: on that thread its own work, on others what may have kept it from working
+-- column contested_ns (ns): the part of it in which another thread of the process was in Python, too. With
+--     the GIL, at most one of them ran, but the trace does not show which, nor whether one only waited or had
+--     released the GIL: this is the most that contention can explain
+-- column gpu_idle_ns (ns): the part of python_ns in which a device waited because its launching thread was in
+--     Python: on that thread, its own work; on others, work that may have kept it waiting
 -- column top_frame (text): the frame with most of python_ns; one that waits (threading, select) holds no GIL
 -- column top_frame_ns (ns): its time
 -- doubts: no_stacks

@@ -1,10 +1,10 @@
--- question: How deep was each stream's launch queue: on average, at most, and for how long empty or full?
+-- question: How deep was each stream's launch queue, and how long was it empty or full?
 -- params trace, limit
 -- columns trace_id, device_id, stream
 -- column span_ns (ns): from its first launch to its last op's start; the shares are fractions of this
 -- column mean_depth (count): time-weighted mean depth over span_ns
--- column p50_depth (count): for half of span_ns the queue was not deeper
--- column p90_depth (count): for nine tenths of span_ns the queue was not deeper
+-- column p50_depth (count): for half of span_ns, the queue was at most this deep
+-- column p90_depth (count): for nine tenths of span_ns, the queue was at most this deep
 -- column max_depth (count): the largest depth
 -- column empty_ns (ns): time with nothing queued on this stream: not needed, or the host was behind
 -- column share_empty (fraction of span_ns): empty_ns over it

@@ -1,7 +1,7 @@
 -- question: Which calls of the device's runtime and driver does the host make, and what do they cost?
 -- params trace
 -- columns trace_id, name
--- column activity (text): launch, copy, sync, allocation, compilation or runtime: what it is about
+-- column activity (text): launch, copy, sync, allocation, compilation or runtime
 -- columns count, total_ns, mean_ns, p50_ns, p99_ns, max_ns
 -- doubts: no_runtime_calls
 SELECT

@@ -4,7 +4,7 @@
 -- column step (text): the profiler step
 -- columns start_ns
 -- column host_ns (ns): how long the host took for it
--- column waiting_ns (ns): of that, in synchronizations and copies that block
+-- column waiting_ns (ns): the part of it in synchronizations and blocking copies
 -- doubts: no_steps, no_runtime_calls
 WITH step AS (
     SELECT trace_id, name, pid, start_ns, end_ns FROM steps

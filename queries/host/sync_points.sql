@@ -1,10 +1,11 @@
--- question: Where does the host wait for the device, and what does each place cost?
+-- question: Where does the host wait for the device, and what does each call site cost?
 -- params trace, top
 -- columns trace_id
 -- column call (text): the call that blocks: a synchronization, or a copy that the host waits for
 -- columns cpu_op, python_line, count, host_ns, max_ns
--- column covered_ns (ns): of host_ns, time in which some device was busy: it was waited for
--- column gpu_idle_ns (ns): time for which a device then waited as the host was in it, or not back from it
+-- column covered_ns (ns): the part of host_ns in which some device was busy: the host waited for it
+-- column gpu_idle_ns (ns): time for which a device then waited because the host was in the call, or not back
+--     yet
 -- doubts: no_runtime_calls, no_stacks
 WITH chosen AS (FROM waiting_calls()),
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),

@@ -1,4 +1,4 @@
--- question: Which operators take the most host time, by themselves and with what they call?
+-- question: Which operators take the most host time, alone and with the operators that they call?
 -- params trace, top
 -- columns trace_id, name, count, self_ns
 -- column total_ns (ns): sum of its durations; recursive calls count once

@@ -1,7 +1,7 @@
 -- question: While the GPU waited for the host, what was the launching thread doing?
 -- params trace, kind
 -- columns trace_id, device_id, kind, name, start_ns, end_ns, cause
--- column idle_ns (ns): GPU idle time; the causes of a window add up to its host_late_ns exactly
+-- column idle_ns (ns): GPU idle time; a window's causes add up exactly to its host_late_ns
 -- column share_of_window (fraction of the window): idle_ns over the window's length
 -- column gaps (count): gaps to which this cause contributed
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration

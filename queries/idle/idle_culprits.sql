@@ -1,9 +1,10 @@
 -- question: Which host slices keep the GPU waiting, over all gaps?
 -- params trace, top
 -- columns trace_id, cause
--- column culprit (text): the innermost host slice meanwhile (operator, Python line, runtime call); NULL: none
+-- column culprit (text): the innermost host slice during the gap (operator, Python line, runtime call); NULL:
+--     none
 -- column gaps (count): gaps to which this slice contributed
--- column idle_ns (ns): GPU idle time in it, over all devices
+-- column idle_ns (ns): GPU idle time during it, over all devices
 -- column share_of_host_late (fraction of the trace's host-late idle time): idle_ns over it
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_stacks, starts_before_launch
 SELECT

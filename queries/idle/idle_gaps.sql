@@ -1,16 +1,16 @@
--- question: Which are the longest gaps on the GPU, what ended each, and what was the host doing?
+-- question: Which gaps on the GPU are the longest, what ended each, and what was the host doing?
 -- params trace, top
 -- columns trace_id, device_id, start_ns
 -- column gap_ns (ns): its length
 -- column idle_class (text): host_late, device or unlinked
 -- column main_cause (text): the cause with the largest part of it (host_late only)
--- column main_cause_ns (ns): that part
--- column recoverable_ns (ns): idle time that a host launching in time would save: the gap less launch latency
---     and the device's own waits; NULL: unknown, as the gap is unlinked
+-- column main_cause_ns (ns): the length of that part
+-- column recoverable_ns (ns): idle time that a host launching in time would save: the gap minus launch
+--     latency and the device's own waits; NULL: unknown, as the gap is unlinked
 -- column culprit (text): the host slice in which most of it passed: operator, Python line, synchronizing call
 -- column ended_by (text): the GPU op that ended it
 -- column cpu_op (text): the operator that launched that op
--- column python_line (text): the Python frame that did
+-- column python_line (text): the Python frame that launched that op
 -- column step (id): the profiler step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks
 WITH piece AS (

@@ -1,11 +1,11 @@
--- question: Of a GPU's whole window, which part is work, and which cause has each idle part?
+-- question: Which part of a GPU's window is work, and what causes each idle part?
 -- params trace, kind
 -- columns trace_id, device_id, kind, name
--- column bar (count): place of the bar, from 1: work first, then idle causes, the longest first
--- column part (text): compute, communication, copy, what a late host did, device, unlinked, after_last_op
+-- column bar (count): position of the bar, from 1: work first, then idle causes, the longest first
+-- column part (text): compute, communication, copy, a late host's activity, device, unlinked, after_last_op
 -- column idle_class (text): host_late, device, unlinked, after_last_op; NULL for work
 -- column part_ns (ns): the bar's height
--- column until_ns (ns): the bars up to this one; the last is the window's length exactly
+-- column until_ns (ns): the sum of bars up to this one; the last is exactly the window's length
 -- column share_of_window (fraction of the window): part_ns over the window's length
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 WITH part AS (

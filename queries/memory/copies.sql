@@ -1,12 +1,12 @@
--- question: Which copies run between host and device, on pageable or pinned memory, and who asks for them?
+-- question: Which copies run between host and device, in pageable or pinned memory, and what issues them?
 -- params trace, top
 -- columns trace_id, device_id, copy_kind
--- column host_memory (text): pageable, pinned or managed, of the side that is the host's; NULL: neither side
---     is, or the trace does not say (AMD writes only Host)
+-- column host_memory (text): pageable, pinned or managed memory of the host; NULL: neither side is the
+--     host's, or it is unknown (AMD writes only Host)
 -- columns cpu_op, python_line, count
--- column blocking_count (count): those whose call returned only when the copy was done
+-- column blocking_count (count): copies whose call returned only when they were done
 -- columns bytes, total_ns, bytes_per_s
--- column host_ns (ns): time in the calls that asked for them; 0: the calls are not in the trace
+-- column host_ns (ns): time in the calls that issued them; 0: the calls are not in the trace
 -- column gpu_idle_ns (ns): time for which a device waited because its launching thread was in such a call
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:
@@ -21,7 +21,7 @@ call AS (
            l.launch_end_ns - l.launch_start_ns AS dur_ns, is_blocking
     FROM copy AS c JOIN gpu_op_launch AS l USING (trace_id, event_id)
 ),
--- One call may ask for several copies: a graph's launch. Its time counts with the first.
+-- One call may issue several copies: a graph's launch. Its time counts with the first.
 once AS (SELECT DISTINCT trace_id, event_id, name, dur_ns FROM call),
 costed AS (FROM costed_calls('once')),
 asked AS (

@@ -1,10 +1,10 @@
 -- question: At what bandwidth did copies run, over time?
 -- params trace
 -- columns trace_id, device_id, copy_kind
--- column at_ns (ns): from here on, until the next row of its kind
+-- column at_ns (ns): the start; it lasts until the next row of its kind
 -- column copies (count): copies of that kind in progress; 0: none
--- column bytes_per_s (bytes per second): their bandwidths, summed: each has its bytes over its duration, as
---     if it ran at one speed; copies that do not tell their bytes, or have no duration, are left out
+-- column bytes_per_s (bytes per second): the sum of their bandwidths: each one's bytes over its duration, as
+--     if it ran at one speed; copies of unknown size, or without a duration, are left out
 -- doubts: no_copies, absurd_duration
 -- HTA: get_memory_bw_time_series,
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/trace_analysis.py

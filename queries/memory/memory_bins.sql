@@ -1,6 +1,6 @@
--- question: Between which bounds was the allocated and reserved memory, over time?
+-- question: Between which bounds were allocated and reserved memory, over time?
 -- params trace
--- param bins (integer, default 1000): into how many equal bins to cut the time with recorded allocations
+-- param bins (integer, default 1000): the number of equal bins for the time with recorded allocations
 -- columns trace_id, device_type, device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
 -- columns at_ns, end_ns
@@ -24,7 +24,7 @@ bin AS (
            at_ns + bin_ns AS end_ns
     FROM span
 ),
--- What held when a bin began counts in it, too.
+-- The values at the start of a bin count in it, too.
 known AS (
     SELECT trace_id, device_type, device_id, first_ns + (ts_ns - first_ns) // bin_ns * bin_ns AS at_ns,
            allocated_bytes, reserved_bytes

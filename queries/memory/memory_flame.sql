@@ -5,14 +5,14 @@
 -- column name (text): the last frame: a device, Python line, module or operator
 -- column kind (text): device or frame
 -- column allocations (count): live allocations below it
--- column live_bytes (bytes): what these take: the frame's width in a drawing
+-- column live_bytes (bytes): their memory: the frame's width in a drawing
 -- column from_bytes (bytes): where a drawing begins the frame, from the left
 -- doubts: no_memory_events
 -- Paths below thresholds().drawn_share are left out.
 WITH RECURSIVE live AS MATERIALIZED (
     FROM live_allocations(getvariable('trace'), coalesce(getvariable('moment'), 'peak'))
 ),
--- The frames around each allocation: of its stack, else of the slices around it.
+-- The frames around each allocation: from its stack, else from the slices around it.
 inner_frame AS (
     SELECT DISTINCT trace_id, stack_id > 0 IS TRUE AS in_stack,
            CASE WHEN stack_id > 0 THEN stack_id ELSE slice_id END AS leaf

@@ -1,14 +1,14 @@
 -- question: When was allocated memory at its peak, and which operators had allocated the live memory?
 -- params trace
--- param top (integer, default 20): how many operators of a device
+-- param top (integer, default 20): the number of operators per device
 -- columns trace_id, device_type, device_id
--- column peak_at_ns (ns): when the most was allocated, for the first time
--- column peak_bytes (bytes): how much, as the allocator counts
+-- column peak_at_ns (ns): when the most memory was allocated, for the first time
+-- column peak_bytes (bytes): the memory then allocated, as the allocator counts
 -- columns reserved_bytes
 -- column operator (text): the operator that allocated, in a snapshot the line of code; `before recording`:
 --     live when recording began
--- column tensors (count): allocations of it that were live at the peak
--- column live_bytes (bytes): how much these take; a device's rows add up to the peak (over all operators)
+-- column tensors (count): its allocations that were live at the peak
+-- column live_bytes (bytes): their memory; a device's rows add up to the peak (over all operators)
 -- doubts: no_memory_events
 WITH peak AS MATERIALIZED (FROM memory_high WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 owner AS (

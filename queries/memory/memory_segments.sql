@@ -4,10 +4,10 @@
 -- column address (id): where it is in the device's memory
 -- columns stream
 -- column kind (text): small (for allocations of at most 1 MB) or large
--- column pool (text): of a CUDA graph or the program's own; NULL: the common one
+-- column pool (text): a CUDA graph's pool, or one of the program; NULL: the common pool
 -- column segment_bytes (bytes): its size
 -- column used_bytes (bytes): in blocks that are in use
--- column free_bytes (bytes): in blocks that can be used again
+-- column free_bytes (bytes): in free blocks
 -- column largest_free_bytes (bytes): the largest of these
 -- column blocks (count): blocks, in use or free
 -- column place (text): the line of the program that needed the segment; NULL: not recorded

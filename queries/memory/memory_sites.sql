@@ -1,13 +1,13 @@
--- question: Which places in the program hold the memory, at its peak or at the end?
+-- question: Which call sites hold the memory, at its peak or at the end?
 -- params trace, top
 -- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
 -- columns trace_id, device_type, device_id
 -- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
 --     outermost operator
 -- columns cpu_op
--- column allocations (count): of this place that are live then
--- column live_bytes (bytes): how much these take
--- column share_of_live (fraction of all live bytes of the device): live_bytes over these
+-- column allocations (count): of this call site, live at that moment
+-- column live_bytes (bytes): their memory
+-- column share_of_live (fraction of all live bytes of the device): live_bytes over all live bytes
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, place, cpu_op, count(*) AS allocations,
        sum(bytes)::BIGINT AS live_bytes,

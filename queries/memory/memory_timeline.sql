@@ -2,7 +2,7 @@
 -- params trace
 -- columns trace_id, device_type, device_id
 -- column at_ns (ns): when an allocation or a free was recorded
--- column change_bytes (bytes): allocated; negative: freed
+-- column change_bytes (bytes): bytes allocated; negative: freed
 -- column allocated_bytes (bytes): allocated by tensors after it, as the allocator counts
 -- columns reserved_bytes
 -- doubts: no_memory_events

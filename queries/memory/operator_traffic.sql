@@ -4,11 +4,11 @@
 -- columns known_from
 -- column kind (text): mm, convolution, attention, normalization, elementwise, reduction, copy ...
 -- columns calls
--- column read_bytes (bytes): of its inputs, each read once; not of where the result goes (out=). A Triton
---     kernel is taken to write its last tensor and read the others; where it works in place, it reads all
+-- column read_bytes (bytes): of its inputs, each read once, without the destination (out=). A Triton kernel
+--     is assumed to write its last tensor and read the others; in place, it reads all
 -- column written_bytes (bytes): of its outputs, each written once; in place, its first tensor
 -- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
--- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; more than the memory's where caches serve
+-- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; it can exceed the memory's if caches serve some
 -- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH work AS (FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id))

@@ -2,10 +2,11 @@
 -- params trace
 -- columns trace_id, device_id
 -- column at_ns (ns): when
--- column requested_bytes (bytes): what could not be allocated
--- column device_free_bytes (bytes): what the driver had left; NULL: the snapshot does not say
--- column allocated_bytes (bytes): what the program had in use then; NULL: no action is recorded before
--- column reserved_bytes (bytes): what the allocator had from the driver
+-- column requested_bytes (bytes): the bytes that could not be allocated
+-- column device_free_bytes (bytes): the bytes that the driver had left; NULL: unknown
+-- column allocated_bytes (bytes): the bytes that the program then had in use; NULL: no earlier action was
+--     recorded
+-- column reserved_bytes (bytes): the bytes that the allocator had from the driver
 -- column place (text): the line of the program that asked for it; NULL: not recorded
 -- doubts: no_memory_events
 WITH failed AS (

@@ -3,7 +3,7 @@
 -- causes: allocation
 -- when: has(traits, 'device_memory')
 -- effort: low
--- needs: Memory for what the loop needs at its peak, or a smaller batch.
+-- needs: Memory for the loop's peak, or a smaller batch.
 -- blind: no_runtime_calls
 -- before:
 --     for batch in loader:
@@ -14,9 +14,9 @@
 --     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
 --     for batch in loader:
 --         train_step(batch)
--- risks: Without empty_cache(), other programs on the device do not get what this one has cached. If blocks
---     are freed in operators, memory runs short or is fragmented: sizes that change from step to step do
---     that; expandable segments, padding to a few sizes, or a smaller batch help.
+-- risks: Without empty_cache(), other programs on the device cannot use the memory that this one has cached.
+--     If blocks are freed in operators, memory is short or fragmented, because sizes change from step to
+--     step; expandable segments, padding to a few sizes, or a smaller batch help.
 -- check: tracekit query after.json allocator_calls; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html

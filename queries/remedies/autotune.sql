@@ -4,20 +4,20 @@
 -- when: class = 'gemm' AND regexp_matches(name, '^triton_tem_|matmul|gemm_kernel')
 -- effort: low
 -- needs: Minutes of tuning for each shape; a cache of the results that runs share.
--- caveat: Where shapes tell how near it is to the device's peaks, the tuned one is taken to reach 60 % of the
---     nearer one. Else, it is taken to need 15 % less; it may be none, or a third.
+-- caveat: If shapes show how near it is to the device's peaks, the tuned one is assumed to reach 60 % of the
+--     nearer peak. Otherwise it is assumed to take 15 % less time; the true figure may be none, or a third.
 -- before:
 --     model = torch.compile(model)
 -- after:
 --     model = torch.compile(model, mode="max-autotune")    # tries cuBLAS, CUTLASS and Triton for each shape
 --     # Your own Triton kernel: @triton.autotune over block sizes, stages and warps, keyed by its shapes
--- risks: What was tuned for one device or shape may be slow on another.
+-- risks: Code tuned for one device or shape may be slow on another.
 -- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 --     https://triton-lang.org/main/python-api/generated/triton.autotune.html
 -- column place (text): the kernel
 -- column detail (text): how long it takes each time
--- column factor (fraction of the time taken): what is left of it
+-- column factor (fraction of the time taken): the fraction of its time that remains
 -- doubts: no_gpu_ops, absurd_duration
 -- Products that Triton compiled: Inductor's templates, and kernels with plain names of functions, which
 -- libraries do not have.

@@ -1,4 +1,4 @@
--- question: Which tiny copies or fills follow each other at one place, so that one could do for all?
+-- question: Which tiny copies or fills follow each other at one call site, so that one could do for all?
 -- title: Batch small copies and fills into one
 -- causes: launch, dispatch, python, copy, latency
 -- when: kind IN ('memcpy', 'memset')
@@ -18,9 +18,10 @@
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
--- column detail (text): what is copied, and how many bytes at most
+-- column detail (text): the kind of copy, and the largest number of bytes
 -- column target (text): host: the operator that copies, or its call alone; op: the copy on the device
--- column factor (fraction of the time taken): what is left of it: of each run of copies the first stays
+-- column factor (fraction of the time taken): the fraction of its time that remains: the first copy of each
+--     run stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
 -- A run of copies ends where its thread launches something else.
 WITH few AS (
@@ -39,7 +40,7 @@ copy AS (
     QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, kind, run) >= thresholds().fewest_batched
 ),
 at_place AS MATERIALIZED (FROM placed('copy')),
--- The operators whose only work is to copy, with all that they call.
+-- The operators whose only work is to copy, with everything that they call.
 copying AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE has(traits, 'moves_or_fills') AND trace_id IN (SELECT trace_id FROM at_place)
@@ -59,7 +60,7 @@ spare AS (
     SELECT *, kind || ', ' || max(most_bytes) OVER (PARTITION BY trace_id, place, kind) || ' bytes at most'
         AS detail
     FROM within WHERE count >= thresholds().fewest_batched AND number > 1
-        -- What a compiler wrote is not for its user to change.
+        -- Users cannot change code that a compiler wrote.
         AND compiled_part('cpu_op', replace(place, 'autograd::engine::evaluate_function: ', '')) IS NULL
 )
 SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, launch_id) AS event_id, pid, tid,
@@ -68,7 +69,7 @@ SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, laun
        0 AS factor
 FROM spare
 UNION ALL
--- What it takes longer than the shortest is its bytes' time.
+-- Its time beyond the shortest is the time of its bytes.
 SELECT trace_id, place, detail, 'op', op_id, pid, tid, start_ns, dur_ns, (dur_ns - least_ns) / dur_ns
 FROM spare WHERE dur_ns > 0
 ORDER BY trace_id, place, start_ns, target

@@ -4,15 +4,15 @@
 -- when: has(traits, 'module')
 -- effort: medium
 -- needs: Items that do not depend on each other, of one shape or padded to it, and memory for all of them.
--- caveat: The loop is taken for one over items because the same module runs on the same thread each time.
---     Kernels that fill part of the device are taken to do several items in the time of one.
+-- caveat: The loop is assumed to be over items because the same module runs on the same thread each time.
+--     Kernels that fill part of the device are assumed to process several items in the time of one.
 -- blind: no_runtime_calls, no_stacks
 -- before:
 --     for crop in crops:
 --         outputs.append(model(crop[None]))
 -- after:
 --     outputs = model(torch.stack(crops))
--- risks: Where batches vary in size, compiled code and graphs may be made again for each. Batch norms in
+-- risks: If batches vary in size, compiled code and graphs may be made again for each. Batch norms in
 --     training mode see other statistics.
 -- check: tracekit query after.json module_time; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
@@ -20,8 +20,8 @@
 -- column place (text): the module
 -- column detail (text): how often a step, or one call of a function, calls it
 -- column target (text): host: a call after the first one; op: a GPU op that a call launched
--- column factor (fraction of the time taken): of a later call and its ops, nothing; of the first call's ops,
---     as many times as their blocks fill the device then
+-- column factor (fraction of the time taken): 0 for a later call and its ops; for the first call's ops, the
+--     number of times that all blocks then fill the device
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps,
 -- a function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
@@ -36,7 +36,7 @@ sequential AS (
     WHERE trace_id IN (SELECT trace_id FROM root)
         AND regexp_matches(name, '(?i)\): \w*(generate|greedy|beam|decode|sample|rollout|denoise)\w*$')
 ),
--- Around it is a step, else the function that calls it.
+-- The loop is in a step, else in the function that calls it.
 called AS (
     SELECT r.*, CASE WHEN r.start_ns < s.end_ns THEN s.event_id END AS step_id,
            coalesce(step_id, h.parent_id) AS around_id,
@@ -49,7 +49,7 @@ called AS (
         AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)
 ),
 loop AS (FROM called WHERE calls >= thresholds().fewest_batched),
--- What a function's loop covers, from its first call to the end of its last.
+-- A function's loop, from its first call to the end of its last.
 whole AS (
     SELECT trace_id, pid, tid, around_id, name, min(start_ns) AS start_ns, max(end_ns) AS end_ns
     FROM loop GROUP BY ALL
@@ -68,7 +68,7 @@ item AS (
     WHERE step_id IS NOT NULL OR trace_id NOT IN (FROM learning)
         AND (trace_id, around_id, name) IN (SELECT (trace_id, around_id, name) FROM covered)
     WINDOW same AS (PARTITION BY trace_id, around_id, name)
-    -- The device is mostly idle, and each call launches the same.
+    -- The device is mostly idle, and each call launches the same ops.
     QUALIFY sum(gpu_ns) OVER same < (1 - thresholds().captured_majority) * sum(dur_ns) OVER same
         AND min(kernels) OVER same = max(kernels) OVER same AND min(kernels) OVER same > 0
 ),

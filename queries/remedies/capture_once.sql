@@ -11,6 +11,6 @@
 --         graphed(example(size))
 --     for batch in loader:
 --         graphed(pad(batch))
--- risks: Each captured size keeps memory of its own, unless the graphs share a pool.
+-- risks: Each captured size keeps its own memory, unless the graphs share a pool.
 -- check: tracekit query TRACE one_offs; tracekit query TRACE graph_replays
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs

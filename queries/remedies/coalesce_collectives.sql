@@ -19,9 +19,10 @@
 -- sources: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
--- column detail (text): the type, and the largest message of the place
+-- column detail (text): the type, and the call site's largest message
 -- column target (text): host: the operator of a collective; op: its kernel
--- column factor (fraction of the time taken): what is left of it; of each run the first collective stays
+-- column factor (fraction of the time taken): the fraction of its time that remains; the first collective of
+--     each run stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
 -- Time of a message is latency plus bytes over bandwidth.
 WITH timed AS MATERIALIZED (
@@ -75,7 +76,8 @@ SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, laun
        0 AS factor
 FROM spare
 UNION ALL
--- Its latency goes. What it waits for other ranks stays, and so do its bytes, as fast as the largest go.
+-- Its latency goes. Its wait for other ranks stays, and so do its bytes, at the rate of the largest
+-- collective.
 SELECT trace_id, place, detail, 'op', op_id, pid, tid, start_ns, dur_ns,
        least(1, (dur_ns - own_ns + coalesce(wire_ns, 0)) / dur_ns)
 FROM spare WHERE dur_ns > 0

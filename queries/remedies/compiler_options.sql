@@ -5,8 +5,8 @@
 -- in_loops: true
 -- effort: low
 -- needs: TorchInductor as the backend, and a C++ compiler.
--- caveat: C++ is taken to need 8 us for each launch. mode="reduce-overhead" saves more where the step can be
---     a CUDA graph.
+-- caveat: C++ is assumed to need 8 us for each launch. mode="reduce-overhead" saves more where the step can
+--     be a CUDA graph.
 -- blind: no_runtime_calls
 -- before:
 --     model = torch.compile(model)
@@ -18,9 +18,10 @@
 -- sources: https://docs.pytorch.org/tutorials/prototype/inductor_cpp_wrapper_tutorial.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html
 -- column place (text): NULL: all compiled code
--- column detail (text): how many launches there are in it
+-- column detail (text): the number of launches in it
 -- column target (text): overhead: the host's work in compiled code
--- column factor (fraction of the time taken): what is left of it: a launch that finds its device idle, each
+-- column factor (fraction of the time taken): the fraction of its time that remains: for each launch, the
+--     time of one that finds its device idle
 -- doubts: no_gpu_ops, no_runtime_calls, no_compiled_code
 -- Compiled code that launches kernels which Inductor generated; that of graphs is a replay.
 WITH named AS (

@@ -3,7 +3,7 @@
 -- causes: memory-bandwidth
 -- when: has(traits, 'makes_contiguous'); name = 'aten::clone'; class IN ('gemm', 'attention')
 -- effort: medium
--- needs: A product or attention that takes the tensor as it lies: matmul, einsum and
+-- needs: A product or attention that takes the tensor in its current layout: matmul, einsum and
 --     scaled_dot_product_attention take transposed views.
 -- caveat: An upper bound: some copies cannot be avoided, and reading a transposed tensor may be slower.
 -- blind: no_runtime_calls
@@ -32,7 +32,7 @@ WITH operator AS (
         AND s.name IN ('aten::copy_', 'aten::clone', 'aten::contiguous', 'aten::reshape', 'aten::flatten',
             'aten::_reshape_copy')
 ),
--- A copy of what is in order already is a plain memcpy; this one is a kernel.
+-- Copying a tensor that is already in order is a plain memcpy; this one is a kernel.
 moved AS (
     SELECT clone.*, c.event_id AS copy_id, whole.name AS operator, l.event_id AS gpu_op_id
     FROM operator AS c JOIN operator AS clone ON c.trace_id = clone.trace_id AND c.parent_id = clone.event_id

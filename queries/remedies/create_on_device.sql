@@ -5,7 +5,7 @@
 -- effort: low
 -- needs: Values that do not come from outside the program. Random numbers of the device differ from the CPU's
 --     for the same seed.
--- caveat: What the device takes to make them is not counted.
+-- caveat: The device's time to make them is not counted.
 -- blind: no_runtime_calls
 -- before:
 --     noise = torch.randn(shape).to("cuda")
@@ -13,12 +13,13 @@
 -- after:
 --     noise = torch.randn(shape, device="cuda")
 --     mask = torch.zeros(n, n, device="cuda", dtype=torch.half)
--- risks: The device's memory holds it all the time. What is the same in every step is better made once.
+-- risks: The device's memory holds it all the time. If it is the same in every step, make it once.
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operators there that make, change and copy it
 -- column target (text): host: an operator on the CPU; call: the copy
--- column factor (fraction of the time taken): what is left of it: of what makes the tensor, a launch
+-- column factor (fraction of the time taken): the fraction of its time that remains: a launch for the
+--     operators that make the tensor
 -- doubts: no_runtime_calls, no_stacks
 -- Between a launch and the copy to the device that is its thread's next, an operator makes a tensor. What
 -- other operators do there, they do to it.
@@ -35,11 +36,11 @@ copy AS (
     FROM launched AS l JOIN gpu_ops AS m ON l.trace_id = m.trace_id AND op_id = m.event_id
     LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
     WHERE copy_kind = 'HtoD'
-        -- What is copied after a fetch is the batch.
+        -- A tensor copied after a fetch is the batch.
         AND NOT EXISTS (FROM slices AS f WHERE f.trace_id = l.trace_id AND f.activity = 'input'
             AND f.pid = l.pid AND f.start_ns BETWEEN since_ns AND launch_start_ns)
 ),
--- Operators outside all others, but those around the copy itself.
+-- Outermost operators, except those around the copy itself.
 operator AS (
     SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns, copying_id, least_ns,
            o.event_id = copying_id AS is_copying,
@@ -57,7 +58,7 @@ made AS (
            row_number() OVER (PARTITION BY trace_id, copying_id, makes ORDER BY start_ns) AS number
     FROM at_place
     WINDOW whole AS (PARTITION BY trace_id, copying_id)
-    -- What is made faster than memory can be written is something else.
+    -- Something else happens if it is made faster than memory can be written.
     QUALIFY sum(dur_ns) FILTER (makes) OVER whole >= coalesce(least_ns, 0)
 ),
 told AS (

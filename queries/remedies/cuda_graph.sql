@@ -1,10 +1,10 @@
--- question: Which launches, outside CUDA graphs, come again and again, so that a graph could replay them?
+-- question: Which launches outside CUDA graphs recur, so that a graph could replay them?
 -- title: Capture the step as a CUDA graph
 -- causes: launch, dispatch, python
 -- in_loops: true
 -- effort: medium
 -- needs: Shapes, addresses and control flow that stay the same from step to step; no host work in the step
---     that later work depends on. Where the host waits, one graph ends and the next begins.
+--     that later work depends on. When the host waits, one graph ends and the next begins.
 -- caveat: A graph's kernels also start closer together; that gain is not counted.
 -- blind: no_runtime_calls
 -- before:
@@ -15,15 +15,15 @@
 --     for batch in loader:
 --         loss = train_step(batch)
 -- risks: Inputs are copied into fixed buffers, and outputs are overwritten by the next replay. A graph keeps
---     its own memory pool. What changes shape is captured again, which costs more than it saves if it happens
---     often.
+--     its own memory pool. Steps with new shapes are captured again, which costs more than it saves if it
+--     happens often.
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- column place (text): NULL: the run as a whole, between the places where the host waits for the device
+-- column place (text): NULL: the run as a whole, between the host's waits for the device
 -- column detail (text): NULL
 -- column target (text): cuda-graph: the change of that name
--- column dur_ns (ns): how long the host worked since the thread's launch before, and in it
+-- column dur_ns (ns): how long the host worked since the thread's previous launch, including this one
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
 -- And not where the host waits so often that a replay would launch hardly more than single launches do.
@@ -41,7 +41,7 @@ before AS (
     SELECT r.trace_id, r.event_id, r.start_ns, {'place': r.place, 'kernel': l.kernel} AS position
     FROM read AS r ASOF JOIN launch AS l
       ON r.trace_id = l.trace_id AND r.pid = l.pid AND r.start_ns >= l.end_ns
-    -- Several calls of one read have no launch between them.
+    -- Calls that belong to one read have no launch between them.
     QUALIFY row_number() OVER (PARTITION BY r.trace_id, l.event_id ORDER BY r.start_ns) = 1
 ),
 -- In marked steps, more than one read in a step; else, reads that recur at more than one position.

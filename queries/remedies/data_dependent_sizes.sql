@@ -4,7 +4,7 @@
 -- when: has(traits, 'data_dependent_size')
 -- effort: medium
 -- needs: The result can have a fixed size: masked in place, padded, or of a size that the host knows.
--- caveat: What is computed instead, on elements that the mask left out, is not counted.
+-- caveat: The extra work, on elements that the mask left out, is not counted.
 -- blind: no_runtime_calls
 -- before:
 --     loss = losses[mask].mean()                       # nonzero: waits for the device
@@ -19,9 +19,9 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operator
--- column target (text): call: its own time and its wait, and the copy that it asks for
+-- column target (text): call: its own time and its wait, and the copy that it issues
 -- column event_id (id): the operator
--- column start_ns (ns): where a call that waits in it begins
+-- column start_ns (ns): where the waiting call in it begins
 -- column dur_ns (ns): how long the call takes
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- Only the device knows the size of what a mask selects; indexing with a mask calls nonzero.
@@ -32,7 +32,7 @@ WITH named AS (
             OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
 ),
 asked AS (FROM outermost('named')),
--- Printing a tensor asks for sizes, too; not to print it is another remedy's.
+-- Printing a tensor asks for sizes, too; another remedy is about prints.
 reading AS (FROM reading_calls()),
 waiting AS (FROM reading WHERE is_sized AND NOT is_printed),
 call AS (

@@ -15,12 +15,12 @@
 --     those at an epoch's start do, persistent_workers keeps the processes. Each worker holds prefetch_factor
 --     batches in memory. With more workers than cores, or a slow disk, nothing is gained: make a sample
 --     cheaper to load, or collate less (batch_size=None, with a dataset that reads whole batches). The trace
---     shows nothing of what workers do.
+--     does not show the workers.
 -- check: tracekit query after.json data_loading; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
--- column detail (text): how many of the fetches there wait
+-- column detail (text): the number of fetches there that wait
 -- column target (text): wait: for the workers
 -- doubts: no_stacks
 WITH fetched AS (

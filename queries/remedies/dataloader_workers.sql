@@ -13,19 +13,19 @@
 --     )
 --     # in a server: prepare the next request in a thread or process while the device works on this one
 -- risks: Each worker holds a copy of the dataset object and `prefetch_factor` batches in memory. Random
---     numbers need a seed for each worker. Where processes are spawned, the script needs `if __name__ ==
+--     numbers need a seed for each worker. If processes are spawned, the script needs `if __name__ ==
 --     "__main__":`. Workers collate, too. If collation is most of a fetch (aten::stack or aten::cat in it, or
 --     default_collate), first read whole batches: batch_size=None with a BatchSampler as sampler, and a
---     dataset that takes a list of indices; then nothing is left to collate.
+--     dataset that takes a list of indices; then there is nothing to collate.
 -- check: tracekit query after.json data_loading; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
 --     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching
 -- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
--- column detail (text): how many workers would keep up: loading over the rest of a step, rounded up
+-- column detail (text): the number of workers that would keep up: loading over the rest of a step, rounded up
 -- column target (text): host: loading
 -- column event_id (id): the fetch: the data loader's annotation, else its frame
--- column factor (fraction of the time taken): what is left of it: taking a batch that is loaded
+-- column factor (fraction of the time taken): the fraction of its time that remains: taking a loaded batch
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
@@ -34,7 +34,7 @@ WITH named AS (
     WHERE list_has_any(traits, ['own_input', 'preprocesses'])
         AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
--- A worker process cannot easily load with the device.
+-- A worker process cannot easily use the device to load.
 loading AS (
     FROM outermost('named') AS f
     WHERE NOT EXISTS (FROM gpu_op_launch AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid

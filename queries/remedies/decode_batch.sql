@@ -4,22 +4,24 @@
 -- when: has(traits, 'server_step')
 -- is_batch: true
 -- effort: low
--- needs: Requests enough to fill the batch, and memory for their caches.
--- caveat: Priced is twice the batch: products that read the same weights take as long as before, all else on
---     the device twice as long. A mixture of experts reads more experts' weights for more tokens.
+-- needs: Enough requests to fill the batch, and memory for their caches.
+-- caveat: The price is for twice the batch: products that read the same weights take as long as before,
+--     everything else on the device twice as long. A mixture of experts reads more experts' weights for more
+--     tokens.
 -- before:
 --     vllm serve MODEL --max-num-seqs 16
 -- after:
 --     vllm serve MODEL --max-num-seqs 64            # sglang: --max-running-requests, --cuda-graph-max-bs
 --     # Where one user's latency counts: speculative decoding checks several guessed tokens for one
 --     # reading of the weights.
--- risks: A token takes longer to come, though more come in all. Graphs have to be captured for the larger
---     batch, too.
+-- risks: Each token takes longer, although there are more tokens in all. Graphs have to be captured for the
+--     larger batch, too.
 -- check: tracekit query after.json inference_steps
 -- sources: https://docs.vllm.ai/en/latest/configuration/optimization.html
 --     https://arxiv.org/abs/2211.17192
--- column detail (text): how many tokens a step generates, and up to how many weights bound it
--- column factor (fraction of the time taken): of a batch twice as large
+-- column detail (text): the number of tokens that a step generates, and the number up to which weights bound
+--     it
+-- column factor (fraction of the time taken): the factor for a batch twice as large
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
 WITH op AS (FROM decoded_ops() WHERE 2 * tokens <= most_tokens)
 SELECT trace_id, NULL AS place,

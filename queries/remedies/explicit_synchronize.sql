@@ -5,8 +5,8 @@
 -- effort: low
 -- needs: Nothing on the host reads what the device computes before that call; streams and copies are ordered
 --     by events on the device.
--- caveat: If the program waits there for a value that was copied to the host, the wait moves to where the
---     value is needed.
+-- caveat: If the program waits there for a value that was copied to the host, the wait moves to the place
+--     that needs the value.
 -- blind: no_runtime_calls
 -- before:
 --     start = time.perf_counter()
@@ -18,7 +18,7 @@
 --     begin.record()
 --     loss = train_step(batch)
 --     end.record()                                  # read begin.elapsed_time(end) after the loop
--- risks: Without the wait, wall-clock times of single steps no longer tell when the device was done, errors
+-- risks: Without the wait, wall-clock times of single steps no longer show when the device was done, errors
 --     of kernels show up later, and a buffer that another stream still uses needs an event or
 --     record_stream().
 -- check: tracekit query after.json sync_points; tracekit diff before.json after.json

@@ -5,8 +5,8 @@
 -- effort: medium
 -- needs: More work for each launch (a larger batch), or the same work in more blocks: split-K products, split
 --     attention, persistent kernels.
--- caveat: An upper bound: it takes every SM to work all the time. With a larger batch the gain is throughput,
---     not a shorter step. What other streams ran beside these kernels is not counted.
+-- caveat: An upper bound: it assumes that every SM works all the time. With a larger batch the gain is
+--     throughput, not a shorter step. Work of other streams beside these kernels is not counted.
 -- before:
 --     for image in images:
 --         outputs.append(model(image[None]))      # a batch of 1 fills few SMs
@@ -23,9 +23,10 @@
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://arxiv.org/abs/2301.03598
 -- column place (text): the Python line around the launch; without stacks, the module or the outermost
---     operator; of a kernel without a launch, its name
+--     operator; the name of a kernel without a launch
 -- column detail (text): the kernel and its blocks that take most time
--- column factor (fraction of the time taken): what is left if all SMs work all the time, or a launch
+-- column factor (fraction of the time taken): the fraction of its time that remains if all SMs work all the
+--     time; at least a launch
 -- doubts: no_gpu_ops, absurd_duration, no_stacks
 -- Grids of fewer blocks than SMs, or of few waves whose last is nearly empty, whose work can be cut otherwise
 -- or grows with the batch. Kernels shorter than a launch do not gain from blocks.

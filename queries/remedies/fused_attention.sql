@@ -1,4 +1,4 @@
--- question: Which attention is written as products and softmax, where one fused kernel could do all?
+-- question: Which attention is written as products and softmax, although one fused kernel could do it all?
 -- title: Use fused attention (scaled_dot_product_attention)
 -- causes: memory-bandwidth, math, launch
 -- when: work = 'softmax'
@@ -23,9 +23,10 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://arxiv.org/abs/2205.14135
 -- column detail (text): the shape of the scores
--- column event_id (id): a GPU op of the products, of the softmax, or of what works on the scores between them
--- column factor (fraction of the time taken): what is left: both products' FLOPs, or reading query, key and
---     value and writing the output, at the share of the roofs that the products reach now
+-- column event_id (id): a GPU op of the products, of the softmax, or of the work on the scores between them
+-- column factor (fraction of the time taken): the fraction of its time that remains: both products' FLOPs, or
+--     reading query, key and value and writing the output, at the share of the roofs that the products reach
+--     now
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH op AS (SELECT *, 'op' AS target FROM attention_by_products() WHERE NOT is_fallback)
 FROM changed_ops('op') ORDER BY trace_id, place, start_ns

@@ -1,4 +1,4 @@
--- question: Which norms, activations and losses are written in pieces where PyTorch has one operator?
+-- question: Which norms, activations and losses are written in pieces although PyTorch has one operator?
 -- title: Use the fused operator for a norm, activation or loss
 -- causes: memory-bandwidth, launch
 -- when: has(traits, 'part_of_norm')
@@ -20,15 +20,16 @@
 --     y = F.gelu(x, approximate="tanh")
 --
 --     loss = F.cross_entropy(logits, target)
--- risks: Results differ in the last bits. In fp16, check that sums are still taken in fp32 where they were.
+-- risks: Results differ in the last bits. In fp16, check that sums taken in fp32 still are.
 -- check: tracekit query after.json fusion_savings; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
 -- column detail (text): the operator that does the same, and the shape that takes most time
 -- column target (text): op: a GPU op; host: a piece's dispatch and launch
--- column factor (fraction of the time taken): of a GPU op, what is left if only first input and last output
---     pass through memory, at least the shortest piece; of the host's work for all but the last piece, 0
+-- column factor (fraction of the time taken): for a GPU op, the fraction that remains if only the first input
+--     and the last output pass through memory, at least the shortest piece; 0 for the host's work on all but
+--     the last piece
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them.
 -- https://docs.pytorch.org/docs/stable/nn.functional.html

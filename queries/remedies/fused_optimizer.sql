@@ -5,8 +5,8 @@
 -- effort: low
 -- needs: An optimizer with such an implementation: Adam, AdamW and SGD have a fused one, most others a
 --     foreach one; all parameters on the device.
--- caveat: What Python does for each parameter of a fused step is not counted. Without shapes, the device's
---     own work is taken to stay as it is.
+-- caveat: Python's work for each parameter of a fused step is not counted. Without shapes, the device's own
+--     work is assumed to stay the same.
 -- blind: no_runtime_calls
 -- before:
 --     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
@@ -66,7 +66,7 @@ slow AS (
     FROM step JOIN shape USING (trace_id, event_id)
     WHERE NOT is_fused AND (is_fusable OR NOT is_foreach) AND launches_left < launches
 ),
--- What a fused step reads and writes once: parameter, gradient and state. Each parameter is written by one
+-- A fused step reads and writes parameter, gradient and state once. Each parameter is written by one
 -- addcdiv_ (Adam) or add_ (SGD, which adds to the momentum before, where it has any).
 tensor AS (
     SELECT trace_id, step_id, name, optimizer,

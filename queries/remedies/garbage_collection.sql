@@ -3,7 +3,7 @@
 -- causes: python
 -- effort: low
 -- needs: Few reference cycles, so that memory does not grow between collections.
--- caveat: An upper bound: what is collected rarely takes longer each time.
+-- caveat: An upper bound: rare collections take longer each time.
 -- blind: no_stacks
 -- before:
 --     for batch in loader:
@@ -17,14 +17,14 @@
 --         train_step(batch)
 --         if n % 1000 == 999:
 --             gc.collect()              # on all ranks in the same step
--- risks: Tensors in reference cycles keep their memory until the next collection. Where ranks collect at
+-- risks: Tensors in reference cycles keep their memory until the next collection. If ranks collect at
 --     different times, all wait for each of them. Collections that Python starts itself are recorded only
 --     with _ExperimentalConfig(record_python_gc_info=True).
 -- check: tracekit query after.json python_time; tracekit diff before.json after.json
 -- sources: https://docs.python.org/3/library/gc.html
 --     https://github.com/pytorch/pytorch/pull/161209
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
--- column detail (text): how many collections, and the longest
+-- column detail (text): the number of collections, and the longest
 -- column target (text): host: the collection
 -- doubts: no_stacks
 -- A call of gc.collect() is a frame of the stack. Collections that Python starts itself are recorded, as

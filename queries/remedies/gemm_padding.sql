@@ -1,10 +1,10 @@
--- question: Which matrix products run in kernels for unaligned sizes, where padding would give faster ones?
+-- question: Which matrix products run in slow kernels because their sizes are unaligned, and could be padded?
 -- title: Pad the sizes of matrix products to what tensor cores take
 -- causes: math
 -- when: has(traits, 'unaligned')
 -- effort: medium
 -- needs: Sizes that the program can choose: vocabulary, features, channels, sequence length.
--- caveat: The padded product is taken to run as fast as the nearest aligned one in this trace.
+-- caveat: The padded product is assumed to run as fast as the nearest aligned one in this trace.
 -- blind: no_shapes
 -- before:
 --     head = nn.Linear(768, 50257)
@@ -18,8 +18,9 @@
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://developer.nvidia.com/blog/optimizing-gpu-performance-tensor-cores/
 -- column detail (text): the factors' shapes that take most time, and the multiple to pad sizes to
--- column factor (fraction of the time taken): what is left if the padded product runs at the rate of the
---     aligned product of this trace whose sizes are nearest; without one near enough there is no row
+-- column factor (fraction of the time taken): the fraction of its time that remains if the padded product
+--     runs at the rate of the aligned product of this trace whose sizes are nearest; without one near enough
+--     there is no row
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- Kernels of CUTLASS and cuBLAS say in their names how many elements are aligned: align1, align2, align8.
 -- Tensor cores want 16 bytes: 8 elements of 16 bits, 4 of TF32.

@@ -5,8 +5,8 @@
 -- effort: medium
 -- needs: Code at the break that the compiler can follow: no reads of values on the host, prints or calls into
 --     code that it cannot trace.
--- caveat: Counted are the guards and prologues of what resumes, and repeated compilation; what could be fused
---     across a break comes on top.
+-- caveat: It counts the guards and prologues of resumed code, and repeated compilation; gains from fusion
+--     across a break come on top.
 -- before:
 --     model = torch.compile(model)
 -- after:
@@ -17,9 +17,9 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler_profiling_torch_compile.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
 --     https://docs.pytorch.org/tutorials/intermediate/torch_compile_tutorial.html
--- column place (text): the line at which compiled code resumes; where the stack does not tell it, the region;
---     of recompilation, the line or operator around it
--- column detail (text): the compiled region, or: compiles again
+-- column place (text): the line at which compiled code resumes; without it in the stack, the region; for
+--     recompilation, the line or operator around it
+-- column detail (text): the compiled region, or `compiles again`
 -- column target (text): host: guards and prologue of a region inside another one; compilation that recurs
 -- doubts: no_compiled_code, no_stacks
 -- A region covers all that its rewritten bytecode runs, so what resumes after a graph break is a region
@@ -50,7 +50,7 @@ placed_region AS (
       ON i.trace_id = s.trace_id AND (s.parent_id = i.event_id OR s.event_id = i.around_id)
     GROUP BY i.trace_id, i.event_id, i.pid, i.tid, i.start_ns, i.name
 ),
--- Guards are checked before the region, its inputs are prepared inside it.
+-- Guards are checked before the region; its inputs are prepared inside it.
 entry AS (FROM part WHERE part IN ('guards', 'prologue') AND EXISTS (FROM inner_region)),
 outer_entry AS (FROM outermost('entry')),
 entered AS (

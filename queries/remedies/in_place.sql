@@ -1,4 +1,4 @@
--- question: Which out-of-place operators copy their input first, where one underscore would not?
+-- question: Which out-of-place operators copy their input first, although one underscore would avoid it?
 -- title: Change the tensor in place
 -- causes: memory-bandwidth, launch, dispatch
 -- when: name = 'aten::clone'
@@ -8,11 +8,10 @@
 --     scores = scores.masked_fill(mask, float("-inf"))    # copies scores, then fills the copy
 -- after:
 --     scores.masked_fill_(mask, float("-inf"))
--- risks: What else refers to the tensor changes with it. Autograd raises an error where it needs the old
---     value.
+-- risks: Other references to the tensor see the change. Autograd raises an error if it needs the old value.
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-operations-with-autograd
--- column detail (text): the operator, and what it would be in place
+-- column detail (text): the operator, and its in-place form
 -- column target (text): call: the copy with its GPU ops
 -- doubts: no_operators, no_stacks
 -- An operator that calls clone and then the operator of its own name with an underscore.

@@ -3,9 +3,10 @@
 -- is_batch: true
 -- effort: low
 -- needs: Memory for the larger batch; a training run whose learning rate and schedule are adapted to it, or
---     requests enough to fill it.
--- caveat: What is saved is time for the same number of samples: the step itself gets longer. All work of the
---     device is taken to grow with the batch, though short kernels and the exchange of gradients hardly do.
+--     enough requests to fill it.
+-- caveat: The saving is time for the same number of samples: the step itself gets longer. All work of the
+--     device is assumed to grow with the batch, although short kernels and the exchange of gradients hardly
+--     do.
 -- before:
 --     loader = DataLoader(dataset, batch_size=32)
 -- after:

@@ -13,7 +13,7 @@
 --         self.register_buffer("mask", torch.ones(n, n).tril(), persistent=False)
 --
 --     # Or no mask: F.scaled_dot_product_attention(q, k, v, is_causal=True)
--- risks: The mask stays in memory, and a longest size has to be known: slice it for shorter inputs.
+-- risks: The mask stays in memory, and the longest size has to be known: slice it for shorter inputs.
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
 -- column detail (text): the mask's shape

@@ -14,15 +14,15 @@
 --     with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):   # or says why not
 --         output = F.scaled_dot_product_attention(q, k, v, is_causal=True)
 -- risks: Sums are taken in another order and fp16 or bf16 is less exact: compare outputs. A backend that is
---     asked for alone raises an error where it cannot run.
+--     the only one allowed raises an error if it cannot run.
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources:
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp
--- column detail (text): what keeps fused backends away, as far as inputs tell: flash attention takes fp16 and
+-- column detail (text): why fused backends do not run, by the inputs: flash attention takes fp16 and
 --     bf16, equal head sizes and no mask; the memory-efficient backend fp32 and masks, too
--- column event_id (id): a GPU op of the products, of the softmax, or of what works on the scores between them
--- column factor (fraction of the time taken): what is left, as in fused_attention
+-- column event_id (id): a GPU op of the products, of the softmax, or of the work on the scores between them
+-- column factor (fraction of the time taken): the fraction of its time that remains, as in fused_attention
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH found AS (
     SELECT *, 'op' AS target, shapes_of(given_dims) AS d, texts_of(given_types) AS t

@@ -4,7 +4,7 @@
 -- when: kind = 'cpu_op' AND work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
 -- effort: low
 -- needs: Memory on the device for its weights; inputs that are there or can be copied ahead.
--- caveat: An upper bound: each operator is taken to become a launch. What the device takes for it, and for
+-- caveat: An upper bound: each operator is assumed to become a launch. The device's time for it, and for
 --     copies of its inputs, is not counted.
 -- blind: no_runtime_calls
 -- before:
@@ -13,13 +13,13 @@
 -- after:
 --     encoder.to("cuda")
 --     logits = head(encoder(images.to("cuda", non_blocking=True)))
--- risks: What is small, or needs its result on the host at once, may be faster where it is.
+-- risks: Small operators, and those whose result the host needs at once, may be faster on the CPU.
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
 -- column detail (text): the operator that takes most time
 -- column target (text): host: an operator that launches nothing
--- column factor (fraction of the time taken): what is left of it: a launch
+-- column factor (fraction of the time taken): the fraction of its time that remains: a launch
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
@@ -28,7 +28,8 @@ WITH named AS (
         AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
 ),
 product AS (FROM outermost('named')),
--- What launches, or is recorded by a capture, works on the device. A product of microseconds is no work.
+-- Operators that launch, or that a capture records, work on the device. A product of microseconds is too
+-- small to count.
 working AS (
     SELECT * EXCLUDE (gpu_ops, kernels, gpu_ns), dur_ns AS ns, name AS told FROM launched_inside('product')
     WHERE gpu_ops = 0 AND dur_ns >= thresholds().late_launch_ns

@@ -1,12 +1,12 @@
--- question: Which collectives of data-parallel training are exposed though compute could hide them?
+-- question: Which collectives of data-parallel training are exposed although compute could hide them?
 -- title: Overlap communication with compute
 -- causes: communication
 -- when: class = 'communication'
 -- effort: medium
 -- needs: Gradients that are ready bucket by bucket (DistributedDataParallel), or parameters that can be
 --     gathered ahead of use (FSDP).
--- caveat: An upper bound: it takes all compute of the backward pass (FSDP: of the step) that nothing runs
---     beside to be free to hide communication. Kernels that run beside collectives get slower.
+-- caveat: An upper bound: it assumes that all compute of the backward pass (FSDP: of the step) without other
+--     work beside it can hide communication. Kernels that run beside collectives get slower.
 -- blind: no_runtime_calls
 -- before:
 --     model = DistributedDataParallel(model, bucket_cap_mb=500)  # one bucket: reduced after backward
@@ -21,8 +21,9 @@
 --     https://arxiv.org/abs/2006.15704
 --     https://arxiv.org/abs/2304.11277
 -- column place (text): the collective's type and group
--- column detail (text): how many there are, and the largest message
--- column factor (fraction of the time taken): what is left: all but what its step's compute could hide
+-- column detail (text): their number, and the largest message
+-- column factor (fraction of the time taken): the fraction of its time that remains: the part that its step's
+--     compute cannot hide
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, unlinked_gpu_ops
 -- Gradients are reduced in buckets while the backward pass goes on. The last bucket has nothing to hide
 -- behind. Sharded parameters are gathered ahead of use (FSDP).
@@ -39,7 +40,7 @@ around AS (
     SELECT a.trace_id, launch_id, h.parent_id
     FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.around_id = h.event_id
 ),
--- Only what the framework itself reduces or gathers is independent of the compute beside it.
+-- Only tensors that the framework itself reduces or gathers are independent of the compute beside them.
 sign AS (
     SELECT label_id, name SIMILAR TO '.*(AccumulateGrad|torch\.distributed\.ddp\.reducer).*' AS is_gradient,
            name SIMILAR TO '.*(FullyShardedDataParallel|FSDP::|fully_shard).*' AS is_sharded
@@ -53,7 +54,7 @@ known AS (
 reduction AS MATERIALIZED (
     SELECT t.*, NOT is_sharded AS is_backward,
            coalesce(CASE WHEN launch_start_ns < s.end_ns THEN step END, -1) AS step,
-           -- Of a collective that could be the last: a bucket of the usual size.
+           -- For a collective that could be the last one: a bucket of the usual size.
            (t.dur_ns - coalesce(wait_ns, 0))
                * least(1, coalesce(thresholds().bucket_bytes / message_bytes, 1)) AS last_ns,
            type || coalesce(', group ' || group_name, '') AS place
@@ -62,7 +63,7 @@ reduction AS MATERIALIZED (
     WHERE is_sharded OR (is_gradient AND type <> 'allgather')
 ),
 thread AS (SELECT DISTINCT trace_id, pid, tid FROM reduction),
--- Compute that no communication runs beside; the backward pass has a thread of its own.
+-- Compute without communication beside it; the backward pass has its own thread.
 work AS MATERIALIZED (
     SELECT {'trace_id': g.trace_id, 'device_id': g.device_id} AS key, g.event_id, g.start_ns, g.end_ns,
            g.dur_ns, coalesce(CASE WHEN l.launch_start_ns < s.end_ns THEN step END, -1) AS step,

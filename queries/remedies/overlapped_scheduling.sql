@@ -4,19 +4,19 @@
 -- when: has(traits, 'server_step')
 -- effort: low
 -- needs: A server that can schedule a step before the last one's tokens are known on the host.
--- caveat: An upper bound: all of the preparation is taken to be hidden behind the device's work.
+-- caveat: An upper bound: all of the preparation is assumed to be hidden behind the device's work.
 -- blind: no_runtime_calls
 -- before:
 --     python -m sglang.launch_server --disable-overlap-schedule ...
 -- after:
 --     python -m sglang.launch_server ...            # overlaps by default
 --     # vllm serve MODEL --async-scheduling
--- risks: A request that ends is noticed one step later. Features that read each token on the host, such as
+-- risks: The end of a request is noticed one step later. Features that read each token on the host, such as
 --     some grammars and penalties, switch it off.
 -- check: tracekit query after.json inference_steps; tracekit query after.json idle_gaps
 -- sources: https://docs.vllm.ai/en/latest/configuration/engine_args.html
 --     https://lmsys.org/blog/2024-12-04-sglang-v0-4/
--- column detail (text): the replays, and what is launched beside them
+-- column detail (text): the replays, and the launches beside them
 -- column target (text): overhead: the host's work around a replay
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Graphs carry most of the ops: the rest prepares their inputs, or takes their results.

@@ -5,9 +5,9 @@
 -- effort: low
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
--- caveat: Filling pinned memory costs the host time where no thread of the data loader does it. Where the
---     trace has no such copy, it is taken to run at 12 GB/s, as PCIe 3.0 allows; PCIe 4.0 and 5.0 are two and
---     four times as fast.
+-- caveat: Filling pinned memory costs the host time if no thread of the data loader does it. If the trace has
+--     no such copy, it is assumed to run at 12 GB/s, as PCIe 3.0 allows; PCIe 4.0 and 5.0 are two and four
+--     times as fast.
 -- before:
 --     loader = DataLoader(dataset, batch_size=64, num_workers=4)
 --     for images, labels in loader:
@@ -16,20 +16,19 @@
 --     loader = DataLoader(dataset, batch_size=64, num_workers=4, pin_memory=True)
 --     for images, labels in loader:
 --         images = images.to("cuda", non_blocking=True)
--- risks: A buffer must not be written again before its copy is done. A copy to the host with
---     non_blocking=True has to be waited for before its values are read. Pinned memory is taken from the
---     operating system.
+-- risks: A buffer must not be written again before its copy is done. Wait for a copy to the host with
+--     non_blocking=True before you read its values. The operating system loses pinned memory.
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
--- column detail (text): the size of the largest, and what is wrong
+-- column detail (text): the size of the largest copy, and the problem
 -- column target (text): host, wait: the call, and the synchronization that follows it; op: the copy
 -- column event_id (id): the copy
 -- column start_ns (ns): where the call, the synchronization or the copy begins
--- column factor (fraction of the time taken): what is left of it: the call takes as long as a launch, nothing
---     waits, and the copy runs at the rate of the largest pinned copy of its direction; without one, at the
---     rate of the fastest copy of that direction, or of the slowest link of today
+-- column factor (fraction of the time taken): the fraction of its time that remains: the call takes as long
+--     as a launch, nothing waits, and the copy runs at the rate of the largest pinned copy of its direction;
+--     without one, at the rate of the fastest copy of that direction, or of the slowest link of today
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
@@ -41,7 +40,7 @@ WITH copy AS (
         AND NOT is_graph
 ),
 at_place AS MATERIALIZED (FROM placed('copy')),
--- A copy takes a fixed time and one by its size: the smallest tells the former, the largest the latter.
+-- A copy takes a fixed time plus a time by its size: the smallest gives the former, the largest the latter.
 pinned AS (
     SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, (bytes, copy_id)) AS bytes_per_ns,
            greatest(0, arg_min(dur_ns, (bytes, copy_id)) - min(bytes) / bytes_per_ns) AS fixed_ns

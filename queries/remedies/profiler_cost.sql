@@ -1,11 +1,11 @@
--- question: How much of the host's time is the profiler's, by the step times measured with it and without?
+-- question: How much of the host's time does the profiler take, by step times measured with and without it?
 -- title: Record less: the profiler slows the host down
 -- causes: dispatch, launch, python
 -- when: has(traits, 'step')
 -- is_apart: true
 -- effort: low
 -- needs: A question that operators and kernels answer, without stacks, shapes or allocations.
--- caveat: All work of the host is taken to be slowed down by the same factor. The program itself gains
+-- caveat: All work of the host is assumed to be slowed down by the same factor. The program itself gains
 --     nothing.
 -- before:
 --     with torch.profiler.profile(with_stack=True, record_shapes=True, profile_memory=True) as profiler:
@@ -18,11 +18,12 @@
 -- check: tracekit capture WORKLOAD -o after.json; tracekit query after.json capture_facts
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
--- column detail (text): how much longer a step takes, and what was recorded beside operators
+-- column detail (text): how much longer a step takes, and what was recorded besides operators
 -- column target (text): host: all work of a thread
 -- column event_id (id): the first step
 -- column start_ns (ns): where the trace begins
--- column factor (fraction of the time taken): what is left: a step's time unprofiled over profiled
+-- column factor (fraction of the time taken): the fraction of its time that remains: a step's time unprofiled
+--     over profiled
 -- doubts: no_steps
 -- Only `tracekit capture` measures both; the steps in the trace have to show it, too. Neither operators nor
 -- calls tell what recording them cost.

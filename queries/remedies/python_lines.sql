@@ -4,8 +4,8 @@
 -- is_by_place: true
 -- effort: medium
 -- needs: Work that can be done once, outside the loop, for many elements at a time, or in other processes.
--- caveat: An upper bound: all of the function's own time gone. It includes extensions that record no
---     operator, and what recording stacks costs.
+-- caveat: An upper bound: it removes all of the function's own time, which includes extensions that record no
+--     operator, and the cost of recording stacks.
 -- blind: no_stacks
 -- before:
 --     def normalize(images):
@@ -13,12 +13,12 @@
 -- after:
 --     def normalize(images):                        # a tensor of all images
 --         return (images - MEAN) / STD
--- risks: Moving work into worker processes or onto the device does not make it disappear: it costs there.
+-- risks: Work that moves into worker processes or onto the device does not disappear: it takes time there.
 -- check: tracekit query after.json python_time; python -m cProfile SCRIPT
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.python.org/3/library/profile.html
 -- column place (text): the function, by its file and first line
--- column detail (text): its own time in a call, and how many calls there are
+-- column detail (text): its own time in a call, and the number of calls
 -- column target (text): host: a stretch of its own work
 -- column event_id (id): the call of the function
 -- doubts: no_stacks

@@ -1,11 +1,11 @@
--- question: Which products of 16-bit weights take as long as reading these, in steps that generate?
+-- question: Which products of 16-bit weights take as long as reading the weights, in steps that generate?
 -- title: Quantize the weights
 -- causes: memory-bandwidth
 -- when: has(traits, 'server_step')
 -- effort: medium
 -- needs: A checkpoint with 8-bit weights, and kernels for them on this device; answers that stay good enough.
--- caveat: Weights of 8 bits are taken to be read in half the time. With 4 bits it is up to a quarter; kernels
---     that convert them on the way reach less.
+-- caveat: Weights of 8 bits are assumed to be read in half the time. With 4 bits it is down to a quarter;
+--     kernels that convert them on the way gain less.
 -- before:
 --     vllm serve MODEL
 -- after:
@@ -14,7 +14,7 @@
 -- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.vllm.ai/en/latest/features/quantization/index.html
 --     https://arxiv.org/abs/2211.10438
--- column detail (text): how many tokens a step generates
+-- column detail (text): the number of tokens that a step generates
 -- column factor (fraction of the time taken): half, but not less than a short kernel takes
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
 -- A kernel's name tells if it reads fewer bits already: fp8, int8, fp4.

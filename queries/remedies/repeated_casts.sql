@@ -18,8 +18,8 @@
 --     # Training with accumulation: one autocast region around all passes before the step keeps its cache.
 --     with torch.autocast("cuda", dtype=torch.bfloat16):
 --         losses = [loss_of(model(part)) for part in parts]
--- risks: A model in bf16 also computes what autocast leaves in fp32, such as softmax and norms: compare
---     outputs. The cache of autocast keeps the cast weights in memory until its region ends.
+-- risks: A model in bf16 also computes in bf16 what autocast leaves in fp32, such as softmax and norms:
+--     compare outputs. The cache of autocast keeps the cast weights in memory until its region ends.
 -- check: tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/amp.html#torch.autocast
 --     https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html
@@ -36,7 +36,7 @@ WITH operator AS (
     WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
         AND (o.name IN ('aten::to', 'aten::_to_copy', 'aten::copy_') OR work IN ('linear', 'convolution'))
 ),
--- aten::linear, aten::to, aten::_to_copy, aten::copy_: each in the one before it.
+-- aten::linear, aten::to, aten::_to_copy, aten::copy_: each inside the previous one.
 weight AS (
     SELECT whole.* EXCLUDE (d, t), c.d[1] AS shape, c.t[2] AS source, c.t[1] AS goal, whole.dur_ns AS ns,
            list_position(layer.d, shape) AS operand,

@@ -1,4 +1,4 @@
--- question: Which calls make the host wait for a device to hand it a value, and on which line?
+-- question: Which calls make the host wait for a value from a device, and on which line?
 -- title: Do not read values of the device in the loop
 -- causes: sync
 -- when: has(traits, 'reads_device') OR kind = 'memcpy'
@@ -15,8 +15,8 @@
 --         loss = step(batch)
 --         total += loss.detach()        # stays on the device
 --     print(total.item())               # one wait, at the end
--- risks: What is checked later is noticed later: a NaN in the loss, say. Printing a tensor reads it, too.
---     Without any wait the host may run far ahead, and the memory of the batches that it has queued stays in
+-- risks: Later checks notice problems later: a NaN in the loss, for example. Printing a tensor reads it, too.
+--     Without any wait, the host may run far ahead, and the memory of the batches that it has queued stays in
 --     use.
 -- check: tracekit diff before.json after.json; tracekit query after.json sync_points
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html

@@ -5,8 +5,8 @@
 -- effort: low
 -- needs: Results that may be less precise: TF32 and bf16 keep fp32's range with 10 and 7 bits of mantissa;
 --     fp16 also needs its gradients scaled.
--- caveat: It is assumed that the products reach the same share of the faster peak as of the slower one; small
---     ones reach less. Those whose shapes are not recorded are taken to need half of their time.
+-- caveat: Products are assumed to reach the same share of the faster peak as of the slower one; small ones
+--     reach less. Without recorded shapes, they are assumed to need half of their time.
 -- blind: unknown_device
 -- before:
 --     loss = model(batch).sum()
@@ -19,7 +19,7 @@
 --     with torch.autocast("cuda", dtype=torch.bfloat16):
 --         loss = model(batch).sum()
 --     loss.backward()
--- risks: Compare losses over some hundred steps. Leave what is sensitive (solvers, statistics, long sums) in
+-- risks: Compare losses over some hundred steps. Leave sensitive parts (solvers, statistics, long sums) in
 --     fp32. V100 and T4 have fp16 only: use torch.amp.GradScaler with it.
 -- check: tracekit query after.json roofline; tracekit diff before.json after.json
 -- sources:
@@ -29,9 +29,10 @@
 --     https://arxiv.org/abs/1710.03740
 -- param latency_percent (integer, default thresholds().latency_percent): a product that reaches less of its
 --     roof is left out: it would gain little
--- column detail (text): the format to take, and the factors' shapes, or the kernel, that take most time
--- column factor (fraction of the time taken): what is left if it reaches the same share of the faster peak,
---     but never less than reading its inputs and writing its output takes; without shapes, half
+-- column detail (text): the format to use, and the factors' shapes, or the kernel, that take most time
+-- column factor (fraction of the time taken): the fraction of its time that remains if it reaches the same
+--     share of the faster peak, but never less than the time to read its inputs and write its output; without
+--     shapes, half
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 -- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.
 -- Kernels are known by name: cuBLAS and cuDNN (sgemm, scudnn, f32f32_f32f32, ffma, simt), rocBLAS (SB).
@@ -39,7 +40,7 @@ WITH work AS MATERIALIZED (
     FROM all_work()
     WHERE is_matrix AND peak IN ('fp32', 'tf32') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
--- Where some products run in TF32, it is allowed already. Convolutions have a switch of their own.
+-- If some products run in TF32, it is allowed already. Convolutions have their own switch.
 allowed AS (
     SELECT DISTINCT trace_id, device_id, contains(kind, 'convolution') AS is_convolution
     FROM work WHERE peak = 'tf32'
@@ -61,7 +62,7 @@ held AS (
     FROM work AS w JOIN faster AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id
     WHERE peak = 'fp32' AND (w.trace_id, w.device_id, contains(kind, 'convolution')) NOT IN (FROM allowed)
 ),
--- Products of graphs, or of traces without shapes.
+-- Products in graphs, or in traces without shapes.
 unshaped AS (
     SELECT g.trace_id, l.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
            g.dur_ns AS ns, format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told,

@@ -1,11 +1,11 @@
--- question: Which calls take milliseconds now and then, and microseconds else, as the thread was not running?
+-- question: Which calls took milliseconds, not the usual microseconds, because the thread was not running?
 -- title: Keep the launching thread on its core
 -- causes: dispatch, launch, python
 -- effort: low
--- needs: CPU cores of its own for the process: no quota that cuts it off, fewer threads than cores, no busy
+-- needs: Separate CPU cores for the process: no quota that stops it, fewer threads than cores, no busy
 --     neighbours.
--- caveat: That the thread was not running is inferred: calls of several kinds take long now and then, and
---     none of them waits. Page faults and the clock's power states look alike.
+-- caveat: It is inferred that the thread was not running: calls of several kinds sometimes take long, and
+--     none of them waits. Page faults and the clock's power states look the same.
 -- before:
 --     docker run --cpus=2 ... python train.py       # the quota stops all threads for part of each 100 ms
 -- after:
@@ -17,9 +17,10 @@
 --     after.json
 -- sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column detail (text): how many calls, their longest, and when the first and the last began
+-- column detail (text): the number of calls, the longest, and when the first and the last began
 -- column target (text): host: the call
--- column factor (fraction of the time taken): what is left: the median of calls of that name
+-- column factor (fraction of the time taken): the fraction of its time that remains: the median of calls of
+--     that name
 -- doubts: absurd_duration
 -- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only
 -- have a reason of their own, unless they are most of what the host does.

@@ -5,9 +5,9 @@
 -- effort: medium
 -- needs: PyTorch 2 or later, a compiler for the device, and shapes and control flow that mostly stay the
 --     same.
--- caveat: Dispatch and Python are taken to halve; what it really saves, only a trial tells. Fused operators
---     are taken to shrink with the bytes that they move. Intermediates that the backward pass reads are
---     written even if their operators are fused.
+-- caveat: Dispatch and Python are assumed to halve; only a trial shows the true saving. Fused operators are
+--     assumed to shrink with the bytes that they move. Intermediates that the backward pass reads are written
+--     even if their operators are fused.
 -- blind: no_runtime_calls, no_operators
 -- before:
 --     model = Model().to(device)
@@ -23,9 +23,9 @@
 --     https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf
 -- column place (text): the outermost module; NULL: the run as a whole, where no modules were recorded
--- column detail (text): NULL, or that a compiler traces the code and generates none
+-- column detail (text): NULL, or a note that a compiler traces the code and generates none
 -- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish; op:
---     a GPU op that hands its result to the next one, or takes it from the one before
+--     a GPU op that hands its result to the next one, or takes it from the previous one
 -- column event_id (id): the module or operator around it, or the GPU op
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
@@ -69,7 +69,7 @@ part AS (
     FROM cpu_ops SEMI JOIN (FROM host_site WHERE outer_op_id = event_id) USING (trace_id, event_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
-        -- Who compiles a part chose it: without modules, the trace does not tell what is left of the model.
+        -- Users who compile a part chose it: without modules, the trace does not show the rest of the model.
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
             WHERE compiled IS NOT NULL AND trace_id NOT IN (FROM traced))
 ),
@@ -78,7 +78,7 @@ launched AS (
     SELECT trace_id, launch_id, pid, tid, start_ns, end_ns, is_graph
     FROM launch_call WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
--- What stays as it is: compiled code, graphs, reads of the device, and what is no work of a module: fused
+-- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
 -- optimizers (another remedy), collectives and input.
 read AS (FROM value_reads()),
 fixed AS (
@@ -98,7 +98,7 @@ unit AS (
       ON u.trace_id = k.trace_id AND u.pid = k.pid AND u.tid = k.tid AND u.start_ns >= k.start_ns
     WHERE (u.start_ns >= k.end_ns) IS NOT FALSE
 ),
--- Launches in a unit, outside what stays as it is.
+-- Launches in a unit, outside the work that stays the same.
 launch AS (
     SELECT l.*, u.event_id AS unit_id, u.name
     FROM launched AS l ASOF JOIN unit AS u
@@ -107,7 +107,7 @@ launch AS (
       ON l.trace_id = k.trace_id AND l.pid = k.pid AND l.tid = k.tid AND l.start_ns >= k.start_ns
     WHERE l.start_ns < u.end_ns AND (l.start_ns >= k.end_ns) IS NOT FALSE
 ),
--- A unit's host work is cut by its launches and by what stays; its end cuts, too.
+-- A unit's host work is cut by its launches and by the work that stays; its end cuts, too.
 cut AS (
     SELECT trace_id, unit_id, start_ns, end_ns FROM launch
     UNION ALL

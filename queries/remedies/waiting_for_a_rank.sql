@@ -15,14 +15,14 @@
 --     if rank == 0 and step % 100 == 0:
 --         writer.add_scalar("loss", loss.item(), step)
 --     # uneven batches: DistributedSampler(drop_last=True), sequences of like length together
--- risks: A rank that is late at random (thermal limits, a noisy neighbour) is no fault of the program.
+-- risks: If a rank is late at random (thermal limits, a noisy neighbour), the program is not at fault.
 -- check: tracekit load rank*.json -o job.duckdb; tracekit query job.duckdb stragglers; tracekit query
 --     collective_skew job.duckdb
 -- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html
 --     https://arxiv.org/abs/2505.05713
--- column place (text): the rank that comes last; of one rank alone, the collective's type and group
--- column detail (text): in how many collectives, or that it is an estimate
--- column factor (fraction of the time taken): what is left of it: the time on the wire
+-- column place (text): the rank that comes last; with one rank only, the collective's type and group
+-- column detail (text): the number of collectives, or a note that it is an estimate
+-- column factor (fraction of the time taken): the fraction of its time that remains: the time on the wire
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
 -- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits,
 -- or by the link: within a machine, all data passes twice over the slowest link of today in less than the

@@ -10,13 +10,13 @@
 --     optimizer.zero_grad(set_to_none=False)
 -- after:
 --     optimizer.zero_grad()             # the default since PyTorch 2.0; before: set_to_none=True
--- risks: Optimizers skip parameters whose gradient is None: one that got no gradient in a step no longer gets
---     weight decay or momentum in it.
+-- risks: Optimizers skip parameters whose gradient is None: a parameter without a gradient in a step no
+--     longer gets weight decay or momentum in it.
 -- check: tracekit query after.json annotation_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the Python line that calls zero_grad; without stacks, its annotation
--- column detail (text): how many tensors are filled in each call
+-- column detail (text): the number of tensors filled in each call
 -- column target (text): call: the operator and the kernels that it launches
 -- doubts: no_stacks
 WITH named AS (

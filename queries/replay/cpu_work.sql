@@ -3,8 +3,8 @@
 -- columns trace_id, pid, tid
 -- column start_ns (ns): where the stretch begins; the stretches cover the trace without gap or overlap
 -- columns dur_ns
--- column cause (text): what the thread does, or what limits its computation: math, memory-bandwidth, or
---     math-or-memory where shapes do not tell
+-- column cause (text): the thread's activity, or the limit of its computation: math, memory-bandwidth, or
+--     math-or-memory if shapes do not show it
 -- doubts: no_operators, no_shapes, begin_end_events
 SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        CASE role WHEN 'compute' THEN coalesce(limit_by, 'math-or-memory') ELSE host_cause(role) END AS cause

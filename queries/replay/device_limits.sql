@@ -1,15 +1,16 @@
 -- question: What limits each GPU op?
 -- params trace, latency_percent
--- param short_ns (integer, default thresholds().launch_floor_ns): so is one of unknown work that is shorter
+-- param short_ns (integer, default thresholds().launch_floor_ns): a shorter op of unknown work is limited by
+--     latency, too
 -- columns trace_id
 -- column event_id (id): the GPU op; rows are in the order of device_work
--- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory: not told
--- column known_by (text): what tells the cause: kind (communication and copies), roofline (the operator's
+-- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory (unknown)
+-- column known_by (text): the source of the cause: kind (communication and copies), roofline (the operator's
 --     work, and the device's peaks), duration, class (elementwise work, normalizations, reductions and copies
 --     are limited by memory), sibling (the same kernel on the same grid, for about as long, has a roofline),
---     tokens (the step's name), tiles (a matrix product of so many rows and columns would do more arithmetic
---     than the device can if bytes took its time), grid (it fills too little of the device); NULL: nothing
---     does
+--     tokens (the step's name), tiles (a matrix product with this many rows and columns would do more
+--     arithmetic than the device can if bytes took its time), grid (it fills too little of the device); NULL:
+--     none
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_shapes, unknown_device
 WITH bound AS (
     SELECT trace_id, event_id, roof_bound(math_ns, memory_ns, busy_ns,
@@ -23,7 +24,7 @@ op AS MATERIALIZED (
            -- padded tiles, or of a softmax.
            CASE WHEN NOT (any_roof = 'memory' AND is_far AND op.class IN ('gemm', 'attention', 'convolution'))
                THEN any_roof END AS roof,
-           -- Where shapes are known, math limits next to none of these kernels' time.
+           -- For known shapes, math limits hardly any of these kernels' time.
            op.class IN ('normalization', 'reduction', 'elementwise', 'copy') OR has(n.traits, 'moves_bytes')
                OR op.class = 'other' AND has(n.traits, 'moves_bytes_if_other') AS moves_bytes,
            -- The roof is that of the whole operator: a change of layout inside a convolution is not math.
@@ -37,7 +38,7 @@ op AS MATERIALIZED (
     LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
     WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
 ),
--- With the roof of other launches of the kernel on the same grid, where they agree.
+-- With the roof of other launches of the kernel on the same grid, if they agree.
 unknown AS (SELECT DISTINCT trace_id, device_id, name FROM op WHERE known_by IS NULL),
 gridded AS (
     SELECT *, CASE WHEN one_roof = other_roof AND grid IS NOT NULL
@@ -52,11 +53,11 @@ gridded AS (
     )
     WHERE known_by IS NULL
 ),
--- Products of cuBLAS whose names tell their tiles and whose grids count them, with the fewest rows and
--- columns of the result: the last tile of each row may hold one number only, and nothing tells which side of
--- a tile lies along which side of the grid. Moving bytes for all of its time, such a product may do more
--- arithmetic than the device can. Those on tensor cores count as fp16's: of a format twice as wide, numbers
--- take twice the bytes and the peak is half.
+-- Products of cuBLAS whose names contain their tiles and whose grids count them, with the fewest rows and
+-- columns of the result: the last tile of each row may hold a single number, and it is unknown which side of
+-- a tile lies along which side of the grid. If it moved bytes for all of its time, such a product might do
+-- more arithmetic than the device can. Products on tensor cores count as fp16: in a format twice as wide,
+-- numbers take twice the bytes and the peak is half.
 product AS (
     SELECT trace_id, event_id, (grid[1] - 1) * tile + 1 AS rows, (grid[2] - 1) * tile + 1 AS columns,
            grid[3] * rows * columns AS results, number_bytes

@@ -1,4 +1,4 @@
--- question: What did each device do, and who launched it?
+-- question: What did each device do, and which call launched it?
 -- params trace
 -- columns trace_id, event_id, device_id, stream
 -- column start_ns (ns): where it starts, by the device's clock

@@ -1,8 +1,8 @@
 -- question: On which track of a viewer do these events lie?
 -- params trace, events
 -- columns trace_id, event_id, name
--- column pid (id): its process, or what the profiler gives as one; negative where the trace has a text
--- column tid (id): its thread or stream; negative where the trace has a text
+-- column pid (id): its process, or the profiler's number for one; negative if the trace has a text
+-- column tid (id): its thread or stream; negative if the trace has a text
 -- doubts: no_category
 SELECT trace_id, event_id, name, pid, tid
 FROM event

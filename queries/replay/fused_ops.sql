@@ -2,7 +2,7 @@
 -- params trace
 -- param pattern (text, default '*'): a glob pattern that both operators' names match; case does not matter
 -- columns trace_id, event_id
--- column saved_share (fraction of its time): of its operator's bytes, by shapes, the intermediates' share
+-- column saved_share (fraction of its time): the intermediates' share of its operator's bytes, by shapes
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 SELECT trace_id, event_id, least(1, sum(intermediate) / any_value(moved)) AS saved_share
 FROM fusable_ops()

@@ -4,10 +4,10 @@
 -- column call (text): its name
 -- column cause (text): sync, or allocation for calls that wait only sometimes
 -- columns pid, tid, start_ns, dur_ns
--- column scope (text): device (all launched), stream (what was launched to one), event (what was launched
---     before one was recorded) or maybe (it waits if its end follows that of the device's last op)
--- column stream (id): the stream waited for; NULL: the trace does not say
--- column until_ns (ns): work launched before is waited for
+-- column scope (text): device (everything launched), stream (everything launched to it), event (everything
+--     launched before it was recorded) or maybe (it waits if it ends right after the device's last op)
+-- column stream (id): the stream waited for; NULL: unknown
+-- column until_ns (ns): it waits for work launched before this
 -- doubts: no_runtime_calls, absurd_duration
 WITH recorded AS (
     SELECT trace_id, correlation,
@@ -20,7 +20,7 @@ waiting AS (
     FROM runtime_calls
     WHERE activity IN ('sync', 'allocation') AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
--- Of a call inside another (MTIA's synchronize), the outer one waits.
+-- If a waiting call is inside another (MTIA's synchronize), the outer one waits.
 call AS (FROM outermost('waiting'))
 SELECT
     c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,

@@ -1,7 +1,7 @@
 -- question: What did each host thread do, instant by instant?
 -- params trace
--- param from_segment (integer, default all): only from this of its table's segments on
--- param to_segment (integer, default all): only up to this one
+-- param from_segment (integer, default all): only from this segment of the table on
+-- param to_segment (integer, default all): only up to this segment
 -- columns trace_id, pid, tid
 -- column start_ns (ns): where the stretch begins; a thread's stretches cover the trace without gap or overlap
 -- columns dur_ns, cause

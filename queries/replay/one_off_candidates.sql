@@ -1,22 +1,22 @@
--- question: What may have happened once: took far longer than usual, or belongs to a start?
+-- question: Which events happened once, or took far longer than similar events?
 -- params trace
 -- columns trace_id
--- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with all
+-- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with everything
 --     inside it, except the profiler's steps), capture (of a graph, to its instantiation), compilation,
 --     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
 --     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until
---     recording stopped: when it ended, the trace does not tell)
+--     recording stopped: its end is unknown)
 -- column event_id (id): the slice or kernel; NULL: none was recorded
--- column pid (id): the process; of a kernel, NULL
--- column tid (id): the thread; of a kernel, NULL
+-- column pid (id): the process; NULL for a kernel
+-- column tid (id): the thread; NULL for a kernel
 -- columns start_ns
 -- column dur_ns (ns): how long it takes, waits for the device included
 -- column usual_ns (ns): the median of the thread's stretches on the same activity (0 if there are hardly
 --     any), of the ranges of that name (numbers aside), of the operators of that name without a
 --     capture, or of the kernels of that name
--- column cause (text): what the host does meanwhile, or communication
+-- column cause (text): the host's activity, or communication
 -- column name (text): the slice or kernel; NULL: none was recorded
--- column at_place (list of start_ns and dur_ns): of what recurs, all stretches at this place of the program;
+-- column at_place (list of start_ns and dur_ns): for recurring events, all stretches at this call site;
 --     usual_ns is their median
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
@@ -94,7 +94,7 @@ range AS (
     QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= long_ns
         AND dur_ns >= thresholds().one_range_ratio * usual_ns
 ),
--- Captures of graphs, with the calls right after them that make a graph of what was captured.
+-- Captures of graphs, with the calls right after them that make a graph of the capture.
 captured AS (
     SELECT b.trace_id, b.capture_id AS event_id, b.pid, b.tid, b.start_ns,
            max(greatest(b.end_ns, coalesce(c.end_ns, 0))) AS end_ns
@@ -213,7 +213,7 @@ once AS (
         AND CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with < steps
                  ELSE quarters_with < thresholds().recurring_quarters END
     UNION ALL BY NAME
-    -- What recurs, but took far longer once.
+    -- Recurring events that took far longer once.
     SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_at_place_ns AS usual_ns, activity,
            name, slice_kind, at_place
     FROM counted

@@ -3,7 +3,7 @@
 -- columns trace_id, event_id, pid, tid
 -- column start_ns (ns): where the stretch begins: it ends with its slice
 -- columns dur_ns
--- column alike (integer): the same for slices whose names differ by numbers only
+-- column alike (integer): a number, equal for slices whose names differ only in numbers
 -- column is_message (boolean): it ends just after a collective or message of another thread, and each covers
 --     most of the other
 -- doubts: no_stacks, absurd_duration

@@ -3,10 +3,10 @@
 -- columns trace_id
 -- column event_id (id): the call that makes a stream wait
 -- columns pid, tid
--- column start_ns (ns): where the call begins: what the stream is given later waits
--- column stream (id): the stream that waits; NULL: the trace does not say (cuda_sync events tell it)
--- column wait_on_stream (id): the stream that is waited for; NULL: the trace does not say
--- column until_ns (ns): what that stream was given before this is waited for; NULL: the trace does not say
+-- column start_ns (ns): where the call begins: later work on the stream waits
+-- column stream (id): the stream that waits; NULL: unknown (cuda_sync events have it)
+-- column wait_on_stream (id): the stream that it waits for; NULL: unknown
+-- column until_ns (ns): it waits for the work given to that stream before this; NULL: unknown
 -- doubts: no_runtime_calls
 SELECT
     c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, any_value(w.stream) AS stream,

@@ -1,4 +1,4 @@
--- question: Where does a thread only wait: for a lock, a queue, a socket, or a time to pass?
+-- question: Where does a thread only wait: for a lock, a queue, a socket or a timer?
 -- params trace
 -- columns trace_id
 -- column event_id (id): the outermost frame that only waits

@@ -1,11 +1,14 @@
 -- question: What memory bandwidth do operators reach by their shapes, over time?
 -- params trace
--- param bins (integer, default 1000): into how many equal parts to cut each device's GPU-active span
+-- param bins (integer, default 1000): the number of equal parts of each device's GPU-active span
 -- columns trace_id, device_id, start_ns
 -- column end_ns (ns): where it ends; the last part may be shorter
--- column known_ns (ns): time of GPU ops in it of operators whose bytes are known; parts without are left out
--- column bytes (bytes): what these operators read and write, each tensor once, by their time in the part
--- column bytes_per_s (bytes per second): bytes over its length; more than the memory's where caches serve
+-- column known_ns (ns): time of its GPU ops that belong to operators of known bytes; parts without any are
+--     left out
+-- column bytes (bytes): bytes that these operators read and write, each tensor once, by their time in the
+--     part
+-- column bytes_per_s (bytes per second): bytes over its length; it can exceed the memory's if caches serve
+--     some
 -- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH span AS MATERIALIZED (
@@ -19,7 +22,7 @@ work AS MATERIALIZED (
            unnest(gpu_op_ids) AS op_id
     FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
--- An operator of several GPU ops moves its bytes in all of them alike.
+-- An operator with several GPU ops moves its bytes evenly in all of them.
 op AS MATERIALIZED (
     SELECT {'trace_id': trace_id, 'device_id': g.device_id} AS key, g.start_ns, g.end_ns,
            moved_bytes / sum(g.end_ns - g.start_ns) OVER (PARTITION BY trace_id, w.first_id, g.device_id)

@@ -3,15 +3,15 @@
 -- columns trace_id, device_id, kind, name
 -- column span_ns (ns): its length
 -- column device (text): the device's name in the trace
--- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: those
---     that the host calls in a step (a graph's replays that it launches there), those whose GPU ops begin in
---     another window
+-- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: in a
+--     step, those that the host calls there (or in graphs that it launches there); in another window, those
+--     whose GPU ops begin there
 -- column tflop_per_s (10^12 operations per second): flops over span_ns
 -- column share_of_peak (fraction of the dense peak): time that flops would take at the peaks of their
 --     formats, over span_ns; NULL: peaks unknown
--- column share_counted (fraction of kernel time): of the kernels counted for the window, time of those whose
+-- column share_counted (fraction of kernel time): the share of the window's kernels, by time, whose
 --     operator's FLOPs are known; the others add no FLOPs
--- column captured_flops (floating-point operations): of flops, those of graph replays, by their capture
+-- column captured_flops (floating-point operations): the part of flops from graph replays, by their capture
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 -- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
 -- done, recomputation included (there: hardware FLOPs utilization).

@@ -9,10 +9,11 @@
 -- column flops (floating-point operations): of all calls, by shapes. A multiply-add counts as two; a
 --     convolution's backward pass as one forward pass for each wanted gradient of input and weight, the
 --     bias's as none; normalization as 8 an element, twice that backward; softmax as 5; else one an element
--- column moved_bytes (bytes): that all calls must at least read and write, by shapes. A Triton kernel is
---     taken to write its last tensor alone where the trace does not tell that it works in place
+-- column moved_bytes (bytes): the least that all calls must read and write, by shapes. A Triton kernel is
+--     assumed to write only its last tensor unless the trace shows that it works in place
 -- column tflop_per_s (10^12 operations per second): flops over gpu_ns
--- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; more than the memory's where caches serve
+-- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; it can exceed the memory's if caches
+--     serve some
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
 -- column bound (text): math or memory, the longer roof; latency: both far below the time; NULL: peaks unknown

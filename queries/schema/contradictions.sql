@@ -2,8 +2,8 @@
 -- cost it minutes or memory: the tables, in one row each. No load writes such rows. Each table is scanned
 -- once.
 WITH places AS (SELECT trace_id, events + rejected AS count FROM trace),
--- By table and trace (by its thread, if a table has no trace_id): the least and the greatest event_id that it
--- names.
+-- For each table and trace (by its thread, if a table has no trace_id): the least and the greatest event_id
+-- that it names.
 ids AS (
     SELECT 'event_row' AS place, trace_id, min(event_id) AS least, max(event_id) AS most
     FROM event_row GROUP BY ALL

@@ -1,7 +1,7 @@
 -- The events of a part of the trace in the variable `trace`, from `from_ns` to `to_ns`: all that overlap it,
--- the kernels launched in it, the calls that launched its kernels with what is around them, flows of which
--- both ends are there, and metadata. `key_ns`: the least end of a part from `from_ns` on that has the event.
--- A step that reaches beyond the part would be measured as a whole one, so its mark is left out.
+-- the kernels launched in it, the calls that launched its kernels with the slices around them, flows with
+-- both ends there, and metadata. `key_ns`: the least end of a part from `from_ns` on that has the event. A
+-- step that extends beyond the part would be measured as a whole one, so its mark is left out.
 WITH op AS (
     SELECT event_id, o.start_ns, o.end_ns, launch_id, l.pid, l.tid, launch_start_ns,
            coalesce(launch_start_ns, o.start_ns) AS key_ns

@@ -1,2 +1,2 @@
--- From when the instants of each trace count.
+-- The base time of each trace.
 SELECT trace_id, coalesce(base_time_ns, 0) FROM trace ORDER BY trace_id

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS tracekit (format INTEGER NOT NULL);
 -- The input that a resumable load began with (tracekit/ingest/resume.py); the row stays after the load.
 CREATE TABLE IF NOT EXISTS loading (begun_on JSON NOT NULL);
 
--- A trace file. Flags are NULL where the trace does not say.
+-- A trace file. Flags are NULL if unknown.
 CREATE TABLE IF NOT EXISTS trace (
     trace_id        INTEGER PRIMARY KEY,
     path            VARCHAR NOT NULL,   -- as given when it was loaded
@@ -16,8 +16,8 @@ CREATE TABLE IF NOT EXISTS trace (
     rank            BIGINT,             -- distributedInfo.rank
     world_size      BIGINT,             -- distributedInfo.world_size
     host            VARCHAR,
-    base_time_ns    BIGINT,             -- baseTimeNanoseconds: what every ts counts from
-    profiler        VARCHAR NOT NULL,   -- who recorded it: kineto, nsys, rocprofv3, jax or perfetto
+    base_time_ns    BIGINT,             -- baseTimeNanoseconds: every ts counts from it
+    profiler        VARCHAR NOT NULL,   -- the profiler: kineto, nsys, rocprofv3, jax or perfetto
     record_shapes   BOOLEAN,
     with_stack      BOOLEAN,
     profile_memory  BOOLEAN,
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS device (
     properties          JSON
 );
 
--- The texts of events, each combination stored once: labels are few, events are many.
+-- The texts of events, each combination stored once: there are few labels, but many events.
 CREATE TABLE IF NOT EXISTS label (
     trace_id     INTEGER NOT NULL,
     label_id     BIGINT,    -- belongs to one trace; two labels may have the same texts
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS label (
 -- All trace events, without the texts that `label` holds.
 CREATE TABLE IF NOT EXISTS event_row (
     trace_id     INTEGER NOT NULL,
-    event_id     BIGINT,    -- its place in the file, from 0
+    event_id     BIGINT,    -- its position in the file, from 0
     label_id     BIGINT,
     pid          BIGINT,    -- a textual pid or tid is a negative number made from the text
     tid          BIGINT,
@@ -66,7 +66,7 @@ CREATE TABLE IF NOT EXISTS event_row (
     stream       BIGINT,    -- args.stream
     flow_id      BIGINT,    -- id
     args         JSON USING COMPRESSION zstd,
-    raw          JSON USING COMPRESSION zstd  -- the event's text, only where the columns cannot say all of it
+    raw          JSON USING COMPRESSION zstd  -- the event's text, only if the columns cannot hold all of it
 );
 
 -- All trace events, as in the file.
@@ -83,15 +83,15 @@ CREATE TABLE IF NOT EXISTS rejected (
     byte_offset  BIGINT NOT NULL,   -- in the decompressed trace
     reason       VARCHAR NOT NULL,
     text         VARCHAR NOT NULL,
-    event_id     BIGINT NOT NULL    -- the event that it stands before
+    event_id     BIGINT NOT NULL    -- the event that follows it
 );
 
--- Bytes of the file that the tables above do not say in full, for export: an event in whose strings
+-- Bytes of the file that the tables above do not hold in full, for export: an event in whose strings
 -- characters were replaced by U+FFFD (half of a surrogate pair, bytes that are not UTF-8), or an element of
 -- the events array that is not an event.
 CREATE TABLE IF NOT EXISTS verbatim (
     trace_id     INTEGER NOT NULL,
-    event_id     BIGINT,            -- the event; the one that an element stands before; NULL: the metadata
+    event_id     BIGINT,            -- the event, or the one that follows an element; NULL: the metadata
     byte_offset  BIGINT NOT NULL,   -- in the decompressed trace
     is_event     BOOLEAN NOT NULL,
     text         BLOB NOT NULL
@@ -122,18 +122,18 @@ CREATE TABLE IF NOT EXISTS hardware (
 CREATE TABLE IF NOT EXISTS verdict (
     trace_id    INTEGER NOT NULL,
     kind        VARCHAR NOT NULL,   -- of the window: gpu_active, host_active, step or trace
-    name        VARCHAR NOT NULL,   -- of the window, as people read it
+    name        VARCHAR NOT NULL,   -- of the window, for people to read
     start_ns    BIGINT NOT NULL,
     end_ns      BIGINT NOT NULL,
-    is_main     BOOLEAN NOT NULL,   -- the window that is judged by default; of others, confidence, sentence,
+    is_main     BOOLEAN NOT NULL,   -- the window judged by default; for others, confidence, sentence,
                                     -- margin and savings are NULL
     regime      VARCHAR NOT NULL,   -- overhead-bound, compute-bound or unknown
     bottleneck  VARCHAR,            -- the cause whose removal gains most
     margin      DOUBLE,             -- fraction of the window: positive is compute-bound
     confidence  VARCHAR,            -- high, medium, low or none
     sentence    VARCHAR,            -- the first reason
-    saves_ns    BIGINT,             -- what the first advice that is not about one-offs saves
-    judged_by   VARCHAR,            -- a digest of the rules that judged; other rules judge anew
+    saves_ns    BIGINT,             -- the saving of the first advice that is not about one-offs
+    judged_by   VARCHAR,            -- a digest of the rules that judged; with other rules, it is judged again
     analysis    JSON                -- all of it, as `tracekit analyze --json` prints it
 );
 
@@ -142,21 +142,21 @@ CREATE TABLE IF NOT EXISTS evidence (
     trace_id     INTEGER NOT NULL,
     kind         VARCHAR NOT NULL,   -- of the window
     window_name  VARCHAR NOT NULL,
-    name         VARCHAR NOT NULL,   -- its place in the JSON: gpu.busy_ns, idle.causes.python, gains.host ...
+    name         VARCHAR NOT NULL,   -- its path in the JSON: gpu.busy_ns, idle.causes.python, gains.host ...
     value        DOUBLE NOT NULL,
     unit         VARCHAR NOT NULL,   -- ns, count or fraction
     denominator  VARCHAR,            -- of a fraction
-    scope        VARCHAR NOT NULL,   -- window or trace: what the number is about
+    scope        VARCHAR NOT NULL,   -- window or trace: the subject of the number
     question     VARCHAR NOT NULL    -- the question that defines it, or replay
 );
 
--- What happened once, or took far longer than similar events, and is not judged.
+-- An event that happened once, or took far longer than similar events, and is not judged.
 CREATE TABLE IF NOT EXISTS one_off (
     trace_id   INTEGER NOT NULL,
     start_ns   BIGINT NOT NULL,
     dur_ns     BIGINT NOT NULL,
-    usual_ns   BIGINT NOT NULL,    -- how long similar events usually take
-    excess_ns  BIGINT NOT NULL,    -- beyond the usual
+    usual_ns   BIGINT NOT NULL,    -- the typical duration of similar events
+    excess_ns  BIGINT NOT NULL,    -- beyond the typical duration
     kind       VARCHAR NOT NULL,
     side       VARCHAR NOT NULL,   -- host or device: which takes longer
     cause      VARCHAR NOT NULL,
@@ -167,10 +167,10 @@ CREATE TABLE IF NOT EXISTS one_off (
     tid        BIGINT
 );
 
--- A change to the program at one place, and what it would save alone.
+-- A change to the program, and what it would save alone.
 CREATE TABLE IF NOT EXISTS advice (
     trace_id  INTEGER NOT NULL,
-    number    INTEGER NOT NULL,   -- its place in the list, from 1
+    number    INTEGER NOT NULL,   -- its position in the list, from 1
     remedy    VARCHAR NOT NULL,
     title     VARCHAR NOT NULL,
     cause     VARCHAR NOT NULL,
@@ -179,7 +179,7 @@ CREATE TABLE IF NOT EXISTS advice (
     count     BIGINT NOT NULL,    -- calls, GPU ops or events that it changes
     saves_ns  BIGINT NOT NULL,
     share     DOUBLE,             -- of the window without one-offs; NULL: it is saved once
-    once      BOOLEAN NOT NULL,   -- it is about what happened once
+    once      BOOLEAN NOT NULL,   -- it is about one-offs
     effort    VARCHAR NOT NULL,
     change    VARCHAR             -- as `tracekit whatif` takes it
 );

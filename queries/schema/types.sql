@@ -3,7 +3,7 @@
 
 CREATE TYPE gpu_op_kind AS ENUM ('kernel', 'memcpy', 'memset');
 
--- What a device does at an instant, or the activity of a GPU op even where other work covers it.
+-- A device's activity at an instant, or the activity of a GPU op even if other work covers it.
 CREATE TYPE device_activity AS ENUM ('communication', 'compute', 'copy', 'idle');
 
 -- The result of kernel_class() for kernels; other GPU ops have their kind.
@@ -13,7 +13,7 @@ CREATE TYPE gpu_op_class AS ENUM (
     'other', 'reduction', 'triton'
 );
 
--- What a host thread does: the result of host_activity(); untraced where no slice says.
+-- A host thread's activity: the result of host_activity(); untraced if no slice is open.
 CREATE TYPE host_activity AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'python', 'runtime', 'sync',
     'untraced'
@@ -21,7 +21,7 @@ CREATE TYPE host_activity AS ENUM (
 -- A host_activity by its number, the result of enum_code().
 CREATE OR REPLACE MACRO host_activity_of(code) AS enum_range(NULL::host_activity)[code + 1];
 
--- Why a device is idle, and what the host did meanwhile (queries/facts/gpu_timeline.sql).
+-- Why a device is idle, and the host's activity meanwhile (queries/facts/gpu_timeline.sql).
 CREATE TYPE idle_class AS ENUM ('after_last_op', 'device', 'host_late', 'unlinked');
 CREATE TYPE idle_cause AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'launch_latency', 'python', 'runtime',

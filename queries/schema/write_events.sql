@@ -1,6 +1,6 @@
 -- The elements of the events array of the trace in the variable `trace`, as JSON text in the file's order;
--- $chosen may choose some by event_id. Keys have a fixed order; microseconds have no trailing zeros. What the
--- columns do not say in full is as in the file.
+-- $chosen may choose some by event_id. Keys have a fixed order; microseconds have no trailing zeros. Events
+-- that the columns do not hold in full are as in the file.
 WITH original AS (FROM verbatim WHERE trace_id = getvariable('trace'))
 SELECT text, is_event, event_id
 FROM (

@@ -1,5 +1,5 @@
--- The events of the trace in the variable `trace` as JSON text, to stand in one file with those of others:
--- processes and flows get numbers of their own, names of processes begin with `label`, and instants move by
+-- The events of the trace in the variable `trace` as JSON text, for one file with those of other traces:
+-- processes and flows get their own numbers, names of processes begin with `label`, and instants move by
 -- `ahead_ns`. `number` is the trace's among `traces`. Keys that no column holds are left out.
 WITH process AS ($processes)
 SELECT concat(

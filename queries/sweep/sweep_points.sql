@@ -1,20 +1,20 @@
 -- question: How fast was each point of a sweep, against a baseline, and what did its trace show?
 -- params trace
--- param baseline (text, default first): the workload that speed-ups are over
--- column trace_id (id): its trace; of a point that was tried again, the latest
+-- param baseline (text, default first): the workload that speed-ups refer to
+-- column trace_id (id): its trace; the latest one if the point was tried again
 -- column workload (text): the workload
--- column variant (text): what ran; NULL where nothing did
+-- column variant (text): what ran; NULL: nothing did
 -- column device (text): the device's name, or CPU
--- column batch (count): sequences; NULL where the workload has no such size, as for the next three
+-- column batch (count): sequences; NULL: the workload has no such size, as for the next three
 -- column seq (count): tokens in each
 -- column dim (count): features in and out
 -- column hidden (count): features within
 -- column dtype (text): number format
 -- column activation (text): of the MLPs
--- column reason (text): why it could not run; NULL where it did
+-- column reason (text): why it could not run; NULL: it ran
 -- column is_wrong (boolean): it gave a wrong answer, and was not measured
 -- column step_ns (ns): a step without the profiler: the median of the rounds
--- column spread (fraction of step_ns): between a quarter and three quarters of the sorted rounds
+-- column spread (fraction of step_ns): the distance between the quartiles of the rounds
 -- column rounds (count): rounds in which it took turns with the other variants of its shape
 -- column rows_per_s (rows per second): batch times seq over step_ns
 -- column host_ns (ns): until the step's work was issued, unprofiled; NULL on a CPU, which computes meanwhile
@@ -23,12 +23,12 @@
 -- column speedup_high (baseline's time over its own): three quarters are below
 -- column profiled_step_ns (ns): a step under the profiler
 -- column dilation (profiled_step_ns over step_ns): how far the profiler slowed it
--- column operators (count): operators a step
--- column launches (count): calls a step that enqueued work; NULL without a GPU, as for the rest
--- column kernels (count): kernels a step
--- column kernel_ns (ns): sum of their durations a step
--- column traffic_bytes (bytes): what its operators read and write a step, by their shapes
--- column traffic_bytes_per_s (bytes per second): that over step_ns
+-- column operators (count): operators per step
+-- column launches (count): calls per step that enqueued work; NULL without a GPU, as for the rest
+-- column kernels (count): kernels per step
+-- column kernel_ns (ns): sum of their durations per step
+-- column traffic_bytes (bytes): bytes that its operators read and write per step, by their shapes
+-- column traffic_bytes_per_s (bytes per second): traffic_bytes over step_ns
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, profiler_dilation
 WITH noted AS (
     SELECT trace_id, metadata->'tracekit' AS facts, metadata->'tracekit'->'sweep' AS sweep,
@@ -56,7 +56,7 @@ point AS (
         PARTITION BY device, workload, batch, seq, dim, hidden, dtype, activation ORDER BY trace_id DESC
     ) = 1
 ),
--- What was timed in the same rounds, itself among it.
+-- The points timed in the same rounds, itself included.
 timed AS (
     SELECT trace_id, r.workload AS workload, r.step_ns AS steps, r.host_ns AS hosts
     FROM (SELECT trace_id, unnest(rounds) AS r FROM point)

@@ -5,12 +5,15 @@
 -- column annotation (text): the range (record_function, profiler step, optimizer ...)
 -- columns name, class
 -- column count (count): how often a range of that name launched it: its thread began the call inside the
---     range, on whichever stream and however late it ran
+--     range, whatever the stream and start of the kernel
 -- columns gpu_ns
--- column exposed_ns (ns): of that, all compute, and of communication and copies what no compute kernel covers
--- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all it launched
--- column innermost_count (count): of count, those launched with no other annotated range in between
--- column innermost_ns (ns): of gpu_ns, the same: over all annotations this counts each op once
+-- column exposed_ns (ns): the part of gpu_ns that is compute, or communication and copies that no compute
+--     kernel covers
+-- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all kernels that the
+--     annotation launched
+-- column innermost_count (count): the part of count with no other annotated range in between
+-- column innermost_ns (ns): the part of gpu_ns with no other annotated range in between: over all annotations
+--     this counts each op once
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration
 -- HTA's get_gpu_kernels_with_user_annotations gives each kernel the innermost range whose shadow on the
 -- device overlaps it:
@@ -26,7 +29,7 @@ slice AS (
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 nest AS MATERIALIZED (FROM nested('slice')),
--- Each range with its own name and those of the ranges around it.
+-- Each range with its own name and the names of the ranges around it.
 named AS (
     WITH RECURSIVE around AS (
         SELECT n.trace_id, n.event_id, n.event_id AS at_id, n.parent_id, 0 AS level

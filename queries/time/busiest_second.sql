@@ -1,4 +1,4 @@
--- question: Which second of a trace is each device busiest in?
+-- question: In which second of a trace is each device busiest?
 -- params trace
 -- columns trace_id, device_id
 -- column start_ns (ns): where the second begins: a whole number of seconds after the device's first GPU op

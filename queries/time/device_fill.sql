@@ -3,12 +3,12 @@
 -- columns trace_id, device_id
 -- column fill (text): SMs without a block: fewer blocks than SMs; part of a wave: each SM has a block and
 --     could hold more; one wave: exactly full; several waves: more blocks than fit at once; each SM has a
---     block: the trace does not tell how many it holds; unknown: the trace tells nothing
+--     block: the number that it could hold is unknown; unknown: the trace lacks the grid
 -- column launches (count): compute kernels; those that communicate use few SMs by design and are left out
 -- columns total_ns
 -- column share_of_kernel_time (fraction of summed time in compute kernels): total_ns over the sum of all
 --     compute kernels' durations on the device
--- column empty_ns (ns): of total_ns, the part in which places for blocks would be empty if all blocks took
+-- column empty_ns (ns): the part of total_ns in which slots for blocks would be empty if all blocks took
 --     equally long: 1 - waves / (waves, rounded up) of each kernel's time; NULL: unknown. Not all of it is a
 --     loss: a few blocks can keep memory busy
 -- doubts: no_gpu_ops, absurd_duration

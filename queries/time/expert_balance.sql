@@ -1,10 +1,10 @@
--- question: What do a mixture of experts' kernels and its exchange of tokens take, and how even are they?
+-- question: How long do a mixture of experts' kernels and its exchange of tokens take, and how even are they?
 -- params trace, top
 -- columns trace_id, device_id
 -- column part (text): experts (their products, or the whole layer fused), routing (choosing experts, sorting
 --     tokens by expert, preparing the products, summing up) or exchange (tokens sent between devices)
--- column part_share (fraction of summed kernel time): of all kernels of this part on the device, over all its
---     kernels; an exchange's time includes waiting for other ranks
+-- column part_share (fraction of summed kernel time): all kernels of this part on the device, over all
+--     kernels of the device; an exchange's time includes waiting for other ranks
 -- columns name
 -- column operator (text): the operator around its launch, or around a graph's captured launch; NULL: not told
 -- column module (text): the innermost module around that; NULL: not told
@@ -14,16 +14,16 @@
 -- column grid (text): its launch grid; calls of other grids have rows of their own, since they have other
 --     work; NULL: not recorded, or an exchange
 -- columns count, total_ns, share_of_kernel_time, min_ns, p50_ns, max_ns
--- column anywhere_p50_ns (ns): p50_ns of this kernel and grid over all places, to compare places with
+-- column anywhere_p50_ns (ns): p50_ns of this kernel and grid over all positions, for comparison
 -- column split_calls (count): calls with recorded split sizes: rows (tokens) sent to each rank, and received
--- column sent_rows (count): what they sent
--- column received_rows (count): what they received: of a dispatch, the tokens of this rank's experts, to be
---     compared between ranks
--- column sent_imbalance_p50 (ratio): of half of these calls, the largest part sent over the mean part is
---     smaller; 1 is even; NULL: not recorded
--- column sent_imbalance_max (ratio): of the most uneven call
--- column received_imbalance_p50 (ratio): the same of the parts received
--- column received_imbalance_max (ratio): of the most uneven call
+-- column sent_rows (count): the rows that they sent
+-- column received_rows (count): the rows that they received: in a dispatch, the tokens of this rank's
+--     experts, to compare between ranks
+-- column sent_imbalance_p50 (ratio): the median over these calls of the largest part sent over the mean part;
+--     1 is even; NULL: not recorded
+-- column sent_imbalance_max (ratio): for the most uneven call
+-- column received_imbalance_p50 (ratio): the median over these calls for the parts received
+-- column received_imbalance_max (ratio): for the most uneven call
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- Kernels are told by name, or as those that an operator of a mixture of experts launches itself; experts
 -- that run as plain products are not found. Grouped products also serve other ends, and an all-to-all with

@@ -1,18 +1,18 @@
 -- question: Which steps of an inference server were prefill or decode, with how many tokens and GPU time?
 -- params trace
--- param top (integer, default 1000): how many steps
+-- param top (integer, default 1000): the number of steps
 -- columns trace_id
 -- column name (text): the step as vLLM or SGLang names it
 -- column phase (text): prefill, decode, mixed or empty, by the name
 -- columns start_ns
 -- column host_ns (ns): how long the host took
--- column prefill_requests (count): requests whose prompt is read; NULL: the name does not tell
--- column prefill_tokens (count): their tokens in this step; NULL: the name does not tell
--- column decode_requests (count): requests that get their next tokens; NULL: the name does not tell
--- column decode_tokens (count): these tokens; NULL: the name does not tell
+-- column prefill_requests (count): requests whose prompt is read; NULL: unknown
+-- column prefill_tokens (count): their tokens in this step; NULL: unknown
+-- column decode_requests (count): requests that get their next tokens; NULL: unknown
+-- column decode_tokens (count): these tokens; NULL: unknown
 -- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread
 -- column gpu_ns (ns): sum of their durations
--- column gpu_time_per_token (ns per token): gpu_ns over its tokens; NULL: the name does not tell all of them
+-- column gpu_time_per_token (ns per token): gpu_ns over its tokens; NULL: some are unknown
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration
 -- vLLM: execute_context_1(888_788544)_generation_0(0), with sq before the tokens in AMD's, and
 -- execute_new_1_cached_31 before (requests only; a request of which a part was read counts as cached),

@@ -1,4 +1,4 @@
--- question: How much of an interval was a device computing, communicating, copying, idle, and why idle?
+-- question: How long in an interval did a device compute, communicate, copy or idle, and why did it idle?
 -- params trace
 -- param device (integer, default all): the device
 -- param from_ns (integer, default all): where the interval begins; by default where the device's ops begin

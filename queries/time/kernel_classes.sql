@@ -1,8 +1,8 @@
--- question: What kinds of kernel is the GPU time spent in, and how much of it runs beside other kinds?
+-- question: How much GPU time does each kernel class take, and how much of it overlaps other classes?
 -- params trace
 -- columns trace_id, device_id, class, count, total_ns, share_of_kernel_time
 -- column covered_ns (ns): time in which at least one of them ran
--- column alone_ns (ns): of that, time in which no kernel of another class ran
+-- column alone_ns (ns): the part of it in which no kernel of another class ran
 -- column overlapped_ns (ns): the rest of covered_ns
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS (

@@ -4,18 +4,19 @@
 -- column grid (text): as recorded, in blocks (on AMD possibly in threads)
 -- column block (text): as recorded, in threads
 -- columns count, total_ns, share_of_kernel_time
--- column blocks (count): blocks in the grid; NULL: the trace does not say (AMD, old traces)
+-- column blocks (count): blocks in the grid; NULL: unknown (AMD, old traces)
 -- column threads (count): threads per block
 -- column registers (count): registers per thread
 -- column block_memory_bytes (bytes): shared memory per block
 -- column sm_count (count): SMs of the device
--- column resident_blocks (count): its blocks that an SM holds at once; NULL: the device's limits are unknown
+-- column resident_blocks (count): the number of its blocks that an SM holds at once; NULL: the device's
+--     limits are unknown
 -- column waves (waves): blocks over sm_count * resident_blocks; below 1 the grid does not fill the device
 -- column share_of_sms_without_block (fraction of SMs): SMs that get no block at all
--- column share_of_last_wave_empty (fraction of the last wave's blocks): the tail: how much of it is empty
--- column occupancy (fraction of the threads that SMs can hold): threads resident at once, at most; computed,
---     and where that is not possible Kineto's estimate (which is 0, here NULL, for kernels with more than 48
---     KiB of dynamic shared memory)
+-- column share_of_last_wave_empty (fraction of the last wave's blocks): the tail: the empty part of it
+-- column occupancy (fraction of the threads that SMs can hold): the most threads resident at once; computed,
+--     or if that is impossible Kineto's estimate (which is 0, here NULL, for kernels with more than 48 KiB of
+--     dynamic shared memory)
 -- doubts: no_gpu_ops, absurd_duration
 -- Waves: https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html (launch__waves_per_multiprocessor)
 -- Tail: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html

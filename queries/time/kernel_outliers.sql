@@ -1,11 +1,11 @@
 -- question: Which kernels took far longer than the same kernel usually does?
 -- params trace, top
--- param fence (integer, default thresholds().outlier_fence): how many interquartile ranges above the third
---     quartile is far (Tukey 1977: 3 is "far out")
--- param least (integer, default thresholds().outlier_runs): fewest runs to tell a usual duration
+-- param fence (integer, default thresholds().outlier_fence): the number of interquartile ranges above the
+--     third quartile that counts as far (Tukey 1977: 3 is "far out")
+-- param least (integer, default thresholds().outlier_runs): the fewest runs that show a usual duration
 -- columns trace_id, device_id, event_id, name, start_ns, dur_ns
 -- column usual_ns (ns): the median over runs of this name, grid and block on this device
--- column excess_ns (ns): dur_ns less usual_ns
+-- column excess_ns (ns): dur_ns minus usual_ns
 -- column runs (count): number of runs in the median usual_ns
 -- columns cpu_op, known_from, step
 -- doubts: no_gpu_ops, absurd_duration
@@ -25,7 +25,7 @@ outlier AS (
            k.dur_ns - q2_ns AS excess_ns, runs
     FROM kernel AS k JOIN usual AS u ON k.trace_id = u.trace_id AND k.shape = u.shape
     WHERE k.dur_ns > q3_ns + coalesce(getvariable('fence'), thresholds().outlier_fence) * (q3_ns - q1_ns)
-      -- Kernels that always take the same time have no range: a thousandth more is no outlier.
+      -- Kernels that always take the same time have no range: a thousandth more is not an outlier.
       AND k.dur_ns > q2_ns
           + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns)
     ORDER BY excess_ns DESC, k.start_ns, trace_id

@@ -1,9 +1,10 @@
--- question: Which sequences of kernels do operators launch again and again?
+-- question: Which sequences of kernels do operators launch repeatedly?
 -- params trace, top
--- param operator (text, default all): only under operators whose name has this; by default outermost ones
+-- param operator (text, default all): only under operators whose name contains this; by default outermost
+--     ones
 -- params shortest
 -- columns trace_id
--- column operator (text): the operator, with all that it calls on its thread
+-- column operator (text): the operator, with everything that it calls on its thread
 -- column kernels (list of text): the kernels that one call of it launched, in order of launch
 -- columns length, count, total_ns
 -- column per_call_ns (ns): total_ns over count

@@ -1,4 +1,4 @@
--- question: Which modules (nn.Module) does the time go to, on the host and on the GPU, forward and backward?
+-- question: Which modules (nn.Module) take the time, on the host and on the GPU, forward and backward?
 -- params trace
 -- param top (integer, default 1000): how many modules
 -- columns trace_id, module, module_from

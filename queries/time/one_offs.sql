@@ -1,16 +1,16 @@
--- question: What happened once, or took far longer than usual, and is not judged?
+-- question: Which events happened once, or took far longer than usual, and are not judged?
 -- params trace
 -- columns trace_id
 -- column kind (text): as in one_off_candidates, or step (a profiler step with far more work than the median
 --     one) or start (of a run without steps)
 -- column side (text): host or device: which takes longer
 -- column event_id (id): the slice or kernel; NULL: none was recorded
--- column pid (id): the process; of a kernel or a whole step, NULL
--- column tid (id): the thread; of a kernel or a whole step, NULL
+-- column pid (id): the process; NULL for a kernel or a whole step
+-- column tid (id): the thread; NULL for a kernel or a whole step
 -- columns start_ns
 -- column dur_ns (ns): how long it takes, waits for the device included
--- column usual_ns (ns): how long similar events usually take, waits for the device aside
--- column excess_ns (ns): what it takes beyond the usual: replays for the verdict leave this out
+-- column usual_ns (ns): the typical duration of similar events, without waits for the device
+-- column excess_ns (ns): its time beyond the usual: replays for the verdict leave it out
 -- column cause (text): the cause of time, or capture
 -- column name (text): the slice or kernel; NULL: none was recorded
 -- column place (text): the Python line, module or operator; NULL: none was recorded

@@ -1,4 +1,4 @@
--- question: Which lines of Python does the time go to, on the host and on the GPU?
+-- question: Which lines of Python take the time, on the host and on the GPU?
 -- params trace, top
 -- columns trace_id
 -- column python_line (text): file, line of the function's head, and function; built-in functions by name

@@ -1,4 +1,4 @@
--- question: Is each window overhead-bound or compute-bound by time alone, and on what does that rest?
+-- question: Is each window overhead-bound or compute-bound by time alone, and by which rule?
 -- params trace, kind
 -- columns trace_id, device_id, kind, name, start_ns, span_ns
 -- column regime (text): overhead-bound, compute-bound or unknown
@@ -8,15 +8,16 @@
 -- column waits_for_host_share (fraction of the window): waits_for_host_ns over span_ns
 -- column unexplained_share (fraction of the window): other idle time: dependencies and latency of the device,
 --     and gaps that end with an op whose launch is not in the trace
--- column waits_most_for (text): what the launching thread did for most of the late gaps; NULL: no gap is late
+-- column waits_most_for (text): the launching thread's activity for most of the late gaps; NULL: no gap is
+--     late
 -- column waits_most_share (fraction of the window): the late gaps' time in that activity
 -- column launches (count): calls in the window that enqueued work for the device
--- column launches_per_ms (launches per millisecond): over span_ns
--- column launch_delay_p50_ns (ns): start of the op less start of its launch, the median of these launches'
---     first ops; a high one means that work is queued, one of a few microseconds that the device waits
+-- column launches_per_ms (launches per millisecond): launches over span_ns
+-- column launch_delay_p50_ns (ns): start of the op minus start of its launch, the median of these launches'
+--     first ops; a long delay means that work is queued, a delay of a few microseconds that the device waits
 -- column dispatch_share (fraction of the window): operators' own time on the launching threads
--- column memory_share (fraction of the window): the time in which the device's memory could move the bytes of
---     the operators whose shapes are known, at its peak; NULL: no shapes, or the peak is not known
+-- column memory_share (fraction of the window): the time in which the device's memory could move, at its
+--     peak, the bytes of operators with known shapes; NULL: no shapes, or the peak is unknown
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_shapes, unknown_device
 -- A device that spends more time waiting for the host than working is overhead-bound, one that works longer
 -- is compute-bound. That is a first approximation: it does not know what a faster host or device would gain,

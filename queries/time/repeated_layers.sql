@@ -4,9 +4,9 @@
 -- params shortest
 -- columns trace_id, device_id, stream
 -- column kernels (list of text): the kernels of one repeat, in the order in which they ran; it begins where
---     the repetition begins, which may be in the middle of what the code calls a layer
+--     the repetition begins, which may be in the middle of a layer of the code
 -- columns length
--- column runs (count): how often the repetition begins, as once in each step
+-- column runs (count): how often the repetition begins, for example once in each step
 -- column count (count): repeats, over all runs
 -- columns total_ns
 -- column share_of_kernel_time (fraction of summed kernel time): total_ns over the sum of all kernels'
@@ -14,9 +14,9 @@
 -- column p50_ns (ns): half of the repeats are shorter, from first kernel's start to last one's end
 -- columns min_ns, max_ns
 -- column slow_count (count): repeats that are far longer than usual, by the rule of kernel_outliers
--- column slow_ns (ns): what these took beyond p50_ns
+-- column slow_ns (ns): their time beyond p50_ns
 -- column slowest_start_ns (ns): when the longest began
--- column slowest_number (count): its place in its run, from 1
+-- column slowest_number (count): its position in its run, from 1
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS MATERIALIZED (
     SELECT trace_id, device_id, stream, name, hash(name) AS code, start_ns, end_ns, dur_ns,
@@ -25,7 +25,7 @@ WITH kernel AS MATERIALIZED (
     FROM gpu_ops
     WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
--- Some kernels in a row (thresholds().layer_hint) that come again `period` kernels later hint at a layer.
+-- Several kernels in a row (thresholds().layer_hint) that recur `period` kernels later hint at a layer.
 few AS (
     SELECT lane, place, hash(list(code) OVER (PARTITION BY lane ORDER BY place
         ROWS BETWEEN CURRENT ROW AND thresholds().layer_hint - 1 FOLLOWING)) AS code
@@ -39,12 +39,12 @@ hint AS (
            max(place) + period + thresholds().layer_hint AS last_place
     FROM again WHERE period >= coalesce(getvariable('shortest'), 2)
     GROUP BY lane, period
-    -- At least half of those in the fewest repeats: some may also come again within a repeat.
+    -- At least half of the kernels in the fewest repeats: some may also recur within a repeat.
     HAVING 2 * (count(*) + thresholds().layer_hint - 1)
         >= (coalesce(getvariable('repeats'), thresholds().layer_repeats) - 1) * period
     QUALIFY row_number() OVER (PARTITION BY lane ORDER BY count(*) DESC, period) <= thresholds().layer_periods
 ),
--- Where each kernel is that of one period later, and stretches of such places.
+-- Where each kernel equals the one a period later, and stretches of such positions.
 same AS (
     SELECT a.lane, h.period, a.place,
            a.place - row_number() OVER (PARTITION BY a.lane, h.period ORDER BY a.place) AS stretch
@@ -58,7 +58,7 @@ run AS (
     FROM same GROUP BY lane, period, stretch
     HAVING count(*) // period + 1 >= coalesce(getvariable('repeats'), thresholds().layer_repeats)
 ),
--- Not twice or three times a shorter period.
+-- Not a multiple (two or three times) of a shorter period.
 simple AS (
     FROM run AS r WHERE NOT EXISTS (
         FROM run AS s WHERE s.lane = r.lane AND s.period < r.period AND r.period % s.period = 0

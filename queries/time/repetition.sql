@@ -2,12 +2,12 @@
 -- params trace
 -- columns trace_id
 -- column gpu_ops (count): kernels, copies and fills
--- column repeated (count): those whose name occurs three times or more on their device
+-- column repeated (count): ops whose name occurs three times or more on their device
 -- columns steps
 -- column names (count): different names of these ops on a device; without GPU ops, of operators
--- column once (count): those that occur once: a pass that is repeated has none
+-- column once (count): names that occur once: a repeated pass has none
 -- column passes (count): calls of the outermost module that takes most of the host's time; without modules,
---     how often half of the names or more occur; 0: nothing tells
+--     how often at least half of the names occur; 0: unknown
 -- doubts: no_gpu_ops
 WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops
@@ -19,7 +19,7 @@ WITH op AS (
       AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)
     GROUP BY trace_id, name
 ),
--- Layers of one pass repeat, too: where modules are recorded, they tell a pass from a layer.
+-- Layers of one pass repeat, too: recorded modules distinguish a pass from a layer.
 pass AS (
     SELECT trace_id, arg_max(calls, (ns, name)) AS calls
     FROM (

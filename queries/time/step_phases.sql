@@ -1,11 +1,11 @@
 -- question: How is each step split between forward, backward and optimizer, on the host and on the GPU?
 -- params trace
 -- columns trace_id
--- column step (text): the profiler step in which the host launched it; NULL: outside all, or none recorded
+-- column step (text): the profiler step in which the host launched it; NULL: in none, or none recorded
 -- column phase (text): forward, backward, optimizer or zero_grad; other: launched in none of them (losses,
---     metrics, data), or not told apart in this trace; unlinked: the launch is not in the trace
+--     metrics, data), or not distinguished in this trace; unlinked: the launch is not in the trace
 -- column host_ns (ns): time for which some thread was in this phase; phases may overlap, since autograd has
---     threads of its own; NULL for other and unlinked
+--     its own threads; NULL for other and unlinked
 -- columns gpu_ops, gpu_ns
 -- column share_of_gpu_time (fraction of the step's summed GPU time): gpu_ns over that of all its phases
 -- doubts: no_gpu_ops, no_operators, no_modules, unlinked_gpu_ops, absurd_duration

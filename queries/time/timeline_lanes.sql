@@ -7,11 +7,11 @@
 -- column side (text): host or device
 -- column device_id (id): the device; NULL for a thread
 -- column lane (text): the thread or the stream
--- column start_ns (ns): where the piece begins; what is summed up lies side by side in its part
+-- column start_ns (ns): where the piece begins; summed-up pieces lie side by side in their part
 -- columns end_ns
--- column activity (text): what a thread is busy with, or what a device does
--- column pieces (count): how many are summed up; 1: the piece is exact
--- column name (text): the slice or GPU op; of several, the longest
+-- column activity (text): the thread's or the device's activity
+-- column pieces (count): the number of summed-up pieces; 1: the piece is exact
+-- column name (text): the slice or GPU op; the longest if there are several
 -- doubts: starts_before_launch, absurd_duration
 WITH bounds AS (
     SELECT trace_id, from_ns, to_ns,

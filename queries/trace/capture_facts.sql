@@ -1,4 +1,4 @@
--- question: What did `tracekit capture` note of the run: workload, sizes, step time, the profiler's cost?
+-- question: What did `tracekit capture` note about the run: workload, sizes, step time, the profiler's cost?
 -- params trace
 -- columns trace_id
 -- column facts (JSON): the trace's own `tracekit` metadata; NULL for a trace that tracekit did not capture

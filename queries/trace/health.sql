@@ -1,20 +1,19 @@
--- question: What in this trace makes its numbers doubtful?
+-- question: Which problems of this trace make its numbers doubtful?
 -- params trace
--- param severity (text, default all): error, warning or info; errors alone are found at once
+-- param severity (text, default all): error, warning or info; errors alone are found quickly
 -- columns trace_id
 -- column code (text): the kind of finding
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better
 --     recording would tell more)
--- column message (text): what was found, and what it means
+-- column message (text): the finding, and its meaning
 -- columns count
--- column time_ns (ns): the time that it concerns; NULL: none, or not known
+-- column time_ns (ns): the time that it concerns; NULL: none, or unknown
 WITH broken AS (
     SELECT trace_id, event_id, text FROM rejected
     WHERE NOT regexp_matches(reason, ', not (an event|events)$') AND reason <> 'after the trace''s end'
 ),
--- Host events of another process than the one before. In a file that one program merged from several
--- processes, this happens between whole events; where processes write into one file, the text of one breaks
--- off.
+-- Host events of a different process from the previous one. In a file that one program merged from several
+-- processes, this happens between whole events; if processes write into one file, the text of one breaks off.
 changes AS (
     SELECT c.trace_id, coalesce(b.event_id > before_id, FALSE) AS is_broken
     FROM (
@@ -28,7 +27,7 @@ changes AS (
     WHERE pid <> before
 ),
 shared AS (
-    -- There and back, and mostly there.
+    -- Switches there and back, mostly there.
     SELECT trace_id FROM changes GROUP BY trace_id
     HAVING count(*) FILTER (is_broken) >= 2 AND 2 * count(*) FILTER (is_broken) >= count(*)
     UNION
@@ -79,7 +78,7 @@ cold AS (
     FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)
     JOIN trace_span USING (trace_id) GROUP BY trace_id
 ),
--- Launch calls that load the code of their kernel, in a trace of so few steps that none tells what is usual.
+-- Launch calls that load the code of their kernel, in a trace with too few steps to show what is usual.
 first_launch AS (
     SELECT trace_id, count(*) AS first_launches,
            sum(ns) >= thresholds().load_share * any_value(end_ns - start_ns) AS is_first
@@ -104,7 +103,7 @@ found AS (
         ('shared_file', 'error', cut_off,
             'two writers shared the file: their texts cut each other off, and only what is whole was loaded '
             || '(give each rank a file of its own)'),
-        -- A point of a sweep that could not run has none.
+        -- A point of a sweep that could not run has no events.
         ('no_events', 'error',
             (events = 0 AND (metadata->'tracekit'->'sweep'->>'reason') IS NULL)::BIGINT,
             'the trace has no events')

@@ -1,4 +1,4 @@
--- question: What was not recorded in this trace, that some questions need?
+-- question: Which data that some questions need was not recorded in this trace?
 -- params trace
 -- columns trace_id
 -- column code (text): what is missing

@@ -13,7 +13,8 @@
 -- columns steps
 -- column span_ns (ns): from the start of the first host slice or GPU op to the end of the last
 -- column start_ns (ns): start of the first host slice or GPU op, on the trace's clock
--- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: it counts from there
+-- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: the clock counts from the
+--     epoch
 WITH counted AS (
     SELECT
         trace_id, count(*) FILTER (kind = 'kernel') AS kernels,

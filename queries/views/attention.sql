@@ -1,7 +1,7 @@
 -- Attention as products and softmax, for remedies.
 
 -- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.
--- With what one fused kernel would leave of each GPU op (factor).
+-- `factor` is the fraction of each GPU op that one fused kernel would leave.
 CREATE OR REPLACE MACRO attention_by_products() AS TABLE
 WITH work AS MATERIALIZED (
     SELECT *, shapes_of(dims) AS d FROM operator_time
@@ -53,7 +53,7 @@ priced AS (
                / sum(busy_ns) OVER (PARTITION BY trace_id, event_id) AS factor
     FROM part
 ),
--- PyTorch's own products, where it takes none of its fused kernels.
+-- PyTorch's own products, if it uses none of its fused kernels.
 fallback AS (
     SELECT f.trace_id, f.pid, f.tid, f.start_ns, f.end_ns, c.input_dims AS dims, c.input_types AS types
     FROM cpu_ops AS f JOIN host_slice AS h USING (trace_id, event_id)

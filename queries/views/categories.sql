@@ -3,8 +3,8 @@ CREATE OR REPLACE VIEW gpu_op_name AS
 SELECT DISTINCT kind, name, expert, traits FROM slice_label WHERE kind IN ('kernel', 'memcpy', 'memset');
 
 -- Every event with a start and a duration, from any vendor. Events with negative, missing or absurd times
--- stay in `event` and are left out here, so that sums do not contain them. `pid` or `tid` is -1 where the
--- event does not name it.
+-- stay in `event` and are left out here, so that sums do not contain them. `pid` or `tid` is -1 if the event
+-- does not have it.
 CREATE OR REPLACE VIEW slices AS
 SELECT
     trace_id, event_id, kind, name,
@@ -29,7 +29,7 @@ SELECT trace_id, event_id, kind, name, pid, tid, start_ns, end_ns, dur_ns, corre
 FROM slices WHERE kind IN ('runtime', 'driver');
 
 -- Calls that enqueue work for a device: `launched_kind` is kernel, graph, memcpy or memset. (`activity` is
--- the name that it had before format 9, kept through format 10.)
+-- its name before format 9, kept through format 10.)
 CREATE OR REPLACE VIEW launches AS
 SELECT *, activity AS launched_kind FROM (
     SELECT * REPLACE (CASE call WHEN 'launch_graph' THEN 'graph' WHEN 'fill' THEN 'memset'
@@ -49,7 +49,7 @@ SELECT trace_id, event_id, 'device', name, pid, tid, start_ns, end_ns, dur_ns, c
 FROM slices WHERE kind = 'device_sync';
 
 -- Waits that the device recorded, each with the event that it waits for: the work enqueued on a stream before
--- `record_ns`, when the event was recorded there; NULL: the trace does not say. Joined by the correlation of
+-- `record_ns`, when the event was recorded there; NULL: unknown. Joined by the correlation of
 -- the call that recorded the event.
 -- https://github.com/pytorch/kineto/blob/main/libkineto/src/CuptiActivity.cpp
 -- (wait_on_cuda_event_record_corr_id)

@@ -1,8 +1,7 @@
 -- Communication between devices.
 
--- nccl-tests' factor from algorithm bandwidth (what one rank sees) to bus bandwidth (what the slowest link
--- carries), in a group of n ranks.
--- https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+-- nccl-tests' factor from algorithm bandwidth (seen by one rank) to bus bandwidth (of the slowest link), in a
+-- group of n ranks. https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
     WHEN type = 'allreduce' THEN 2 * (n - 1) / n
         WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
@@ -27,13 +26,13 @@ FROM span AS a JOIN span AS b ON a.world_size IS NOT DISTINCT FROM b.world_size
  AND a.start_ns <= b.end_ns + thresholds().job_gap_ns AND b.start_ns <= a.end_ns + thresholds().job_gap_ns
 GROUP BY a.trace_id;
 
--- Collectives with what matches them over ranks (queries/facts/matched_collective.sql).
+-- Collectives with the keys that match them over ranks (queries/facts/matched_collective.sql).
 CREATE OR REPLACE MACRO matched_collectives() AS TABLE
 SELECT c.* EXCLUDE (exposed_ns, alike_count, wait_ns) REPLACE (m.sequence AS sequence),
        job, rank, base_time_ns, group_key, step, matched_by, place
 FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id);
 
--- Those that several ranks of the database took part in. `call_key` tells one from another.
+-- Collectives that several ranks of the database took part in. `call_key` identifies one.
 CREATE OR REPLACE MACRO awaited_collectives() AS TABLE
 SELECT c.* EXCLUDE (exposed_ns, alike_count, wait_ns) REPLACE (m.sequence AS sequence),
        job, rank, base_time_ns, group_key, step, matched_by, place,
@@ -44,15 +43,15 @@ SELECT c.* EXCLUDE (exposed_ns, alike_count, wait_ns) REPLACE (m.sequence AS seq
 FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHERE ranks_seen > 1;
 
 -- Whether each rank leaves a collective of this type only after all ranks have entered it. A broadcast's
--- sender, for one, may leave before.
+-- sender, for example, may leave earlier.
 CREATE OR REPLACE MACRO ends_together(type) AS
     type IN ('allreduce', 'allgather', 'reducescatter', 'alltoall', 'barrier');
 
 -- How far each rank's clock is ahead of the clock of its job's first rank. A collective ends on all its ranks
 -- at the same time, so that is the median over collectives of the differences of their ends. A rank that
 -- shares no collective with the first is compared with ranks that do, and so on; `hops` counts these. A
--- receive ends with its send where it waited for it. Ranks that no such path reaches are left out.
--- `residual_ns` is the median of what the single differences deviate.
+-- receive ends with its send if it waited for it. Ranks that no such path reaches are left out. `residual_ns`
+-- is the median deviation of the single differences.
 CREATE OR REPLACE MACRO aligned_clocks() AS TABLE
 WITH RECURSIVE finish AS MATERIALIZED (
     SELECT call_key, job, trace_id, rank, max(coalesce(base_time_ns, 0) + end_ns) AS end_ns

@@ -1,4 +1,4 @@
--- What the host does in a trace without GPU ops.
+-- The host's work in a trace without GPU ops.
 
 -- The thread on which operators take most time, from its first operator to the end of its last one. `which`
 -- is a trace_id here and below; NULL: all traces.
@@ -79,7 +79,7 @@ segment AS (
     FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN role USING (trace_id, event_id) LEFT JOIN waiting AS c USING (trace_id, event_id)
 ),
--- Time in which the thread does nothing that was recorded, and no thread anything but collectives.
+-- Time in which nothing was recorded on the thread, and only collectives on others.
 running AS (
     SELECT trace_id AS key, 'untraced' AS label, start_ns, end_ns FROM segment WHERE role = 'untraced'
     UNION ALL

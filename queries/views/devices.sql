@@ -1,7 +1,7 @@
 -- Work on devices.
 
 -- The devices of each trace, ranked: most kernel time first, ties by most time in GPU ops, then by the
--- smallest number. Whatever reports on a single device of several takes the first.
+-- smallest number. Reports on a single device use the first one.
 CREATE OR REPLACE VIEW ranked_devices AS
 SELECT trace_id, device_id,
        row_number() OVER (PARTITION BY trace_id

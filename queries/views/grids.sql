@@ -3,18 +3,18 @@
 -- The value if it is above 0, else NULL.
 CREATE OR REPLACE MACRO positive(value) AS CASE WHEN value > 0 THEN value END;
 
--- A whole number above 0 and of at most 32 bits out of a JSON object; NULL where there is none.
+-- A whole number above 0 and of at most 32 bits from a JSON object; NULL if there is none.
 CREATE OR REPLACE MACRO count_of(object, key) AS
     positive(TRY_CAST(object->>key AS INTEGER))::BIGINT;
 
--- The product of a list of whole numbers in JSON; NULL where that is not above 0.
+-- The product of a list of whole numbers in JSON; NULL if it is not above 0.
 CREATE OR REPLACE MACRO size_of(extents) AS
     positive(TRY_CAST(list_product(integers_of(extents::VARCHAR)) AS BIGINT));
 
 -- The smallest multiple of `unit` that is not below the value.
 CREATE OR REPLACE MACRO rounded_up(value, unit) AS (value + unit - 1) // unit * unit;
 
--- The most blocks that an SM holds at once, whatever they need, by compute capability.
+-- The most blocks that an SM holds at once, whatever their needs, by compute capability.
 -- https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
 CREATE OR REPLACE MACRO most_blocks_per_sm(capability) AS CASE
     WHEN capability IN ('7.5', '8.6', '8.7') THEN 16
@@ -25,17 +25,18 @@ CREATE OR REPLACE MACRO most_blocks_per_sm(capability) AS CASE
 -- resident_blocks), Nsight Compute's "waves per SM"
 -- (https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html).
 --
--- A grid is known to count blocks only where Kineto also wrote `blocks per SM` (NVIDIA). On AMD it counts
+-- A grid is known to count blocks only if Kineto also wrote `blocks per SM` (NVIDIA). On AMD it counts
 -- blocks or threads, depending on the call that launched the kernel
 -- (https://github.com/pytorch/kineto/blob/main/libkineto/src/RoctracerActivityApi.cpp). resident_blocks is
 -- Kineto's own number in recent traces. Else it is computed as CUDA's occupancy calculator does
 -- (cuda_occupancy.h): limited by warps, by registers (a warp gets a multiple of 256, from one of the four
 -- parts of the register file) and by shared memory (since capability 8 with 1 KiB per block for the
--- system). A device that the trace does not list has the properties of those listed if they are all alike.
+-- system). A device that the trace does not list has the properties of the listed ones if they are all the
+-- same.
 CREATE OR REPLACE MACRO kernel_grids() AS TABLE
 WITH launch AS (
     SELECT trace_id, device_id, name, class, grid, block,
-           -- As INTEGER, so that no recorded number is too large for what follows.
+           -- As INTEGER, so that no recorded number is too large for the arithmetic below.
            TRY_CAST(registers_per_thread AS INTEGER)::BIGINT AS registers,
            TRY_CAST(shared_memory_bytes AS INTEGER)::BIGINT AS shared_bytes,
            positive(TRY_CAST(args->>'blocks per SM' AS DOUBLE)) AS blocks_per_sm,

@@ -1,4 +1,4 @@
--- What the host did, thread by thread.
+-- The host's work, thread by thread.
 
 CREATE OR REPLACE VIEW host_segment AS
 SELECT trace_id, pid, tid, segment, s.start_ns, s.end_ns, event_id,
@@ -9,7 +9,7 @@ CREATE OR REPLACE VIEW host_slice AS
 SELECT trace_id, event_id, pid, tid, depth, parent_id, self_ns FROM thread_slice
 JOIN host_thread USING (thread);
 
--- Where in the program each slice is.
+-- The call site of each slice.
 CREATE OR REPLACE VIEW host_site AS
 SELECT trace_id, event_id, cpu_op_id, outer_op_id, python_id, line_id, module_id, op_label, place_label
 FROM thread_slice

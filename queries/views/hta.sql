@@ -86,9 +86,9 @@ SELECT
     copies
 FROM sided AS s JOIN copied USING (trace_id, event_id) LEFT JOIN partner USING (trace_id, correlation);
 
--- What HTA treats as GPU work, merged into intervals that do not overlap: for each type, and for all types
--- together (`ANY`).
--- All devices and streams are merged. An interval may have a negative duration: see above.
+-- The events that HTA treats as GPU work, merged into intervals that do not overlap: for each type, and for
+-- all types together (`ANY`). All devices and streams are merged. An interval may have a negative duration:
+-- see above.
 CREATE OR REPLACE MACRO hta_intervals(types) AS TABLE
 WITH op AS (
     SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id,

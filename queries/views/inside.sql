@@ -1,5 +1,5 @@
--- What a slice of the host launched, however deep inside it: launches of its own thread that begin
--- during it. (Launches of other threads, such as those of the backward pass, do not count.)
+-- The launches inside a slice of the host, however deep: launches of its own thread that begin during it.
+-- (Launches of other threads, such as those of the backward pass, do not count.)
 
 -- The slices of a relation (by its name; with trace_id, pid, tid, start_ns and end_ns) with what was
 -- launched inside them: `gpu_ops`, `kernels`, and the sum of their durations, `gpu_ns`.
@@ -26,8 +26,8 @@ QUALIFY (start_ns >= max(end_ns) OVER (
 )) IS NOT FALSE;
 
 -- The slices of a relation (trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns) in their own tree:
--- `depth` from 1 and the slice of the relation around each. Of slices that begin together the longer is
--- the outer one, then the earlier in the file.
+-- `depth` from 1 and the slice of the relation around each. If slices begin together, the longer one is the
+-- outer one, then the earlier one in the file.
 CREATE OR REPLACE MACRO nested(host_slices) AS TABLE
 WITH edge AS (
     SELECT trace_id, pid, tid, start_ns AS at_ns, 1::TINYINT AS step, -dur_ns AS turn, event_id AS by_place
@@ -62,8 +62,8 @@ LEFT JOIN slice_label AS o ON op_label = o.label_id
 LEFT JOIN event AS p ON c.trace_id = p.trace_id AND python_id = p.event_id
 LEFT JOIN event AS m ON c.trace_id = m.trace_id AND module_id = m.event_id;
 
--- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with where they were
--- made, and `gpu_idle_ns`: the time for which a device waited because its launching thread was in the call.
+-- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with their call sites,
+-- and `gpu_idle_ns`: the time for which a device waited because its launching thread was in the call.
 CREATE OR REPLACE MACRO costed_calls(calls) AS TABLE
 WITH site AS (FROM call_site(calls)),
 idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns

@@ -1,6 +1,7 @@
--- Interval arithmetic. A relation of intervals, given by its name (a table, view or CTE), has the
--- columns `key` (what must not be mixed: a device, a struct of several ids), `start_ns` and `end_ns`. Call a
--- macro in a CTE of its own: DuckDB treats a direct join with it as a lateral join, which is slow.
+-- Interval arithmetic. A relation of intervals, given by its name (a table, view or CTE), has the columns
+-- `key` (a device, or a struct of several ids: intervals of different keys are not mixed), `start_ns` and
+-- `end_ns`. Call a macro in a separate CTE: DuckDB treats a direct join with it as a lateral join, which is
+-- slow.
 
 -- How many intervals of each key run at the same time: stretches between adjacent starts and ends, with
 -- `depth` (0 in the gaps between the first start and the last end).
@@ -17,7 +18,7 @@ WINDOW later AS (PARTITION BY key ORDER BY at_ns)
 QUALIFY end_ns > start_ns;
 
 -- The union: stretches that at least one interval of the key covers, without overlap; neighbours do not
--- touch. Its length is what `busy` means.
+-- touch. Its length is the `busy` time.
 CREATE OR REPLACE MACRO interval_union(intervals) AS TABLE
 WITH reach AS (
     SELECT key, start_ns, max(end_ns) OVER (in_order ROWS UNBOUNDED PRECEDING) AS reach_ns,
@@ -28,7 +29,7 @@ WITH reach AS (
     WHERE end_ns > start_ns
     WINDOW in_order AS (PARTITION BY key ORDER BY start_ns)
 )
--- What is left are the first and last intervals of each stretch.
+-- The first and last intervals of each stretch remain.
 SELECT key, start_ns,
        CASE WHEN is_continued THEN lead(reach_ns) OVER (PARTITION BY key ORDER BY start_ns) ELSE reach_ns END
            AS end_ns
@@ -72,7 +73,7 @@ named AS (
 )
 SELECT key, start_ns, end_ns, labels FROM stretch JOIN named USING (mask) WHERE end_ns > start_ns;
 
--- The part of each interval in each bin that it touches: `ns` of the bin from `from_ns` to `to_ns`. Bins of
+-- The part of each interval in each bin that it touches: `ns` in the bin from `from_ns` to `to_ns`. Bins of
 -- `bin_ns` cut the time of their key (a relation with key, first_ns, last_ns and bin_ns, by its name).
 CREATE OR REPLACE MACRO interval_bins(intervals, spans) AS TABLE
 SELECT *, first_ns + bin * bin_ns AS from_ns, least(from_ns + bin_ns, last_ns) AS to_ns,
@@ -84,8 +85,8 @@ FROM (
 );
 
 -- How much of each interval (with an `event_id`) the union of others of its key covers: `covered_ns`.
--- Up to an instant, the union covers what the intervals that began by then cover in all, less what the
--- longest of them covers later.
+-- Up to an instant, the union covers the whole union of the intervals that began by then, minus the part that
+-- the longest of them covers later.
 CREATE OR REPLACE MACRO interval_covered(intervals, cover) AS TABLE
 WITH reach AS (
     SELECT key, start_ns, max(end_ns) OVER by_then AS reach_ns,

@@ -1,12 +1,12 @@
 -- Percentiles, conditional sums, and numbers as text.
 
 -- The value below which `per_cent` of the values lie: element n * per_cent // 100 of the n sorted ones,
--- counted from 0. The result is always a measured value, never an interpolated one. Where n * per_cent is a
--- multiple of 100, quantile_disc takes the element before; a little more than `per_cent` gives this one.
+-- counted from 0. The result is always a measured value, never an interpolated one. If n * per_cent is a
+-- multiple of 100, quantile_disc takes the previous element; a little more than `per_cent` gives this one.
 CREATE OR REPLACE MACRO percentile(measured, per_cent) AS
     list_aggregate(measured, 'quantile_disc', (per_cent + 1e-10) / 100);
 
--- The sum of the values for which the condition holds; 0 where it holds for none.
+-- The sum of the values for which the condition holds; 0 if it holds for none.
 CREATE OR REPLACE MACRO sum_where(measured, condition) AS
     coalesce(sum(measured) FILTER (condition), 0)::BIGINT;
 
@@ -17,7 +17,7 @@ CREATE OR REPLACE MACRO microseconds(ns) AS
          ELSE concat(CASE WHEN ns < 0 THEN '-' END, abs(ns) // 1000, '.',
                      rtrim(lpad((abs(ns) % 1000)::VARCHAR, 3, '0'), '0')) END;
 
--- Nanoseconds as people read them: 1760 is 1.76 us.
+-- Nanoseconds for people to read: 1760 is 1.76 us.
 CREATE OR REPLACE MACRO duration_text(ns) AS
     CASE WHEN ns >= 1e9 THEN format('{:.3g} s', ns / 1e9) WHEN ns >= 1e6 THEN format('{:.3g} ms', ns / 1e6)
          WHEN ns >= 1e3 THEN format('{:.3g} us', ns / 1e3) ELSE format('{:.0f} ns', ns::DOUBLE) END;

@@ -18,7 +18,7 @@ FROM (
     FROM event WHERE phase = 'i' AND name = '[memory]'
 ) AS m LEFT JOIN memory_before AS b USING (trace_id, device_id);
 
--- When a device had most allocated, for the first time.
+-- When a device first had most allocated.
 CREATE OR REPLACE VIEW memory_high AS
 SELECT trace_id, device_type, device_id, p.ts_ns AS at_ns, p.event_id, p.allocated_bytes AS peak_bytes,
        p.reserved_bytes
@@ -27,8 +27,8 @@ FROM (
     FROM memory_events AS m WHERE allocated_bytes IS NOT NULL GROUP BY trace_id, device_type, device_id
 );
 
--- The allocations that are live at the peak of their device, or with 'end' when the recording ends, each
--- with its place in the program and its operator. `which` is a trace_id; NULL: all.
+-- The allocations that are live at the peak of their device, or with 'end' when the recording ends, each with
+-- its call site and its operator. `which` is a trace_id; NULL: all.
 CREATE OR REPLACE MACRO live_allocations(which, moment) AS TABLE
 WITH live AS MATERIALIZED (
     SELECT trace_id, slice_id AS event_id, event_id AS record_id, device_type, device_id, address, bytes,

@@ -1,13 +1,13 @@
--- What names mean follows from the tables in queries/names, which the view `spelling` lists; each distinct
+-- The meanings of names come from the tables in queries/names, which the view `spelling` lists; each distinct
 -- name is looked up once, for the table slice_label. tracekit/database/names.py makes a macro of each facet.
 
--- Whether a list of traits has one of that name.
+-- Whether a list of traits has one with that name.
 CREATE OR REPLACE MACRO has(traits, trait) AS list_contains(traits, trait);
 
 -- Older frameworks and converters leave the category out.
 CREATE OR REPLACE MACRO has_no_category(category) AS coalesce(category, '') = '';
 
--- What a host thread does in a runtime or driver call, by what the call is.
+-- A host thread's activity in a runtime or driver call, by the kind of call.
 CREATE OR REPLACE MACRO activity_of_call(call) AS CASE
     WHEN call IN ('wait_device', 'wait_stream', 'wait_event') THEN 'sync'
     WHEN call IN ('launch_kernel', 'launch_graph', 'copy_async', 'fill') THEN 'launch'
@@ -15,7 +15,7 @@ CREATE OR REPLACE MACRO activity_of_call(call) AS CASE
     WHEN call IN ('allocate', 'free', 'free_waiting') THEN 'allocation'
     WHEN call IN ('load_code', 'instantiate_graph') THEN 'compilation'
     WHEN call IS NOT NULL THEN 'runtime' END;
--- What a host thread does in a slice, by its kind and name.
+-- A host thread's activity in a slice, by its kind and name.
 CREATE OR REPLACE MACRO host_activity(kind, name) AS
     CASE WHEN kind IN ('runtime', 'driver') THEN activity_of_call(call_of(name))
          ELSE slice_activity(kind, name) END;
@@ -23,17 +23,17 @@ CREATE OR REPLACE MACRO host_activity(kind, name) AS
 CREATE OR REPLACE MACRO is_launch(activity) AS activity IN ('launch', 'copy');
 
 -- Whether a Python frame is a line of the program or of a library that it uses, rather than of PyTorch's own
--- machinery or Python's: what a reader would look up.
+-- machinery or Python's: a line that a reader would look up.
 CREATE OR REPLACE MACRO is_program_line(traits) AS has(traits, 'source_line') AND NOT has(traits, 'library');
 
 -- The module's name in a frame that is a call of a module ("nn.Module: Linear_0").
 CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1);
 
--- A name without its numbers and addresses: `ProfilerStep#3` and `ProfilerStep#4` are alike.
+-- A name without its numbers and addresses: `ProfilerStep#3` and `ProfilerStep#4` become the same.
 CREATE OR REPLACE MACRO folded_name(name) AS regexp_replace(name, '0x[0-9a-fA-F]+|[0-9]+', '#', 'g');
 
 -- Steps of inference servers, and the tokens that such a step feeds through the model: those of prompts
--- (context, EXTEND) and those generated. NULL: the name does not tell.
+-- (context, EXTEND) and those generated. NULL: unknown.
 -- "execute_context_1(888_788544)_generation_0(0)": https://github.com/vllm-project/vllm (vllm/v1/worker)
 -- "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)": the same, on ROCm
 -- "step[DECODE bs=32]", "step[EXTEND bs=1 toks=107]": https://github.com/sgl-project/sglang

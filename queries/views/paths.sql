@@ -70,7 +70,7 @@ own AS MATERIALIZED (
            sum(dur_ns) FILTER (is_outer), 0
     FROM around GROUP BY trace_id, thread_node, thread_name
 ),
--- What a path launched counts for all the paths around it.
+-- Launches of a path count for all the paths around it.
 upward AS (
     SELECT trace_id, node AS holder, parent, gpu_ns FROM own WHERE gpu_ns > 0
     UNION ALL

@@ -1,22 +1,22 @@
--- Where in the program the events of a trace come from, in a few words: for remedies.
+-- The call sites of a trace's events, in a few words: for remedies.
 
--- The rows of a relation of events of the host (with trace_id and event_id, by its name), each with its
--- place: the innermost line of the program that it is or is inside; where stacks were not recorded, the
--- module, else the outermost operator. And the innermost operator, with its id and traits, and the ids of
--- the innermost frame and module.
+-- The rows of a relation of events of the host (with trace_id and event_id, by its name), each with its call
+-- site: the innermost line of the program that it is or is inside; without recorded stacks, the module, else
+-- the outermost operator. And the innermost operator, with its id and traits, and the ids of the innermost
+-- frame and module.
 CREATE OR REPLACE MACRO placed(events) AS TABLE
 SELECT e.*, o.name AS cpu_op, cpu_op_id, o.traits AS op_traits, python_id, module_id,
        CASE WHEN line_id IS NULL AND module_id IS NOT NULL THEN module_name(p.name) ELSE p.name END AS place
 FROM query_table(events) AS e LEFT JOIN host_site AS s ON e.trace_id = s.trace_id AND e.event_id = s.event_id
 LEFT JOIN slice_label AS p ON place_label = p.label_id LEFT JOIN slice_label AS o ON op_label = o.label_id;
 
--- The same, once for each event, without the relation's other columns.
+-- The call sites, once for each event, without the relation's other columns.
 CREATE OR REPLACE MACRO places_of(events) AS TABLE
 WITH known AS (SELECT DISTINCT trace_id, event_id FROM query_table(events))
 SELECT trace_id, event_id, place, cpu_op, cpu_op_id FROM placed('known');
 
--- Rows of a relation (with trace_id, place, told and ns, by its name) with `detail`: of what is told at their
--- place, that which takes most time (ns).
+-- Rows of a relation (with trace_id, place, told and ns, by its name) with `detail`: the text (told) at their
+-- call site that takes most time (ns).
 CREATE OR REPLACE MACRO detailed(rows) AS TABLE
 SELECT *, arg_max(told, (told_ns, told)) OVER (PARTITION BY trace_id, place) AS detail
 FROM (SELECT *, sum(ns) OVER (PARTITION BY trace_id, place, told) AS told_ns FROM query_table(rows));
@@ -29,8 +29,8 @@ SELECT trace_id, place, detail, target, gpu_op_id AS event_id, NULL AS pid, NULL
        factor
 FROM detailed('at_place');
 
--- The waiting calls that hand the host a value of a device, each with its place: those in operators that read
--- values, that copy to the host or whose result's size depends on values, and those of prints.
+-- The waiting calls that hand the host a value of a device, each with its call site: calls in operators that
+-- read values, that copy to the host or whose result's size depends on values, and calls in prints.
 CREATE OR REPLACE MACRO value_reads() AS TABLE
 WITH waiting AS (FROM reading_calls()),
 -- Operators that copied to the host: the wait in them is for that copy.

@@ -7,7 +7,7 @@ FROM gpu_op_launch
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
--- It as intervals of constant depth.
+-- The queue as intervals of constant depth.
 CREATE OR REPLACE MACRO launch_queue() AS TABLE
 WITH waiting AS (FROM queued_launches() WHERE is_queued)
 SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, start_ns, end_ns, depth
@@ -27,8 +27,8 @@ SEMI JOIN (SELECT label_id FROM slice_label
     WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes')) USING (label_id)
 WHERE trace_id = coalesce(getvariable('trace'), trace_id);
 
--- The launch calls of each stream that do not wait for their own op: how many earlier launches are queued
--- when the call begins (`met`), and how many, itself included, when it returns (`left_waiting`).
+-- The launch calls of each stream that do not wait for their own op: the number of launches queued when the
+-- call begins (`met`), and the number, itself included, when it returns (`left_waiting`).
 CREATE OR REPLACE MACRO queued_calls() AS TABLE
 WITH call AS (
     SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,

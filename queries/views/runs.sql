@@ -23,7 +23,7 @@ QUALIFY kind <> 'step'
      OR row_number() OVER (PARTITION BY trace_id, kind ORDER BY end_ns - start_ns, start_ns)
         = 1 + (count(*) OVER (PARTITION BY trace_id, kind) - 1) // 2;
 
--- Of these, the window by which a trace is compared: its median step if it has steps.
+-- The one of these windows by which a trace is compared: its median step if it has steps.
 CREATE OR REPLACE VIEW compared_windows AS
 SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTITION BY trace_id) AS active_ns
 FROM run_windows

@@ -1,4 +1,4 @@
--- Steps of inference servers, by the ranges that these annotate.
+-- Steps of inference servers, by the ranges that the servers annotate.
 
 -- The GPU ops of steps that only generate, with so few requests that matrix products take as long as reading
 -- their weights: `tokens` are generated at once, and `most_tokens` could be. `is_product`: it reads weights.

@@ -1,8 +1,8 @@
 -- Time inside windows. A relation of windows, given by its name, has trace_id, device_id, kind, name,
--- start_ns and end_ns. Windows may overlap: what is in one is a running sum up to its end less that up to its
--- start.
+-- start_ns and end_ns. Windows may overlap: the content of one is a running sum up to its end minus the sum
+-- up to its start.
 
--- The timeline cut to each window. A window finds its intervals by their places, so the cost grows with the
+-- The timeline cut to each window. A window finds its intervals by their numbers, so the cost grows with the
 -- number of intervals found and not with windows times intervals.
 CREATE OR REPLACE VIEW window_timeline AS
 WITH opening AS (
@@ -43,8 +43,8 @@ SELECT w.trace_id, w.device_id, w.place, greatest(s.start_ns, w.start_ns), least
 FROM whole_wait AS w JOIN thread_segment AS s ON w.thread = s.thread AND s.end_ns > w.start_ns
     AND s.start_ns < w.end_ns;
 
--- These gaps, cut at the borders of the windows of a relation, so that a window has all of a row or nothing:
--- the thread's time in each activity meanwhile, `ns`.
+-- These gaps, cut at the borders of the windows of a relation, so that each row is entirely in a window or
+-- not at all: the thread's time in each activity meanwhile, `ns`.
 CREATE OR REPLACE MACRO whole_waits_of(some_windows) AS TABLE
 WITH gap AS (
     SELECT * REPLACE (lead(start_ns, 1, end_ns) OVER later AS end_ns)
@@ -76,8 +76,7 @@ ASOF LEFT JOIN done AS f
 
 -- The parts of each window, one row per activity, idle class and cause: its time `ns`, and `gaps`, the number
 -- of late gaps that contain it. `some_waits` is whole_waits_of(some_windows), by its name.
--- The windows' borders cut time into cells; what a cell holds is added up once, and a window is what its
--- cells hold.
+-- The windows' borders cut time into cells; each cell is added up once, and a window is the sum of its cells.
 CREATE OR REPLACE MACRO parts_of(some_windows, some_waits) AS TABLE
 WITH border AS (
     SELECT DISTINCT trace_id, device_id, unnest([-2 * thresholds().late_time_ns, start_ns, end_ns]) AS at_ns
@@ -146,12 +145,12 @@ ASOF LEFT JOIN so_far AS n
   ON a.trace_id = n.trace_id AND a.device_id = n.device_id AND a.part = n.part AND a.start_ns <= n.at_ns
 WHERE u.total_ns > coalesce(f.total_ns, 0);
 
--- How long each window's device computed, communicated, copied and was idle, out of such parts (by their
--- name): these four add up to the window, and the classes of idle time add up to `idle_ns`.
--- `device_in_launch_ns` is the part of `device_ns` during which the op's launch call was in progress: nothing
--- was queued. `waits_for_host_ns` is the idle time that would not be there if the host had been ready: late
--- gaps until the launch call returned, device gaps in which the call was in progress, and the time after the
--- last op. And the ops that start in the window: `gpu_ops`, the `kernels` among them, and those with a launch
+-- How long each window's device computed, communicated, copied and was idle, from such parts (by their name):
+-- these four add up to the window, and the classes of idle time add up to `idle_ns`. `device_in_launch_ns` is
+-- the part of `device_ns` during which the op's launch call was in progress: nothing was queued.
+-- `waits_for_host_ns` is the idle time that would not be there if the host had been ready: late gaps until
+-- the launch call returned, device gaps in which the call was in progress, and the time after the last op.
+-- And the ops that start in the window: `gpu_ops`, the `kernels` among them, and those with a launch
 -- (`linked`). An op on a border belongs to the window that it opens; the GPU-active span also has one that
 -- begins as it ends.
 CREATE OR REPLACE MACRO partition_of(some_parts) AS TABLE

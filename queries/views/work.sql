@@ -1,4 +1,4 @@
--- The work of operators: its parts, and what reads it.
+-- The work of operators: its parts, and the views that read it.
 
 -- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL if it is
 -- not a tensor.
@@ -11,7 +11,7 @@ CREATE OR REPLACE MACRO element_bytes(type) AS CASE
     WHEN type = 'c10::complex<double>' THEN 16 END;
 
 -- The name of the peak (hardware.toml) with which a matrix product of such elements is compared. Only the
--- kernel tells in which format fp32 is multiplied: see the trait tf32.
+-- kernel shows in which format fp32 is multiplied: see the trait tf32.
 CREATE OR REPLACE MACRO peak_name(type) AS CASE
     WHEN type = 'c10::BFloat16' THEN 'bf16' WHEN type = 'c10::Half' THEN 'fp16'
         WHEN type = 'float' THEN 'fp32'
@@ -19,8 +19,9 @@ CREATE OR REPLACE MACRO peak_name(type) AS CASE
     WHEN type LIKE 'c10::Float8%' THEN 'fp8' WHEN type LIKE 'c10::Float4%' THEN 'fp4'
     WHEN type IN ('signed char', 'char', 'unsigned char') THEN 'int8' END;
 
--- What limits an operator on a CPU that does this work in this time: math or memory-bandwidth. NULL: not
--- known, or so little work that its dispatch takes the time. CPUs' peaks are not known, so intensity decides.
+-- The limit of an operator on a CPU that does this work in this time: math or memory-bandwidth. NULL:
+-- unknown, or so little work that its dispatch takes the time. CPUs' peaks are not known, so intensity
+-- decides.
 CREATE OR REPLACE MACRO host_limit(flops, bytes, ns) AS CASE
     WHEN flops >= thresholds().host_flop_per_byte * bytes
         THEN CASE WHEN flops >= thresholds().host_work_per_ns * ns THEN 'math' END
@@ -36,7 +37,7 @@ CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL
     ELSE coalesce(list_product(shape), 1) END;
 
 -- The GPU ops of operators that could be fused, once for each intermediate: the operator's name and that of
--- the other one, the intermediate's bytes, and those that the operator moves in all.
+-- the other one, the intermediate's bytes, and all bytes that the operator moves.
 CREATE OR REPLACE MACRO fusable_ops() AS TABLE
 SELECT trace_id, first_op_id AS event_id, first AS name, name AS other, intermediate, first_bytes AS moved,
        TRUE AS is_first

@@ -1,4 +1,4 @@
-"""What a verdict tells to try next: nothing that the run does already."""
+"""What a verdict suggests to try next: nothing that the run does already."""
 
 import pytest
 

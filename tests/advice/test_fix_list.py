@@ -1,4 +1,4 @@
-"""The fix list as a whole: several faults at once, what is combined, and what a user sees of it."""
+"""The fix list as a whole: several faults at once, combinations, and the output for a user."""
 
 import json
 import random
@@ -40,7 +40,7 @@ from tracekit.verdict.model import Verdict
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000
 READ = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
-# By remedy, a fault in a step and what is there without it.
+# By remedy: a fault in a step, and the atoms without it.
 FAULTS = {
     "dataloader-workers": (
         [Slice(LOADER, "user_annotation", (Work(1500 * US, "input"),))],
@@ -67,8 +67,8 @@ SEEDS = sample("pairs and triples of planted faults", list(range(40)), list(rang
 
 
 def program(seed, planted, kept):
-    """Steps with operators before, between and after the planted faults; those in `kept` are there,
-    the others are mended."""
+    """Steps with operators before, between and after the planted faults; those in `kept` are
+    present, the others are mended."""
     rng = random.Random(seed)
     host_us, op_us = rng.randint(10, 25), rng.randint(4, 30)
 
@@ -76,7 +76,7 @@ def program(seed, planted, kept):
         ops = (("math", op_us * US),)
         return [operator("aten::mm", host_us * US, Launch(5 * US, ops))] * rng.randint(15, 40)
 
-    # Labels come from pinned memory: what copies from there take is known.
+    # Labels come from pinned memory, so the speed of such copies is known.
     atoms = [line("data.py(3): labels", operator("aten::copy_", 3 * US, Launch(5 * US, (PINNED,))))]
     atoms += stretch()
     for name in planted:
@@ -106,7 +106,7 @@ def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_pat
         together = run.whatif(*changes, window="gpu_active")
     saved_ns = together.window_ns - together.predicted_ns
     assert saved_ns == pytest.approx(faulty_ns - fixed_ns, rel=0.05), planted
-    # Of a fault that costs something while the others are gone, the list tells.
+    # The list has each fault that costs something while the others are gone.
     costly = [
         name
         for name in planted
@@ -129,7 +129,7 @@ def test_two_fixes_of_one_wait_do_not_add_up(tmp_path):
     with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
         alone = {each.remedy: each.saves_ns for each in run.advise().advice}
         both = run.whatif("remedy:sync-by-line", "remedy:explicit-synchronize")
-    # The second wait waits for what the first one waited for.
+    # The second wait is for the same work as the first.
     assert sum(alone.get(name, 0) for name in ("sync-by-line", "explicit-synchronize")) < (
         both.window_ns - both.predicted_ns
     )

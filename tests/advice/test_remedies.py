@@ -18,7 +18,7 @@ from tracekit.examine import examine
 from tracekit.replay.changes import COLUMNS, TARGETS, query_of
 
 QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
-# A price is this close to what the twin gains.
+# A price is this close to the twin's gain.
 CLOSE = 0.05
 
 
@@ -27,7 +27,7 @@ def control(name: str) -> ModuleType:
 
 
 def fixes(control: ModuleType, program: list[Any], folder):
-    """What is advised on a run of the program, its analysis and the length of its device's span."""
+    """The advice on a run of the program, its analysis and the length of its device's span."""
     machine = getattr(control, "MACHINE", Machine())
     simulation = Simulation(program, machine)
     path = write(folder / "trace.json", simulation, **getattr(control, "METADATA", {}))
@@ -44,7 +44,7 @@ def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
     advice, analysis, faulty_ns = fixes(known, known.faulty(), tmp_path)
     others, _, fixed_ns = fixes(known, known.fixed(), tmp_path)
     mine = next(each for each in advice if query_of(each.remedy) == name)
-    # What is about throughput, or stands apart, has a list of its own.
+    # Advice on throughput, and advice outside the step, have their own lists.
     alike = [each for each in advice if _list_of(each) == _list_of(mine)]
     assert mine in alike[:2], advice
     assert mine.where == known.PLACE

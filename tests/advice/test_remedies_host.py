@@ -1,4 +1,4 @@
-"""What remedies of the host's side leave alone, and how they find what no control plants."""
+"""Cases that remedies for the host leave alone, and faults that no control plants."""
 
 from typing import Any
 

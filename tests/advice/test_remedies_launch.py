@@ -1,4 +1,4 @@
-"""What remedies of launches and communication find, and what they leave alone."""
+"""Cases that remedies for launches and communication find, and cases that they leave alone."""
 
 import pytest
 

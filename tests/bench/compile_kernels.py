@@ -1,12 +1,12 @@
-"""Compiles every Triton kernel and every tile of its search for a device that is not here.
+"""Compiles every Triton kernel and every tile of its search for a device that need not be present.
 
     TRITON_INTERPRET=0 python compile_kernels.py 90                one line of JSON per kernel
     TRITON_INTERPRET=0 python compile_kernels.py 80 --markdown     a table
 
 A line has the kernel's dtype and options; its registers per thread and bytes that spill; the shared
-memory of a block; and how many instructions it has, of those products on tensor cores, matrix loads
-from shared memory and copies into it. Counts are of instructions in the program, not of executed
-ones. Raises if Triton or ptxas fails to compile a kernel.
+memory of a block; and its numbers of instructions: all, products on tensor cores, matrix loads from
+shared memory and copies into it. Counts are of instructions in the program, not of executed ones.
+Raises if Triton or ptxas fails to compile a kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from triton.compiler import ASTSource
 from tracekit.workloads.kernels import block, gate_up, glu
 from tracekit.workloads.kernels.activations import NAMES
 
-# By the instruction's name before the first dot.
+# The kind of an instruction, by its name before the first dot.
 # https://docs.nvidia.com/cuda/cuda-binary-utilities/#instruction-set-reference
 COUNTED = {
     "tensor_core": ("HMMA", "HGMMA"),
@@ -124,7 +124,7 @@ def _own(tile: triton.Config) -> dict[str, int]:
 
 
 def row(facts: dict[str, Any]) -> str:
-    """A kernel as a row of the table: tile, warps and stages, then what it takes."""
+    """A kernel as a row of the table: tile, warps and stages, then its resources."""
     sizes = [facts.get(each) for each in ("ROWS", "HIDDEN", "DIM", "BLOCK")]
     tile = " x ".join(str(each) for each in sizes if each)
     taken = ("registers", "spilled_bytes", "shared_bytes", "instructions", *COUNTED)

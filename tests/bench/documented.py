@@ -16,7 +16,7 @@ TABLES = ("run_figures", "verdict", "answer_idle_causes", "collective", "advice"
 
 
 def asker(lake: str, engine: str) -> Callable[[str], Sized]:
-    """What asks one question."""
+    """A function that asks one question."""
     if engine == "tracekit":
         from tracekit.run import open_lake
 
@@ -40,7 +40,7 @@ def asker(lake: str, engine: str) -> Callable[[str], Sized]:
         return lambda sql: context.execute(sql).collect().rows()
     import chdb
 
-    # It reads files below its folder alone.
+    # It reads only files below its folder.
     os.chdir(lake)
     server = chdb.connect(f":memory:?user_files_path={lake}")
     table = rf"FROM deltaLakeLocal('{lake}/tables/\1')"

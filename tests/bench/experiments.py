@@ -140,7 +140,7 @@ def main() -> int:
     except DeviceBroke as error:
         print(f"the device broke at {error}", flush=True)
         if given.points:
-            # The file has that point: a new process goes on after it.
+            # The file has that point: a new process continues after it.
             module = ["-m", "tests.bench.experiments"]
             os.execv(sys.executable, [sys.executable, *module, *sys.argv[1:]])
         return 1

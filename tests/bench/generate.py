@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.kit.atoms import US, Launch, Slice, StreamWait, Work, operator, step
 from tests.kit.simulator import Simulation
 
-# Operator, what limits its kernel (None for operators without a kernel), mean kernel time in us.
+# Operator, limit of its kernel (None for operators without a kernel), mean kernel time in us.
 _OPERATORS = [
     ("aten::addmm", "math", 16),
     ("aten::mm", "math", 20),

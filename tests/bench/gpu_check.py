@@ -2,9 +2,9 @@
 
     python -m tests.bench.gpu_check first tests --output build/gpu
 
-A part is a row of tasks, each a process of its own, whose output is shown as it comes. A part that
-reaches its limit stops; the same command goes on with the tasks that are left. All results are
-files of one folder, with `report.md` on top.
+A part is a series of tasks, each in its own process, with its output shown as it comes. A part that
+reaches its limit stops; the same command continues with the remaining tasks. All results are files
+in one folder; start with `report.md`.
 
 Exit status: 0: all tasks passed; 1: one failed or missed a target; 2: nothing could start; 3: a
 part reached its limit, so run the same command again. On a CPU (`--device cpu`) all parts run at
@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 STATE = ROOT / "build" / "gpu"
 LIMIT_S = 540
 PASSED, FAILED, CUT = "passed", "failed", "cut off at the limit"
-# What the checks import, beside PyTorch, and the wheels that have it.
+# The checks' imports besides PyTorch, and the wheels that contain them.
 NEEDED = {
     "duckdb": "duckdb", "numpy": "numpy", "click": "click", "rich": "rich",
     "markdown_it": "markdown-it-py", "mdurl": "mdurl", "pygments": "pygments", "isal": "isal",
@@ -41,9 +41,9 @@ NEEDED = {
     "pytest": "pytest", "iniconfig": "iniconfig", "pluggy": "pluggy", "packaging": "packaging",
     "hypothesis": "hypothesis", "sortedcontainers": "sortedcontainers",
 }  # fmt: skip
-# More workers, a peer's kernels, and what compiles the C++ operator.
+# For more workers, a peer's kernels, and compiling the C++ operator.
 WANTED = ("pytest-xdist", "execnet", "liger-kernel", "ninja", "setuptools")
-# The machine has it beside PyTorch.
+# The machine has it together with PyTorch.
 AT_HAND = "numpy"
 # Where the CUDA toolkit puts its tools, if they are not on the PATH.
 TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute")
@@ -52,7 +52,7 @@ TOOL_FOLDERS = ("/usr/local/cuda/bin", "/opt/nvidia/nsight-compute")
 FEW = (
     "(silu and (every_activation or operator_agrees)) or (every_tile and (bfloat16 or descriptors))"
 )
-# On a CPU, fewer still.
+# Even fewer on a CPU.
 FEWEST = "(silu and operator_agrees and bfloat16) or extreme_values"
 KERNELS, EXTENSION = "tests/workloads/test_kernels.py", "tests/workloads/test_extension.py"
 NOT_FOR_A_GPU = "not thorough and not slow"
@@ -305,7 +305,7 @@ def _has(module: str) -> bool:
 class Job:
     """Runs the tasks of a part one after another, for at most `limit_s`.
 
-    What they write is in a folder of `state`, and is copied to `output` after each task.
+    Their files are in a folder of `state`, and are copied to `output` after each task.
     """
 
     def __init__(self, part: str, state: Path, output: Path, limit_s: float, is_gpu: bool) -> None:
@@ -313,7 +313,7 @@ class Job:
         self.ends, self.is_gpu = time.monotonic() + limit_s, is_gpu
 
     def run(self, tasks: list[Task]) -> list[Record]:
-        """Runs the tasks that have not ended yet, those cut off before last; a record of each."""
+        """Runs the unfinished tasks, with interrupted ones last; returns a record of each."""
         self.state.mkdir(parents=True, exist_ok=True)
         done = {each.name: kept for each in tasks if (kept := record_of(self.state, each.name))}
         ended = {name for name, each in done.items() if each.status != CUT}

@@ -51,7 +51,7 @@ def device_name(device: str) -> str:
 
 
 def facts(device: str) -> Iterator[str]:
-    """The device, the versions of what runs on it, and the tools beside it."""
+    """Prints the device, the versions of its software, and the available tools."""
     if device == "cuda":
         found = torch.cuda.get_device_properties(0)
         memory = f"{found.total_memory / 1e9:.0f} GB"
@@ -70,8 +70,8 @@ def facts(device: str) -> Iterator[str]:
 
 
 def captures(device: str, folder: Path) -> int:
-    """Captures the workloads at their own sizes and at small ones, into one tar; the number that
-    failed. What an earlier run captured stays."""
+    """Captures the workloads at their own sizes and at small ones, into one tar; returns the number
+    of failures. Captures of an earlier run stay."""
     place = folder / device_name(device)
     place.mkdir(parents=True, exist_ok=True)
     failed = 0

@@ -2,8 +2,8 @@
 
     python -m tests.bench.gpu_tests sanitize cuda -k silu
 
-As a plugin of pytest (`-p tests.bench.gpu_tests`), it skips no test for good: it notes the tests
-that pass in the file GPU_CHECK_PASSED, and leaves them out when they run again.
+As a plugin of pytest (`-p tests.bench.gpu_tests`), it never skips a test for good: it notes the
+tests that pass in the file GPU_CHECK_PASSED, and leaves them out of later runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GLU, GATE_UP = "test_glu_is_exact_to_the_dtype_in_any_shape", "test_products_hol
 EACH, TILES = "test_every_activation_is_computed", "test_every_tile_of_the_search"
 OPERATOR = "test_the_operator_agrees_with_eager"
 DTYPES = {"float32", "float16", "bfloat16"}
-# The least cases by test, or a selection says nothing about the kernels.
+# The fewest cases per test with which a selection says anything about the kernels.
 LEAST = {
     "tests": {GLU: 21, GATE_UP: 60, EACH: 12, TILES: 18, OPERATOR: 12},
     "sanitize": {EACH: 3, TILES: 6, OPERATOR: 3},
@@ -55,7 +55,7 @@ def tiles(cases: list[str]) -> set[str]:
 
 
 def too_few(part: str, cases: list[str]) -> list[str]:
-    """What a selection lacks, as sentences."""
+    """The gaps of a selection, as sentences."""
     counts = Counter(name for each in cases for name in LEAST[part] if name in each)
     lacking = [
         f"{name}: {counts[name]} cases, not {least}"

@@ -1,11 +1,12 @@
-"""What a lake costs: time and memory to add ranks, and to ask questions about all of them.
+"""The cost of a lake: time and memory to add ranks, and to ask questions about all of them.
 
 python -m tests.bench.lake FOLDER [RANKS ...] [--steps N]
 python -m tests.bench.lake FOLDER --compacted RUNS
 
-Makes runs of these many generated ranks in FOLDER, adds each to a lake of its own, asks each
-question in a process of its own, and prints tables. With --compacted, makes a lake of so many runs
-of 512 ranks, as compaction leaves them, and asks it the documented questions in several engines.
+Makes runs with these numbers of generated ranks in FOLDER, adds each to its own lake, asks each
+question in a separate process, and prints tables. With --compacted, makes a lake with that number
+of runs of 512 ranks, as compaction leaves them, and asks it the documented questions in several
+engines.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _made(folder: Path) -> Path:
 
 
 def ask_documented(lake: Path, one: str) -> None:
-    """Prints what opening and the documented questions take in each engine."""
+    """Prints how long opening and the documented questions take in each engine."""
     from tracekit.lake.publishing import publish
 
     start = time.monotonic()

@@ -3,9 +3,9 @@ the same files.
 
     python -m tests.bench.ranks_hta [FILES OF A RUN]
 
-Without files, the runs are simulated, each with a planted fault. HTA names its two candidates
-whatever it finds (`get_potential_stragglers`), and gives a share of hidden communication for each
-rank (`get_comm_comp_overlap`).
+Without files, the runs are simulated, each with a planted fault. HTA always names its two
+candidates (`get_potential_stragglers`), and gives a share of hidden communication for each rank
+(`get_comm_comp_overlap`).
 """
 
 from __future__ import annotations

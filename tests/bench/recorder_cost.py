@@ -1,11 +1,11 @@
-"""What PyTorch's profiler costs the host for each event that it records, on this CPU.
+"""Measures the cost of PyTorch's profiler to the host for each recorded event, on this CPU.
 
     python -m tests.bench.recorder_cost [TURNS]
 
-trains a small model in turns without a profiler and with each of its settings, and prints what a
-setting costs for each operator, and what stacks cost for each Python frame. A cost is the median
-over the turns of the thread's CPU time, less that of the turn without a profiler just before, over
-the events in the trace. `queries/thresholds.csv` keeps the figures (`recorded_*_ns`).
+trains a small model in turns without a profiler and with each of its settings, and prints the cost
+of a setting for each operator, and of stacks for each Python frame. A cost is the median over the
+turns of the thread's CPU time, minus that of the previous turn without a profiler, divided by the
+events in the trace. `queries/thresholds.csv` keeps the figures (`recorded_*_ns`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 _STEPS = 20
-# What the lines of the table are called, and the profiler's settings.
+# The names of the table's lines, and the profiler's settings.
 SETTINGS: dict[str, dict[str, Any]] = {
     "nothing else": {},
     "record_shapes": {"record_shapes": True},
@@ -34,7 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def training() -> Callable[[], None]:
-    """Steps of a model whose operators do next to nothing: the host's time is what it takes."""
+    """Steps of a model whose operators do next to nothing: only the host takes time."""
     model = torch.nn.Sequential(
         *[torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.ReLU()] * 8
     )
@@ -67,14 +67,14 @@ def costs(turns: int) -> dict[str, tuple[float, Counter[str]]]:
 
 
 def _timed(steps: Callable[[], None]) -> int:
-    """All threads' CPU time: the backward pass runs in a thread of its own."""
+    """All threads' CPU time: the backward pass runs in its own thread."""
     begin = time.process_time_ns()
     steps()
     return time.process_time_ns() - begin
 
 
 def _events(recorder: Any) -> Counter[str]:
-    """Of two turns, the events of one."""
+    """The events of one of two turns."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.json"
         recorder.export_chrome_trace(str(path))

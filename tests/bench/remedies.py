@@ -1,4 +1,5 @@
-"""What remedies promise beside what their fixed twins gain: the table of tests/bench/NOTES.md.
+"""Compares remedies' promises with the gains of their fixed twins: the table of
+tests/bench/NOTES.md.
 
     python -m tests.bench.remedies
 
@@ -34,7 +35,7 @@ _LOAD_S = 0.004
 
 
 def simulated(remedy: str, folder: Path) -> tuple[int, int] | None:
-    """What advice promises on the faulty program, and what its twin gains, in ns."""
+    """The promise of advice on the faulty program, and the gain of its twin, in ns."""
     control = import_module(f"tests.controls.{query_of(remedy)}")
     machine = getattr(control, "MACHINE", Machine())
     faulty = Simulation(control.faulty(), machine)
@@ -94,7 +95,7 @@ def spinning(spins: int) -> Callable[[], object]:
     return step
 
 
-# By remedy, a step with the fault and the same without it, and whether the trace needs stacks.
+# By remedy: a step with the fault, the same step without it, and whether the trace needs stacks.
 REAL = {
     "dataloader-workers": (partial(_training, 0), partial(_training, 2), False),
     "python-lines": (partial(spinning, 200_000), partial(spinning, 0), True),
@@ -102,7 +103,7 @@ REAL = {
 
 
 def real(remedy: str, folder: Path) -> tuple[int, int] | None:
-    """What advice promises for a step of the faulty workload, and what its twin gains, in ns.
+    """The promise of advice for a step of the faulty workload, and the gain of its twin, in ns.
 
     The promise is the median of recordings made between the timed rounds. The gain is between the
     lower quartiles of the steps, because other programs disturb many.
@@ -125,8 +126,8 @@ def real(remedy: str, folder: Path) -> tuple[int, int] | None:
         return None
     faulty_ns, fixed_ns = (quantiles(took[name], n=4)[0] for name in ("faulty", "fixed"))
     # With stacks, the profiler slows every line of Python down, so the share of the recorded window
-    # holds without it. Without stacks it slows operators down, but not what runs none, such as
-    # loading: there the time holds, and its share of the recorded window is too small.
+    # holds without it. Without stacks it slows operators down, but not work without operators, such
+    # as loading: there the time holds, and its share of the recorded window is too small.
     if stacks:
         promised = median(each.share or 0.0 for each in promises) * faulty_ns
     else:

@@ -3,8 +3,8 @@
     python -m tests.bench.targets bench build/gpu/bench
     python -m tests.bench.targets experiments build/gpu/experiments
 
-Variants are compared as CUDA graphs: in small batches the host's time for a step, which stands
-beside it in the tables, is longer than the kernels'.
+Variants are compared as CUDA graphs: in small batches the host's time for a step, also in the
+tables, is longer than the kernels'.
 """
 
 from __future__ import annotations

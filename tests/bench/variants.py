@@ -68,7 +68,8 @@ class Row:
 
     @property
     def failed(self) -> bool:
-        """Whether its figures are not what its name says on a GPU; peers may be missing."""
+        """Whether its figures are not for the variant that its name says, on a GPU; peers may be
+        missing."""
         return self.wrong or (self.stand_in is not None and self.name not in PEERS)
 
 

@@ -1,9 +1,10 @@
-"""A simulated year of a training run: what `tracekit fleet` finds in it.
+"""A simulated year of a training run, and the findings of `tracekit fleet`.
 
 python -m tests.bench.year FOLDER [--nights N] [--ranks N]
 
 Each night the ranks run on some of the hosts. Four regressions are planted, each with a label, and
-one host is slow all year. Prints what `fleet` finds, how long it takes, and what adding cost.
+one host is slow all year. Prints the findings of `fleet`, how long it takes, and the cost of
+adding.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tracekit.lake.workers import Processes
 BAD_HOST = "node05"
 NIGHT_NS = 86_400 * 10**9
 BEGAN_NS = 1_760_000_000 * 10**9
-# By the share of the year after which it begins: the label that comes with it, and the change.
+# For the share of the year after which it begins: its label, and the change.
 PLANTED = (
     (0.17, {"commit": "logs-every-step"}, {"late": {1: 2_000 * US}}),
     (0.38, {"driver": "560"}, {"kernel_ns": 640 * US}),
@@ -78,7 +79,7 @@ def make(folder: Path, nights: int, ranks: int, hosts: int, judges: bool = True)
 
 
 def missing(found: Fleet, nights: int) -> list[str]:
-    """What was planted and is not found, and what is found and was not planted."""
+    """Planted changes that are not found, and findings that were not planted."""
     wrong = []
     for share, label, _ in PLANTED:
         ((name, value),) = label.items()

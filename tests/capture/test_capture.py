@@ -8,7 +8,7 @@ import pytest
 import tracekit
 from tests.kit.sampling import sample
 
-# A matrix product whose computing takes longer than all else, by far.
+# A matrix product that takes far longer than everything else.
 LARGE = sample("rows of the large matrix product", 4096, 1024)
 SMALL = ["--batch", "2", "--seq", "8", "--dim", "16", "--hidden", "32", "--device", "cpu"]
 STEPS = ["--warmup", "2", "--active", "3"]
@@ -104,7 +104,7 @@ def test_a_training_step_trains_and_is_captured(run, tmp_path):
     done = run("capture", "train-step", *SMALL, *STEPS)
     assert done.returncode == 0, done.stderr
     calls = operators(tmp_path, "train-step")
-    # Three products forward, six backward, less the two for the input's gradient, which is unused.
+    # Three products forward, six backward, minus the two for the input's gradient, which is unused.
     assert calls["aten::mm"] / 3 == 3 + 6 - 2
     assert calls["aten::addcdiv_"] == 3 * 3
 

@@ -1,4 +1,4 @@
-"""A server is profiled through its endpoints, by a stand-in that behaves as vLLM and SGLang do."""
+"""A server is profiled through its endpoints; a stand-in behaves like vLLM and SGLang."""
 
 import gzip
 import json

@@ -1,4 +1,5 @@
-"""tracekit.on_trace_ready writes, judges and tells each trace, and never breaks training."""
+"""tracekit.on_trace_ready writes and judges each trace, prints its verdict, and never breaks
+training."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""A baseline is a trace kept by a name; the GitHub Action saves it and compares with it."""
+"""A baseline is a trace with a name; the GitHub Action saves it and compares with it."""
 
 import json
 import os

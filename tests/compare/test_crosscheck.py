@@ -14,14 +14,14 @@ from tests.kit.sampling import IS_ALL, sample
 from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
 from tracekit.compare.hta import open_trace
 
-# In one process: what two share is made once.
+# In one process: shared data is made once.
 pytestmark = pytest.mark.xdist_group("crosscheck")
 needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,
     reason="HolisticTraceAnalysis is not installed: pip install 'tracekit[hta]'",
 )
-# Traces on which HTA errs, each in its own way: the analysis, the figure, what HTA says, what
-# tracekit says, and why.
+# Traces on which HTA errs, each in its own way: the analysis, the figure, HTA's value, tracekit's
+# value, and the reason.
 ERRORS = {
     # HTA counts an operator that names a stream as GPU work.
     "a100-triton.json.gz": (
@@ -44,7 +44,7 @@ ERRORS = {
         "kernels", "COMMUNICATION", 21_000, 2_141_501, "nccl.*Kernel"
     ),
 }  # fmt: skip
-# Those that HTA reads fast, one of them without GPU work, which HTA fails on. QUIRKS has the other
+# Traces that HTA reads fast, one of them without GPU work, which HTA fails on. QUIRKS has the other
 # rules in traces of a few events.
 FAST = ("a100-triton.json.gz", "b200-vllm-eager.json.gz", "cpu-only.json.gz")
 TRIED = [name for name in sorted(expected_numbers()) if name in FAST]

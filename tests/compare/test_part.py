@@ -1,4 +1,4 @@
-"""A part of a trace is a trace of its own, and says the same about what it has."""
+"""A part of a trace is a valid trace, and agrees with the whole trace on its events."""
 
 import json
 
@@ -12,7 +12,7 @@ from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.perfetto.part import Chosen
 
-# Of each trace, a step that has others before and after it.
+# For each trace, a step with others before and after it.
 STEPS = {
     "a100-diff-control.json.gz": 1011,
     "a100-nccl.json.gz": 5,
@@ -43,7 +43,7 @@ def test_the_verdict_on_a_step_is_that_of_the_whole_trace(name, shared_database,
         window = f"ProfilerStep#{STEPS[name]}"
         assert said(part, window) == said(whole, window)
         assert [row["name"] for row in part.ask("replay_steps")] == [window]
-        # What it has, it has as the whole trace: events refer to no event that is missing.
+        # Its events equal those of the whole trace, and do not refer to missing events.
         unlinked = "SELECT count(*) FROM gpu_ops ANTI JOIN gpu_op_launch USING (trace_id, event_id)"
         assert part.fetch(unlinked)[1] <= whole.fetch(unlinked)[1]
         loose = "SELECT flow_id FROM flows GROUP BY flow_id, category HAVING count(*) = 1"

@@ -1,4 +1,5 @@
-"""Each step ends with an empty cache, so the next allocates anew; the twin keeps its memory."""
+"""Each step empties the cache at its end, so the next one allocates again; the twin keeps its
+memory."""
 
 from tests.kit.atoms import US, Call, Launch, Sync, Work, line, operator, step
 

@@ -1,4 +1,5 @@
-"""Many small tensors are copied to the device one by one; in the twin, once, packed."""
+"""Many small tensors are copied to the device one by one; in the twin, they are packed into one
+copy."""
 
 from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 

@@ -1,4 +1,5 @@
-"""Convolutions of images in NCHW, which cuDNN converts before and after; not so in the twin."""
+"""Convolutions of images in NCHW, which cuDNN converts before and after; the twin needs no
+conversion."""
 
 from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 

@@ -1,4 +1,4 @@
-"""Many small all-reduces in a row; in the twin, one of all their bytes."""
+"""Many small all-reduces in a row; in the twin, one with all their bytes."""
 
 from tests.kit.atoms import NAMES, US, Launch, Op, Sync, Work, line, operator, step
 

@@ -1,4 +1,5 @@
-"""The host waits to learn what a mask selects; in the twin, the losses are masked in place."""
+"""The host waits for the size of a mask's selection; in the twin, the losses are masked in
+place."""
 
 from tests.kit.atoms import US, BlockingCopy, Launch, Op, Sync, Work, line, operator, step
 

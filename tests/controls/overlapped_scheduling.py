@@ -1,4 +1,5 @@
-"""A server prepares each step after the last one; in the twin, while the device works on it."""
+"""A server prepares each step after the last one; in the twin, it does so while the device
+works."""
 
 from tests.kit.atoms import US, Launch, Op, Slice, Sync, Work, operator
 

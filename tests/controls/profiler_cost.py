@@ -1,4 +1,4 @@
-"""Each step takes the host twice as long as without the profiler, which capture has measured."""
+"""Each step takes the host twice as long as without the profiler, as measured by capture."""
 
 from tests.kit.atoms import US, Launch, Sync, Work, operator, step
 
@@ -15,7 +15,7 @@ METADATA = {
 def _program(cost):
     launch = Launch(4 * US * cost, (("memory-bandwidth", 3 * US),))
     ops = [operator("aten::add", 12 * US * cost, launch)] * OPS
-    # Compiled already, so that compiling it is no remedy.
+    # Compiled already, so that compiling is not a remedy.
     whole = operator("Torch-Compiled Region: 0/0", 0, *ops)
     return [step(n, whole, Work(10 * US * cost)) for n in range(4)] + [Sync(2 * US)]
 

@@ -1,4 +1,5 @@
-"""Inference under autocast, which casts each weight in each pass; the twin stores it in fp16."""
+"""Inference under autocast, which casts each weight in each pass; the twin stores weights in
+fp16."""
 
 from tests.kit.atoms import US, Launch, Op, Sync, Work, line, operator, step
 

@@ -1,4 +1,4 @@
-"""The thread loses its core again and again, in whatever call it is; in the twin, it keeps it."""
+"""The thread repeatedly loses its core, in any call; in the twin, it keeps it."""
 
 from tests.kit.atoms import US, Launch, Sync, Work, operator, step
 
@@ -8,13 +8,13 @@ NAMES = ("aten::empty", "aten::resize_", "aten::clone")
 
 
 def _program(stalled):
-    # Two reads a step: it cannot become a graph.
+    # Two reads per step: it cannot become a graph.
     read = operator("aten::item", US, operator("aten::_local_scalar_dense", US, Sync(2 * US, 7)))
     steps = []
     for number in range(STEPS):
         ops = []
         for turn in range(TURNS):
-            # Each step but the first, one of its operators is stopped.
+            # In each step but the first, one operator is stopped.
             is_lost = stalled and number and turn == 7 * number % TURNS
             lost = [Work(1200 * US, "dispatch")] * is_lost
             ops.append(operator(NAMES[turn % 3], 6 * US, *lost))

@@ -27,7 +27,7 @@ def faulty():
 
 
 def fixed():
-    # Of add, two reads remain of two reads and a write; of relu, the write of a read and a write.
+    # add keeps two reads of two reads and a write; relu keeps the write of a read and a write.
     fused = Op("memory-bandwidth", ADD * 2 // 3 + RELU // 2, "triton_poi_fused_add_relu_0")
     block = [
         operator("aten::mm", 6 * US, Launch(5 * US, (("math", MATH),)), shapes=[SQUARE] * 2),

@@ -1,4 +1,4 @@
-"""The query files: each says what it answers, in the form that tools read."""
+"""The query files: each header says what it answers, in a form that tools read."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ VIEWS = Path(__file__).parents[2] / "queries" / "views"
 
 
 def readers() -> set[str]:
-    """The shared views and macros that read the parameter `trace`, or stand on some that do."""
+    """The shared views and macros that read the parameter `trace`, directly or through others."""
     text = "\n".join(file.read_text() for file in VIEWS.glob("*.sql"))
     bodies = dict(
         re.findall(r"CREATE OR REPLACE (?:VIEW|MACRO) (\w+)(.*?;)\n", text, flags=re.DOTALL)
@@ -38,7 +38,7 @@ def test_every_query_file_documents_itself():
 
 
 def faults(query):
-    """What a file's header lacks, or says otherwise than its SQL."""
+    """Gaps in a file's header, and contradictions to its SQL."""
     if not query.question.endswith("?"):
         yield f"the question has no question mark: {query.question}"
     if not query.columns or not all(column.unit and column.help for column in query.columns):
@@ -144,7 +144,7 @@ def test_a_fact_says_what_a_row_is_and_reads_only_what_it_names():
 
 
 def upstream(name: str) -> set[str]:
-    """The facts that a fact is made of, directly or through others."""
+    """The facts that a fact reads, directly or through others."""
     direct = facts.facts()[name].reads
     return {*direct, *(each for other in direct for each in upstream(other))}
 

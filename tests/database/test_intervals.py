@@ -24,7 +24,7 @@ gpu_ops = st.lists(
         lengths,
         st.sampled_from([("kernel", "sgemm"), ("kernel", "ncclDevKernel"), ("gpu_memcpy", "copy")]),
         st.sampled_from([7, 20]),
-        # How long before the op its launch begins, or None without a launch.
+        # The time from the launch's start to the op, or None without a launch.
         st.one_of(st.none(), st.integers(0, 40)),
     ),
     min_size=1,

@@ -1,6 +1,7 @@
 """The prepared copy of the vocabulary gives the database that its SQL gives, and is optional.
 
-It and the page's script are read from the user's cache only where nobody else can have written."""
+It and the page's script are read from the user's cache only if nobody else can have written
+them."""
 
 import json
 import os
@@ -73,7 +74,7 @@ def test_a_trace_loads_whatever_the_cache_holds(tmp_path: Path, cache: Path, dam
             copy.write_text("" if damage == "empty" else "no database" * 100)
         elif damage == "others may write":
             copy.chmod(0o666)
-    # Twice: the first one may remove what is damaged, the second one makes it anew.
+    # Twice: the first one may remove a damaged copy, the second one makes a new one.
     for _ in range(2):
         with tracekit.load(trace, tmp_path / "t.duckdb") as database:
             assert database.ask("overview")[0]["events"] == 1

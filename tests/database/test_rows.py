@@ -281,7 +281,7 @@ def test_text_cannot_control_a_terminal_or_draw_over_other_lines():
     assert printable("Zoe\u0308 \u05e9\u05bc\u05c1") == "Zoe\u0308 \u05e9\u05bc\u05c1"
 
 
-# What Unicode says is not to be seen: one character of each range, and controls.
+# Invisible characters by Unicode: one of each range, and controls.
 HIDDEN = "\x1b\x9b\r\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u200b\u200d\u202e\u2060\u2066\u3164"
 HIDDEN += "\ufe0f\ufeff\uffa0\ufff0\ufff9\U0001bca0\U0001d173\U000e0001\U000e0041\U000e0100"
 

@@ -38,7 +38,7 @@ def test_files_are_written_in_one_form():
 
 
 def against_the_form(file: Path) -> list[str]:
-    """What in a file is not of that form."""
+    """The violations of that form in a file."""
     lines = file.read_text().splitlines()
     text = re.sub(r"'(?:[^']|'')*'|\"[^\"]*\"", "''", code(file))
     return [

@@ -92,7 +92,7 @@ def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
     output, status = tried(TESTS + WRONG)
     assert status == 1
     assert "no figures are stored for this step" in output
-    assert "'lunches' is no figure that a budget can have: it has operators, launches" in output
+    assert "'lunches' is not a figure of a budget; the figures are operators, launches" in output
     assert "takes names and values" in output
     if not importlib.import_module("torch").cuda.is_available():
         assert "launches cannot be known: the trace has no work of a device" in output

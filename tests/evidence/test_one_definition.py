@@ -17,7 +17,7 @@ from tests.kit.traces import gpu_op, launch, step
 from tracekit.causes import CAUSES, OF_HOST, cause_of
 from tracekit.compare.diff import fails
 from tracekit.errors import TracekitError
-from tracekit.native import ranks
+from tracekit.native import walk_codes
 from tracekit.replay.graph.recording import recording_of
 from tracekit.replay.graph.waits import waits_of
 from tracekit.replay.whatif import what_if
@@ -279,7 +279,7 @@ def test_thresholds_that_tables_and_views_read_cannot_be_set_for_one_run():
 
 
 def test_no_rule_has_thresholds_of_its_own():
-    """Each gets those of the run: only who is given none takes the defaults."""
+    """Each function gets the run's thresholds: only a call without any takes the defaults."""
     own = [
         f"{file.name}: {line.strip()}"
         for room in ("replay", "verdict", "advice")
@@ -294,7 +294,7 @@ def test_no_rule_has_thresholds_of_its_own():
 
 
 def test_the_library_is_compiled_with_the_numbers_that_queries_get():
-    assert ranks.HEADER.read_text() == ranks.header()
+    assert walk_codes.HEADER.read_text() == walk_codes.header()
 
 
 def test_queries_number_causes_as_the_replay_does(tmp_path):

@@ -1,5 +1,5 @@
-"""What says nothing about the run changes nothing: the order of events, their ids, the clock, and
-other traces in the same database."""
+"""Irrelevant differences change nothing: the order of events, their ids, the clock, and other
+traces in the same database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict as tables: they say what `tracekit analyze --json` says."""
+"""The verdict as tables: they agree with `tracekit analyze --json`."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ def rows(database, table):
 
 
 def listed(found, without=("trace_id",)):
-    """Rows as texts, in one order."""
+    """Rows as texts, sorted."""
     kept = ({key: value for key, value in row.items() if key not in without} for row in found)
     return sorted(json.dumps(row, sort_keys=True) for row in kept)
 

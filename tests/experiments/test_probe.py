@@ -106,7 +106,7 @@ def test_rounds_are_compared_one_by_one():
     assert step_ratio(before, after) == StepRatio(1.5, 1.5, 1.6)
 
 
-# -- predictions of runs whose truth is known ------------------------------------------------------
+# -- predictions of runs with known truth ------------------------------------------------------
 
 
 def program(dispatch_ns: int, kernel_ns: int, synced: bool = False) -> list:

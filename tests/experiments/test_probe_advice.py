@@ -1,4 +1,4 @@
-"""`probe --advice`: promises from fix lists, what is applied where, and runs on the CPU."""
+"""`probe --advice`: promises from fix lists, applied remedies, and runs on the CPU."""
 
 import json
 import sys
@@ -123,7 +123,7 @@ def test_several_places_and_several_remedies_are_priced_together():
     assert (
         found.of(COMPILE).arithmetic == "torch-compile at 2 places, replayed together: 50.0 % less"
     )
-    # Of the two remedies of a mode, the list may name one.
+    # The list may name one of a mode's two remedies.
     assert promises(advice(GRAPH, 0.4)).of(COMPILE, GRAPH).ratio == 0.6
 
 
@@ -133,7 +133,7 @@ def test_numbers_are_read_from_the_list():
         advice(WORKERS, 0.2, detail="2 workers keep up"),
         advice(WORKERS, 0.1, detail="3 workers keep up"),
         advice("pinned-copies", 0.1),
-        # What the profiler costs is no time of the program.
+        # The profiler's cost is not time of the program.
         advice("profiler-cost", 0.4),
     )
     assert (found.times(), found.workers()) == (8, 3)
@@ -202,7 +202,7 @@ def test_a_change_that_fails_while_it_is_timed_is_left_out():
 
 
 def variants(device: str, target="mlp-eager", listed=(), **options) -> dict[tuple, Variant]:
-    """By remedies, as for a device of that type; what reaches the device fails without one."""
+    """By remedies, as for a device of that type; steps that use the device fail without one."""
     plain = Runnable(target, SimpleNamespace(type=device), lambda: None, {})
     found = RemedyVariants(plain, Options(device=device, **options), promises(*listed)).all()
     return {each.names: each for each in found}
@@ -219,7 +219,7 @@ def test_on_a_cpu_nothing_is_tried_that_needs_a_gpu():
     assert refusal(found[GRAPH,]) == "CUDA graphs need a CUDA device"
     assert refusal(found[COMPILE, GRAPH]) == "CUDA graphs need a CUDA device"
     assert refusal(found[TENSOR_CORES,]) == "TF32 needs a CUDA device"
-    assert refusal(found[WORKERS,]) == "the workload loads nothing"
+    assert refusal(found[WORKERS,]) == "the workload loads no batches"
 
 
 def test_without_a_compiler_nothing_is_compiled(monkeypatch):
@@ -324,7 +324,7 @@ def test_a_loader_in_the_main_process_gets_workers_and_is_timed_beside_the_promi
     (workers,) = [each for each in found.advice if each.remedies == [WORKERS]]
     assert workers.what == "num_workers 0 to 1"
     assert workers.promised_ns < 0.85 * found.step_ns
-    # How near the promise comes is a matter of `make bench`: other processes disturb times.
+    # `make bench` measures how near the promise comes: other processes disturb times.
     assert workers.error == workers.promised_ns / workers.measured_ns - 1
     assert [each.remedies for each in found.advice if each.measured_ns] == [[WORKERS]]
 

@@ -1,4 +1,4 @@
-"""Sweeps on the CPU: what they run, what they keep, and what the database then answers."""
+"""Sweeps on the CPU: the runs, the stored points, and the database's answers."""
 
 import json
 import signal
@@ -107,8 +107,8 @@ def test_a_variant_that_comes_later_takes_turns_with_the_baseline(tmp_path):
 
 
 def ended_after_its_first_size(ending: signal.Signals, folder: Path) -> tuple[int, str]:
-    """A sweep of four sizes to which a signal comes when the first one is in the database; its exit
-    status, and what it said."""
+    """Runs a sweep of four sizes that gets a signal when the first one is in the database; returns
+    its exit status and its output."""
     program = f"""
 import os, sys
 from tracekit.commands import main

@@ -1,4 +1,4 @@
-"""Profiling steps of someone else's loop: what is written, and that training does not notice."""
+"""Profiling steps of a framework's loop: the files written, and training that does not notice."""
 
 import gc
 import gzip
@@ -236,7 +236,7 @@ def test_training_that_fails_leaves_no_profiler_behind(output):
     with pytest.warns(TracekitWarning, match="training failed"):
         told.fail()
     assert not torch.autograd._profiler_enabled()
-    # Some frameworks do not tell.
+    # Some frameworks do not report it.
     left = StepRecorder(output)
     with pytest.raises(ZeroDivisionError):
         train(left, between=broken)

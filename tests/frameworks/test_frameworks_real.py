@@ -1,7 +1,7 @@
 """The callbacks with the frameworks themselves, on a CPU: the same weights with and without them.
 
-`make test` installs none of the frameworks: what is missing is skipped. examples/frameworks.md says
-how to run all.
+`make test` installs none of the frameworks: tests of missing ones are skipped.
+examples/frameworks.md says how to run all.
 """
 
 import json

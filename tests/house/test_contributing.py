@@ -1,11 +1,11 @@
-"""CONTRIBUTING.md names files, commands and Python names that there are."""
+"""CONTRIBUTING.md names files, commands and Python names that exist."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
-# Stand for any name.
+# Placeholders for any name.
 _ANY = re.compile(r"\b(TOPIC|NAME|VENDOR)\b")
 
 

@@ -1,4 +1,4 @@
-"""The traces of tests/data can be made again, and say what their names say."""
+"""The traces of tests/data can be made again, and match their names."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The documentation site: what is generated covers the code, and `make docs` finds no fault."""
+"""The documentation site: generated pages cover the code, and `make docs` finds no fault."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests of one group share what only one process may use: one worker runs them all."""
+"""Tests of one group share a resource for a single process: one worker runs them all."""
 
 import re
 import subprocess

@@ -26,7 +26,7 @@ FLAGS = [*SETUP["FLAGS"], "-Werror"]
 LINKED = sample(
     "systems that the library is linked for", [*PLATFORMS], ["linux-x86_64", "macosx-arm64"]
 )
-# One of each kind of headers.
+# One system for each kind of headers.
 COMPILED = sample(
     "systems that the library is compiled for",
     [*PLATFORMS],
@@ -34,7 +34,7 @@ COMPILED = sample(
 )
 # https://github.com/apple-oss-distributions/xnu/blob/main/EXTERNAL_HEADERS/mach-o/loader.h
 LC_CODE_SIGNATURE, LC_BUILD_VERSION = 0x1D, 0x32
-# What system headers pull in differs: names must clash with none of these.
+# System headers include different names, and ours must not clash with any of them.
 HEADERS = {
     "win": ["windows.h", "io.h", "process.h", "rpcndr.h"],
     "posix": [
@@ -58,7 +58,7 @@ def exported(library: bytes) -> set[str]:
 
 
 def load_commands(library: bytes) -> dict[int, tuple[int, ...]]:
-    """Of a Mach-O file: the first two numbers of each, by its kind."""
+    """The load commands of a Mach-O file: the first two numbers of each, by its kind."""
     commands, place = {}, 32
     for _ in range(struct.unpack_from("<I", library, 16)[0]):
         command, size, *numbers = struct.unpack_from("<IIII", library, place)
@@ -81,7 +81,7 @@ def test_a_library_exports_what_python_calls_and_runs_where_its_wheel_says(name,
         commands = load_commands(library)
         oldest = commands[LC_BUILD_VERSION][1]
         assert (oldest >> 16, oldest >> 8 & 0xFF) == wanted
-        # Machines with Apple's processors load nothing that is not signed.
+        # Machines with Apple's processors load only signed files.
         assert LC_CODE_SIGNATURE in commands or not tag.endswith("arm64")
     elif tag.startswith("manylinux"):
         needed = re.findall(rb"GLIBC_(\d+)\.(\d+)", library)

@@ -39,7 +39,8 @@ def tour(page: str) -> list[tuple[str, str]]:
 
 
 def commands(language: str, text: str) -> list[list[str]]:
-    """A block's, with their arguments: a program, or lines; a shell runs those that need one."""
+    """A block's commands with their arguments: a program, or lines; a shell runs those that need
+    one."""
     if language == "python":
         return [[sys.executable, "-c", text]]
     return [
@@ -100,7 +101,7 @@ def test_its_tour_shows_what_is_printed(block, run, tmp_path):
 
 
 def test_its_vocabulary_is_that_of_a_database(shared_database):
-    table = QUERIES.split("## The SQL vocabulary")[1].split("What many questions derive")[0]
+    table = QUERIES.split("## The SQL vocabulary")[1].split("A **fact** is a table")[0]
     names = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)))
     _, rows = shared_database("simulated-overhead-bound.json.gz").fetch("SHOW TABLES")
     assert sorted(names) == sorted(row[0] for row in rows)
@@ -158,7 +159,7 @@ def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_verdict
     assert labels - causes <= said
 
 
-# What `idle: ` is printed before, by the SQL type idle_cause.
+# The texts after `idle: `, by the SQL type idle_cause.
 CAUSES_OF_IDLE = re.findall(
     r"'(\w+)'",
     (ROOT / "queries" / "schema" / "types.sql")

@@ -1,4 +1,4 @@
-"""Imports run one way: from the commands down to what knows nothing of the rest."""
+"""Imports go one way: from the commands down to modules that import nothing else of the package."""
 
 import ast
 import subprocess
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tracekit"
-# From the lowest room up: a module imports from its own room, and from those before it. A room
+# From the lowest room up: a module imports only from its own room and those before it. A room
 # within another one has its own line.
 ROOMS = [
     "version", "errors", "text", "stages", "causes", "thresholds", "files", "records", "workloads",
@@ -22,9 +22,9 @@ ROOMS = [
     "experiments", "reporters", "budgets", "step_budget", "frameworks", "run", "agents", "schemas",
     "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip
-# Functions that import what a text names.
+# Functions that import a module by its name in a text.
 BY_TEXT = ("import_module", "__import__")
-# What it holds is loaded when it is first used.
+# Its contents are loaded on first use.
 FRONT = "__init__"
 
 

@@ -234,7 +234,7 @@ def test_a_file_written_by_several_threads_has_no_holes(tmp_path):
 
 def test_a_small_trace_makes_a_small_database(folder, tmp_path):
     tracekit.load(folder, tmp_path / "run.duckdb").close()
-    # It is nearly all tracekit's views and macros.
+    # Nearly all of it is tracekit's views and macros.
     assert (tmp_path / "run.duckdb").stat().st_size < 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Events without a category: told apart by name and arguments, or reported."""
+"""Events without a category: distinguished by name and arguments, or reported."""
 
 import gzip
 import json

@@ -101,7 +101,7 @@ def test_text_that_the_tables_cannot_say_comes_back_byte_for_byte(tmp_path):
         ("null, not an event", 1), ("a list, not an event", 2), ("a text, not an event", 2),
         ("a number, not an event", 3),
     ]  # fmt: skip
-    # What is asked of the tables is valid text and valid JSON.
+    # Answers from the tables are valid text and valid JSON.
     assert [name and "\ufffd" in name for name, _ in said] == [True, True, None]
     assert json.loads(said[1][1])
     # They go with the trace into another database.

@@ -25,7 +25,7 @@ TRACEKIT = [sys.executable, "-m", "tracekit"]
 
 
 def trace(folder: Path, name: str, events: int = 2) -> str:
-    """Writes a trace called `name`, whose events have that name, too."""
+    """Writes a trace called `name`, whose events also have that name."""
     made = [traces.slice_event("cpu_op", name, at, 1) for at in range(events)]
     traces.write(folder / f"{name}.json", made)
     return f"{name}.json"

@@ -10,7 +10,7 @@ MS = 1_000_000
 
 # Kernel names by cause. Every version of tracekit's patterns gives them the same class.
 NAMES = {
-    # Without shapes, a trace does not tell what limits this one: "math" is what the machine knows.
+    # Without shapes, a trace does not show the limit of this one: "math" is known to the machine.
     "math": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "math-or-memory": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "memory-bandwidth": "void at::native::vectorized_elementwise_kernel<4, AddFunctor>",
@@ -49,7 +49,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Op:
-    """A GPU op of another name than its cause's usual one, with arguments (`grid`, `bytes` ...)."""
+    """A GPU op with a different name from its cause's usual one, with arguments (`grid`, `bytes`
+    ...)."""
 
     cause: str
     ns: int

@@ -13,7 +13,7 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 
 
 def executable() -> str:
-    """The Chromium to test with; skips the test where there is none."""
+    """The Chromium for tests; skips the test if there is none."""
     chosen = os.environ.get("TRACEKIT_TEST_BROWSER")
     found = chosen or next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
@@ -22,7 +22,7 @@ def executable() -> str:
 
 
 class Opened:
-    """A page in the browser, with all that it said and asked for."""
+    """A page in the browser, with all its messages and requests."""
 
     def __init__(self, page: Any) -> None:
         self.page = page

@@ -32,7 +32,7 @@ def evidence(
     health: Sequence[str | Finding] = (),
     **context: Any,
 ) -> Evidence:
-    """A window of 100 ms in which the device works for the share `busy` and else waits for the
+    """A window of 100 ms in which the device works for the share `busy` and otherwise waits for the
     host; halving the sides and removing causes gains these shares of it."""
     busy_ns = round(busy * SPAN_NS)
     late_ns = SPAN_NS - busy_ns

@@ -1,8 +1,8 @@
-"""Runs `tracekit ...` and `pytest ...` in forks of one process that has imported what they import.
+"""Runs `tracekit ...` and `pytest ...` in forks of one process that has done their imports.
 
 A program runs as for a user, except for the start of Python and the imports. These take most of a
-small command's time, and the import of PyTorch takes seconds. A command may have an environment of
-its own, unless Python or an imported library has read a part of it before.
+small command's time, and the import of PyTorch takes seconds. A command may have its own
+environment, unless Python or an imported library has read a part of it before.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TRACEKIT = Path(sys.executable).parent / "tracekit"
 # The modules that have a program's `main`.
 MAIN = {"tracekit": "tracekit.commands", "pytest": "pytest"}
 LIMIT_S = 300
-# What the names of variables begin with that take effect only when a process starts.
+# Prefixes of variables that take effect only when a process starts.
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "MKL_", "TRITON_INTERPRET")
-# What most commands import when they are first needed.
+# Modules that most commands import on first use.
 IMPORTED = [
     "tracekit.commands.analyze",
     "tracekit.reporters.console",
@@ -58,8 +58,8 @@ class CommandServer:
 
     def __init__(self, modules: list[str], environment: dict[str, str]) -> None:
         """Args:
-        modules: which the process imports.
-        environment: of the process, and of commands that are not given another.
+        modules: the modules that the process imports.
+        environment: the environment of the process, and of commands without their own.
         """
         self._environment = environment
         self._control, theirs = socket.socketpair()
@@ -77,7 +77,7 @@ class CommandServer:
         self._control.settimeout(LIMIT_S)
 
     def changes(self, environment: dict[str, str]) -> dict[str, str | None] | None:
-        """What a fork changes in its environment to have this one; None where it cannot."""
+        """The changes that a fork makes to its environment to get this one; None if it cannot."""
         names = self._environment.keys() | environment.keys()
         changed = {
             name: environment.get(name)
@@ -135,7 +135,7 @@ def _read(descriptor: int) -> bytes:
 
 
 def _read_files() -> None:
-    """Reads what a process reads once of the package's own files."""
+    """Reads the package's own files that a process reads once."""
     from tracekit.advice.catalogue import catalogue
     from tracekit.database import catalog, facts
     from tracekit.ingest.hardware import peaks

@@ -1,6 +1,6 @@
-/* Damaged events, read natively under sanitizers: `fuzz_native SEED CASES TRACE`. Each text begins at a whole event of
- * the trace and is a copy of just its size, so that a byte too many is seen. Prints the cases that read events, and how
- * many events these were. */
+/* Damaged events, read natively under sanitizers: `fuzz_native SEED CASES TRACE`. Each text begins at a whole
+ * event of the trace and is a copy of exactly its size, so that reading one byte too many is detected. Prints
+ * the cases that read events, and how many events these were. */
 
 #include "../tracekit/native/src/events.c"
 
@@ -14,7 +14,7 @@ enum { DAMAGES = sizeof damages / sizeof *damages, MOST_EVENTS = 1 << 14 };
 
 static const uint8_t *begins[MOST_EVENTS + 1];
 
-/* Where the events of a trace begin, and behind the last of them its end; returns their number. */
+/* Where the events of a trace begin, and then the trace's end; returns their number. */
 static int find_events(const uint8_t *trace, size_t size) {
     static struct json json;
     struct members head;
@@ -53,7 +53,7 @@ static void check(const struct ArrowArray *batch, int first, int last) {
     }
 }
 
-/* What the rows do not say in full are whole elements of the text, in its order. */
+/* The text that rows do not hold in full consists of whole elements, in order. */
 static void check_verbatim(const struct stopped *stopped, const uint8_t *text, int64_t rows) {
     const struct verbatim *lost = (const struct verbatim *)stopped->verbatim;
     int64_t end = 0, event_id = 0;
@@ -66,7 +66,7 @@ static void check_verbatim(const struct stopped *stopped, const uint8_t *text, i
     }
 }
 
-/* Members read from a damaged text are sound: read again, they are the same. */
+/* Members read from a damaged text are valid: read again, they are the same. */
 static void check_members(const uint8_t *text, size_t size) {
     struct members first, again;
     int64_t end;

@@ -1,5 +1,5 @@
-/* The replay's loops under a sanitizer: `fuzz_replay SEED CASES`. Each array is of just its size, so that a step beyond
- * it is seen; numbers are of any size, so that a sum beyond 64 bits is. */
+/* The replay's loops under a sanitizer: `fuzz_replay SEED CASES`. Each array has exactly its size, so that a
+ * step beyond it is detected; numbers have any size, so that a sum beyond 64 bits is detected. */
 
 #include "../tracekit/native/src/replay.c"
 

@@ -1,4 +1,4 @@
-"""Databases that look like tracekit's, made by somebody who means harm."""
+"""Databases that look like tracekit's, made by an attacker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def good(folder: Path) -> Path:
 
 
 def made(folder: Path, attempt: str) -> Path:
-    """Such a database, after one of ATTEMPTS on it."""
+    """A database as `load` writes it, changed by one of ATTEMPTS."""
     path = good(folder)
     secret = secret_in(folder)
     with duckdb.connect(str(path)) as connection:
@@ -41,7 +41,7 @@ STOLEN = "(SELECT content FROM read_text('{secret}'))"
 ENDLESS = "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT x FROM r"
 RENAMED = "ALTER TABLE trace RENAME TO trace_before"
 
-# What such statements may be, by what they attempt; {secret} is a file that no query may read.
+# The attacker's statements, by their aims; {secret} is a file that no query may read.
 ATTEMPTS = {
     "a macro says that the configuration is locked": [
         "CREATE MACRO current_setting(name) AS TRUE",
@@ -79,7 +79,7 @@ ATTEMPTS = {
     "a sequence more": ["CREATE SEQUENCE more"],
     "an index more": ["CREATE INDEX more ON rejected (byte_offset)"],
 }
-# These leave the tables of the traces alone.
+# These do not touch the tables of the traces.
 TRACES_ARE_WHOLE = [
     name for name in ATTEMPTS if " more" in name or "macro" in name or "view of tracekit" in name
 ]

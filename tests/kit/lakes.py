@@ -68,7 +68,7 @@ def add(lake: Path | str, *sources: Path | str, **options: Any) -> Added:
 
 def copy_ranks(lake: Path, target: Path, times: int) -> None:
     """A lake with the ranks of another, `times` each, as ranks of one run. Numbers within the files
-    stay: only what does not join labels or threads can be asked."""
+    stay: only questions that do not join labels or threads work."""
     store = storage(str(target))
     store.write(MARK, (lake / MARK).read_bytes())
     number = 0
@@ -135,8 +135,8 @@ def files_in_use(lake: Path | str) -> set[str]:
 
 
 def add_meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Added]) -> list[Added]:
-    """While the next rank of an addition is written, and not visible yet, `work` is done once; what
-    it did stands in the list then."""
+    """While the next rank of an addition is written, and not visible yet, `work` runs once; its
+    result is then in the list."""
     written, done = writing._write_files, []
 
     def write(*given: Any) -> Group:

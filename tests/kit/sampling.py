@@ -9,7 +9,7 @@ from typing import TypeVar
 
 IS_ON_GPU = os.environ.get("TRACEKIT_TEST_DEVICE", "cpu") != "cpu"
 IS_ALL = IS_ON_GPU or os.environ.get("TRACEKIT_TEST_ALL") == "1"
-# Descriptions of what this run leaves out.
+# Descriptions of the cases that this run leaves out.
 LEFT_OUT: set[str] = set()
 
 Sampled = TypeVar("Sampled")

@@ -84,7 +84,7 @@ class Simulation:
         self.free = False
         self.recorded: list[dict[str, Any]] = []
         self.op: Op | None = None
-        """The op that is launched: a collective tells by its arguments whom it meets."""
+        """The launched op: a collective's arguments show which ranks it meets."""
 
     @property
     def span_ns(self) -> int:

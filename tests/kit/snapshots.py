@@ -1,6 +1,6 @@
 """Memory snapshots like those of torch.cuda.memory._snapshot, by a small caching allocator.
 
-What is shared, and the order of keys, are as torch/csrc/cuda/Module.cpp writes them: each frame is
+Shared objects, and the order of keys, are as torch/csrc/cuda/Module.cpp writes them: each frame is
 one dict, each stack one list, and actions without a stack share an empty list.
 """
 
@@ -114,7 +114,7 @@ class Allocator:
 
     @property
     def allocated(self) -> int:
-        """Requested bytes of what is in use now."""
+        """The requested bytes of memory in use now."""
         blocks = [block for segment in self.segments for block in segment["blocks"]]
         return sum(each["requested_size"] for each in blocks if each["state"] != "inactive")
 
@@ -129,7 +129,7 @@ def _block(
 
 
 def snapshot(*allocators: Allocator) -> dict[str, Any]:
-    """What torch.cuda.memory._snapshot returns."""
+    """A snapshot in the form of torch.cuda.memory._snapshot."""
     for each in allocators:
         for segment in each.segments:
             of_state = {

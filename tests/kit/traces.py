@@ -1,4 +1,4 @@
-"""Small traces made by hand, with nothing in them but what a test is about."""
+"""Small traces made by hand, with only the events that a test is about."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def load(folder: Path, events: list[Any], **metadata: Any) -> tracekit.Database:
 def operator(
     name: str, start_us: float, dur_us: float, shapes: Any = None, types: Any = None, **more: Any
 ) -> dict:
-    """An operator, with its inputs' shapes and types where given."""
+    """An operator, with its inputs' shapes and types if given."""
     args: dict[str, Any] = {} if shapes is None else {"Input Dims": shapes, "Input type": types}
     return slice_event("cpu_op", name, start_us, dur_us, args=args | more)
 
@@ -79,7 +79,7 @@ def frame(name: str, start_us: float, dur_us: float) -> dict:
 def launched(
     operators: list[dict], at_us: float, op_us: float, dur_us: float, correlation: int, **more: Any
 ) -> list[dict]:
-    """What `operators` do: the launch at `at_us` of a GPU op at `op_us`."""
+    """An operator's launch at `at_us` of a GPU op at `op_us`."""
     return [*operators, launch(at_us, 1, correlation), gpu_op(op_us, dur_us, correlation, **more)]
 
 
@@ -90,7 +90,7 @@ def device(name: str, number: int = DEVICE) -> dict[str, Any]:
 
 def recorded(path: Path) -> list[dict[str, Any]]:
     """The complete events of a compressed trace, with their start and end as `begin` and `end` in
-    nanoseconds: for counts that use nothing of tracekit's."""
+    nanoseconds: for counts that do not use tracekit."""
     trace = json.loads(gzip.decompress(path.read_bytes()))
     events = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
     for event in events:

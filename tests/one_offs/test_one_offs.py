@@ -1,4 +1,4 @@
-"""What counts as having happened once, by candidates that are built by keyword."""
+"""Events that count as one-offs, with candidates built by keyword."""
 
 from tests.kit.evidenced import MS, one_off
 from tracekit.evidence.collect import events_of

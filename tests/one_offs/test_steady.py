@@ -1,4 +1,4 @@
-"""Verdicts are on the steady state: what happens once is found, priced and left out."""
+"""Verdicts are about the steady state: one-offs are found, priced and left out."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_one_long_event_does_not_decide(once, marked, tmp_path):
     assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
     assert event.cause == ("python" if isinstance(once, Work) else "launch")
     assert analysis.windows[0].gains.one_offs_ns > 150 * MS
-    # The step of median length holds nothing of it.
+    # The step of median length has no part of it.
     assert any("without one-offs" in why for why in analysis.verdict.why) != marked
 
 
@@ -97,7 +97,7 @@ def test_a_range_that_holds_most_of_the_work_is_no_one_off(tmp_path):
         op = operator("aten::mm", 40 * US, Launch(6 * US, (("math", kernel_ns),)))
         return Slice("evaluate", "user_annotation", (op,) * times)
 
-    # Three short calls of a function, and one that does seventeen times as much again and again.
+    # Three short calls of a function, and one that repeats the work seventeen times.
     analysis = analyzed(tmp_path, [ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)])
     assert analysis.one_offs == []
     assert analysis.verdict.regime == "overhead-bound"
@@ -112,7 +112,7 @@ def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(ma
     assert (event.name, event.cause) == ("cudaFree", "allocation")
     assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
     assert analysis.causal.gains.removed["allocation"] < 0.01
-    # It takes longer than all the rest: what is advised first is to warm up.
+    # It takes longer than all the rest: the first advice is to warm up.
     assert [each.once for each in analysis.advice][:1] == [True]
 
 

@@ -1,4 +1,4 @@
-"""Rates of many parts, few of them different: as if each part had a number of its own."""
+"""Rates of many parts with few distinct values: they behave as if each part had its own rate."""
 
 import numpy as np
 from hypothesis import given

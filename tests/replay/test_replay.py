@@ -1,4 +1,4 @@
-"""The graph of small handmade traces: what waits for what, and what changes would do."""
+"""The graph of small handmade traces: its dependencies, and the effects of changes."""
 
 import subprocess
 import sys
@@ -92,10 +92,10 @@ def test_an_op_waits_for_its_launch_and_for_its_stream(tmp_path):
     events = [launch(0, 5, 1), gpu_op(7, 50, 1), launch(10, 5, 2), gpu_op(58, 20, 2)]
     replay = replayed(tmp_path, events)
     assert edges(replay, EdgeKind.STREAM) == {(1, 3)}
-    # The first op holds the second up. The gap of 1 us between them stays.
+    # The first op delays the second. The gap of 1 us between them stays.
     assert predicted(replay) == 71
     assert predicted(replay, "device*0.5") == 36
-    # Now its launch holds it up: submitted at 15 us, it takes 2 us, as the first launch did.
+    # Now its launch delays it: submitted at 15 us, it takes 2 us, as the first launch did.
     assert predicted(replay, "device*0.1") == 12
 
 

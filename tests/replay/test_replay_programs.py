@@ -22,7 +22,8 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-# Blocks large enough that one program may be wrong: what a call waited for can be a coincidence.
+# Blocks large enough that one program may be wrong: the op that a call waited for can be a
+# coincidence.
 PROGRAMS = [range(n, n + 125) for n in range(0, 500, 125)]
 PROGRAMS = sample("blocks of up to 125 random programs", PROGRAMS, [range(25)])
 # Traces per database; a question about one trace scans them all.

@@ -1,4 +1,4 @@
-"""Waits that no call marks: slices that end, again and again, just after what they wait for."""
+"""Waits that no call marks: slices that repeatedly end just after the awaited op."""
 
 import pytest
 
@@ -8,7 +8,8 @@ KERNEL_US = 50_000.0
 
 
 def spinning(ranges, lag_us=20.0, works_us=0.0):
-    """Ranges that launch a kernel, work, and then spin until it is done; nothing says so."""
+    """Ranges that launch a kernel, work, and then spin until it is done, without a call that says
+    so."""
     events = []
     for i in range(ranges):
         begin = i * 60_000.0
@@ -29,7 +30,7 @@ def saved(folder, events, change):
 
 
 def test_a_host_that_spins_on_the_device_gains_nothing_from_a_faster_host(tmp_path):
-    # Of each 60 ms, the device works for 50; the host for 10 between the ranges.
+    # In each 60 ms, the device works for 50, and the host works for 10 between the ranges.
     assert saved(tmp_path, spinning(4), "host*0.5") == pytest.approx(0.065, abs=0.001)
     assert saved(tmp_path, spinning(4), "device*0.5") == pytest.approx(0.435, abs=0.001)
 
@@ -37,9 +38,9 @@ def test_a_host_that_spins_on_the_device_gains_nothing_from_a_faster_host(tmp_pa
 @pytest.mark.parametrize(
     "events",
     [
-        # Twice is no habit.
+        # Twice is too few to count as a wait.
         spinning(2),
-        # A slice that goes on for long after the kernel's end works.
+        # A slice that continues long after the kernel's end works.
         spinning(4, lag_us=5_000.0),
         # So does one that covers little of the kernel.
         spinning(4, works_us=40_000.0),
@@ -48,7 +49,7 @@ def test_a_host_that_spins_on_the_device_gains_nothing_from_a_faster_host(tmp_pa
 def test_slices_that_end_so_by_chance_are_work(tmp_path, events):
     kernels = [each for each in events if each["cat"] == "kernel"]
     span_us = max(each["ts"] + each["dur"] for each in events)
-    # At twice the speed, the host runs ahead: nothing but the kernels is left.
+    # At twice the speed, the host runs ahead: only the kernels remain.
     left = (len(kernels) * KERNEL_US + 100) / span_us
     assert saved(tmp_path, events, "host*0.5") == pytest.approx(1 - left, abs=0.001)
 

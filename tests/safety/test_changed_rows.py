@@ -21,7 +21,7 @@ COMMANDS = (
     ["export", "DB", "-o", "OUT.json"],
     ["query", "health", "DB"],
 )
-# What a column is set to, by the beginning of its type.
+# New values for a column, by the beginning of its type.
 VALUES = {
     "INTEGER": ["NULL", "99", "-1", "0", "2147483647"],
     "BIGINT": ["NULL", "99", "-1", "0", "{column} + 1", "1000000000000", "9223372036854775807"],
@@ -33,7 +33,7 @@ VALUES = {
     "DOUBLE": ["NULL", "-1", "'nan'"],
     "MAP": ["NULL", "MAP {{}}"],
 }
-# By the change, a table that contradicts others then.
+# For each change, a table that then contradicts others.
 REFUSED = {
     "INSERT INTO thread_segment SELECT * FROM thread_segment LIMIT 2000": "thread_segment",
     "DELETE FROM thread_segment WHERE segment = 3": "thread_segment",
@@ -107,7 +107,7 @@ def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(so
     with pytest.raises(TracekitError, match=said) as raised, tracekit.open_database(path):
         raise IndexError("own")
     assert isinstance(raised.value.__cause__, IndexError)
-    # What is no surprise stays as it is, and costs no second load.
+    # Expected errors stay unchanged, and cost no second load.
     for error in (TracekitError("said"), KeyboardInterrupt(), OSError("disk")):
         with pytest.raises(type(error)) as raised, tracekit.open_database(path):
             raise error

@@ -257,8 +257,8 @@ RANKS = ("pair-rank0", "pair-rank1")
 
 
 def shared_file(texts: list[bytes], mode: str) -> bytes:
-    """What two writers leave in one file, each of which writes 8 kB at a time: each at its own
-    place in the file, or both at the file's end."""
+    """The text that two writers leave in one file, each writing 8 kB at a time: each at its own
+    position in the file, or both at the file's end."""
     rng, file, written = random.Random(1), bytearray(), [0, 0]
     while waiting := [n for n in (0, 1) if written[n] < len(texts[n])]:
         writer = rng.choice(waiting)

@@ -1,4 +1,4 @@
-"""No command replaces a file that it reads, under whatever name it is given."""
+"""No command replaces a file that it reads, whatever name it is given."""
 
 import gzip
 import os
@@ -36,7 +36,7 @@ LOADERS = {
     "load --resume": ["load", "INPUT", "-o", "OUTPUT", "--resume"],
 }
 OF_LAKES = {"lake ask": ["lake", "ask", "overview", "INPUT", "--format", "csv", "-o", "OUTPUT"]}
-# How a file is named: as the input, and as the output.
+# Names of a file: as the input, and as the output.
 FILES = {
     "directly": ("t.json", "t.json"),
     "through ./": ("t.json", "./t.json"),

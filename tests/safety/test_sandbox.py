@@ -1,4 +1,4 @@
-"""Untrusted SQL and databases: they can only read the database, and do nothing else."""
+"""Untrusted SQL and databases can only read the database."""
 
 import shutil
 import time
@@ -201,7 +201,7 @@ def test_a_database_on_disk_cannot_be_written_even_through_the_connection(folder
         "SELECT json_transform('1', '[]')", "SELECT json_transform_strict('1', '[]')",
         "SELECT json_contains(repeat('[', 400000), '1')", "SELECT variant_keys('1'::JSON)",
         "SELECT repeat('[', 400000)::JSON::VARIANT", "SELECT TRY_CAST('1' AS STRUCT(x VARIANT[]))",
-        # They call what they are given the name of.
+        # They call the function whose name they are given.
         "SELECT list_aggregate([1], 'sum')", "SELECT list_aggr([1], 'variant_group_object')",
         # A later version may have it.
         "SELECT new_in_duckdb_3()",

@@ -1,4 +1,4 @@
-"""The committed answers: which traces they cover, and the words for what changed."""
+"""The committed answers: the traces that they cover, and the words for changes."""
 
 from tests.answers import FILE, changes, committed, controls
 from tests.conftest import own_trace_names

@@ -1,4 +1,4 @@
-"""Runs of which one knows what bounds them: each verdict must say so."""
+"""Runs with a known bottleneck, which each verdict must find."""
 
 from itertools import pairwise
 
@@ -79,7 +79,7 @@ def test_what_bounds_a_run_is_found(cause, tmp_path):
     simulation = Simulation(CONTROLS[cause])
     with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:
         analysis = run.verdict()
-        # What removing it would save is what the machine then saves.
+        # The predicted saving is the one that the machine then shows.
         removed = run.whatif(f"{cause}*0", window="gpu_active") if cause != "latency" else None
     assert analysis.verdict.bottleneck == cause, analysis.causal
     regime = REGIMES.get(cause, "overhead-bound")
@@ -122,7 +122,7 @@ def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_
 
 
 def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(tmp_path):
-    # Busy for most of it, with a backlog in the middle; the host dispatches without a pause.
+    # Busy most of the time, with a backlog in the middle; the host dispatches without a pause.
     def work(cause, us, count):
         return [operator("mm", 16 * US, Launch(4 * US, ((cause, us * US),)))] * count
 
@@ -160,7 +160,7 @@ def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(tmp_
     with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
         found = run.whatif("operator:MmBackward0*0", window="gpu_active")
         host = run.whatif("host*0.5", window="gpu_active")
-    # Of each step, 40 x 37 us of the worker's time are gone.
+    # In each step, 40 x 37 us of the worker's time are gone.
     assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
     assert host.predicted_ns == pytest.approx(truth(atoms, ["host*0.5"]), rel=0.01)
 
@@ -178,6 +178,6 @@ def test_a_rank_that_waits_for_a_slower_one_is_bound_by_communication(tmp_path):
         bottlenecks = [run.verdict(trace=rank + 1).verdict.bottleneck for rank in range(2)]
         rows = run.ask("stragglers", top=10**6)
     assert bottlenecks == ["communication", "python"]
-    # In each step the second comes last, and the first waits for what its host takes longer.
+    # In each step the second comes last, and the first waits for the extra time of that host.
     assert {row["rank"] for row in rows if row["times_last"]} == {1}
     assert sum(row["waited_ns"] for row in rows) > 0.8 * STEPS * 10 * 350 * US

@@ -23,7 +23,7 @@ from tests.conftest import SHARED_TRACES
 from tracekit.advice.catalogue import catalogue
 from tracekit.replay.changes import query_of
 
-# What an expert advises though there is no query for it.
+# Advice by experts that has no query yet.
 OTHERS = {
     "batch_loop", "cpu_inference", "device_tensors", "speculative_decoding",
 }  # fmt: skip

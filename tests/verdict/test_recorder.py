@@ -1,4 +1,4 @@
-"""What the recorder leaves out or adds is said before any regime, with what to record instead.
+"""Gaps and effects of the recorder are reported before any regime, with what to record instead.
 
 A program runs in the simulator; its trace then loses what a recorder would lose.
 """
@@ -26,7 +26,7 @@ EAGER = [operator("aten::mm", 20 * US, SMALL), Work(5 * US)]
 
 
 def analyzed(folder, atoms, lose=None, machine=None, **metadata):
-    """The analysis of a program's trace, after `lose` took away or changed some of its events."""
+    """The analysis of a program's trace, after `lose` removed or changed some of its events."""
     simulation = Simulation(atoms, machine)
     simulation.recorded = list(simulation.events())
     path = write(folder / "t.json", simulation, **metadata)
@@ -205,7 +205,7 @@ def stacked(steps=8):
 
 
 def unended(events):
-    """Kineto puts the end of a call that it missed where the recording stops."""
+    """If Kineto missed the end of a call, it puts it at the end of the recording."""
     end = max(each["ts"] + each["dur"] for each in events)
     for each in events:
         if each["name"].startswith("<built-in"):
@@ -220,7 +220,8 @@ def test_python_calls_without_an_end_come_first_and_are_no_one_off(tmp_path):
     assert verdict.confidence == "low"
     assert verdict.try_next[0] == RECORD["unended_calls"]
     assert analysis.one_offs == []
-    # They add nothing to Python's time: what they cover was Python's already, or an operator's.
+    # They add nothing to Python's time: the time that they cover belonged to Python already, or to
+    # an operator.
     (tmp_path / "whole").mkdir()
     whole = analyzed(tmp_path / "whole", stacked())
     assert verdict.savings == whole.verdict.savings
@@ -290,7 +291,7 @@ def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, tmp_p
     assert [each.excess_ns for each in analysis.one_offs] == [17_456 * MS - 14_300]
     assert max(each.saves_at_most_ns for each in verdict.savings) < 200 * MS
     assert not any("is exposed communication" in why for why in verdict.why)
-    # A later step is judged where there is one: the first collective is not in it.
+    # If there is a later step, it is judged: the first collective is not in it.
     is_inside = steps < 2
     first = "The first collective takes 17.5 s, the other 63 take 14.3 us at the median"
     assert verdict.why[0].startswith(first) == is_inside
@@ -438,7 +439,7 @@ def test_pytorch_takes_the_arguments_that_are_advised():
 
 # -- real traces -----------------------------------------------------------------------------------
 
-# What the recorder left out of the shared traces, but for its cost, which only informs.
+# Gaps of the recorder in the shared traces, without its cost, which only informs.
 LEFT_OUT = {"mi300x-vllm-capture": {"captured_only"}}
 KINDS = set(RECORD) - {"recorder_cost"}
 

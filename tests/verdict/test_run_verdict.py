@@ -16,7 +16,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.verdict.run_verdict import NoRun, judge_run
 
-# Prices may differ by this share from what a run without the fault takes less.
+# Prices may differ by this share from the time that a run without the fault saves.
 ALLOWED = 0.05
 EIGHT = Job(data=8, steps=2, late={5: 3 * MS})
 
@@ -34,7 +34,7 @@ def judged(run):
 
 
 class _Brief:
-    """What a run's verdict needs of a rank's own analysis."""
+    """The part of a rank's own analysis that a run's verdict needs."""
 
     def __init__(self, row):
         self.trace = _Of(trace_id=row["trace_id"], rank=row["rank"], world_size=row["world_size"])
@@ -48,7 +48,7 @@ class _Of:
 
 
 def saved(job, **without):
-    """What a run takes less without faults."""
+    """The time that a run saves without faults."""
     faulty, healthy = (
         ranks_simulated.span_ns(ranks_simulated.simulate(each))
         for each in (job, replace(job, **without))

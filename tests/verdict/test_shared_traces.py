@@ -1,4 +1,4 @@
-"""Real traces of many devices and those of tests/data: numbers, identities, the way back."""
+"""Real traces of many devices and those of tests/data: numbers, identities, and export."""
 
 import csv
 import gzip
@@ -26,7 +26,7 @@ def judged_once(names):
     ]
 
 
-# What expected.json calls what.
+# The names in expected.json.
 _IDLE = {
     "idle_host_late_ns": "host_late_ns",
     "idle_device_ns": "device_ns",
@@ -110,7 +110,7 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
         assert columns == [column.name for column in query.columns], query.name
 
 
-# What a look at the timeline shows: the regime, and the bottleneck where it is clear.
+# Facts that the timeline shows: the regime, and the bottleneck if it is clear.
 BOUND_BY = {
     "a100-alexnet": ("overhead-bound", "dispatch"),
     "a100-nccl": ("overhead-bound", "dispatch"),
@@ -166,7 +166,7 @@ def test_a_graphs_kernels_are_linked_to_its_one_launch(shared_database):
     _, rows = shared_database("mi300x-sglang-graph-decode.json.gz").fetch(
         "SELECT count(*) FROM gpu_op_origin WHERE launch_name = 'hipGraphLaunch'"
     )
-    # 558 GPU ops less the 14 that were launched one by one.
+    # 558 GPU ops minus the 14 that were launched one by one.
     assert rows == [(544,)]
 
 
@@ -183,7 +183,7 @@ def test_gpu_ops_are_traced_back_to_module_and_line(shared_database):
     "name", ["h100-bert-small", "h100-timesformer", "mi300x-sglang-graph-decode"]
 )
 def test_tracelens_finds_the_same_idle_time(name, shared_verdict):
-    # Where every kernel has its launch; TraceLens keeps doubles, we integers.
+    # Traces in which every kernel has its launch; TraceLens keeps doubles, we keep integers.
     gpu = shared_verdict(f"{name}.json.gz").gpu
     with (SHARED_TRACES / f"{name}.gpu_timeline.csv").open() as file:
         theirs = {row["type"]: float(row["time ms"]) * 1e6 for row in csv.DictReader(file)}

@@ -316,7 +316,7 @@ def test_two_sides_that_take_turns_are_said_to_and_what_overlap_would_save():
     assert (verdict.regime, verdict.confidence) == ("overhead-bound", "low")
     assert "take turns (53.0 % and 47.0 % of the time): input is prepared" in verdict.headline
     assert "save at most 47.0 %" in verdict.headline
-    # What the first piece of advice is against tells why.
+    # The cause that the first piece of advice is against gives the reason.
     advised = judge(replace(found, advised="sync"))
     assert "the host waits for the GPU" in advised.headline
 
@@ -442,7 +442,7 @@ def test_a_cut_file_is_said_first_and_is_to_be_got_whole():
     assert verdict.headline.startswith("The end is missing")
     assert verdict.confidence == "low"
     assert verdict.try_next[0].startswith("Get the whole file")
-    # The last of the waits that were read need not have been the last.
+    # The last wait that was read need not have been the last one.
     late = host_evidence(50, 5, launches=100)
     assert late.host is not None
     waited = replace(late, host=replace(late.host, last_wait_ns=1))

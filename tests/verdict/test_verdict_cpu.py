@@ -99,7 +99,7 @@ def test_the_shared_trace_without_gpu_events_is_of_a_gpu_job(shared_verdict):
             frame("torch/distributed/distributed_c10d.py(2501): all_reduce", 1000, 8600),
             frame("<built-in method wait of PyCapsule object at 0x7f>", 1100, 8400),
         ],
-        # On a thread of its own, while the thread with the operators has nothing open.
+        # On a separate thread, while the thread with the operators has nothing open.
         [slice_event("user_annotation", "gloo:all_reduce", 1000, 8600) | {"tid": 7}],
     ],
 )

@@ -1,4 +1,4 @@
-"""Verdicts on simulated traces: what is measured, and which window is judged."""
+"""Verdicts on simulated traces: the measurements, and the judged window."""
 
 from __future__ import annotations
 

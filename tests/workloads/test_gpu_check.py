@@ -186,7 +186,7 @@ def checked(monkeypatch, tmp_path):
 def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tmp_path, capfd):
     runs = tmp_path / "runs"
     noted = f"print('runs', file=open({str(runs)!r}, 'a'))"
-    # It starts a process of its own, as compilers do, and ends only when it runs again.
+    # It starts another process, as compilers do, and ends only when it runs again.
     slow = (
         "import pathlib, subprocess, sys, time\n"
         f"path = pathlib.Path({str(tmp_path / 'begun')!r})\n"
@@ -240,7 +240,7 @@ def test_a_task_that_fails_does_not_hide_the_later_ones(checked, tmp_path):
     assert checked(tasks) == 1
     bad, good = (record_of(tmp_path / "state" / "first", each.name) for each in tasks)
     assert (bad.status, bad.why, good.status) == (FAILED, "exit status 4", PASSED)
-    # What has ended does not run again, and has still failed.
+    # A finished task does not run again, and still counts as failed.
     assert checked([Task("bad", python("-c", "")), tasks[1]]) == 1
 
 
@@ -311,7 +311,7 @@ def test_on_a_gpu_every_kernel_dtype_and_tile_is_tested_and_sanitized(tmp_path):
         assert gpu_tests.tiles(triton) == {str(each) for each in gate_up._CONFIGS}
         tried = sum(gpu_tests.TILES in each for each in triton)
         assert tried == of_tiles * len(gate_up._CONFIGS)
-        # Compiling for devices that are not here takes the time of those that are.
+        # Compiling for absent devices takes time from the present ones.
         assert not any("a_device_that_is_not_here" in each for each in cases)
 
 

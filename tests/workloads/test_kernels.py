@@ -1,6 +1,6 @@
 """The Triton kernels and every variant of the MLP against float64.
 
-In Triton's interpreter; with TRACEKIT_TEST_DEVICE=cuda on a GPU, as they are.
+They run in Triton's interpreter, or with TRACEKIT_TEST_DEVICE=cuda on a GPU.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What workloads do on a GPU, as far as a CPU can tell: fakes stand for PyTorch's CUDA calls."""
+"""Workloads on a GPU, tested on a CPU: fakes replace PyTorch's CUDA calls."""
 
 from contextlib import contextmanager
 from unittest.mock import MagicMock
@@ -61,7 +61,7 @@ def test_a_capture_that_ends_well_gives_the_answer_of_its_call(streams):
 
 @pytest.mark.parametrize(("device", "is_capturable"), [("cpu", False), ("meta", True)])
 def test_the_training_step_can_be_captured_where_graphs_can_be(monkeypatch, device, is_capturable):
-    # No GPU is needed to build on `meta`, which is no CPU either.
+    # Building on `meta` needs no GPU, and `meta` is not a CPU either.
     made = []
     adam = torch.optim.AdamW
     monkeypatch.setattr(

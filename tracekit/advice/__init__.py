@@ -1,1 +1,1 @@
-"""What could be changed in a run, where, and what each change would save."""
+"""Changes that a run could use: what to change, where, and what it would save."""

@@ -1,9 +1,9 @@
-"""The catalogue of remedies: each is a query that finds its places, and the words about it.
+"""The catalogue of remedies: each is a query that finds call sites, and a description.
 
 queries/remedies/NAME.sql answers which parts of a run the remedy changes, and how much; its rows
 are what a replay scales (tracekit/replay/changes.py). Its header says what to do.
-A remedy of what happens once has no query: its words name the causes of one-off events. Neither
-has a larger batch, which changes the whole run.
+A remedy for one-off events has no query: its header names their causes. A larger batch has none
+either, since it changes the whole run.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ class Remedy:
     title: str
     """What to do, as an imperative."""
     causes: tuple[str, ...]
-    """The causes of time that it lessens (tracekit/causes.py), the main one first."""
+    """The causes of time that it reduces (tracekit/causes.py), the main one first."""
     effort: str
     needs: str
-    """What has to hold for it to work."""
+    """Conditions under which it works."""
     before: str
     """Code with the fault."""
     after: str
-    """The same without it."""
+    """The code without the fault."""
     risks: str
     check: str
     """The command that shows whether it helped."""
     sources: tuple[str, ...]
     caveat: str = ""
-    """What makes its price doubtful; empty: nothing beyond the replay's own limits."""
+    """Why its price is doubtful; empty: nothing beyond the replay's own limits."""
     blind: tuple[str, ...] = ()
-    """Codes of what a trace may lack (queries/trace/missing.sql), without which the remedy cannot
-    be looked for."""
+    """Codes of data that a trace may lack (queries/trace/missing.sql); without them, the remedy
+    cannot be looked for."""
     when: str = "TRUE"
     """Conditions in SQL on the table slice_label, separated by semicolons: the remedy is looked for
-    where each holds for some name."""
+    if each one holds for some name."""
     once: tuple[str, ...] = ()
-    """The causes of one-off events that it answers."""
+    """The causes of one-off events that it helps against."""
     in_loops: bool = False
     """Whether it pays only where most kernels run again and again."""
     is_apart: bool = False
-    """Whether what it saves is not time of the program's step: it is listed after what does, and
-    not combined with it."""
+    """Whether it saves time outside the program's step: it is listed after the others, and not
+    combined with them."""
     is_batch: bool = False
-    """Whether it is a larger batch, whose price is one of throughput; one with a query changes the
-    run as twice the batch would."""
+    """Whether it is a larger batch, whose price is in throughput; one with a query doubles the
+    batch."""
     question: str = ""
-    """What its query answers."""
+    """The question that its query answers."""
     is_by_place: bool = False
-    """Whether each of its places has a cause of its own, and a line of the list."""
+    """Whether each of its call sites has its own cause, and its own line in the list."""
 
     @property
     def has_query(self) -> bool:
@@ -73,7 +73,7 @@ class Remedy:
             ("Before", self.before, True),
             ("After", self.after, True),
             ("Risks", self.risks, False),
-            *([("What makes its price doubtful", self.caveat, False)] if self.caveat else []),
+            *([("Why its price is doubtful", self.caveat, False)] if self.caveat else []),
             ("To check", self.check, False),
         )
 
@@ -88,7 +88,7 @@ class Remedy:
 
 
 def parse_remedy(name: str, sql: str) -> Remedy:
-    """Reads the words of a remedy: a comment `-- FIELD: words` for each field of `Remedy`. Line
+    """Parses a remedy's header: a comment `-- FIELD: words` for each field of `Remedy`. Line
     breaks count in code only."""
     types = {field.name: field.type for field in fields(Remedy)}
     values: dict[str, Any] = {}

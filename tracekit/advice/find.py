@@ -1,4 +1,4 @@
-"""Finds what could be changed in a run: asks each remedy's query, and prices what it finds."""
+"""Finds possible changes to a run: asks each remedy's query, and prices its answer."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def find(
     *,
     combine: bool,
 ) -> FixList:
-    """What could be changed in a window of a trace, most worth first.
+    """Possible changes in a window of a trace; those that save most come first.
 
-    What happened once comes last; first, if it takes longer than the rest of the window.
-    `findings` are code, severity and message of what is wrong with the trace. Advice is listed if
-    it saves the share `advised_gain` of the window. With `combine`, the list also tells what the
-    best combination gives.
+    One-offs come last, or first if they take longer than the rest of the window.
+    `findings` are the code, severity and message of each problem of the trace. Advice is listed if
+    it saves the share `advised_gain` of the window. With `combine`, the list also has the best
+    combination.
     """
     replay = gains.replay
     prices = Prices(replay, gains.window(judged.kind, judged.number))
@@ -56,13 +56,13 @@ def find(
     if 0 < replay.graph.ops < thresholds.few_ops:
         looked = []
     is_cold = any(code == "cold_start" for code, _, _ in findings)
-    # What loads code once is no loop.
+    # Code that is loaded once is not a loop.
     repeats = judged.repeats and not is_cold
     looked = [
         each
         for each in looked
         if (repeats or not each.in_loops)
-        # In a combination, what gains nothing now may gain later.
+        # In a combination, a change that gains nothing now may gain later.
         and (combine or _at_most(each, of_window) >= least_share)
     ]
     replay.remedies.ask(each.name for each in looked)
@@ -74,12 +74,12 @@ def find(
     worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
     together: BestCombination | None = None
     if combine:
-        # Also what saves nothing alone: it may stand in the shadow of something else.
+        # Includes changes that save nothing alone: another bottleneck may hide their gain.
         others = [each for each in priced if each not in worth]
         others.sort(key=lambda each: -each.place.at_most_ns)
         mine = [each for each in [*worth, *others] if _is_combined(each.place.remedy)]
         together = _together(mine[: thresholds.most_combined], prices, least_ns)
-    # What a larger batch saves is time per sample, not of this step: it has a list of its own.
+    # A larger batch saves time per sample, not time of this step: it has its own list.
     if looked and repeats and of_window.host >= thresholds.small_gain:
         main = max(OF_HOST, key=lambda cause: of_window.removed.get(cause, 0.0))
         batches = [
@@ -91,7 +91,7 @@ def find(
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {code: message for code, severity, message in findings if severity != "info"}
     listed = [_advice(each, prices.window_ns, of_window.removed, doubted) for each in worth]
-    # Once in the whole run, whose length what happens once is held against.
+    # Once in the whole run: one-offs are compared with its length.
     whole_ns = gains.gains("trace", 0).window_ns
     once = _once(replay.one_offs, _recurring(replay), max(1, thresholds.advised_gain * whole_ns))
     if is_cold:
@@ -110,7 +110,7 @@ def find(
 
 
 def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Priced | None:
-    """The largest batch that the host's slack gives away."""
+    """The largest batch that fits into the host's slack."""
     found = prices.larger_batch(growth)
     if found is None:
         return None
@@ -121,7 +121,7 @@ def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Priced | Non
 
 
 def _together(priced: list[Priced], prices: Prices, least_ns: float) -> BestCombination | None:
-    """What the best combination of what was priced alone gives."""
+    """The best combination of the changes that were priced alone."""
     places = [each.place for each in priced]
     found = prices.combined(
         [each.change for each in places], [each.saves_ns for each in priced], least_ns
@@ -147,7 +147,8 @@ def _is_combined(remedy: Remedy) -> bool:
 
 
 def _ranked(priced: list[Priced], thresholds: Thresholds) -> list[Priced]:
-    """Most worth first; of those whose prices a replay can hardly tell apart, the least effort."""
+    """The highest saving first; the least effort first if a replay can hardly tell the savings
+    apart."""
     ranked: list[Priced] = []
     for each in sorted(priced, key=lambda each: -each.saves_ns):
         at = len(ranked)
@@ -164,8 +165,8 @@ def _is_easier(one: Priced, other: Priced, thresholds: Thresholds) -> bool:
 
 
 def _at_most(remedy: Remedy, gains: Gains) -> float:
-    """What the causes of a remedy's sides gain when removed: what cannot gain more is not looked
-    for. A wait may be under another cause of its side than the remedy's."""
+    """An upper bound of a remedy's gain: from removing the causes of its sides. A wait may belong
+    to another cause of the same side."""
     sides = (OF_HOST, OF_DEVICE)
     causes = {cause for side in sides if set(remedy.causes) & set(side) for cause in side}
     return sum(gains.removed.get(cause, 0.0) for cause in causes)
@@ -201,7 +202,7 @@ def _advice(
 ) -> Advice:
     whole, remedy = priced.place, priced.place.remedy
     best = priced.parts[0].place if priced.parts else whole
-    # Of equal gains, the first.
+    # The first one, if gains are equal.
     cause = max(remedy.causes, key=lambda each: removed.get(each, 0.0))
     return Advice(
         remedy=remedy.name,
@@ -233,8 +234,8 @@ def _advice(
 
 
 def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
-    """By remedy, the event and the start of what comes again and again, though some of it is so
-    long that it counts as once."""
+    """By remedy: the event and start of work that recurs, although parts of it are long enough to
+    be one-offs."""
     causes = {each.cause for each in replay.one_offs}
     found = {}
     for name in (_ALLOCATOR, STALLED):
@@ -247,7 +248,8 @@ def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
 
 
 def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | None:
-    """The remedy of what recurs that an event is part of: itself, or what it allocates."""
+    """The remedy for recurring work that an event belongs to: by itself, or by what it
+    allocates."""
     if any(event.event_id == event_id for event_id, _ in found.get(STALLED, [])):
         return STALLED
     until_ns = event.start_ns + event.dur_ns
@@ -261,7 +263,7 @@ def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | Non
 def _once(
     one_offs: Sequence[OneOff], recurring: dict[str, list[tuple[int, int]]], least_ns: float
 ) -> list[Advice]:
-    """Advice on what happened once, a line for each remedy."""
+    """Advice on one-offs, a line for each remedy."""
     found = []
     owner = {id(each): _recurs(each, recurring) for each in one_offs}
     for remedy in catalogue().values():
@@ -295,7 +297,7 @@ def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
 def _of_once(
     remedy: Remedy, cause: str, where: str | None, count: int, saves_ns: int, doubts: list[str]
 ) -> Advice:
-    """Advice on what happened once: its price is no share of a step, and no replay shows it."""
+    """Advice on a one-off: its price is not a share of a step, and comes from no replay."""
     return Advice(
         remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
         effort=remedy.effort, needs=remedy.needs, doubts=doubts, change=None,
@@ -303,13 +305,13 @@ def _of_once(
 
 
 def _place_of(event: OneOff) -> str | None:
-    """Its name, where that tells a place of the program: a built-in function's does not."""
+    """Its name, if that shows a call site of the program: a built-in function's name does not."""
     return None if event.name and event.name.startswith("<built-in ") else event.name
 
 
 def _answers(remedy: Remedy, event: OneOff) -> bool:
-    # Weights and checkpoints are copied when they are needed: there is nothing to change.
-    # And of what the end of the recording cut off, nobody knows how long it took.
+    # Weights and checkpoints are copied when they are needed: there is nothing to change. And the
+    # length of events that the end of the recording cut off is unknown.
     if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
         return False
     return ("capture" if event.kind == "capture" else event.cause) in remedy.once

@@ -14,7 +14,7 @@ SCHEMA = "tracekit/advice/1"
 
 @dataclass(frozen=True)
 class AdvisedWindow:
-    """The window that advice is about, as the replay and as the tables know it."""
+    """The window that advice is about, with its names in the replay and in the tables."""
 
     kind: str
     number: int
@@ -27,16 +27,16 @@ class AdvisedWindow:
 
 @dataclass(frozen=True)
 class AdvisedPlace:
-    """One of the places of a change."""
+    """One of a change's call sites."""
 
     where: str
     """A Python line, module, operator or kernel."""
     detail: str | None
-    """What about it, such as a size."""
+    """A detail, such as a size."""
     count: int
-    """How many calls or GPU ops of the window it changes there."""
+    """The number of the window's calls or GPU ops that it changes there."""
     saves_ns: int
-    """What it saves there alone."""
+    """How much it saves there alone."""
     share: float
     """saves_ns over the window's length without one-off events."""
     change: str
@@ -45,58 +45,58 @@ class AdvisedPlace:
 
 @dataclass(frozen=True)
 class Advice:
-    """A change to the program at one place, and what it would save alone."""
+    """A change to the program, and how much it would save alone."""
 
     remedy: str
     """Its name; `tracekit advise --how NAME` tells how to do it."""
     title: str
     """What to do, as an imperative."""
     cause: str
-    """The cause of time that it lessens (tracekit/causes.py); of several, the one whose removal
-    gains most in the window."""
+    """The cause of time that it reduces (tracekit/causes.py); if there are several, the one whose
+    removal gains most in the window."""
     where: str | None
-    """A Python line, module, operator or kernel, of several the one that saves most; None: the run
-    as a whole."""
+    """A Python line, module, operator or kernel (the one that saves most); None: the run as a
+    whole."""
     detail: str | None
-    """What about it, such as a size."""
+    """A detail, such as a size."""
     count: int
-    """How many calls, GPU ops or events of the window it changes."""
+    """The number of the window's calls, GPU ops or events that it changes."""
     saves_ns: int
-    """The window's length less its length in a replay with this change alone, at all of its places;
-    of a one-off event, its excess."""
+    """The window's length minus its length in a replay with this change alone, at all of its call
+    sites; for a one-off event, its excess."""
     share: float | None
     """saves_ns over the window's length without one-off events; None: it is saved once."""
     once: bool
-    """Whether it is about what happened once."""
+    """Whether it is about one-off events."""
     effort: str
     """low, medium or high."""
     needs: str
-    """What has to hold for it to work."""
+    """Conditions under which it works."""
     doubts: list[str]
-    """What makes its price doubtful."""
+    """Why its price is doubtful."""
     change: str | None
     """The change as `tracekit whatif` takes it."""
     places: list[AdvisedPlace] = field(default_factory=list)
-    """Of a change at several places, those that save most alone."""
+    """The call sites that save most alone, if there are several."""
 
 
 @dataclass(frozen=True)
 class CombinationStep:
-    """What one piece of advice adds to those before it."""
+    """What one piece of advice adds to the previous ones."""
 
     remedy: str
     """Its name."""
     where: str | None
     """Its place."""
     adds_ns: int
-    """What it saves beyond those before it."""
+    """What it saves beyond the previous ones."""
 
 
 @dataclass(frozen=True)
 class BestCombination:
-    """What the best combination gives.
+    """The best combination of changes.
 
-    It is found greedily: at each turn, the advice that then saves most.
+    It is found greedily: each round adds the advice that then saves most.
     """
 
     saves_ns: int
@@ -110,9 +110,9 @@ class BestCombination:
     bound_by: dict[str, float]
     """The changed window's critical path by cause: shares of its length."""
     host_gain: float
-    """What halving the host's work would gain then, as a fraction of the changed window."""
+    """The gain from then halving the host's work, as a fraction of the changed window."""
     device_gain: float
-    """The same with the device's work."""
+    """The gain from then halving the device's work, as a fraction of the changed window."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class NotChecked:
 
 @dataclass(frozen=True, repr=False)
 class FixList(Shown, form=SCHEMA):
-    """What could be changed in a run, most worth first; what happened once comes last."""
+    """Possible changes to a run; the highest saving comes first, one-offs come last."""
 
     trace: str
     """The trace's path."""
@@ -136,12 +136,13 @@ class FixList(Shown, form=SCHEMA):
     window_ns: int
     """The window's length without one-off events."""
     bottleneck: str | None
-    """The verdict's: the cause whose removal gains most. What can be had of it, the list tells."""
+    """The verdict's: the cause whose removal gains most. The list shows how much of it can be
+    gained."""
     advice: list[Advice]
-    """What to change, most worth first."""
+    """What to change; the highest saving comes first."""
     together: BestCombination | None
-    """Of one change, if no other adds to it. None: no change to a step saves enough."""
+    """It has one change if no other adds to that. None: no change to a step saves enough."""
     unlooked: list[NotChecked]
     """Remedies that could not be looked for."""
     notes: list[str]
-    """How the list and the verdict's bottleneck go together; why the list is empty."""
+    """How the list relates to the verdict's bottleneck; why the list is empty."""

@@ -1,4 +1,4 @@
-"""The places at which a remedy applies in a window, and what it saves there."""
+"""The call sites at which a remedy applies in a window, and what it saves there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """A remedy at one place of the program, or at all of its places together."""
+    """A remedy at one call site, or at all of its call sites together."""
 
     remedy: Remedy
     where: str | None
@@ -26,24 +26,26 @@ class Place:
     change: str
     """The change as `tracekit whatif` takes it."""
     at_most_ns: int
-    """An upper bound of the time that it takes away, on any thread or device; of changes that also
-    take away what is not in their rows, none: the window's length."""
+    """An upper bound of the time that it removes, on any thread or device; the window's length for
+    changes that also remove time outside their rows."""
     parts: tuple[Place, ...] = ()
-    """If it stands for several places, those with most time."""
+    """The call sites with most time, if it stands for several."""
 
 
 @dataclass(frozen=True)
 class Priced:
-    """A place and what the remedy saves there, in ns of the window."""
+    """A call site and what the remedy saves there, in ns of the window."""
 
     place: Place
     saves_ns: int
     parts: tuple[Priced, ...] = ()
-    """What it saves at each of its places alone, most first: those where it saves anything."""
+    """What it saves at each call site alone, the highest saving first; only where it saves
+    anything."""
 
 
 def alone(place: Place, prices: Prices, least_ns: float = 0) -> Priced:
-    """What a remedy saves at a place; from `least_ns` on, also at each of its parts."""
+    """What a remedy saves at a call site, and at each of its parts if it saves at least
+    `least_ns`."""
     saves_ns = prices.saved(place.change)
     if saves_ns < least_ns:
         return Priced(place, saves_ns)
@@ -53,8 +55,8 @@ def alone(place: Place, prices: Prices, least_ns: float = 0) -> Priced:
 
 
 def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
-    """What a remedy changes in a window: all of its places together, with at most `most` of them;
-    of one whose places have a cause each, these places."""
+    """What a remedy changes in a window: all of its call sites together, listing at most `most`; or
+    each call site, if each has its own cause."""
     start = np.ma.filled(rows["start_ns"], start_ns)
     inside = (start < end_ns) & (start + np.ma.filled(rows["dur_ns"], 0) >= start_ns)
     chosen = {name: rows[name][inside] for name in ("place", "detail", "target", "event_id")}
@@ -82,7 +84,7 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
     found.sort(key=lambda each: (-each.at_most_ns, each.where is None, each.where or ""))
     if len(found) < 2 or remedy.is_by_place:
         return found[:most]
-    # A place without a name has no change of its own.
+    # A call site without a name has no change of its own.
     parts = tuple(each for each in found[:most] if each.where)
     return [
         Place(
@@ -98,7 +100,7 @@ def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) ->
 
 
 def _distinct_of(place: Ints, event_id: Ints, places: int) -> Ints:
-    """The number of distinct events at each place."""
+    """The number of distinct events at each call site."""
     order = np.lexsort((event_id, place))
     place, event_id = place[order], event_id[order]
     is_new = np.append(True, (np.diff(place) != 0) | (np.diff(event_id) != 0))[: len(place)]

@@ -1,5 +1,5 @@
-"""An agent's SQL in a process of its own, with a limit of memory: whatever a statement does to
-DuckDB, the server goes on."""
+"""Runs an agent's SQL in its own process, with a memory limit: whatever a statement does to DuckDB,
+the server goes on."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tracekit.reporters.rows import first_rows
 
 Rows = tuple[list[str], list[list[Any]]]
 
-# What a statement may take without --memory-mb.
+# The memory that a statement may take without --memory-mb.
 MEMORY_MB = 4_000
-# The server reads no more than this of what a child writes.
+# The server reads at most this much of a child's output.
 _MOST_BYTES = 64_000_000
 _READY = b"{}\n"
 # Each thread of DuckDB would reserve 64 MB of addresses for its own memory.
@@ -44,7 +44,8 @@ class Child:
         self, path: str, resources: Resources, statement: str, page: Page, timeout_s: float
     ) -> Rows:
         """The columns and rows of one SELECT on the database or lake at `path`: those of the page,
-        and one more where there are more. They are clean, and cut soon after the page's characters.
+        and one more if there are more. They are cleaned, and cut soon after the page's number of
+        characters.
 
         Raises:
             TracekitError: when the SQL fails, needs more memory or time than is allowed, or ends
@@ -80,7 +81,7 @@ class Child:
             self._process.wait()
 
     def _answer(self, asked: bytes, timeout_s: float) -> tuple[bytes, bool]:
-        """What the process writes, and whether it was killed because it took longer. The time
+        """The process's output, and whether it was killed because it took longer. The time
         counts from when the database is open."""
         late = False
 
@@ -117,7 +118,7 @@ class Child:
 
 
 def _within(resources: Resources) -> Resources:
-    """What a statement may use. It may open no file to spill, unless the user allows it."""
+    """The resources of a statement. It may not open files to spill, unless the user allows it."""
     spill_mb = 0 if resources.memory_mb is None else None
     return replace(
         resources,
@@ -130,7 +131,7 @@ def _within(resources: Resources) -> Resources:
 
 
 def _main() -> None:
-    """Answers what standard input asks."""
+    """Answers the question on standard input."""
     out = sys.stdout.buffer
     asked = json.loads(sys.stdin.buffer.readline())
     Thread(target=_end_with_the_server, daemon=True).start()
@@ -177,8 +178,8 @@ def _end_with_the_server() -> None:
 
 
 def _limit_memory(limit_mb: int) -> None:
-    """Keeps the process from taking more memory than it has and this, on Linux: DuckDB's own limit
-    does not count texts. If the machine runs out of memory, this process ends first."""
+    """On Linux, keeps the process from taking more memory than it has now plus this: DuckDB's own
+    limit does not count texts. If the machine runs out of memory, this process ends first."""
     if sys.platform != "linux":
         return
     import resource

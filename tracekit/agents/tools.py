@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ToolAnswer = dict[str, Any]
 
-# Rows of an answer: by default, and at most.
+# The number of rows in an answer: by default, and at most.
 ROWS, MOST_ROWS = 50, 500
 _SERIOUS = ("error", "warning")
 _PATH = Field(
@@ -56,7 +56,7 @@ _PATH = Field(
 )
 _Path = Annotated[str, _PATH]
 _TraceId = Annotated[
-    int | None, Field(description="Which trace of several, by its trace_id (`load` lists them)")
+    int | None, Field(description="The trace_id of the trace, if there are several (see `load`)")
 ]
 _Window = Annotated[
     str | None,
@@ -75,7 +75,7 @@ _Timeout = Annotated[
 
 
 class Tools:
-    """What an agent may ask: each method is a tool, whose text and signature the agent reads. Calls
+    """The tools of an agent: each method is one, and the agent reads its text and signature. Calls
     are answered one after another."""
 
     def __init__(
@@ -95,9 +95,9 @@ class Tools:
             self._lock.release()
 
     def load(self, path: _Path) -> ToolAnswer:
-        """Load traces and keep them open for later calls: what each one holds, by trace_id.
+        """Load traces and keep them open for later calls; lists their contents by trace_id.
 
-        Other tools load by themselves; this one shows what there is.
+        Other tools load traces themselves; this one shows what is there.
         """
         return self.query("overview", path, rows=MOST_ROWS)
 
@@ -111,7 +111,8 @@ class Tools:
         offset: _Offset = 0,
     ) -> ToolAnswer:
         """Tell whether overhead (the GPU waits for the host) or compute bounds a run, why, and what
-        removing each cause would save at most. Of the ranks of one run: who delays the others."""
+        removing each cause would save at most. For the ranks of one run: which rank delays the
+        others."""
         page = self._page(rows, offset)
         limits = Thresholds()
 
@@ -158,8 +159,8 @@ class Tools:
         rows: _Rows = ROWS,
         offset: _Offset = 0,
     ) -> ToolAnswer:
-        """List what to change in a run, where, and what each change would save alone (by a replay
-        of the run) and all together."""
+        """List what to change in a run, where, and how much each change would save alone (by a
+        replay of the run) and all together."""
         page = self._page(rows, offset)
         if how is not None:
             told = remedy_words(remedy(how))
@@ -255,7 +256,7 @@ class Tools:
             room = page.characters - len(text_of(shown))
             found, left_out = rows_that_fit(*asked, replace(page, characters=room))
             if not asked[1] and not told and not offset:
-                left_out.append("nothing: the trace holds nothing that answers this question")
+                left_out.append("nothing: the trace has nothing that answers this question")
             return {**found, "units": shown}, left_out
 
         options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in given.items()]
@@ -313,7 +314,7 @@ class Tools:
             str | None, Field(description="The other run; without it, a holds both")
         ] = None,
         trace_ids: Annotated[
-            list[int] | None, Field(description="Which two traces to compare, where there are more")
+            list[int] | None, Field(description="The two traces to compare, if there are more")
         ] = None,
         top: Annotated[
             int,
@@ -323,8 +324,8 @@ class Tools:
         rows: _Rows = ROWS,
         offset: _Offset = 0,
     ) -> ToolAnswer:
-        """Compare run b with run a: what changed per step, and which kernels, operators and modules
-        account for it."""
+        """Compare run b with run a: the changes per step, and the kernels, operators and modules
+        that account for them."""
         page = self._page(rows, offset)
         given = [a] if b is None else [a, b]
         with self._reading(*given) as database:
@@ -359,8 +360,8 @@ class Tools:
                 yield database
 
     def _once(self, database: Session, key: tuple[Any, ...], ask: Callable[[Session], T]) -> T:
-        """What `ask` tells of a database, kept until something else is asked of it: an agent reads
-        an answer page by page."""
+        """The result of `ask` on a database, kept until the next other question: an agent reads an
+        answer page by page."""
         last = self._last.get(database)
         if last is None or last[0] != key:
             last = self._last[database] = (key, ask(database))
@@ -375,7 +376,7 @@ class Tools:
 
 
 def _command(command: str, *arguments: str, **options: str | int | None) -> str:
-    """The command line that asks the same."""
+    """The command line for the same question."""
     parts = ["tracekit", command, *map(shlex.quote, arguments)]
     for name, value in options.items():
         if value is not None:

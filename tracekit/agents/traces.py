@@ -33,10 +33,10 @@ _MOST_FILES = 256
 
 
 class Opened:
-    """At most `most` databases; the one that was not asked for longest is closed first.
+    """At most `most` databases; the least recently used is closed first.
 
-    Traces are loaded into temporary files, which other processes can read, too. A file that changed
-    is read again. Lakes are opened for each call: what is added to them shows.
+    Traces are loaded into temporary files, so that other processes can read them. A file that
+    changed is read again. Lakes are opened for each call, so that additions show.
     """
 
     def __init__(self, most: int, resources: Resources) -> None:
@@ -123,7 +123,7 @@ class Opened:
 def _state(path: str) -> tuple[str, int, int, int]:
     """Identifies one state of a file.
 
-    Raises TracekitError when there is none any more."""
+    Raises TracekitError when the file is gone."""
     try:
         found = Path(path).stat()
     except OSError as error:
@@ -132,7 +132,7 @@ def _state(path: str) -> tuple[str, int, int, int]:
 
 
 class Folders:
-    """Folders, and what is in them once symbolic links are followed."""
+    """Folders, and the files in them after symbolic links are followed."""
 
     def __init__(self, folders: Iterable[str | Path]) -> None:
         """Raises TracekitError when one of `folders` is not a directory, or there is none."""
@@ -143,13 +143,13 @@ class Folders:
             except (OSError, ValueError, RuntimeError) as error:
                 raise TracekitError(f"{folder}: no such folder") from error
             if not root.is_dir():
-                raise TracekitError(f"{folder}: is not a folder: give the one that it is in")
+                raise TracekitError(f"{folder}: is not a folder: give the folder that it is in")
             self.roots.append(root)
         if not self.roots:
             raise TracekitError("no folder is given")
 
     def checked(self, path: str) -> tuple[str, ...]:
-        """The absolute paths that `path` stands for: one file, database or lake, or the traces of a
+        """The absolute paths that `path` refers to: one file, database or lake, or the traces of a
         folder or pattern.
 
         A relative path is looked for in each folder in turn.
@@ -177,7 +177,7 @@ class Folders:
         return files
 
     def _found(self, path: str) -> Path:
-        """`path` as an absolute one: of a lake, without the part of it that is chosen."""
+        """`path` as an absolute path; for a lake, without the chosen part of it."""
         candidates = [root / path for root in self.roots]
         if Path(path).is_absolute():
             candidates = [Path(path)]
@@ -193,7 +193,7 @@ class Folders:
         raise TracekitError(f"{path}: no such file in {known}")
 
     def _file(self, asked: str, path: Path) -> str:
-        """A file, once all links in its path are followed."""
+        """A file, after all links in its path are followed."""
         try:
             found = path.resolve(strict=True)
             kind = found.stat().st_mode
@@ -206,7 +206,7 @@ class Folders:
         return str(found)
 
     def _lake(self, asked: str, path: str) -> str:
-        """A lake none of whose files is a link that leads out of the folders."""
+        """A lake, checked to have no file that is a link out of the folders."""
         root = Path(selection(path).root)
         if not all(self._is_inside(each) for each in _links(root)):
             raise self._refused(asked)
@@ -231,12 +231,12 @@ def _exists(path: Path) -> bool:
     try:
         return start != path and any(start.glob(str(path.relative_to(start))))
     except ValueError:
-        # No pattern: ** within a name.
+        # Not a pattern: ** within a name.
         return False
 
 
 def _before_pattern(path: str) -> Path:
-    """The part of a path before the first name in it that is a pattern."""
+    """The part of a path before its first name that is a pattern."""
     parts = Path(path).parts
     plain = next((place for place, each in enumerate(parts) if glob.has_magic(each)), len(parts))
     return Path(path) if os.path.lexists(path) else Path(*parts[:plain])

@@ -1,4 +1,5 @@
-"""Where a recording goes: to a trace, a database or standard output, never over its program."""
+"""Where a recording goes: to a trace, a database or standard output, but never over the program's
+files."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ NO_WORK = (
     "no PyTorch operator ran during the recording, so there is nothing to write: the profiler does "
     "not record other processes or threads; --stacks records Python itself"
 )
-# Matches any event but the ones that the profiler writes for a run without operators or a device.
+# Matches any event except those that the profiler writes for a run without operators or a device.
 _WORK = re.compile(rb'"cat": "(?!Trace"|overhead"|user_annotation")')
 
 
@@ -43,11 +44,11 @@ def save(
     """Writes the trace of a finished session with `facts`, in the form that the name asks for.
 
     Raises:
-        TracekitError: when it cannot be exported, when it holds no work and `nothing` is what to
-            say then, or when the compressed trace is larger than `max_mb`.
+        TracekitError: when it cannot be exported, when it holds no work (if `nothing` has a message
+        for that), or when the compressed trace is larger than `max_mb`.
     """
     is_database = output.suffix == _DATABASE
-    # Also removes what a killed process left there.
+    # Also removes files that a killed process left there.
     with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
         raw = folder / "trace.json"
         recorder.export(raw, is_cut=is_cut)
@@ -90,7 +91,7 @@ def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
 def to_standard_output() -> Iterator[Path]:
     """A path to record to, whose file goes to standard output at the end.
 
-    Until then, what the code prints goes to standard error.
+    Until then, the code's output goes to standard error.
     """
     sys.stdout.flush()
     owner, kept = os.getpid(), os.dup(1)
@@ -113,7 +114,7 @@ def to_standard_output() -> Iterator[Path]:
 
 
 def require_ending(output: str | Path) -> None:
-    """Checks that a name says how to write a recording.
+    """Checks that a name's ending says how to write a recording.
 
     Raises:
         TracekitError: when it does not.
@@ -229,7 +230,7 @@ def _count(name: str, default: int | None) -> int | None:
     text = os.environ.get(name)
     if text is None:
         return default
-    # No run has a number of processes with more digits than this.
+    # The number of processes in a run has at most this many digits.
     if not re.fullmatch("[0-9]{1,9}", text.strip()):
         raise TracekitError(
             f"{name} is {text[:40]!r} in the environment: set it to a whole number, or unset it"

@@ -1,7 +1,8 @@
 """Records the user's own code: a context manager, a decorator, or a script run unchanged.
 
-The trace is what `torch.profiler` records (https://docs.pytorch.org/docs/stable/profiler.html). Its
-metadata adds the length of a step with the profiler and without it.
+The trace is the one that `torch.profiler` records
+(https://docs.pytorch.org/docs/stable/profiler.html). Its metadata adds the length of a step with
+the profiler and without it.
 """
 
 from __future__ import annotations
@@ -132,11 +133,11 @@ class profile(ContextDecorator):
 
     @property
     def recorded_steps(self) -> int:
-        """How many whole steps are recorded so far."""
+        """The number of whole steps recorded so far."""
         return max(0, self._done - self.warmup - 1)
 
     def cut(self) -> None:
-        """Makes the steps recorded so far all that are asked for; the block ends before the next.
+        """Ends the recording with the steps recorded so far; the block ends before the next one.
 
         Raises:
             TracekitError: when no whole step is recorded yet.

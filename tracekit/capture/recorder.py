@@ -247,7 +247,7 @@ def _let_children_exit() -> None:
 
         def in_child() -> None:
             at_exit(leave, None)
-            at_exit(flush, None)  # The last one registered runs first.
+            at_exit(flush, None)  # The function registered last runs first.
 
         os.register_at_fork(after_in_child=in_child)
 

@@ -27,8 +27,8 @@ from tracekit.trace.source import ENDINGS, open_streams
 
 _START_S = 60
 _POLL_S = 0.2
-# Ranks write at about the same time: nothing new for so long means that all traces are there. The
-# second is for a server that does not answer /stop_profile.
+# Ranks write at about the same time: if nothing is new for this long, all traces are there. The
+# second number is for a server that does not answer /stop_profile.
 _SETTLED_S, _UNANSWERED_S = 3, 60
 _NEEDS = (
     'start vLLM with --profiler-config \'{"profiler": "torch", "torch_profiler_dir": "FOLDER"}\' '
@@ -47,10 +47,11 @@ class Server:
     def capture(
         self, steps: int, seconds: float, timeout_s: float, *, stacks: bool, shapes: bool
     ) -> list[Path]:
-        """Profiles the server while it answers others' requests; returns the traces, one a rank,
-        and those of graph captures.
+        """Profiles the server while it answers other clients' requests; returns the traces, one per
+        rank, and those of graph captures.
 
-        The server stops after `steps` steps where it can, and is told to after `seconds`.
+        The server stops after `steps` steps if it can count them; otherwise it is told to stop
+        after `seconds`.
 
         Raises:
             TracekitError: when it cannot be profiled, or the traces are not whole after
@@ -86,7 +87,7 @@ class Server:
             raise self._failed(f"cannot be reached: {_reason(error)}") from error
 
     def _stop(self, timeout_s: float) -> None:
-        # A server that has stopped by itself answers with an error; the traces tell what happened.
+        # A server that has stopped by itself answers with an error; the traces show what happened.
         with suppress(OSError, HTTPException):
             self._post("stop_profile", timeout_s)
 
@@ -123,7 +124,7 @@ class Server:
         )
 
     def _gone(self) -> str | None:
-        """Why the server does not answer any more."""
+        """Why the server no longer answers."""
         try:
             with urllib.request.urlopen(f"{self.url.rstrip('/')}/health", timeout=_START_S):
                 return None
@@ -154,7 +155,7 @@ def _state(folder: Path) -> _State:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a trace can be read up to its last bracket."""
+    """Whether a trace is complete up to its last bracket."""
     tail = b""
     try:
         for stream in open_streams(str(path)):

@@ -26,9 +26,9 @@ def find_step(
 ) -> Callable[[], object]:
     """The function that `module:function` names, as a step without arguments.
 
-    With `change`, what it makes of the function is the step. The step raises TracekitError if the
-    function raises SystemExit or returns deferred work (a coroutine or generator). A child process
-    that the function forked ends when it leaves the step.
+    With `change`, the step is the function that `change` returns. The step raises TracekitError if
+    the function raises SystemExit or returns deferred work (a coroutine or generator). A child
+    process that the function forked ends when it leaves the step.
 
     Raises:
         TracekitError: when the function does not exist, or cannot be a step.
@@ -172,8 +172,8 @@ class ScriptFailed(TracekitError):
 
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
-    """Runs a script as `python SCRIPT ARGUMENTS` would; returns if it exits with status 0. The
-    traceback of one that fails is printed.
+    """Runs a script as `python SCRIPT ARGUMENTS` would; returns if it exits with status 0. If the
+    script fails, its traceback is printed.
 
     A child process that the script forked ends here, by SystemExit.
 

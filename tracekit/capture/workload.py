@@ -107,7 +107,8 @@ class Captured:
 
 
 def capture(target: str, output: str | Path, options: Options | None = None) -> Captured:
-    """Profiles `target` and writes a Kineto trace, or a database, to `output`, as its name ends.
+    """Profiles `target` and writes a Kineto trace or a database to `output`, depending on its
+    ending.
 
     `target` is a workload's name or `package.module:function`; a function is called once per step.
     The warm-up runs without the profiler. Then the same steps are timed without the profiler and

@@ -148,7 +148,7 @@ class HtaAnalysis:
 
     name: str
     ask_hta: Callable[[Any], Any]
-    # The question that answers by HTA's rules, and what reads its rows.
+    # The question that answers by HTA's rules, and the function that reads its rows.
     question: str
     read: Callable[[Rows], Any]
     # The figures to show of an answer, and their units if they are not nanoseconds.

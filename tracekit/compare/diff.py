@@ -45,13 +45,13 @@ class Diff(Shown, form=SCHEMA):
     operators: Rows
     modules: Rows
     memory: Rows
-    """Which places hold the memory at the peak; of snapshots, all that there is to compare."""
+    """The call sites that hold the memory at the peak; snapshots have nothing else to compare."""
     doubts: Rows
-    """What makes these numbers doubtful."""
+    """Reasons to doubt these numbers."""
     runs: RunComparison | None = None
     """The runs of several ranks to which the traces belong; null: they are compared alone."""
     parts: Rows = field(default_factory=list)
-    """Parts of the program, by their places in it."""
+    """Parts of the program, by call site."""
 
     @property
     def has_places(self) -> bool:
@@ -73,13 +73,13 @@ class Diff(Shown, form=SCHEMA):
 
     @property
     def memory_title(self) -> str:
-        """What both hold at their peaks."""
+        """The memory that each run holds at its peak."""
         a, b = (size(self.memory[0][f"{side}_total_bytes"]) for side in "ab")
         return f"Memory at the peak: {a} in a, {b} in b"
 
     @property
     def title(self) -> str:
-        """How long b takes, compared with a."""
+        """The length of b, compared with a."""
         span = self.span
         if span is None and self.memory:
             return self.memory_title
@@ -103,7 +103,7 @@ class Pair:
     a: int
     b: int
     note: str = ""
-    """Which of several ranks they are."""
+    """A note on which ranks these are, if there are several."""
     runs: RunComparison | None = None
 
     def diff(self, top: int = 20) -> Diff:

@@ -51,7 +51,8 @@ def open_trace(path: str | Path) -> Any:
 
 
 def open_ranks(paths: Sequence[str | Path]) -> Any:
-    """The same of the files of several ranks of a run, in order of rank."""
+    """HTA's TraceAnalysis of the files of several ranks of a run, in order of rank, or the
+    exception."""
     # HTA takes a relative path to be relative to `trace_dir`.
     absolute = [Path(path).absolute() for path in paths]
     with _silence():

@@ -37,7 +37,7 @@ class RunComparison(Record):
 def compare_runs(
     a: Session, b: Session, names: tuple[str, str], thresholds: Thresholds
 ) -> RunComparison | None:
-    """What changed between the runs whose ranks two sessions hold; None: each has one rank."""
+    """The changes between two runs, whose ranks the two sessions hold; None: each has one rank."""
     found: list[RunVerdict | None] = []
     why: list[str] = []
     for session, name in ((a, names[0]), (b, names[1])):
@@ -50,7 +50,7 @@ def compare_runs(
     if first is None and second is None and not why:
         return None
     ordered = [(each, name) for each, name in zip(found, names, strict=True) if each is not None]
-    # The slower one first.
+    # The slower run first.
     ordered.sort(key=lambda each: -(each[0].step_ns or 0))
     pace = next((each for each in ordered if each[0].pace_rank is not None), None)
     why += [f"{name}: {headline(each)}." for each, name in ordered]
@@ -61,7 +61,7 @@ def compare_runs(
 
 
 def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> list[str]:
-    """What the rank that sets the pace of a run does for longer there."""
+    """What the rank that sets the pace of a run spends more time on there."""
     late = run.late_ranks[0]
     if late.cause is None or late.excess_ns is None:
         return []

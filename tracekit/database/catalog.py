@@ -44,17 +44,17 @@ VOCABULARY = (
     "former",
 )
 
-# The folders of queries and what each is about, in the order in which they are listed.
+# The folders of queries and their subjects, in the order in which they are listed.
 TOPICS = {
-    "trace": "What is in the trace, and what makes its numbers doubtful",
+    "trace": "Contents of the trace, and reasons to doubt its numbers",
     "time": "Where device time goes",
     "idle": "Why the device is idle",
     "host": "What the host does",
     "memory": "Bytes: copied, allocated, read and written",
-    "roofline": "Work against what the device could do",
+    "roofline": "Work compared with what the device could do",
     "communication": "Collectives, and ranks against each other",
     "graphs": "CUDA graphs",
-    "remedies": "What could be changed, and what of the run that would touch",
+    "remedies": "Possible changes, and the parts of the run that each would affect",
     "replay": "The run as a graph of host and device work, which what-if replays",
     "counters": "Hardware counters",
     "diff": "One trace against another",
@@ -69,8 +69,8 @@ def schema(name: str) -> str:
 
 
 def filled(name: str, **values: object) -> str:
-    """The same with its $words replaced by values."""
-    # Comments say what the words are.
+    """The SQL of queries/schema/NAME.sql with its $words replaced by values."""
+    # The $words in comments explain them.
     sql = "\n".join(line for line in schema(name).splitlines() if not line.startswith("--"))
     return Template(sql).substitute(values)
 
@@ -80,8 +80,8 @@ def vocabulary() -> dict[str, str]:
     """The SQL that creates macros and views, by name, in order: constants that Python uses too,
     then the files of queries/views.
 
-    Thresholds are written as numbers: DuckDB takes a sixth less time to plan the questions if it
-    need not look each one up in the struct of all.
+    Thresholds are written as numbers: DuckDB plans the questions in a sixth less time if it need
+    not look each one up in a struct.
     """
     return {"constants": constants.macros()} | {
         name: constants.with_thresholds(packaged.text(f"views/{name}.sql")) for name in VOCABULARY
@@ -102,7 +102,8 @@ def remedies() -> dict[str, str]:
 _FORMAT_FILE = packaged.root() / "schema" / "format.txt"
 
 # A number made from all tables, facts and views (tracekit/database/stored.py), stored in each
-# database, and the digest of the catalog that such a database has. Queries work on no other.
+# database, and the digest of the catalog that such a database has. Queries work only on databases
+# of this format.
 FORMAT, DIGEST = (
     kind(line)
     for kind, line in zip((int, str), _FORMAT_FILE.read_text("ascii").split(), strict=True)
@@ -174,7 +175,7 @@ class Query:
         return "\n".join(lines)
 
     def named(self, name: str) -> Query:
-        """The query under another of its names, without the parameter that the name fixes."""
+        """The query under another one of its names, without the parameter that the name fixes."""
         (_, fixed, value), *_ = (each for each in self.also if each[0] == name)
         sql = self.sql.replace(f"getvariable('{fixed}')", f"'{value}'")
         others = tuple(each for each in self.parameters if each.name != fixed)
@@ -216,7 +217,7 @@ _NAMES = re.compile(r"-- (param|column)s (.*)")
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
-# Of each query in queries/remedies.
+# The columns of each query in queries/remedies.
 _OF_REMEDIES = (
     "-- params trace",
     "-- columns trace_id, place, detail, target, event_id, pid, tid, start_ns, dur_ns, factor",
@@ -231,8 +232,7 @@ def _parameter(name: str, type_of: str, default: str, help: str) -> Parameter:
 
 @cache
 def _common() -> tuple[dict[str, Parameter], dict[str, Column]]:
-    """The parameters and columns of queries/columns.csv, by name; what has a default is a
-    parameter."""
+    """The parameters and columns of queries/columns.csv, by name; parameters have a default."""
     parameters, columns = {}, {}
     lines = packaged.text("columns.csv").splitlines()
     for name, unit, default, meaning in list(csv.reader(lines))[1:]:
@@ -262,11 +262,11 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     query has other names, which may fix a text parameter. Then come, in the order in which the
     query takes and returns them, `-- params NAME, NAME` and `-- columns NAME, NAME` for those that
     queries/columns.csv describes, and `-- param NAME (TYPE, default X): what` and
-    `-- column NAME (UNIT): what` for those that mean something else or more here. Then come
+    `-- column NAME (UNIT): what` for those whose meaning here differs. Then come
     `-- doubts: CODE, CODE` (findings of the query `health` that make the result doubtful) and any
     other comment lines, up to the first line of SQL. A comment line indented by four more spaces
-    continues the line before. Remedies all take and return the same: their headers describe only
-    what means more there.
+    continues the line before. All remedies take and return the same: their headers describe only
+    what differs.
     """
     question, doubts, also = "", "", ""
     parameters: dict[str, Parameter] = {}
@@ -308,24 +308,24 @@ def _topics() -> dict[str, str]:
 
 
 def queries() -> dict[str, Query]:
-    """All named queries, by the first of their names, grouped by topic."""
+    """All named queries, by their first names, grouped by topic."""
     return {name: query(name) for name in _topics()}
 
 
 def is_query(name: str) -> bool:
-    """Whether a query has this name, or this other name."""
+    """Whether a query has this name, as its first or another one."""
     return name in _topics() or name in _aliases()
 
 
 def matching(word: str) -> list[Query]:
-    """The queries whose name or question holds `word`."""
+    """The queries whose name or question contains `word`."""
     wanted = word.lower()
     return [each for each in queries().values() if wanted in f"{each.name} {each.question}".lower()]
 
 
 @cache
 def _aliases() -> dict[str, str]:
-    """The first name of each query that has others, by these."""
+    """The first name of a query, by each of its other names."""
     return {also[0]: each.name for each in queries().values() for also in each.also}
 
 

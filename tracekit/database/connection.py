@@ -95,7 +95,8 @@ def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:
 
 @cache
 def _remove_spilled() -> None:
-    """Removes, once a process, what others spilled that were killed: it would fill the disk."""
+    """Removes, once per process, files spilled by processes that were killed: they would fill the
+    disk."""
     remove_abandoned(Path(tempfile.gettempdir()), _SPILL_PREFIX)
 
 

@@ -20,15 +20,15 @@ def thresholds(judging: Thresholds | None = None) -> dict[str, int | float]:
 
 
 def thresholds_struct(judging: Thresholds | None = None) -> str:
-    """The same as an expression of SQL: what the macro thresholds() returns."""
+    """The thresholds as an SQL expression: the macro thresholds() returns it."""
     told = ", ".join(f"'{name}': {value}" for name, value in thresholds(judging).items())
     return f"{{{told}}}"
 
 
 @cache
 def judging(thresholds: Thresholds) -> str:
-    """The statement after which a cursor's questions judge by these thresholds: its temporary macro
-    comes before the one that the database stores."""
+    """The statement that makes a cursor's questions judge by these thresholds: its temporary macro
+    shadows the one that the database stores."""
     return f"CREATE OR REPLACE TEMP MACRO thresholds() AS {thresholds_struct(thresholds)}"
 
 

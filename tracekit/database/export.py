@@ -20,7 +20,8 @@ _ROWS_AT_ONCE = 20_000
 
 
 class TracePart(NamedTuple):
-    """An interval of a trace, in ns as in `event.ts_ns`: its events, and what they refer to."""
+    """An interval of a trace, in ns as in `event.ts_ns`: its events, and everything that they refer
+    to."""
 
     from_ns: int
     to_ns: int
@@ -63,7 +64,7 @@ def export(
 def opened(path: Path) -> BinaryIO:
     """A file to write, compressed if its name ends in .gz or .zst."""
     # Measured on an export of 216,092 events (42 MB of JSON): gzip 0.5 s and 2.7 MB, isal 0.25 s
-    # and 3.5 MB, zstd 0.3 s and 2.8 MB. So gzip for small files; .zst is there for speed.
+    # and 3.5 MB, zstd 0.3 s and 2.8 MB. So small files use gzip; .zst is there for speed.
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "wb", compresslevel=6))
     if path.suffix == ".zst":

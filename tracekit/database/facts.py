@@ -1,7 +1,7 @@
-"""Facts: what many questions derive from the traces, built once after these are loaded, then read.
+"""Facts: tables that many questions need, derived once after the traces are loaded.
 
 queries/facts/NAME.sql creates a table and selects its rows. Its header says what a row is and what
-the rows are made of:
+the rows are derived from:
 
 -- fact: what a row is
 -- needs: other facts that its rows read
@@ -11,7 +11,8 @@ the rows are made of:
 -- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
 -- scope: all: a row may be about several traces
 
-A table of the schema `scratch` is dropped once all are built. It may leave its columns to its rows.
+A table of the schema `scratch` is dropped once all facts are built. Its rows may define its
+columns.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tracekit.database import catalog, constants
 _HEAD = re.compile(r"^-- (fact|into|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
 _SCRATCH = "scratch."
 _END_OF_TABLE = "\n);\n"
-# What the conditions of the other facts are asked of.
+# The fact that the conditions of other facts read.
 _LABELS = "slice_label"
 
 
@@ -42,7 +43,8 @@ class Fact:
     row: str
     """What a row is."""
     table: str
-    """The statement that creates the empty table; empty: `rows` creates it, or it is another's."""
+    """The statement that creates the empty table; empty: `rows` creates it, or the table belongs to
+    another fact."""
     into: str
     """The other fact that gets the rows; empty: none."""
     rows: str
@@ -61,7 +63,7 @@ class Fact:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The facts that it is made of."""
+        """The facts that its rows read."""
         return self.of + self.needs
 
 
@@ -111,7 +113,7 @@ def over_traces() -> dict[str, Fact]:
 class Builder:
     """Fills the empty tables of all facts of one database.
 
-    `until_done` runs a step, again where it has run out of memory.
+    `until_done` runs a step, and repeats it if memory runs out.
     """
 
     def __init__(
@@ -125,8 +127,8 @@ class Builder:
         self._possible: set[str] | None = None
 
     def build(self, walk: Callable[[duckdb.DuckDBPyConnection], object]) -> None:
-        """Fills all tables. `walk` adds what the walk of the host's stacks writes, in a thread and
-        with a cursor of its own."""
+        """Fills all tables. `walk` adds the rows of the walk of the host's stacks, in its own
+        thread and with its own cursor."""
         before, walked, meanwhile, after = _phases()
         # For intermediate tables, visible to all connections.
         self._connection.execute("ATTACH ':memory:' AS scratch")
@@ -148,7 +150,7 @@ class Builder:
                 self._empty.add(fact.name)
 
     def _is_empty(self, fact: Fact) -> bool:
-        """Whether it is known, without asking, that it has no rows."""
+        """Whether it certainly has no rows; runs no query."""
         if fact.when and self._possible is None:
             self._possible = self._met()
         return not self._empty.isdisjoint(fact.of) or bool(

@@ -1,4 +1,4 @@
-"""What names mean: the spellings in queries/names, as SQL macros and a view.
+"""The meanings of names: the spellings in queries/names, as SQL macros and a view.
 
 Each row of these files says that a name which matches `pattern` has `meaning` in one respect, the
 `facet`, if it is the name of an event of one of `kinds` (of any, where they are empty). Of a
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from tracekit.database import packaged
 
-# How a facet is asked, and what a name means that no pattern matches. A kind follows from the
-# category, too.
+# The macro for each facet, and the meaning of a name that no pattern matches. A kind follows from
+# the category, too.
 _MACROS = {
     "kind": ("event_kind(category, name)", "'other'"),
     "call": ("call_of(name)", "'other'"),
@@ -28,7 +28,7 @@ _MACROS = {
     "collective": ("collective_type(name)", "NULL"),
 }
 _TRAITS = "trait"
-# The facets that are asked of names of one kind only, so that kinds need no test.
+# Facets for names of one kind only, so that the kind needs no test.
 _OF_ONE_KIND = {"call", "class", "work", "expert", "collective"}
 
 

@@ -1,5 +1,5 @@
-"""The texts of tracekit.queries. A command needs some hundred of these small files, so all are kept
-together in one file in the user's cache folder, one per state of the folder.
+"""The texts of tracekit.queries. A command needs about a hundred of these small files, so one file
+in the user's cache folder holds all of them, for each state of the folder.
 
 It is trusted like the user's other files; one that somebody else could have written is not used.
 """
@@ -55,7 +55,7 @@ def root() -> Path:
 
 @cache
 def stamps() -> tuple[tuple[str, int, int], ...]:
-    """The path, size and time of change of each of these files."""
+    """The path, size and modification time of each of these files."""
     folder = os.fspath(root())
     found = []
     for inside in ("", *(each.name + "/" for each in os.scandir(folder) if each.is_dir())):
@@ -67,7 +67,7 @@ def stamps() -> tuple[tuple[str, int, int], ...]:
 
 
 def _kept_at() -> Path | None:
-    """Where all texts stand in one file; None without a cache folder."""
+    """The path of the one file with all texts; None without a cache folder."""
     folder = own_cache()
     digest = hashlib.sha256(repr((str(root()), stamps())).encode()).hexdigest()
     return folder and folder / f"{_PREFIX}{digest[:16]}.json"

@@ -22,7 +22,7 @@ from tracekit.errors import TracekitError
 
 Config = dict[str, str | bool | int | float | list[str]]
 
-# What queries may put on disk by default, where they may spill.
+# The disk space that queries may take by default, if they may spill.
 SPILL_MB = 10_000
 
 # Settings that tracekit itself changes after locking. SQL from users cannot SET anything.
@@ -112,7 +112,7 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
 
 @dataclass(frozen=True)
 class _Allowed:
-    """Lower-case names. Of functions, those that are no words are operators."""
+    """Lower-case names. Functions whose names are not words are operators."""
 
     functions: frozenset[str]
     types: frozenset[str]

@@ -65,7 +65,7 @@ class Session:
         self._connection = connection
         self.name = name
         self.notes: Sequence[str] = ()
-        """What a person has to know about what is not here."""
+        """Notes for the user on what is missing here."""
         self._inputs = inputs
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
@@ -161,12 +161,12 @@ class Session:
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
-        """The SQL that answers a named question with these parameters: the question's own, unless
-        its answer is stored."""
+        """The SQL that answers a named question with these parameters: the question's own SQL,
+        unless its answer is stored."""
         return question.sql
 
     def shown_sql(self, question: Query, given: Mapping[str, Value]) -> str:
-        """The same for people to read: where there are several runs, it also tells the run."""
+        """The SQL for people to read: if there are several runs, it also names the run."""
         return self.sql_of(question, given)
 
     def of_own(self, question: Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
@@ -179,8 +179,8 @@ class Session:
         return {"trace": own[0]} | given if len(own) == 1 < loaded else given
 
     def findings(self, trace: int | None = None) -> list[dict[str, Any]]:
-        """What is doubtful about one trace_id or all, and what was not recorded (severity
-        `missing`): rows of the queries `health` and `missing`."""
+        """Doubts about one trace_id or all, and data that was not recorded (severity `missing`):
+        rows of the queries `health` and `missing`."""
         absent = [{"severity": "missing"} | row for row in self.ask("missing", trace=trace)]
         return self.ask("health", trace=trace) + absent
 
@@ -221,8 +221,8 @@ class Session:
         return [row[1:] for row in rows]
 
     def possible(self, conditions: Mapping[str, str]) -> set[str]:
-        """Which of these conditions on the table slice_label hold for some name, by their keys. Of
-        conditions separated by semicolons, each has to hold for some name."""
+        """The keys of conditions on the table slice_label that hold for some name. If a condition
+        has several parts, separated by semicolons, each has to hold for some name."""
 
         def ask() -> set[str]:
             asked = ", ".join(
@@ -235,7 +235,7 @@ class Session:
         return self.once("possible", ask)
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """What `make` returns: while answers are shared, what it returned first for this key."""
+        """The result of `make`; while answers are shared, its first result for this key."""
         return make() if self._shared is None else self._shared.once(key, make)
 
     def arrays(
@@ -332,7 +332,7 @@ class Session:
 
     @property
     def settled(self) -> frozenset[int]:
-        """Traces that cannot be judged anew: only their stored verdicts are here."""
+        """Traces that cannot be judged again: only their stored verdicts are here."""
         return frozenset()
 
     def require_events(self, trace_id: int) -> None:
@@ -348,12 +348,12 @@ class Session:
             )
 
     def context_of(self, trace_id: int) -> str:
-        """What stored verdicts on a trace follow from, besides its own tables and the rules."""
+        """What stored verdicts on a trace depend on, besides its own tables and the rules."""
         return ""
 
     @contextmanager
     def among_all(self) -> Iterator[Session]:
-        """The session, or one in which the other ranks of the run are there, too."""
+        """The session, or one that also has the other ranks of the run."""
         yield self
 
     @contextmanager
@@ -364,7 +364,7 @@ class Session:
             yield
             return
         before = self._judged, self._shared
-        # Answers so far are by other thresholds.
+        # Shared answers were made by other thresholds.
         self._judged, self._shared = judged, self._shared and type(self._shared)()
         try:
             yield
@@ -372,7 +372,8 @@ class Session:
             self._judged, self._shared = before
 
     def _judging_sql(self, sql: str) -> str:
-        """The SQL with thresholds as numbers, which is planned faster; not if others hold."""
+        """The SQL with thresholds as numbers, which is planned faster; unchanged if other
+        thresholds apply."""
         return constants.with_thresholds(sql) if self.judges_as_stored else sql
 
     @property
@@ -382,8 +383,9 @@ class Session:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """While the block runs, answers questions about each trace out of answers about all, unless
-        traces are large: for the same questions about many traces. Blocks may be nested."""
+        """While the block runs, answers questions about each trace out of answers about all traces,
+        unless they are large: for callers that ask the same about many traces. Blocks may be
+        nested."""
         if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
             yield
             return
@@ -432,7 +434,7 @@ class Session:
 
     @cached_property
     def is_large(self) -> bool:
-        """Whether saving memory is worth some time: a trace, or all of them, have very many
+        """Whether saving memory is worth some time: one trace, or all together, have very many
         events."""
         most = self.fetch("SELECT coalesce(max(events), 0) FROM trace")[1][0][0]
         return bool(most > _MANY_EVENTS or self._events > _MANY_TOGETHER)

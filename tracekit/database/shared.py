@@ -1,7 +1,7 @@
 """Answers about all traces of a database at once, for questions that are asked about each in turn.
 
-For a small trace, DuckDB takes longer to plan a question than to answer it. Of the ranks of a run,
-each is asked the same questions: planned once, one answer serves all.
+For a small trace, DuckDB takes longer to plan a question than to answer it. The same questions are
+asked about each rank of a run: planned once, one answer serves all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tracekit.database.catalog import Value
 
 T = TypeVar("T")
 _TRACE = "trace_id"
-# The names of parameters that judge or choose single rows end so.
+# Parameters that judge or choose single rows have names with these endings.
 _OF_LIMITS = ("_ns", "_percent", "kind")
 # Questions that give the first `top` of rows that are few in any trace.
 _OF_FEW = ("top_kernels",)
@@ -40,8 +40,8 @@ class Shared:
         parameters: Mapping[str, Value],
         ask: Callable[[dict[str, Value]], list[dict[str, Any]]],
     ) -> list[dict[str, Any]] | None:
-        """The rows about one trace or all, of which `ask` gives those about all, with the other
-        parameters; None: the question is not one that can be asked about all."""
+        """The rows about one trace or all, out of the rows about all that `ask` returns for the
+        other parameters; None: the question cannot be asked about all traces."""
         others = _others(parameters)
         key = (name, *others.items())
         if not parameters:
@@ -58,7 +58,7 @@ class Shared:
 
             found = self.once(("by trace", *key), by_trace).get(parameters["trace"], [])
         top = parameters.get("top")
-        # Who asks may change the rows.
+        # Copied: callers may modify rows.
         return [dict(row) for row in found[: None if top is None else int(top)]]
 
     def arrays(
@@ -68,7 +68,7 @@ class Shared:
         parameters: Mapping[str, Value],
         ask: Callable[[tuple[str, ...], dict[str, Value]], dict[str, NDArray[Any]]],
     ) -> dict[str, NDArray[Any]] | None:
-        """The same as arrays of these columns; `ask` also gets the columns to ask for."""
+        """The rows as arrays of these columns; `ask` also gets the columns."""
         if not parameters:
             found = self.once(("arrays", name, columns), lambda: ask(columns, {}))
             return {column: values.copy() for column, values in found.items()}
@@ -81,14 +81,14 @@ class Shared:
         # Rows are in order of the trace, nearly always.
         whole = len(own) and own[-1] - own[0] + 1 == len(own)
         chosen: Any = slice(own[0], own[-1] + 1) if whole else own
-        # A column may be an expression with a name of its own.
+        # A column may be an expression with an alias.
         own_columns = found if _TRACE in columns else found.keys() - {_TRACE}
         return {column: found[column][chosen].copy() for column in own_columns}
 
     def rows_of_trace(
         self, query: str, trace_id: int, ask: Callable[[], list[tuple[Any, ...]]]
     ) -> list[tuple[Any, ...]]:
-        """Those of the rows that begin with a trace_id, without it."""
+        """The rows that begin with a trace_id, without that column."""
 
         def by_trace() -> dict[Any, list[tuple[Any, ...]]]:
             found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
@@ -99,7 +99,7 @@ class Shared:
         return self.once(query, by_trace).get(trace_id, [])
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """What `make` returned when it was first asked for under this key."""
+        """The first result of `make` for this key."""
         with self._making:
             lock = self._locks[key]
         with lock:

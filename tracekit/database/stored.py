@@ -22,7 +22,7 @@ from tracekit.errors import TracekitError
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
-# Exceptions of code that meets rows which cannot be.
+# Exceptions from code that meets impossible rows.
 SURPRISES = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, TypeError,
     ValueError,
@@ -96,8 +96,8 @@ def ours() -> list[Entry]:
 
 
 def format_number() -> int:
-    """A number made from all that a database's rows and views follow from: tables, facts and their
-    order, the vocabulary, and the walk of the host's stacks."""
+    """A number made from everything that a database's rows and views depend on: tables, facts and
+    their order, the vocabulary, and the walk of the host's stacks."""
     walk = (files("tracekit.native") / "src" / "nesting.c").read_text(encoding="utf-8")
     texts = (*definitions(), *(fact.rows for fact in facts.facts().values()), walk)
     return int(hashlib.sha256(repr(texts).encode()).hexdigest(), 16) % _MOST_FORMAT
@@ -123,8 +123,8 @@ def require_ours(connection: duckdb.DuckDBPyConnection, database: str, name: str
 
 
 def require_sound(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Checks what the code that reads a database relies on: that its rows name events, labels,
-    threads and traces that are there (queries/schema/contradictions.sql).
+    """Checks that the rows of a database name events, labels, threads and traces that exist: other
+    code relies on it (queries/schema/contradictions.sql).
 
     Raises:
         TracekitError: when they do not; the message calls the database `name`.
@@ -135,15 +135,14 @@ def require_sound(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def contradicting(name: str, tables: Sequence[str]) -> TracekitError:
-    """The error for a database whose rows no load can have written."""
+    """The error for a database with rows that loading cannot have written."""
     return TracekitError(
         f"{name}: its rows contradict each other ({', '.join(tables)}): load the trace again"
     )
 
 
 def fingerprints(reader: Session) -> dict[str, tuple[int, int]]:
-    """By table of what a trace holds, and what is derived from it: the number and the sum of
-    hashes of its rows."""
+    """For each table of events or facts: the number of its rows, and the sum of their hashes."""
     _, names = reader.fetch("SELECT table_name FROM duckdb_tables() WHERE NOT internal")
     found = {}
     for (name,) in names:
@@ -213,6 +212,6 @@ def _format(connection: duckdb.DuckDBPyConnection, database: str) -> int | None:
 
 
 if __name__ == "__main__":
-    # Run after a change of tables, facts or views: any change makes another format, so that what
-    # was derived by other rules is never read.
+    # Run after a change of tables, facts or views: any change makes a new format, so that rows
+    # derived by other rules are never read.
     catalog.write_format(format_number(), digest(ours()))

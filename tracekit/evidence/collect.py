@@ -1,5 +1,5 @@
-"""The accounting of a trace's windows, its health, its repetition, and where in the program its
-events come from, out of questions."""
+"""Collects evidence from questions: the accounting of a trace's windows, its health, its
+repetition, and the call sites of its events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tracekit.replay.prices import WindowGains
     from tracekit.thresholds import Thresholds
 
-# The questions whose answers an analysis holds; `--explain` prints them.
+# The questions whose answers an analysis contains; `--explain` prints them.
 QUERIES = (
     "overview",
     "health",
@@ -73,8 +73,8 @@ def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trac
 
 
 def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
-    """The windows of all devices: the main device first, and of each device the GPU-active span
-    first. Of a trace without GPU ops, the windows of its busiest thread; at least one."""
+    """The windows of all devices: the main device first, and each device's GPU-active span first.
+    In a trace without GPU ops, the windows of its busiest thread; at least one."""
     return _of_devices(database, trace_id) or _of_host(database, trace_id, overview)
 
 
@@ -128,7 +128,7 @@ def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
     for number, name in enumerate(marked.names):
         gains = replayed.gains(kind, number)
         found.append(Phase(name, gains.window_ns, gains.host, gains.device))
-    # A phase that gets longer where a side is faster overlaps the phase before it: its length from
+    # A phase that gets longer when a side is faster overlaps the previous phase: its length from
     # one completion to the next means nothing.
     longest = -thresholds.longer_phase
     if kind == "step" and any(min(p.host_gain, p.device_gain) < longest for p in found):
@@ -137,7 +137,7 @@ def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
 
 
 def step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[int, int]:
-    """The replay's number of each step, by the step's place among all accounts of one device."""
+    """The replay's number of each step, by the step's index among all accounts of one device."""
     places: dict[tuple[str, int], int] = {}
     met: Counter[str] = Counter()
     for number, name in enumerate(names):
@@ -153,10 +153,10 @@ def step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[int
 
 
 def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
-    """The one-offs as reported, each with its place in the program.
+    """The one-offs as reported, each with its call site.
 
-    A step's excess is that of all threads; on the device, that of a cause. What the end of the
-    recording cut off did not happen once: it is left out.
+    A step's excess is that of all threads; on the device, that of a cause. Events that the end of
+    the recording cut off are not one-offs: they are left out.
     """
     events: list[OneOffEvent] = []
     for (start_ns, event_id, _), same in groupby(
@@ -185,8 +185,7 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
 
 
 def sites_of(event_ids: Iterable[int | None], database: Session, trace_id: int) -> Sites:
-    """The places in the program that events come from, by event_id: rows of the question
-    `event_sites`."""
+    """The call sites of events, by event_id: rows of the question `event_sites`."""
     ids = ",".join(str(each) for each in event_ids if each is not None)
     if not ids:
         return {}
@@ -206,7 +205,7 @@ def places_of(event_ids: Iterable[int], database: Session, trace_id: int) -> dic
 
 
 def name_links(links: list[dict[str, Any]], sites: Sites) -> None:
-    """Adds to each link its name and the place in the program that it comes from."""
+    """Adds its name and its call site to each link."""
     for link in links:
         site = sites.get(link["event_id"], {})
         link["name"] = site.get("name") or words("link").get(link["cause"], "(no slice recorded)")

@@ -1,7 +1,7 @@
 """Every number of one window that a verdict rests on, once and frozen.
 
-A share's denominator is the window's length (`Window.span_ns`), but for gains: theirs is the
-window's replayed length (`Gains.window_ns`).
+The denominator of shares is the window's length (`Window.span_ns`); that of gains is the window's
+replayed length (`Gains.window_ns`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Trace:
-    """The trace: its file, rank and devices, what is wrong with it, and how it was captured."""
+    """The trace: its file, rank and devices, its problems, and how it was captured."""
 
     path: str
     events: int
@@ -35,7 +35,7 @@ class Trace:
     world_size: int | None
     devices: list[str]
     health: list[Finding]
-    """What makes the numbers doubtful."""
+    """Reasons to doubt the numbers."""
     trace_id: int
     capture: dict[str, Any] | None
     """What `tracekit capture` or `tracekit.profile` noted about the run; null for other traces."""
@@ -48,13 +48,13 @@ class Window:
     kind: str
     """gpu_active, trace, step, or range (an annotated one)."""
     name: str
-    """As people read it, such as `ProfilerStep#6`."""
+    """For people to read, such as `ProfilerStep#6`."""
     start_ns: int
     """Its start."""
     end_ns: int
     """Its end."""
     span_ns: int
-    """Its length: what shares are shares of."""
+    """Its length: the denominator of shares."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class HostThread:
     allocation_ns: int = 0
     communication_ns: int = 0
     remote_ns: int = 0
-    """The part of it in calls of other workers (RPC)."""
+    """The part of it in calls to other workers (RPC)."""
     math_ns: int = 0
     memory_ns: int = 0
     device_evidence: str | None = None
@@ -144,13 +144,14 @@ class HostThread:
 
 @dataclass(frozen=True)
 class OneOffEvent:
-    """What happened once, or took far longer than similar events (tracekit/replay/one_offs.py)."""
+    """An event that happened once, or took far longer than similar events
+    (tracekit/replay/one_offs.py)."""
 
     start_ns: int
     dur_ns: int
     usual_ns: int
     excess_ns: int
-    """What it takes beyond the usual, which is taken out of the window that is judged."""
+    """Its time beyond the usual, which is left out of the judged window."""
     kind: str
     side: str
     """Which side takes longer: `host` or `device`."""
@@ -183,11 +184,11 @@ class Phase:
     name: str
     """The range's name."""
     window_ns: int
-    """From the previous range's completion to its own."""
+    """The time from the previous range's completion to its own."""
     host_gain: float
-    """What halving the host's work gains, as a fraction of that length."""
+    """The gain from halving the host's work, as a fraction of that length."""
     device_gain: float
-    """The same with the device's work."""
+    """The gain from halving the device's work."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +208,8 @@ class Period:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the verdict judges: one window of one device, or of the host in a trace without one, and
-    what of the rest of the trace bears on it."""
+    """What the verdict judges: one window of one device, or of the host in a trace without a
+    device, and relevant facts about the rest of the trace."""
 
     window: Window
     gpu: Gpu | None = None
@@ -233,11 +234,11 @@ class Evidence:
     profiler: str = "kineto"
     """What recorded the trace."""
     ops: int = 0
-    """How many GPU ops of the device, or operators of the host, the trace holds."""
+    """The number of GPU ops of the device, or of operators of the host, in the trace."""
     advised: str | None = None
-    """The cause of time that the first piece of advice lessens, of what recurs."""
+    """The cause of time that the first piece of advice on recurring work reduces."""
     advised_share: float = 0.0
-    """What that advice saves, over the window's length without one-offs."""
+    """The saving of that advice, over the window's length without one-offs."""
 
     @property
     def gains(self) -> Gains | None:

@@ -22,14 +22,15 @@ Size = int | str
 
 @dataclass(frozen=True)
 class HalvingGains:
-    """Gains by replay of halving each side's work, and of a CUDA graph: fractions of the window."""
+    """Gains, by replay, from halving each side's work and from a CUDA graph: fractions of the
+    window."""
 
     host: float
-    """With the host's work halved (fraction of the window)"""
+    """The gain from halving the host's work (fraction of the window)"""
     device: float
-    """With the device's work halved (fraction of the window)"""
+    """The gain from halving the device's work (fraction of the window)"""
     cuda_graph: float
-    """With free launches (fraction of the window)"""
+    """The gain from free launches (fraction of the window)"""
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,13 @@ class Point:
 
     @property
     def size(self) -> tuple[Size | None, ...]:
-        """The point's place in the grid: a value for each of AXES."""
+        """The point's position in the grid: a value for each of AXES."""
         return tuple(getattr(self, axis) for axis in AXES)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A place of the grid: what bounds the baseline there, and what is fastest.
+    """A position in the grid: what bounds the baseline there, and which variant is fastest.
 
     The baseline counts as fastest unless three quarters of another variant's rounds were faster.
     `speedup` is over the baseline; None if the baseline did not run in the same rounds.
@@ -112,7 +113,7 @@ class Sweep(Shown, form=SCHEMA):
     device: str
     """The device they ran on."""
     baseline: str
-    """The variant that speed-ups are over."""
+    """The variant that speed-ups refer to."""
     variants: list[str]
     """The variants that were compared."""
     captured: int
@@ -138,7 +139,7 @@ class Sweep(Shown, form=SCHEMA):
 def sweep_in(database: Session, baseline: str | None = None) -> Sweep | None:
     """The sweep that a database holds: all its points, each with the verdict on its trace.
 
-    `baseline` is the workload that speed-ups are over, by default the first that ran. None: the
+    `baseline` is the workload that speed-ups refer to, by default the first that ran. None: the
     database holds no sweep.
     """
     rows = database.ask("sweep_points", baseline=baseline)

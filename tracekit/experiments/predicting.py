@@ -35,8 +35,7 @@ _TF32 = "tf32"
 
 
 class Prediction(NamedTuple):
-    """The predicted step over the unchanged one; None: there is no prediction, and `arithmetic`
-    says why."""
+    """The predicted step over the unchanged one; None: no prediction, and `arithmetic` says why."""
 
     ratio: float | None
     arithmetic: str
@@ -163,7 +162,7 @@ class OnHost(_Predictor):
     (queries/host/cpu_time.sql).
 
     These operators run within the call, so their time, the rest and a delay add up. The profiler
-    makes the rest look longer, and hardly changes the operators.
+    makes the rest longer, and hardly changes the operators.
     """
 
     sides = ("compute operators", "the rest")
@@ -212,12 +211,12 @@ class ShareRange:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the experiments say: `agrees` is None if they, or the verdict, are inconclusive."""
+    """The experiments' conclusion: `agrees` is None if they, or the verdict, are inconclusive."""
 
     regime: str
-    """What the experiments say."""
+    """The experiments' conclusion."""
     agrees: bool | None
-    """Whether they support the verdict; null: it cannot be told."""
+    """Whether they support the verdict; null: unknown."""
     device: ShareRange | None
     """The part of a step that follows the device's work."""
     host: ShareRange | None
@@ -296,7 +295,7 @@ def _within(part: float) -> float:
 
 
 class Promises:
-    """What the run's fix list says that remedies save, wherever in the step it names them."""
+    """The savings of remedies by the run's fix list, at all call sites that it names."""
 
     def __init__(
         self, fixes: FixList | None, reason: str, price: Callable[[Sequence[str]], float]
@@ -308,7 +307,7 @@ class Promises:
         self._fixes, self._reason, self.price = fixes, reason, price
 
     def of(self, *remedies: str) -> Prediction:
-        """The step with the remedies at all places that the list names."""
+        """The step with the remedies at all call sites that the list names."""
         found = [each for remedy in remedies for each in self._advised(remedy)]
         if not found:
             return Prediction(None, self._why_not(remedies))
@@ -321,19 +320,19 @@ class Promises:
         return Prediction(1 - saved, f"{text}, replayed together: {percent(saved)} less")
 
     def times(self) -> int | None:
-        """How many times larger the advised batch is; None: no batch is advised."""
+        """The factor of the advised batch; None: no batch is advised."""
         changes = [each.change or "" for each in self._advised(BATCH)]
         found = re.fullmatch(r"batch\*(\d+)", changes[0]) if changes else None
         return int(found[1]) if found else None
 
     def workers(self) -> int | None:
-        """How many worker processes keep up; None: none are advised."""
+        """The number of worker processes that keep up; None: none are advised."""
         details = [each.detail or "" for each in self._advised(WORKERS)]
         needed = [int(found[0]) for each in details if (found := re.match(r"\d+", each))]
         return max(needed, default=None)
 
     def others(self, applied: Collection[str]) -> list[str]:
-        """The other remedies of the program's step, most worth first."""
+        """The other remedies for the program's step, the highest saving first."""
         known = catalogue()
         names = dict.fromkeys(each.remedy for each in self._list())
         return [each for each in names if each not in applied and not known[each].is_apart]
@@ -357,8 +356,8 @@ class Promises:
 
 
 def promises_of(found: Examination) -> Promises:
-    """What a run's fix list promises; several changes are priced by one replay with all of them, as
-    the list prices one. The examination holds the replays."""
+    """The promises of a run's fix list; several changes are priced by one replay with all of them.
+    The examination holds the replays."""
 
     def price(changes: Sequence[str]) -> float:
         if found.gains is None:

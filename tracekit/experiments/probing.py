@@ -65,7 +65,7 @@ class Measurement:
     reason: str | None = None
     """Why it was not run."""
     arithmetic: str | None = None
-    """The arithmetic of the prediction, or why there is no prediction."""
+    """The arithmetic of the prediction, or why there is none."""
     measured_ns: int | None = None
     """The step as measured."""
     moved: StepRatio | None = None
@@ -97,7 +97,7 @@ class Experiment(Measurement):
 class Applied(Measurement):
     """A remedy applied to the workload: what the fix list promises, and what was measured.
 
-    With a larger batch, times are for as many samples as the unchanged step has.
+    With a larger batch, times are for the same number of samples as in the unchanged step.
     """
 
     remedies: list[str]
@@ -118,7 +118,8 @@ class ProbedRun(Record):
     """The median step without the profiler."""
     spread: float
     dilation: float
-    """How many times as long a step takes with the profiler, in the recorded trace."""
+    """The length of a step with the profiler, in the recorded trace, as a multiple of that
+    without."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +127,7 @@ class Probe(ProbedRun, form="tracekit/probe/1"):
     """A workload's verdict, the experiments, and whether they support the verdict."""
 
     regime: str
-    """What the trace says bounds the run."""
+    """What bounds the run, by its trace."""
     bottleneck: str | None
     confidence: str
     host_ns: int | None
@@ -136,18 +137,18 @@ class Probe(ProbedRun, form="tracekit/probe/1"):
     replayed_ns: int | None
     """The unchanged step, replayed without the profiler's cost to the host; None on a CPU."""
     experiments: list[Experiment]
-    """What was changed, predicted and measured."""
+    """The changes, predictions and measurements."""
     judgement: Judgement
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedAdvice(ProbedRun, form="tracekit/probe-advice/1"):
-    """A workload's step, and its remedies that need no edit, promised beside measured."""
+    """A workload's step, and its remedies that need no edit: promised and measured times."""
 
     advice: list[Applied]
-    """What was applied, promised and measured."""
+    """The remedies applied, with promised and measured times."""
     others: list[str]
-    """What the list also advises, which needs an edit of the program."""
+    """Further advice, which needs an edit of the program."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ def probe(
     thresholds: Thresholds | None = None,
     progress: ProbeProgress | None = None,
 ) -> Probe:
-    """Captures `target`, changes it, and compares what happens with what its trace predicts.
+    """Captures `target`, changes it, and compares the measurements with predictions from its trace.
 
     The experiments double and halve the device work through the sizes, slow the host by a known
     delay, and capture the step as a CUDA graph. An experiment that cannot run states the reason.
@@ -349,7 +350,7 @@ def probe_advice(
 ) -> AppliedAdvice:
     """Captures `target`, asks what to change, and measures the changes that need no edit.
 
-    They are: the step as a CUDA graph, torch.compile in two modes, TF32, a larger batch, and worker
+    They are the step as a CUDA graph, torch.compile in two modes, TF32, a larger batch, and worker
     processes, where the user's function has a parameter for them. A change that cannot run states
     the reason.
 

@@ -41,7 +41,7 @@ class Slowed:
 
 
 def slowed(step: Step, by_ns: int, is_compiled: bool = False) -> Slowed:
-    """`step`, slowed by about `by_ns`; by more if watching its calls alone takes longer.
+    """`step`, slowed by about `by_ns`, or by more if watching its calls takes longer.
 
     The delay is one wait before the step if no call can be watched, or if a mode would change what
     runs: torch.compile recompiles under one.
@@ -103,7 +103,7 @@ def compiled_graphs() -> int:
 def forget_compiled() -> int:
     """Makes torch.compile compile each function again; returns `compiled_graphs()`.
 
-    So a step is compiled if the number rises until it has run. Without this, torch.compile also
+    If that number rises while a step runs, the step is compiled. Without this, torch.compile also
     stops compiling a function after many shapes.
     """
     if "torch._dynamo" in sys.modules:

@@ -1,7 +1,7 @@
 """Times and captures a workload family over a grid of sizes, into one database.
 
-What a point's events cannot hold (times without the profiler, why a variant did not run) goes into
-the trace's metadata, so that the database alone answers: queries/sweep/sweep_points.sql.
+Facts that a point's events cannot hold (times without the profiler, why a variant did not run) go
+into the trace's metadata, so that the database alone answers: queries/sweep/sweep_points.sql.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def sweep(
     `axes` gives values for some of AXES; `options` gives everything else. The variants of one size
     take turns in `rounds`. Each finished size is added to the database at once, so the same call
     resumes an interrupted sweep. A variant that cannot run is a point with the reason. Speed-ups
-    are over `baseline`, by default the first variant.
+    refer to `baseline`, by default the first variant.
 
     Raises:
         TracekitError: when the workload, size or device does not exist, torch is missing, the
@@ -118,7 +118,7 @@ def sweep(
 def _shapes(
     names: list[str], axes: Mapping[str, Sequence[Size]], options: Options
 ) -> list[Options]:
-    """The places of the grid, each as the options to run with."""
+    """The positions in the grid, each as the options to run with."""
     for axis, values in axes.items():
         without = [name for name in names if axis not in (*WORKLOADS[name].sizes, "dtype")]
         if without and values:

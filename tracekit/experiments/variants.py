@@ -38,9 +38,9 @@ UNCHANGED = "the unchanged run"
 MORE, LESS, SLOWED, GRAPHED = "more work", "less work", "slow host", "graph"
 APPLIED = (GRAPH, COMPILE, TENSOR_CORES, BATCH, WORKERS)
 FEW_ROUNDS = 3
-# In these workloads all device work scales with the hidden size: half of one is half of the other.
+# In these workloads, all device work scales with the hidden size: half of one is half of the other.
 _ALL_HIDDEN = ("linear", "train-step", "mlp-")
-# Where the list advises no number.
+# Used if the list advises no number.
 _TIMES = _WORKERS = 2
 _BATCH_NAMES, _WORKERS_NAMES = ("batch", "batch_size"), ("num_workers", "workers")
 _NO_CUDA = "CUDA graphs need a CUDA device"
@@ -52,7 +52,7 @@ class Variant:
     """A way to run the workload changed.
 
     `names` are the experiment's name, or those of the remedies applied. `build` makes the step, and
-    raises if it cannot run here. A step of it has `samples` times the samples of the unchanged one.
+    raises if it cannot run here. Its step has `samples` times as many samples as the unchanged one.
     """
 
     names: tuple[str, ...]
@@ -62,7 +62,7 @@ class Variant:
 
 
 class _Variants:
-    """What both lists of variants share."""
+    """The common part of both lists of variants."""
 
     def __init__(self, plain: Runnable, options: Options) -> None:
         self.plain, self.options = plain, options
@@ -190,7 +190,7 @@ class RemedyVariants(_Variants):
         if is_graph:
             step = _beginning_anew(step)
         with warnings.catch_warnings():
-            # They are about the user's code, which stays as it is.
+            # They are about the user's code, which does not change.
             warnings.simplefilter("ignore")
             step()
         if compiled_graphs() == before:
@@ -244,7 +244,7 @@ class RemedyVariants(_Variants):
 
         def build() -> Step:
             if self._function is None:
-                raise self._refused("the workload loads nothing")
+                raise self._refused("the workload loads no batches")
             if name is None:
                 raise self._refused(_no_parameter(_WORKERS_NAMES, "with a default"))
             if given == workers or (advised is None and _is_count(given)):

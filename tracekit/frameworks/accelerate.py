@@ -23,8 +23,8 @@ except ImportError as error:
 class ProfileSteps(RecordsSteps):
     """Records steps of a loop, and writes a trace and a verdict; a step ends with `step()`.
 
-    With gradient accumulation, `step()` counts only where the gradients are synchronized: a step
-    is an optimizer's. `recorder` tells what became of it. See StepRecorder for the arguments.
+    With gradient accumulation, `step()` counts only when gradients are synchronized: a step is the
+    optimizer's step. `recorder` has the result. See StepRecorder for the arguments.
 
     Raises:
         TracekitError: when the arguments are not valid; never later.

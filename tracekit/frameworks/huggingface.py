@@ -19,9 +19,9 @@ except ImportError as error:
 
 
 class ProfileTrainerCallback(RecordsSteps, TrainerCallback):  # type: ignore[misc]
-    """Records steps of a Trainer, and writes a trace and a verdict; a step is an optimizer's.
+    """Records steps of a Trainer, and writes a trace and a verdict; a step is the optimizer's step.
 
-    `recorder` tells what became of it. See StepRecorder for the arguments.
+    `recorder` has the result. See StepRecorder for the arguments.
 
     Raises:
         TracekitError: when the arguments are not valid; never later.

@@ -1,6 +1,6 @@
-"""Writes the verdict on a trace next to it, in a process of its own.
+"""Writes the verdict on a trace next to it, in a separate process.
 
-That process may fail, or use too much memory or time, and the training does not notice.
+If that process fails, or uses too much memory or time, training goes on.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def _callback() -> Any:
 class ProfileCallback(RecordsSteps, _callback()):  # type: ignore[misc]
     """Records steps of a Lightning Trainer, and writes a trace and a verdict; a step is a batch.
 
-    `recorder` tells what became of it. See StepRecorder for the arguments.
+    `recorder` has the result. See StepRecorder for the arguments.
 
     Raises:
         TracekitError: when the arguments are not valid; never later.

@@ -1,4 +1,5 @@
-"""One line in a training loop: each trace of torch.profiler is written, judged and told."""
+"""One line in a training loop: each trace of torch.profiler is written and judged, and its verdict
+printed."""
 
 from __future__ import annotations
 
@@ -27,10 +28,10 @@ def on_trace_ready(
 
         with torch.profiler.profile(..., on_trace_ready=tracekit.on_trace_ready("runs/")) as prof:
 
-    A file's name has the step at which the profiler's cycle ended and, of several ranks, the rank:
-    `step12.rank3.json.gz`. Another process judges meanwhile, so training goes on; `on_verdict` is
-    then called in a thread, with the trace's path and what `tracekit analyze --json` prints of it.
-    What fails is one warning, and never an error of the training.
+    A file's name has the step at which the profiler's cycle ended and, if there are several ranks,
+    the rank: `step12.rank3.json.gz`. Another process judges while training goes on; then
+    `on_verdict` is called in a thread, with the trace's path and the object that `tracekit analyze
+    --json` prints. Any failure is one warning, and never an error of the training.
     """
     # The program may change the working directory.
     to = Path(folder).absolute()

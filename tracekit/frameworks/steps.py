@@ -1,4 +1,4 @@
-"""Profiles steps N to M of a training loop that someone else runs, and never disturbs it.
+"""Profiles steps N to M of a training loop that a framework runs, and never disturbs it.
 
 The framework's callbacks only say when training begins, when a step ends and when training ends.
 `tracekit.profile` records.
@@ -26,20 +26,20 @@ from tracekit.frameworks.judging import judge, verdict_paths
 
 _P = ParamSpec("_P")
 _log = logging.getLogger("tracekit")
-# Steps that are timed without the profiler before the recorded ones, if there are as many.
+# The number of steps to time without the profiler before the recorded ones, if there are that many.
 _TIMED = 3
 # The dry run: one step without the profiler, one for its startup, and the one that is measured.
 _DRY = 3
 
 
 class TracekitWarning(UserWarning):
-    """What kept tracekit from profiling a training run; the training itself goes on."""
+    """Says what kept tracekit from profiling a training run; the training itself goes on."""
 
 
 def _harmless(
     hook: Callable[Concatenate[StepRecorder, _P], None],
 ) -> Callable[Concatenate[StepRecorder, _P], None]:
-    """Makes any failure of a hook a warning, and the end of the profiling."""
+    """Turns any failure of a hook into a warning, and ends the profiling."""
 
     def guarded(self: StepRecorder, /, *arguments: _P.args, **options: _P.kwargs) -> None:
         try:
@@ -57,12 +57,12 @@ class StepRecorder:
 
     Steps count from where this process begins to train. Before the recorded steps, one step is
     recorded to see how large its trace is; `estimate_mb` is that size times the number of steps.
-    If it exceeds `max_mb`, fewer steps are recorded. If the trace is larger in the end, it is not
+    If it exceeds `max_mb`, fewer steps are recorded. If the final trace is larger anyway, it is not
     kept. A first step below 6 leaves no room for that estimate.
 
     The trace is written when the last step ends: `path`. The verdict is written after training,
     beside it: `path` with .verdict.json and .verdict.txt. `ranks` are the ranks that record; None
-    means all. Whatever fails becomes a TracekitWarning, and training goes on.
+    means all. Any failure becomes a TracekitWarning, and training goes on.
 
     Raises:
         TracekitError: when the arguments are not valid.
@@ -107,9 +107,9 @@ class StepRecorder:
         self.path: Path | None = None
         """The trace, once it is written."""
         self.estimate_mb: float | None = None
-        """What the trace was expected to take, compressed."""
+        """The expected size of the trace, compressed."""
         self.problem = ""
-        """Why there is no trace, or none of all the steps."""
+        """Why there is no trace, or one of fewer steps."""
         self._count = 0
         self._thread = 0
         self._live = False
@@ -152,9 +152,9 @@ class StepRecorder:
 
     @_harmless
     def interrupt(self, what: str) -> None:
-        """Something that is no step begins between two steps, such as an evaluation.
+        """Something other than a step begins between two steps, such as an evaluation.
 
-        What is recorded so far is written; if that is no whole step, the recording is moved to
+        The steps recorded so far are written; if there is no whole step yet, the recording moves
         behind the interruption.
         """
         session = self._session
@@ -168,7 +168,7 @@ class StepRecorder:
 
     @_harmless
     def finish(self) -> None:
-        """Training has ended: writes what is not yet written, and the verdict."""
+        """Training has ended: writes the trace if it is not yet written, and the verdict."""
         session = self._session
         if session is not None and not session.is_dry and session.recording.recorded_steps:
             self._shorten("training ended")
@@ -221,7 +221,7 @@ class StepRecorder:
             _log.info("%s: written, %.1f MB", self.path, size_mb)
 
     def _steps_that_fit(self) -> int:
-        """How many steps are expected to fit into `max_mb`."""
+        """The number of steps expected to fit into `max_mb`."""
         if self.estimate_mb is None or self.estimate_mb <= self._max_mb:
             return self._asked
         size_mb = self.estimate_mb / self._asked
@@ -257,9 +257,9 @@ class StepRecorder:
     def _warn(self, message: str) -> None:
         self.problem = message
         try:
-            # The calling line is in the framework, and says nothing to the user.
+            # The calling line is in the framework, and means nothing to the user.
             warnings.warn_explicit(message, TracekitWarning, "tracekit", 1)
-        except Warning:  # Training goes on even where warnings are errors.
+        except Warning:  # Training goes on even if warnings are errors.
             _log.warning(message)
 
 

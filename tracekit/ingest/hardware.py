@@ -45,7 +45,8 @@ class Peaks:
 
 
 def peaks(own: str | Path | None = None) -> list[Peaks]:
-    """All known devices, those of the file `own` first; the first match for a device's name counts.
+    """All known devices, starting with those of the file `own`; the first match for a device's name
+    counts.
 
     Raises:
         TracekitError: when `own` cannot be read or is not a valid hardware file.

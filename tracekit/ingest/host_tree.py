@@ -9,8 +9,8 @@ import duckdb
 
 from tracekit.database import catalog
 from tracekit.native.library import Batch, BatchStream, Rows
-from tracekit.native.ranks import Walked, parameters
 from tracekit.native.walk import walk
+from tracekit.native.walk_codes import Walked, parameters
 
 # One of DuckDB's row groups.
 _ROWS_AT_ONCE = 122_880

@@ -54,7 +54,7 @@ from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import shown
 from tracekit.trace.source import ByteStream
 
-# Small traces in one transaction, which takes longer than inserting one of them.
+# The number of small traces in one transaction, which takes longer than inserting one of them.
 _SMALL_TRACES_AT_ONCE = 64
 # A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
 # times the size of the text.
@@ -211,7 +211,7 @@ class Job:
     opened: Iterable[ByteStream] | None = None
     """Traces that are open already, to load instead of those at the paths."""
     judge: Judge | None = None
-    """What judges the traces once they are loaded."""
+    """Judges the traces once they are loaded."""
     bad: list[tuple[int, TracekitError]] = field(default_factory=list)
     beside: list[str] = field(default_factory=list)
     """Files that were found beside the traces."""

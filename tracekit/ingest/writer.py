@@ -28,7 +28,7 @@ _INSERT: dict[Rows, str] = {"event": "write_event_rows", "label": "write_labels"
 _TEXTS = ("rejected", "verbatim")
 # Rows in one JSON text.
 _ROWS_OF_JSON = 10_000
-# Gives the rows of verdicts by table, a trace at a time.
+# Yields the rows of verdicts by table, one trace at a time.
 Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]]
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
@@ -60,7 +60,7 @@ def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str
 
 
 def forget_verdicts(connection: duckdb.DuckDBPyConnection) -> None:
-    """Removes all verdicts: those on other traces may have changed the ones that were there."""
+    """Removes all verdicts: new traces may change the verdicts on the old ones."""
     for table in ("verdict", "evidence", "one_off", "advice"):
         connection.execute(f"DELETE FROM {table}")
 

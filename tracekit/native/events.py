@@ -29,8 +29,8 @@ class Stop(IntEnum):
 
 
 class Verbatim(NamedTuple):
-    """A part of a text that rows do not say in full: an event in which characters were replaced by
-    U+FFFD, or elements that are not events, which stand before the event `event_id`."""
+    """A part of a text that rows do not hold in full: an event in which characters were replaced by
+    U+FFFD, or elements that are not events, before the event `event_id`."""
 
     begin: int
     end: int
@@ -41,8 +41,8 @@ class Verbatim(NamedTuple):
 
 @dataclass(frozen=True)
 class Read:
-    """A batch of events, where reading stopped (`end`, a byte index), why, and what the batch does
-    not say."""
+    """A batch of events, where reading stopped (`end`, a byte index), why, and the text that rows
+    do not hold in full."""
 
     batch: Batch
     end: int
@@ -67,7 +67,7 @@ class Labels:
     numbered from `first_id`.
 
     It forgets labels when names do not repeat, so that it stays small: a label may then have
-    several numbers. `are_many` says that it is time to `take` the new ones.
+    several numbers. `are_many` says that it is time to `take` the new labels.
 
     Raises:
         duckdb.OutOfMemoryException: when the labels do not fit in memory.
@@ -99,7 +99,7 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
     `event_row`.
 
     The text has events separated by commas, as in the array `traceEvents`. Elements that are not
-    objects are passed over. Raw control characters in strings are taken as escaped; invalid UTF-8
+    objects are passed over. Raw control characters in strings are read as escaped; invalid UTF-8
     and lone surrogates become U+FFFD. Reading stops at the text's end, or at the beginning of
     anything that is not a complete element (`end`).
 
@@ -123,7 +123,7 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
 
 
 def _verbatim(stopped: _ReadEnd) -> Iterable[Verbatim]:
-    """They may be many: made one by one."""
+    """There may be many, so they are made one by one."""
     if not stopped.verbatim:
         return ()
     numbers = ctypes.string_at(stopped.verbatim, stopped.verbatim_size)

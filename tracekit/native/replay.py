@@ -132,7 +132,7 @@ def work_at(
 
 
 class LaidOutEdges:
-    """Edges laid out for many replays: in topological order, the edges of one target adjacent.
+    """Edges laid out for many replays: in topological order, with the edges of one target adjacent.
 
     The elements of `op_ns` and `fixed_ns` have 4 or 8 bytes.
     """
@@ -170,7 +170,7 @@ class LaidOutEdges:
 
 
 class Scales:
-    """What one replay of one run's edges takes: the rates of its parts and its host work."""
+    """The input of one replay of one run's edges: the rates of its parts and its host work."""
 
     def __init__(
         self, op: Parts, fixed: Parts, dropped: NDArray[np.bool_], work_ns: Ints, unknown: float
@@ -206,8 +206,8 @@ class MeetingNodes:
 
 @dataclass(frozen=True)
 class Turns:
-    """The turns of a joined replay: edges of a run, from `first` until `last`, or, where `run` is
-    -1, the meeting with the number `first`. `hosted` is the first of the edges with host work."""
+    """The turns of a joint replay: edges of a run, from `first` until `last`; or the meeting with
+    the number `first` if `run` is -1. `hosted` is the first of the edges with host work."""
 
     run: NDArray[np.int32]
     first: Ints

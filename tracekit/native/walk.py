@@ -9,7 +9,7 @@ from ctypes import byref, c_char_p, c_void_p, py_object
 import duckdb
 
 from tracekit.native.library import CAPSULE_NAME, Batch, library
-from tracekit.native.ranks import Walked
+from tracekit.native.walk_codes import Walked
 
 
 def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, None]:

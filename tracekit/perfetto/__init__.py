@@ -1,1 +1,1 @@
-"""Perfetto and other viewers of Chrome's trace format: traces with what tracekit found drawn in."""
+"""Perfetto and other viewers of Chrome's trace format: traces with tracekit's findings drawn in."""

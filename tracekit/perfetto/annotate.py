@@ -34,8 +34,8 @@ def annotate(
 
     The trace's own text is untouched, byte for byte, and `load` leaves out what was added.
     Annotations of an earlier call are replaced. Several traces (a directory, an archive, a
-    database) become one file with processes of their own for each, on one clock where their
-    collectives tell how far the clocks differ. `output` is compressed if it ends in .gz or .zst.
+    database) become one file with separate processes for each, on one clock if their collectives
+    show how far the clocks differ. `output` is compressed if it ends in .gz or .zst.
 
     Raises:
         TracekitError: when the trace cannot be read, or `output` cannot be written.

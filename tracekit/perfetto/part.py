@@ -1,4 +1,4 @@
-"""A part of a trace, such as one step: a trace of its own, small enough for a viewer."""
+"""Writes a part of a trace, such as one step, as a trace that is small enough for a viewer."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _BYTES_PER_MB = 1_000_000
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which trace of a database, and which part of it."""
+    """The chosen trace of a database, and the chosen part of it."""
 
     trace_id: int | None = None
     rank: int | None = None
     step: int | None = None
     window: str | None = None
-    """As `analyze` takes it."""
+    """In the form that `analyze` takes."""
     from_ms: float | None = None
-    """Since the trace's first event; without `to_ms`, up to its end."""
+    """From the trace's first event; without `to_ms`, up to its end."""
     to_ms: float | None = None
     max_mb: float | None = None
-    """How much JSON text to write at most: a part ends earlier."""
+    """The most JSON text to write: a longer part ends earlier."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether a trace is chosen, and no part of it."""
+        """Whether a whole trace is chosen, not a part of it."""
         named = (self.step, self.window, self.from_ms, self.to_ms, self.max_mb)
         return all(each is None for each in named)
 

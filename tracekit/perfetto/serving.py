@@ -105,11 +105,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._answers(HTTPStatus.NO_CONTENT)
 
     def _answers(self, status: HTTPStatus) -> bool:
-        """Writes the head of the answer; False for any file but the one, and any page but one."""
+        """Writes the head of the answer; False for other files and other pages."""
         host = self.headers.get("Host", "")
         # A page of another origin than the file's always sends its own; another program need not.
         is_ours = self.path == self.server.path and self.headers.get("Origin") == UI
-        # A name that leads here (DNS rebinding) is not this machine's.
+        # A host name that resolves to this machine (DNS rebinding) is not its own name.
         if not is_ours or host.split(":")[0] not in (HOST, "localhost"):
             self.send_error(HTTPStatus.NOT_FOUND)
             return False

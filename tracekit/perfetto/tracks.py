@@ -1,4 +1,4 @@
-"""What tracekit found out about a trace, as tracks: counters, idle gaps with their causes, the
+"""Draws tracekit's findings on a trace as tracks: counters, idle gaps with their causes, the
 critical path, and where the fix list would change the program.
 
 They are events of Chrome's trace format, which Perfetto and chrome://tracing draw:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tracekit.replay.changes import Remedies
     from tracekit.replay.replay import Replay
 
-# Viewers stay quick with so many slices of a track; the longest are kept.
+# Viewers stay fast with this many slices per track; the longest are kept.
 MOST_GAPS = 2_000
 MOST_PIECES = 20_000
 MOST_MARKS = 2_000
@@ -149,7 +149,7 @@ _Piece = tuple[int, int, int, int, int]
 
 
 def _merge_neighbours(pieces: Iterable[_Piece]) -> list[_Piece]:
-    """The pieces, with neighbours of one cause and event as one."""
+    """The pieces, with neighbours of the same cause and event merged."""
     found: list[_Piece] = []
     for each in pieces:
         start, ns, *same = each
@@ -171,7 +171,7 @@ def _slices_of(
 
 
 def _mark(advice: Advice, remedies: Remedies, process: Process) -> None:
-    """The places where advice would change the run, on a track of the remedy."""
+    """The call sites where advice would change the run, on a track for each remedy."""
     name = f"{advice.title}: saves {duration(advice.saves_ns)}"
     if advice.share is not None:
         name += f", {percent(advice.share)}"
@@ -215,7 +215,7 @@ class Process:
     pids: dict[int, int] | None = None
     """The numbers of the trace's processes in the file; None: its own."""
     arrows: int = 0
-    """Where the numbers of its arrows begin."""
+    """The first number of its arrows."""
     events: list[bytes] = field(default_factory=list)
     _tracks: dict[str, int] = field(default_factory=dict)
 

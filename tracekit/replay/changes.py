@@ -40,7 +40,7 @@ FREED_BY_GRAPHS = ("launch", "dispatch", "python")
 TARGETS = ("host", "call", "overhead", "wait", "op", "cuda-graph")
 # The columns of a query whose rows are parts; for an op, all but event_id and factor may be NULL.
 COLUMNS = ("target", "event_id", "pid", "tid", "start_ns", "dur_ns", "factor")
-# What of the run a named change scales.
+# Which work each named change scales.
 _TARGETS = {
     "kernel": "op", "class": "op", "operator": "call", "module": "call",
     # A removed wait does not remove the op that its call launched (a copy).
@@ -49,9 +49,9 @@ _TARGETS = {
 _BORDERS_OF_GRAPHS = ("input", "compilation")
 # Stretches of host work per block.
 _STRETCHES_AT_ONCE = 1 << 18
-# A target as its number: a million strings take much memory.
+# Targets as numbers: a million strings take much memory.
 _TARGET = f"(list_position({list(TARGETS)}, target) - 1)::TINYINT AS target"
-# Queries at once; of a large trace, one, to save memory.
+# Queries that run at once; a large trace gets one at a time, to save memory.
 _QUERIES_AT_ONCE = 2
 
 
@@ -78,7 +78,8 @@ def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> Non
 
 
 def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
-    """Scales the work of a side (`host`, `device`), of a cause or of a `batch`, or `unknown` waits.
+    """Scales the work of a side (`host`, `device`), a cause or a `batch`, or scales `unknown`
+    waits.
 
     Factor 0 removes a cause: its work, and the waits in its calls.
     """
@@ -102,14 +103,14 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
         if what == "copy":
             scale.host.scale(factor, _staging(graph))
         if factor == 0:
-            # A thread that does not make the call does not wait in it either.
+            # Other threads do not wait in this call.
             waits = (edges.kind == EdgeKind.SYNC) | (edges.kind == EdgeKind.LOADER)
             scale.dropped |= waits & (edges.fixed_cause == cause)
 
 
 def _staging(graph: Graph) -> Flags:
     """The host's work in calls that copy from pageable memory: they return shortly before their
-    copy ends, and are no launches."""
+    copy ends, so they are not launches."""
     device, host = graph.device, graph.host
     is_copy = device.cause == graph.number("copy")
     long = device.call_end - device.start > device.ns // 2
@@ -153,7 +154,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
         return
 
     def grouped(key: Ints) -> Ints:
-        """Times on an axis with a section for each group of threads."""
+        """Times on one axis that has a section for each group of threads."""
         return group[host.thread_of(key)] * host.span_ns + host.time_of(key)
 
     synced = np.unique(edges.target[edges.kind == EdgeKind.SYNC]) - 1 - graph.ops
@@ -181,7 +182,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
 
 
 def _groups(graph: Graph) -> Ints:
-    """For each thread, its group: the first of the threads that hand work to each other."""
+    """Each thread's group: the first of the threads that hand work to each other."""
     first = list(range(len(graph.host.threads)))
     edges = graph.edges
     handed = np.flatnonzero(edges.kind == EdgeKind.HANDOVER)
@@ -203,7 +204,7 @@ def _fuse(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> Non
     rows = remedies.arrays("fused_ops", pattern=_glob(change))
     if not len(rows["event_id"]):
         raise TracekitError(
-            f"{change.text!r}: no neighbouring operators whose intermediates the shapes tell"
+            f"{change.text!r}: no neighbouring operators have intermediates of known shape"
         )
     order = np.argsort(graph.device.op_id)
     index = order[np.searchsorted(graph.device.op_id[order], rows["event_id"])]
@@ -216,7 +217,7 @@ def query_of(remedy: str) -> str:
 
 
 class Remedies:
-    """The rows of the queries of queries/remedies for one trace, each asked once."""
+    """The rows of each query in queries/remedies for one trace; each query runs once."""
 
     def __init__(self, database: Session, trace_id: int) -> None:
         self._database = database
@@ -234,7 +235,7 @@ class Remedies:
         return self._rows[remedy]
 
     def ask(self, remedies: Iterable[str]) -> None:
-        """Asks several queries side by side: most take longer to plan than to run."""
+        """Runs several queries in parallel: most take longer to plan than to run."""
         new = [each for each in remedies if each not in self._rows]
         at_once = 1 if self._database.is_large else _QUERIES_AT_ONCE
         with ThreadPoolExecutor(at_once, "tracekit-remedies") as threads:
@@ -252,7 +253,7 @@ class Remedies:
         return found
 
     def arrays(self, question: str, columns: Sequence[str] = (), **given: Any) -> Rows:
-        """The columns of a question about the trace."""
+        """The answer to a question about the trace, as columns."""
         return self._database.arrays(question, columns, trace=self._trace_id, **given)
 
     def parts(self, change: Change) -> list[ChangedParts]:
@@ -335,7 +336,8 @@ class Intervals:
         if not len(self.begin):
             return
         join, joins = self.around(graph.joins - 1)
-        # For each edge, the place of its target among the joins; of a GPU op, a negative one.
+        # For each edge, the index of its target among the joins; negative if the target is a GPU
+        # op.
         place = edges.target - 1 - graph.ops
         edge = np.flatnonzero(place >= 0)
         edge = edge[joins[place[edge]]]

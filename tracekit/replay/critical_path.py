@@ -37,12 +37,12 @@ class Link:
     start_ns: int
     """Where the link's last piece on the path begins, in replayed ns since the trace's start."""
     dur_ns: int
-    """The sum of the link's pieces on the path."""
+    """The total length of the link's pieces on the path."""
 
 
 @dataclass(frozen=True)
 class Path:
-    """What a critical path consists of."""
+    """The parts of a critical path."""
 
     by_cause: dict[str, int]
     """The path's time in ns by cause, longest first; the sum is the window's length."""
@@ -134,12 +134,12 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     account = _Account(graph)
     for each in _pieces_of(run, chain, start, end):
         account.add(each)
-    # The trace tells nothing of the time before its first record.
+    # The trace does not show the time before its first record.
     missing = end.time - start - account.length
     if missing > 0:
         unknown = np.array([graph.number("unknown")], np.int8)
         account.add(_pieces(np.array([start]), np.array([missing]), unknown, None, False))
-    # Second pass: the sums tell how long an event is on the path, but not where.
+    # Second pass: the sums say how long an event is on the path, but not where.
     chosen = account.longest_events()
     links = []
     for each in _pieces_of(run, chain, start, end):
@@ -238,7 +238,7 @@ def _host_pieces(run: Run, since: Ints, until: Ints, begun: Ints) -> Iterator[Pi
     first = host.stretch_of(since)
     last = np.cumsum(host.stretch_of(until) - first + 1)
     offset = np.append(0, last)
-    # Each interval's begin, less the work of all intervals before it: `done` is one running sum.
+    # Each interval's start, minus the work of all intervals before it: `done` is one running sum.
     begun = begun.copy()
     worked = 0
     for block in range(0, int(offset[-1]), _STRETCHES_AT_ONCE):

@@ -9,7 +9,7 @@ from tracekit.errors import TracekitError
 
 # Aliases of causes and sides.
 _ALIASES = {"gpu": "device", "cpu": "host", "network": "communication", "copies": "copy"}
-# The kinds of a pattern (`kind:PATTERN`), with the query that finds what matches.
+# The kinds of pattern (`kind:PATTERN`), each with the query that finds what matches.
 PATTERNS = {
     "kernel": "kernels_named",
     "class": "kernels_of_class",
@@ -17,13 +17,13 @@ PATTERNS = {
     "module": "modules_named",
     "sync": "syncs_named",
 }
-# The change that takes one-offs out.
+# The change that removes one-offs.
 STEADY = "steady"
-# The change to a batch that many times as large.
+# The change that makes the batch larger by a factor.
 BATCH = "batch"
-# The change that a remedy makes, at all its places or at one.
+# The change that a remedy makes, everywhere or at one call site.
 REMEDY = "remedy"
-# Changes of a run of several ranks: of one rank, of the rank that is late, of a pipeline's waits.
+# Changes to a run of several ranks: to one rank, to the late rank, or to a pipeline's waits.
 RANK = "rank"
 STRAGGLER = "straggler"
 BUBBLE = "pipeline-bubble"
@@ -52,7 +52,7 @@ pipeline-bubble*0: no stage of a pipeline waits for another one."""
 
 @dataclass(frozen=True)
 class Change:
-    """One change: what it applies to, and how many times as long as measured that takes."""
+    """One change: its target, and the factor on the target's measured time."""
 
     text: str
     what: str
@@ -62,7 +62,7 @@ class Change:
 
 @dataclass(frozen=True)
 class RunChange:
-    """A change of a run: of one rank, or, where `rank` is None, of all that it concerns."""
+    """A change to a run: to one rank, or to all ranks that it concerns if `rank` is None."""
 
     text: str
     rank: int | None
@@ -70,7 +70,7 @@ class RunChange:
 
 
 def parse_of_run(text: str, causes: list[str]) -> RunChange:
-    """Reads a change of a run of several ranks.
+    """Parses a change to a run of several ranks.
 
     Raises:
         TracekitError: the text is not a change.
@@ -90,7 +90,7 @@ def parse_of_run(text: str, causes: list[str]) -> RunChange:
 
 
 def parse(text: str, causes: list[str]) -> Change:
-    """Reads a change as a user writes it.
+    """Parses a change as a user writes it.
 
     Raises:
         TracekitError: the text is not a change.

@@ -1,4 +1,4 @@
-"""What replays show about a window, as numbers."""
+"""The numbers that replays give for a window."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ class Gains:
     window_ns: int
     """The window's replayed length without one-offs."""
     host: float
-    """With the host's work halved."""
+    """The gain from halving the host's work."""
     device: float
-    """With the device's work halved."""
+    """The gain from halving the device's work."""
     removed: dict[str, float]
-    """With each cause removed, the largest gain first."""
+    """The gain from removing each cause, the largest first."""
     cuda_graph: float
-    """With free launches, as in CUDA graphs."""
+    """The gain from free launches, as in CUDA graphs."""
     unknown: float
-    """With the waits removed that the trace does not explain."""
+    """The gain from removing waits that the trace does not explain."""
     work_ns: dict[str, int]
     """Work on each cause in the whole trace, on any thread or device, without the time spent
     waiting."""
     one_offs_ns: int = 0
     """What one-offs add to the window's length (tracekit/replay/one_offs)."""
     device_one_offs_ns: int = 0
-    """Of that, what the device works longer."""
+    """The device's part of that."""
     removed_at_most: dict[str, float] = field(default_factory=dict)
-    """With math or memory-bandwidth removed, if it also limits all kernels of `math-or-memory`:
-    what removing it gains lies between `removed` and this. Empty if the trace tells the limit of
-    every kernel."""
+    """The gain from removing math or memory-bandwidth if it also limits all kernels of
+    `math-or-memory`: the true gain lies between `removed` and this. Empty if the limit of every
+    kernel is known."""
     undilated: tuple[float, float] | None = None
-    """With the host's or the device's work halved in a run that is not recorded; None if what
-    recording costs the host is not known, or small."""
+    """The gain from halving the host's or the device's work in a run that is not recorded; None if
+    the recorder's cost to the host is not known, or small."""
 
 
 @dataclass(frozen=True)
 class Causal:
-    """What replays show about the verdict's window: the JSON of `causal`, key for key."""
+    """The results of replays for the verdict's window: the JSON of `causal`, key for key."""
 
     gains: Gains
     flip: float | None
     """How many times faster the side that bounds the window has to be before the verdict's margin
     changes its sign; None if it does not even at `fastest` times (tracekit/verdict/regime.py)."""
     undilated: tuple[float, float] | None
-    """The gains of host and device without the profiler's own cost, as `capture` measured it or as
-    its events cost; None if that is not known, or small."""
+    """The gains of host and device without the profiler's own cost, measured by `capture` or
+    estimated from its events; None if it is not known, or small."""
     path: dict[str, float]
     """The critical path by cause: shares that add up to 1."""
     links: list[dict[str, Any]]
     """The longest links of the path (`start_ns` counts from the trace's start)."""
     clock_shift_ns: int
-    """What was added to the device's times so that no op starts before its launch, or, if negative,
-    taken away so that calls return after what they wait for."""
+    """Time added to the device's clock so that no op starts before its launch; negative: time taken
+    away so that calls return after the ops that they wait for."""
     edges_left_out: int
     """Dependencies that the recorded times contradict, including the links of ops that start long
     before their launch."""

@@ -1,6 +1,7 @@
-"""What happened once in a run: found by a query, priced by the graph, taken out of replays.
+"""Events that happened once in a run: a query finds them, the graph prices them, replays leave them
+out.
 
-A verdict is on the steady state, so replays take the excess of one-offs out: what lies in such an
+A verdict is about the steady state, so replays leave out the excess of one-offs: work in such an
 event takes no longer than similar events usually do (queries/replay/one_off_candidates.sql).
 """
 
@@ -29,7 +30,8 @@ class OneOff:
     """An event that happened once, or took far longer than similar events."""
 
     kind: str
-    """As in queries/replay/one_off_candidates.sql, `step`, or `start` (of a run without steps)."""
+    """A kind of queries/replay/one_off_candidates.sql, `step`, or `start` (of a run without
+    steps)."""
     event_id: int | None
     start_ns: int
     """On the trace's clock."""
@@ -44,7 +46,7 @@ class OneOff:
     end: int
     """Keys of the host; 0 for ops."""
     ops: frozenset[int] = frozenset()
-    """The indices of the ops that take long; empty: it is on the host."""
+    """The indices of the long ops; empty: it is on the host."""
     pid: int | None = None
     tid: int | None = None
 
@@ -54,12 +56,12 @@ class OneOff:
 
     @property
     def length(self) -> int:
-        """Less than that of one that holds it."""
+        """Lower than the level of the event that contains it."""
         return len(self.ops) or self.end - self.begin
 
 
 class Recorded(Protocol):
-    """What one-offs are found in: `tracekit.replay.whatif.Replay` has it."""
+    """The input of the search for one-offs; `tracekit.replay.replay.Replay` has it."""
 
     database: Session
     trace_id: int
@@ -86,12 +88,12 @@ def _one_off(
 def one_offs_of(replay: Recorded) -> list[OneOff]:
     """The one-offs of a trace, in order of their starts.
 
-    Where the excess of an event is that of one-offs in it, those are listed in its place. A slow
-    step is listed beside them, with the rest of its excess.
+    If one-offs inside an event cause its excess, they are listed instead of it. A slow step is
+    listed as well, with the rest of its excess.
     """
     found, slow = _priced(replay), replay.thresholds.one_range_ratio
     kept: list[OneOff] = []
-    # From the inside out; captures first, since what is in them belongs to them.
+    # From the inside out; captures first, since their contents belong to them.
     for each in sorted(found, key=lambda each: (each.kind != "capture", each.length)):
         if any(_holds(other, each) for other in kept):
             continue
@@ -135,7 +137,7 @@ def _priced(replay: Recorded) -> list[OneOff]:
         begin, end, work = worked.lasting(thread, row["start_ns"], row["dur_ns"])
         usual = row["usual_ns"]
         if row["at_place"]:
-            # The waits in what recurs are not its work.
+            # The waits inside a recurring event are not its work.
             alike = (worked.lasting(thread, *each.values())[2] for each in row["at_place"])
             usual = median_low(alike)
         found.append(_one_off(row, usual, work, begin, end))
@@ -156,14 +158,14 @@ def _takes_longer(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool
 
 
 def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
-    """A range with a large part of the launches is the work, however seldom its name occurs."""
+    """A range that contains a large part of the launches is regular work, however rare its name."""
     if one_off.kind != "range":
         return True
     held = len(_launched(graph, one_off.begin, one_off.end))
     return bool(held < thresholds.held_share * int(graph.device.linked.sum()))
 
 
-# What a candidate has to be; a rule is one function here.
+# The conditions on a candidate; each rule is one function.
 RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (_takes_longer, _holds_little_work)
 
 
@@ -181,7 +183,7 @@ def without(found: list[OneOff], graph: Graph) -> Scale:
     work = host.worked(np.diff(host.borders), slice(None))
     left, ops_left = np.ones(len(host), np.bool_), np.ones(graph.ops, np.bool_)
     calls_left = np.ones(len(edges), np.bool_)
-    # From the inside out: what a step holds has been scaled before the rest of the step.
+    # From the inside out: events in a step are scaled before the rest of the step.
     for each in sorted(found, key=lambda each: each.length):
         if each.on_host:
             where = left & host.within(np.array([each.begin]), np.array([each.end]))
@@ -217,11 +219,11 @@ class _HostWork:
 
     graph: Graph
     edge: Ints
-    """The edges that hold the own work of calls, in the order of `at`."""
+    """The edges with the calls' own work, in the order of `at`."""
     at: Ints
     """The last key of each such call."""
     ns: Ints
-    """Their own work, summed up to each of them, after a 0."""
+    """The running sum of their own work, starting with 0."""
 
     @staticmethod
     def of(graph: Graph) -> _HostWork:
@@ -249,7 +251,7 @@ class _HostWork:
         return begin, end, int(self.between(keys[:1], keys[1:])[0]) if end > begin else 0
 
     def calls(self, begin: int, end: int) -> Ints:
-        """The edges that hold the own work of the calls from `begin` to `end`."""
+        """The edges with the own work of the calls from `begin` to `end`."""
         first, last = np.searchsorted(self.at, [begin, end])
         return self.edge[first:last]
 
@@ -266,7 +268,7 @@ class _HostWork:
 
 
 def _slow_steps(replay: Recorded, worked: _HostWork) -> list[OneOff]:
-    """Profiler steps with far more work than the median step, a part for each launching thread."""
+    """Profiler steps with far more work than the median step, split by launching thread."""
     graph, steps, host = replay.graph, replay.steps, replay.graph.host
     launching = graph.device.thread[graph.device.linked]
     threads = np.union1d(launching, host.thread_of(steps.begin))
@@ -325,7 +327,7 @@ def _row_of(steps: Marked, number: int) -> dict[str, Any]:
 
 def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
-    launches of the same kernels; a part for each launching thread."""
+    launches of the same kernels; split by launching thread."""
     graph, thresholds = replay.graph, replay.thresholds
     op, key, ratio, enough = _paces(replay, worked)
     if not enough:
@@ -359,8 +361,9 @@ def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
 
 
 def _paces(replay: Recorded, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
-    """For each launch: an op of it, its key, the host's work since the thread's launch before over
-    the median of that for the kernels of its name; and whether the names are enough to compare."""
+    """For each launch: one of its ops, its key, and the host's work since the thread's previous
+    launch, divided by the median for kernels of this name; and whether there are enough names to
+    compare."""
     graph, thresholds = replay.graph, replay.thresholds
     device, host = graph.device, graph.host
     op = np.flatnonzero(device.linked)

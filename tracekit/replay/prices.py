@@ -1,8 +1,8 @@
-"""What changes of a run would save: one price for each, whoever asks.
+"""How much changes to a run would save: each change has one price everywhere.
 
 A gain is the fraction by which a window gets shorter when the recorded graph is replayed with a
-change; a price is the same in ns. Replays leave out what happened once (tracekit/replay/one_offs).
-A cause's share of the critical path does not tell its gain: if two chains are equally long, either
+change; a price is the same in ns. Replays leave one-offs out (tracekit/replay/one_offs.py).
+A cause's share of the critical path is not its gain: if two chains are equally long, either
 can be the critical path, and shortening one of them gains nothing.
 """
 
@@ -29,19 +29,19 @@ from tracekit.replay.windows import Marked, ReplayedWindow
 
 T = TypeVar("T")
 _HALF = 0.5
-# Times as fast as recorded. Each is twice the one before it, so that the next point of the grid
-# tells what halving a side's work gains.
+# Speeds, as multiples of the recorded one. Each is twice the previous one, so that the next point
+# of the grid gives the gain from halving a side's work.
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _NETWORK_SPEEDS = (1.0, 2.0, 4.0)
-# The remedy of a thread that did not run: no graph and no compiler mends that.
+# The remedy for a thread that did not run: a graph or a compiler does not help there.
 STALLED = "threads-and-quota"
-# The batch by which a batch's query prices it.
+# The factor on the batch by which a query of queries/remedies prices a larger batch.
 _TWICE = 2
 
 
 def scaled(replay: Replay, scale: Scale | None = None, /, **factors: float) -> Scale:
-    """A scale with sides or causes scaled by factors, such as `host=0.5`, too; by default, that of
-    the run without one-offs."""
+    """A copy of a scale (by default that of the run without one-offs) in which sides or causes are
+    scaled as well, such as `host=0.5`."""
     changed = replay.scale(steady=True) if scale is None else scale.copy()
     for what, factor in factors.items():
         scale_cause(what, factor, changed, replay.graph)
@@ -53,8 +53,8 @@ class WindowGains:
 
     def __init__(self, replay: Replay, dilation: float | None = None, recorder_ns: int = 0) -> None:
         """Args:
-        dilation: how many times as long recording made a step, where that was measured.
-        recorder_ns: else what recording cost the host, as events cost.
+        dilation: the factor by which recording made a step longer, where it was measured.
+        recorder_ns: otherwise the recorder's cost to the host, estimated from its events.
         """
         self.replay = replay
         graph = replay.graph
@@ -69,7 +69,7 @@ class WindowGains:
         has_one_offs = bool(replay.one_offs)
         self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
         host_ns = sum(self._work_ns.get(cause, 0) for cause in OF_HOST)
-        # An estimate of more than half of the host's work would be too rough to go by.
+        # An estimate of more than half of the host's work would be too rough.
         if dilation is None and 0 < 2 * recorder_ns <= host_ns:
             dilation = host_ns / (host_ns - recorder_ns)
         self._undilated = self._without(dilation) if dilation and dilation > 1 else None
@@ -88,7 +88,7 @@ class WindowGains:
         return self._gain_in(self.replay.simulator.run(scaled(self.replay, **factors)))
 
     def _gain_in(self, run: Run) -> list[float]:
-        """How much shorter all windows are in a replay, as fractions of their lengths."""
+        """How much shorter each window is in a replay, as a fraction of its length."""
         lengths = zip(self._measured_ns, self.replay.lengths(run), strict=True)
         return [_shorter(measured, length) for measured, length in lengths]
 
@@ -120,7 +120,7 @@ class WindowGains:
         )
 
     def _on_device(self, kind: str, number: int) -> list[OneOff]:
-        """The one-offs of the window that are ops."""
+        """The window's one-offs that are GPU ops."""
         found = [each for each in self.replay.one_offs if not each.on_host]
         window = self.replay.windows[kind]
         if not found or not isinstance(window, Marked):
@@ -133,7 +133,7 @@ class WindowGains:
         return self.replay.window(kind, number)
 
     def causal(self, kind: str, number: int, flip: float | None) -> Causal:
-        """The gains with the critical path, and with the speed at which the verdict flips."""
+        """The gains, with the critical path and the speed at which the verdict flips."""
         window, graph = self.window(kind, number), self.replay.graph
         path = window.path(self.replay.run(steady=True))
         gains = self.gains(kind, number)
@@ -148,7 +148,7 @@ class WindowGains:
         )
 
     def _without(self, dilation: float) -> list[tuple[float, float]]:
-        """What halving host and device gains in all windows of a run that is not recorded."""
+        """The gains from halving host and device in all windows of a run that is not recorded."""
         plain = scaled(self.replay, host=1 / dilation)
         before, host, device = _with_halves(self.replay, plain, self.replay.lengths)
         return [
@@ -157,8 +157,8 @@ class WindowGains:
         ]
 
     def halved(self, window: ReplayedWindow, **factors: float) -> tuple[int, float, float]:
-        """With sides scaled by these factors: a window's length, and what halving the host's or the
-        device's work gains then."""
+        """A window's length with sides scaled by these factors, and the gains from then halving the
+        host's or the device's work."""
         return _halved(self.replay, window, scaled(self.replay, **factors))
 
 
@@ -184,11 +184,11 @@ class Combination:
 
     saves_ns: int
     taken: list[tuple[int, int]]
-    """The place of each change in the list that was given, and what it adds to those before it."""
+    """The index of each change in the given list, and what it adds to the previous ones."""
     bound_by: dict[str, float]
     """The changed window's critical path by cause: shares of its length."""
     host_gain: float
-    """What halving the host's work would gain then."""
+    """The gain from halving the host's work then."""
     device_gain: float
 
 
@@ -204,10 +204,10 @@ class Prices:
         return self._length(self._plain())
 
     def saved(self, *changes: str) -> int:
-        """What changes such as `remedy:cuda-graph` save at once; `steady` is part of every price.
+        """What changes such as `remedy:cuda-graph` save together; `steady` is part of every price.
 
-        Of a larger batch, it is time for the same number of samples. What pays in loops only is
-        priced as if no thread was kept from running, which it does not mend.
+        A larger batch saves time for the same number of samples. Changes that pay only in loops are
+        priced as if no thread was kept from running, because they do not help there.
         """
         scale, before_ns, samples = self._plain(), self.window_ns, 1.0
         if any(_is_marked(each, "in_loops") for each in changes) and self._has_stalls:
@@ -223,15 +223,15 @@ class Prices:
         return len(self.replay.remedies.rows(STALLED)["target"]) > 0
 
     def _samples(self, change: str) -> float:
-        """How many times as many samples the window holds then."""
+        """The factor by which the window then holds more samples."""
         if _is_marked(change, "is_batch"):
             return _TWICE
         found = parse(change, self.replay.graph.causes)
         return found.factor if found.what == BATCH else 1
 
     def larger_batch(self, growth: float) -> tuple[int, int] | None:
-        """The largest batch that the host's slack gives away, as many times larger (a power of two)
-        as lengthens the window by the share `growth` at most; and the window's length then."""
+        """The largest batch that fits into the host's slack: the largest power of two that
+        lengthens the window by at most the share `growth`, and the window's length then."""
         best, times = None, 2
         while self.replay.graph.ops and times <= self.replay.thresholds.fastest:
             length = self._length(self._with(self._plain(), f"{BATCH}*{times}"))
@@ -244,12 +244,11 @@ class Prices:
     def combined(
         self, changes: Sequence[str], alone: Sequence[int], least_ns: float
     ) -> Combination | None:
-        """The best combination of changes that save this much alone, if only of one; None: no
-        change saves `least_ns`.
+        """The best combination of changes that each save `least_ns` alone; None: no change does.
 
-        Each turn takes what saves most with what was taken before it; the turns end when nothing
-        saves `least_ns`. All that is left is priced again in each turn: of two waits in a row, the
-        second one costs nothing until the first one is gone.
+        Each round takes the change that saves most on top of those already taken, until none saves
+        `least_ns`. The remaining changes are priced again in each round: the second of two waits in
+        a row costs nothing until the first one is gone.
         """
         scale, length = self._plain(), self.window_ns
         taken: list[tuple[int, int]] = []
@@ -283,7 +282,8 @@ class Prices:
 
 
 def _is_marked(change: str, field: str) -> bool:
-    """Whether the header of a change's remedy says so: see `tracekit.advice.catalogue.Remedy`."""
+    """Whether the header of a change's remedy has this mark
+    (`tracekit.advice.catalogue.Remedy`)."""
     kind, _, name = change.partition(":")
     text = catalog.remedies().get(query_of(name.partition(":")[0]), "") if kind == REMEDY else ""
     return f"\n-- {field}: true\n" in text
@@ -293,22 +293,21 @@ def _is_marked(change: str, field: str) -> bool:
 class Speed:
     """A window at other speeds than recorded, without one-off events.
 
-    Each gain is what halving the work of one side would make the window shorter then, as a fraction
-    of `window_ns`.
+    Each gain is the fraction of `window_ns` that halving one side's work would then save.
     """
 
     host: float
-    """How many times as fast as recorded the host is."""
+    """The host's speed, as a multiple of the recorded one."""
     device: float
-    """The same of the device's work, without communication between ranks."""
+    """The device's speed, without communication between ranks."""
     network: float
-    """The same of communication between ranks."""
+    """The speed of communication between ranks."""
     window_ns: int
     host_gain: float
     device_gain: float
-    """Of halving the device's work, communication included."""
+    """The gain from halving the device's work, communication included."""
     network_gain: float
-    """Of halving communication alone."""
+    """The gain from halving communication alone."""
 
 
 def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
@@ -323,7 +322,7 @@ def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
         if point not in lengths:
             factors = {"host": 1 / host, "device": 1 / device}
             if has_network:
-                # The device's change holds for communication, too.
+                # The device's change applies to communication, too.
                 factors["communication"] = device / network
             lengths[point] = window.length(replay.simulator.run(scaled(replay, **factors)))
         return lengths[point]

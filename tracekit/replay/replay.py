@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 2 << 20
-# A window's kind and number: of the device (`gpu_active`), of the step or of the range; the number
-# of `trace` is 0.
+# A window's kind, and the number of its device (`gpu_active`), step or range; 0 for `trace`.
 Place = tuple[str, int]
 
 
@@ -75,11 +74,11 @@ class Replay:
 
     @cached_property
     def one_offs(self) -> list[OneOff]:
-        """What happened once; the change `steady` takes it out."""
+        """Events that happened once; the change `steady` leaves them out."""
         return one_offs_of(self)
 
     def scale(self, *, steady: bool) -> Scale:
-        """The scale of the replay without changes; if `steady`, of the one without one-offs."""
+        """The scale of the replay without changes; if `steady`, without one-offs as well."""
         return self._steady.copy() if steady else Scale.of(self.graph)
 
     @cached_property
@@ -99,7 +98,7 @@ class Replay:
         return self.simulator.run(scale)
 
     def change(self, scale: Scale, text: str) -> None:
-        """Applies a change to a scale, after those that it holds already.
+        """Applies a change to a scale, on top of those that it holds already.
 
         Raises:
             TracekitError: the text is not a change, or matches nothing in the trace.
@@ -107,13 +106,13 @@ class Replay:
         self.apply(parse(text, self.graph.causes), scale)
 
     def apply(self, change: Change, scale: Scale) -> None:
-        """Applies a change to a scale: `steady` is one of the scale that it begins with."""
+        """Applies a change to a scale, which is `steady` from the start if the change says so."""
         if change.what != STEADY:
             apply(change, scale, self.graph, self.remedies)
 
     def typical_step(self) -> int | None:
-        """The number of the profiler's step of median length, one-offs aside; None if no step gives
-        the device work. Steps that hold hardly any one-offs come before those that do."""
+        """The number of the profiler's step of median length, without one-offs; None if no step
+        gives the device work. Steps that hold hardly any one-offs come before those that do."""
         steps = self.steps
         if not steps.are_steps:
             return None
@@ -145,16 +144,16 @@ class Replay:
         return found
 
     def window(self, kind: str, number: int) -> ReplayedWindow:
-        """A window, whose length and critical path any replay tells. `trace` is one, whatever the
-        number; without GPU ops, `gpu_active` is that, too."""
+        """A window, whose length and critical path any replay gives. There is one `trace`, whatever
+        the number; without GPU ops, `gpu_active` is the same."""
         if kind == "trace" or (kind == "gpu_active" and not self.graph.ops):
             return ReplayedWindow(self.windows["trace"], 0)
         at = self._devices.index(number) if kind == "gpu_active" else number
         return ReplayedWindow(self.windows[kind], at)
 
     def place(self, window: str | None = None, at: int | None = None) -> Place:
-        """The place of `gpu_active`, `trace` or a step by its name; by default of the verdict's
-        window; of the ranges, if there are some, of the one numbered `at`, or of median length."""
+        """The kind and number of `gpu_active`, `trace` or a step by its name; by default of the
+        verdict's window. Among ranges, it is the one numbered `at`, or that of median length."""
         if self.ranges is not None:
             lengths = self.ranges.lengths(self.run(steady=True)).tolist()
             return "range", typical(lengths, at)

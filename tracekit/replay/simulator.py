@@ -40,7 +40,7 @@ class Scale:
         )
 
     def copy(self) -> Scale:
-        """A scale of its own with the same factors."""
+        """An independent scale with the same factors."""
         # Rates replace their arrays when they change.
         host, op, fixed = (replace(each) for each in (self.host, self.op, self.fixed))
         return Scale(host, op, fixed, self.dropped.copy(), self.unknown)
@@ -125,9 +125,9 @@ class Simulator:
 
     def __init__(self, graph: Graph, watched: Ints | None = None) -> None:
         """Args:
-        graph: what is replayed.
-        watched: instants of the host whose times will be asked for; a replay precomputes them.
-            Any other instant costs a pass over the host's work.
+        graph: the graph to replay.
+        watched: instants of the host whose times are needed; a replay computes them. Any other
+        instant costs a pass over the host's work.
         """
         self.graph = graph
         edges, host = graph.edges, graph.host

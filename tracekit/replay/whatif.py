@@ -1,5 +1,5 @@
-"""How long a run would have taken if something had been faster: its graph replayed with changes,
-or, of a run of several ranks, the graphs of all ranks together."""
+"""How long a run would have taken if something had been faster: its graph replayed with changes, or
+the graphs of all ranks together in a run of several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN_SCHEMA = "tracekit/whatif-run/1"
 
 @dataclass(frozen=True)
 class StepLength:
-    """A step's length as recorded and as predicted, from its begin to its completion."""
+    """A step's length as recorded and as predicted, from start to completion."""
 
     name: str
     """The step's name."""
@@ -48,11 +48,11 @@ class WhatIf(Shown, form=SCHEMA):
     predicted_ns: int
     speedup: float
     saves_ns: int
-    """What the changes save in the window, one-offs aside: the price of `tracekit advise`."""
+    """What the changes save in the window, without one-offs: the price of `tracekit advise`."""
     bound_by: dict[str, float]
     """The changed window's critical path by cause: shares of `predicted_ns`."""
     unknown_ns: int
-    """The part of `predicted_ns` that is waits without an explanation in the trace. A replay keeps
+    """The part of `predicted_ns` that is waits which the trace does not explain. A replay keeps
     them as they were."""
     steps: list[StepLength]
     """The profiler's steps."""
@@ -62,7 +62,7 @@ class WhatIf(Shown, form=SCHEMA):
 
 @dataclass(frozen=True)
 class RankWhatIf:
-    """What a rank waits for others in collectives, as recorded and as predicted, in ns."""
+    """How long a rank waits for others in collectives, as recorded and as predicted, in ns."""
 
     rank: int
     waited_ns: int
@@ -84,15 +84,15 @@ class RunWhatIf(Shown, form=RUN_SCHEMA):
     predicted_ns: int
     speedup: float
     waited_ns: int
-    """What all ranks together wait for each other in collectives."""
+    """How long all ranks together wait for each other in collectives."""
     predicted_waited_ns: int
     """The same as predicted."""
     steps: list[StepLength]
     """The steps that all ranks recorded."""
     ranks: list[RankWhatIf]
-    """What each rank waits."""
+    """How long each rank waits."""
     doubts: list[str]
-    """What makes the prediction doubtful."""
+    """Reasons why the prediction is doubtful."""
 
 
 def require_times(database: Session, trace_id: int) -> None:
@@ -119,7 +119,7 @@ def what_if(
     """How long a window would have taken with changes such as `host*0.5`.
 
     `tracekit.replay.grammar.HELP` lists the changes. `window` is `gpu_active`, `trace`, the name of
-    a step, or the name of annotated ranges: then the one of median length, or with `NAME@2` the
+    a step, or the name of annotated ranges: `NAME` is the one of median length, `NAME@2` the
     second. The default is the verdict's: the step of median length, or without steps the GPU-active
     span. Lengths are in ns.
 
@@ -173,15 +173,15 @@ def what_if_run(
     one. `tracekit.replay.grammar.HELP` lists the changes. Lengths are in ns.
 
     Raises:
-        TracekitError: the traces are not the ranks of one run, or do not tell who waits for whom; a
-            text is not a change or matches nothing.
+        TracekitError: the traces are not the ranks of one run, or do not show who waits for whom; a
+        text is not a change or matches nothing.
     """
     from tracekit.replay.ranks.prices import Pricing
     from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
 
     if reason := not_one_run(database):
         raise TracekitError(
-            f"{database.name}: choose a trace (--trace-id): they are not a run, because {reason}"
+            f"{database.name}: the traces are not one run, so choose one (--trace-id): {reason}"
         )
     judging = database.judging(thresholds or Thresholds())
     with judging, database.sharing(), stage("replaying all ranks together"):
@@ -189,7 +189,7 @@ def what_if_run(
         if joined.doubt:
             raise TracekitError(f"{database.name}: the ranks cannot be replayed: {joined.doubt}")
         if not len(joined.members):
-            raise TracekitError(f"{database.name}: no collective is matched between the ranks")
+            raise TracekitError(f"{database.name}: no collective between ranks could be matched")
         before, after = joined.measured, Pricing(joined).changed(changes)
         traces = {row["trace_id"]: row for row in database.ask("overview")}
     rows = [traces[each] for each in joined.trace_ids]
@@ -211,7 +211,7 @@ def what_if_run(
 
 
 def _waited(joined: RankReplay, run: RanksRun) -> list[int]:
-    """What each rank waits in collectives."""
+    """How long each rank waits in collectives."""
     members = run.of.members
     collective = ~members.is_exchange
     return [

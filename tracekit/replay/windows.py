@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NONE = np.zeros(0, np.int64)
 _ALL = slice(None)
-# In place of a thread: all of them.
+# Stands for all threads.
 _EVERY = -1
 
 
@@ -29,7 +29,7 @@ class Windows:
 
     names: list[str]
     begin: Ints
-    """The keys at which the host begins them."""
+    """The keys at which the host begins each window."""
     end: Ints
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class Windows:
         raise NotImplementedError
 
     def last(self, run: Run, number: int) -> End:
-        """What a window ends with."""
+        """The event that ends a window."""
         raise NotImplementedError
 
     def lengths(self, run: Run) -> Ints:
@@ -60,11 +60,12 @@ class Windows:
 
 @dataclass(frozen=True)
 class Extents(Windows):
-    """Windows from the earliest begin of some GPU ops and threads to their latest end. Each thread
+    """Windows from the earliest start of some GPU ops and threads to their latest end. Each thread
     belongs to every window."""
 
     first: Ints
-    """The first op of each window, whose ops are all up to the next one's; empty without ops."""
+    """The first op of each window; the window's ops go up to the next window's first. Empty without
+    ops."""
 
     def spans(self, run: Run) -> tuple[Ints, Ints]:
         begin, end = np.full(len(self), -NEVER), np.full(len(self), NEVER)
@@ -111,13 +112,13 @@ class Marked(Windows):
     lasted_ns: list[int]
     """How long the host takes for each window."""
     thread: Ints
-    """The thread whose launches count, for each window; `_EVERY`: those of every thread."""
+    """The thread whose launches count, for each window; `_EVERY`: all threads."""
     launched: dict[int, Numbers]
-    """The ops that a thread launched, or every thread, in order of their launches."""
+    """The ops that one thread (or all threads) launched, in order of their launches."""
     first: Ints
-    """For each window, the place of its first op among those."""
+    """For each window, the index of its first op among those."""
     stop: Ints
-    """And of the first op after it."""
+    """The index of the first op after each window."""
 
     @property
     def are_steps(self) -> bool:
@@ -177,8 +178,8 @@ def steps_of(database: Session, trace_id: int, graph: Graph) -> Marked:
 
 
 def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Marked:
-    """The ranges of a name: `NAME@1`, `NAME@2` and so on. They count what their own thread
-    launches, since other threads may run ranges of the same name meanwhile."""
+    """The ranges with a name: `NAME@1`, `NAME@2` and so on. Only launches of the range's own thread
+    count: other threads may run ranges of the same name at the same time."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
     count = len(rows["pid"])
     rows["name"] = np.array([f"{name}@{number + 1}" for number in range(count)], np.object_)
@@ -214,12 +215,12 @@ def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> Marked:
 
 
 def range_of(database: Session, trace_id: int, window: str) -> tuple[str, int | None] | None:
-    """The name of the ranges that `window` means, and which of them: `NAME@2` is the second.
+    """The name of the ranges that `window` refers to, and the number: `NAME@2` is the second.
 
     None if it is another window: `gpu_active`, `trace` or a step.
 
     Raises:
-        TracekitError: the trace has neither a window nor a range of that name.
+        TracekitError: the trace has no window or range of that name.
     """
     rows = database.ask("replay_steps", trace=trace_id)
     steps = dict.fromkeys(row["name"] for row in rows if row["kind"] == "step")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def waits_for_workers(host: HostThread) -> bool:
-    """Whether most of a host's communication is calls of other workers."""
+    """Whether most of a host's communication is calls to other workers."""
     return 2 * host.remote_ns > host.communication_ns
 
 
@@ -29,7 +29,7 @@ def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
 def next_step(
     bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
 ) -> str:
-    """What to try next, without what the run does already."""
+    """What to try next, without the things that the run does already."""
     compiled = launch.compiled_share if launch is not None else None
     done = {
         "next_shaped": shaped,
@@ -45,7 +45,7 @@ def next_step(
 def list_notes(
     fixes: FixList, verdict: Verdict, database: Session, trace_id: int, thresholds: Thresholds
 ) -> list[str]:
-    """How the fix list and the bottleneck go together; of an empty list, what is left."""
+    """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
     recurring = [each for each in fixes.advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
         return verdict.try_next
@@ -71,7 +71,7 @@ def list_notes(
 
 
 def _reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
-    """How near the device is to its peak in matrix products, if enough of its work tells."""
+    """How near the device is to its peak in matrix products, if enough of its work is counted."""
     rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
     least = thresholds.shaped_work_share
     known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]

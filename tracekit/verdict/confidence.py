@@ -29,7 +29,8 @@ from tracekit.verdict.steady import excess_in, is_single_pass, is_unrepeated
 
 # From the surest down; each doubt lowers it by one.
 LEVELS = ("high", "medium", "low")
-# More sentences than this are not read; so many of them are reasons, however many the doubts.
+# Nobody reads more sentences than the first number; the second is kept for reasons, however many
+# doubts there are.
 _MOST, _FEWEST = 6, 4
 
 Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]
@@ -64,7 +65,7 @@ def doubted(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Ver
 
 
 def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
-    """What is said of a single pass, or of a single marked step, however often its work repeats."""
+    """The sentence on a single pass, or a single marked step, however often its work repeats."""
     repetition = evidence.repetition
     if is_single_pass(repetition, thresholds):
         return "A single pass was recorded: no second one shows how much of it is usual."
@@ -197,7 +198,7 @@ def _is_dilated(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
 
 
 def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
-    """On a host without a device: shapes do not tell whether math or memory limits the work."""
+    """On a host without a device: shapes do not show whether math or memory limits the work."""
     host = evidence.host
     if evidence.gpu is not None or host is None:
         return None
@@ -215,7 +216,7 @@ def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
 
 
 def _may_hide_work(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
-    """A call of another worker need not block its thread: work that was not recorded may run on."""
+    """A call to another worker need not block its thread: unrecorded work may go on."""
     host = evidence.host
     if verdict.bottleneck != "communication" or host is None or not waits_for_workers(host):
         return None
@@ -241,7 +242,8 @@ DOUBTS: tuple[Doubt, ...] = (
 )
 
 
-# -- what makes the confidence low at once -----------------------------------------------------
+# -- doubts that make the confidence low at once
+# -----------------------------------------------------
 
 
 def _has_few_ops(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
@@ -261,7 +263,8 @@ def _windows_disagree(verdict: Verdict, evidence: Evidence, thresholds: Threshol
 
 
 def _could_be_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    """Communication that may be waiting for other ranks is more than what the sides differ by."""
+    """Communication that may be waiting for other ranks exceeds the difference between the
+    sides."""
     if _may_wait_for_ranks(verdict, evidence, thresholds) is None or evidence.gpu is None:
         return False
     return evidence.gpu.exposed_comm_ns > abs(verdict.margin or 0.0) * evidence.window.span_ns

@@ -1,4 +1,4 @@
-"""The first sentence of a verdict: what holds the run up, as one would say it to a colleague."""
+"""The first sentence of a verdict: what holds the run up, as one would tell a colleague."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def headline(
 
 
 def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
-    """The window that has another regime than the one that is judged: the GPU-active span beside a
-    marked step, or the whole trace beside the span of a single pass, if the host works before it.
+    """The window with a different regime from the judged one: the GPU-active span if a marked step
+    is judged; the whole trace if the span of a single pass is judged and the host works before it.
     """
     window = evidence.window
     other = {"step": "gpu_active", "gpu_active": "trace"}.get(window.kind)
@@ -70,7 +70,7 @@ def _of_cpu(verdict: Verdict) -> str:
 
 
 def _once(evidence: Evidence) -> str:
-    """What comes first where most of the window happened once: the rest is judged."""
+    """The start of the sentence where most of the window happened once: the rest is judged."""
     gains, window = evidence.gains, evidence.window
     if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
         return ""
@@ -108,7 +108,7 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
 
 
 def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
-    """Why another window has another regime than the one that is judged."""
+    """Why another window has a different regime from the judged one."""
     window, span = evidence.window, other.window
     if span.kind == "trace":
         lead = duration(window.start_ns - span.start_ns)

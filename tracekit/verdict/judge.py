@@ -135,7 +135,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, margin, next_)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[accounted(gpu, idle, gains)] == regime
-    # The reason comes first: of a busy device that is not the bottleneck, the gains.
+    # The reason comes first: the gains, if a busy device is not the bottleneck.
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
@@ -144,8 +144,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
 
 
 def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | None:
-    """Where host and device take turns: the cause that the first advice lessens, if that saves
-    about as much as removing the bottleneck of the slower side whole."""
+    """If host and device take turns: the cause that the first advice reduces, if that saves about
+    as much as removing the slower side's whole bottleneck."""
     gains = evidence.gains
     if not bound.takes_turns or evidence.advised is None or gains is None:
         return None
@@ -230,7 +230,7 @@ def _lesser_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
 
 
 def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[str]:
-    """A sentence about communication and copies that no compute overlaps, by the accounting."""
+    """A sentence, from the accounting, about communication and copies that no compute overlaps."""
     exposed = [
         (gpu.exposed_comm_ns, "communication", "no compute overlaps it"),
         (gpu.exposed_memcpy_ns, "copies and fills", "no kernel overlaps them"),
@@ -262,7 +262,7 @@ def _launch_sentence(launch: Launch, thresholds: Thresholds) -> str:
         meaning = f": work queues up before it runs ({waiting:,} ahead)"
     else:
         spent = f"{duration(call)} of it" if call < delay else "all of it"
-        # A longer delay than a launch takes is nothing that the queue or the call explains.
+        # Neither the queue nor the call explains a delay that is longer than a launch takes.
         late = ": the device waits when work arrives" if delay <= thresholds.wait_ns else ""
         meaning = f" with an empty queue, {spent} in the call{late}"
     calls = "launch" if launch.count == 1 else "launches"
@@ -270,7 +270,7 @@ def _launch_sentence(launch: Launch, thresholds: Thresholds) -> str:
 
 
 def _unknown_limits_ns(cause: str, gains: Gains) -> int | None:
-    """What removing math or memory saves at most, if it limits all such kernels, too."""
+    """The most that removing math or memory saves: if it also limits all such kernels."""
     if cause not in gains.removed_at_most:
         return None
     return round(gains.removed_at_most[cause] * gains.window_ns)
@@ -380,7 +380,7 @@ def _judge_late_host(
     window: Window, host: HostThread, fractions: dict[str, float], why: list[str]
 ) -> Verdict:
     """The verdict where the device was not recorded, but had hardly anything left to do when the
-    host had launched everything: the host is late. What its operators take is dispatch."""
+    host had launched everything: the host is late. The time of its operators is dispatch."""
     assert host.last_wait_ns is not None
     why.append(
         f"The device was not recorded, but the last of the host's waits for it takes "
@@ -402,7 +402,7 @@ def _judge_late_host(
 
 
 def _limit(host: HostThread, thresholds: Thresholds) -> str:
-    """What limits the work; math where too little tells."""
+    """What limits the work; math if too little is known."""
     if host.communication_ns > host.compute_ns:
         return "communication"
     is_known = host.math_ns + host.memory_ns >= thresholds.shaped_work_share * host.compute_ns

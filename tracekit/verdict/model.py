@@ -30,7 +30,7 @@ SCHEMA = "tracekit/analysis/1"
 class Saving:
     """How much shorter the window would be without a cause.
 
-    With GPU ops: the window's length less its length in a replay that removes the cause's work and
+    With GPU ops: the window's length minus its length in a replay that removes the cause's work and
     the waits in its calls (tracekit/replay/changes.py). Without GPU ops: the cause's time on the
     busiest thread. `saves_at_most_ns` is an upper bound, because a real change rarely removes all
     work of a cause, and what replaces the work takes time, too.
@@ -41,8 +41,8 @@ class Saving:
     saves_at_most_ns: int
     """How much shorter the window would be."""
     with_unknown_limits_ns: int | None = None
-    """For math and memory-bandwidth: the same if the cause also limits all kernels of which the
-    trace does not tell whether math or memory does. None: there are no such kernels."""
+    """For math and memory-bandwidth: the same if the cause also limits all kernels for which the
+    trace does not show whether math or memory does. None: there are no such kernels."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Verdict:
     """The judgement on a window.
 
     `shares` are fractions of the window. `margin` tells how clear the regime is, also as a fraction
-    of the window: with GPU ops, the gain from halving the device's work less the gain from halving
-    the host's; without, the time of compute operators and of waits for other ranks less all other
+    of the window: with GPU ops, the gain from halving the device's work minus the gain from halving
+    the host's; without, the time of compute operators and of waits for other ranks minus all other
     time. A positive margin means compute-bound, a negative one overhead-bound. What the host gains
     counts up to the device's idle share. If neither gain reaches the threshold `small_gain`, the
-    regime, and with it the margin's sign, follows from busy and waiting time instead. None: nothing
-    to judge by.
+    regime, and with it the margin's sign, follows from busy and waiting time instead. None: there
+    is nothing to judge by.
     """
 
     headline: str
@@ -100,7 +100,7 @@ class Analysis(Shown, form=SCHEMA):
     """The verdict's window, with what happened in it and what changes would gain."""
     causal: Causal | None
     one_offs: list[OneOffEvent]
-    """What happened once, and is not judged."""
+    """Events that happened once and are not judged."""
     steps: list[Period]
     """The profiler's steps."""
     phases: list[Phase]
@@ -112,7 +112,7 @@ class Analysis(Shown, form=SCHEMA):
     top_kernels: list[dict[str, Any]]
     memory_traffic: list[dict[str, Any]]
     advice: list[Advice]
-    """What to change, most worth first."""
+    """What to change; the change that saves most comes first."""
 
     @property
     def headline(self) -> str:

@@ -1,8 +1,8 @@
-"""What the recorder left out of a trace, or added to it: said before any regime.
+"""What the recorder left out of a trace, or added to it; the verdict says this before any regime.
 
 A profiler drops kernels, misses ends, starts late, and slows the host down. The question `health`
 finds where (queries/facts, the files whose rows go into `recorder_finding`); each rule here says
-what a finding leaves of a verdict, and what to record instead.
+how much of a verdict a finding leaves, and what to record instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, weigh
 
-# From the least sure up. `none` is that of an unknown regime.
+# In ascending order; `none` belongs to an unknown regime.
 _LEVELS = ("none", "low", "medium", "high")
 # As many reasons as a verdict has at most.
 _MOST = 6
@@ -25,7 +25,7 @@ _MOST = 6
 
 @dataclass(frozen=True)
 class Seen:
-    """What the rules look at."""
+    """The input of the rules."""
 
     verdict: Verdict
     evidence: Evidence
@@ -40,15 +40,15 @@ class Seen:
 
 @dataclass(frozen=True)
 class Omission:
-    """What a finding does to a verdict."""
+    """The effect of a finding on a verdict."""
 
     code: str
     sentence: str
     leaves: str
-    """The surest confidence that it leaves; `none`: the regime is unknown."""
+    """The highest confidence that it leaves; `none`: the regime is unknown."""
 
 
-# Gives the surest confidence that a finding leaves; None: it does not matter.
+# Returns the highest confidence that a finding leaves; None: the finding does not matter.
 Rule = Callable[[Seen, Finding], "str | None"]
 
 
@@ -63,11 +63,11 @@ def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
 
 
 def unbent(evidence: Evidence) -> Evidence:
-    """The evidence without what the recorder may have made: the first collective's wait for late
-    ranks is no communication, and gaps in replays are priced as nothing."""
+    """The evidence without effects of the recorder: the first collective's wait for late ranks is
+    not communication, and gaps in replays cost nothing."""
     findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
     if evidence.host is not None and "truncated" in findings:
-        # The last of the waits that were read need not be the last.
+        # The last wait that was read need not be the last one.
         evidence = replace(evidence, host=replace(evidence.host, last_wait_ns=None))
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
     if queued := findings.get("queued_before"):
@@ -86,14 +86,14 @@ def unbent(evidence: Evidence) -> Evidence:
 
 
 def _without_queued(evidence: Evidence, ns: int) -> Evidence:
-    """The evidence without the time in which the device worked on what nobody recorded."""
+    """The evidence without the time in which the device worked on unrecorded ops."""
     causal = evidence.causal
     if causal is None or evidence.window.kind != "gpu_active" or ns >= causal.gains.window_ns:
         return evidence
     gains, left_ns = causal.gains, causal.gains.window_ns - ns
     longer = gains.window_ns / left_ns
     removed = {cause: gain * longer for cause, gain in gains.removed.items()}
-    # The call that waited is one of these; what it waited for is not the call's to save.
+    # The call that waited is one of these; removing the call would not save its wait.
     waiting = max(("copy", "sync"), key=lambda cause: removed.get(cause, 0.0))
     if waiting in removed:
         removed[waiting] = max(0.0, removed[waiting] - ns / left_ns)
@@ -112,7 +112,8 @@ def _without_queued(evidence: Evidence, ns: int) -> Evidence:
 
 
 def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
-    """The verdict with what the recorder left out first, and as unsure as that makes it."""
+    """The verdict with the recorder's omission as its first reason, and with a confidence that
+    fits."""
     seen = Seen(verdict, evidence, _by_code(evidence), thresholds)
     first = (_first(seen, codes, rule) for codes, rule in RULES)
     found = [each for each in (*first, _costly(seen)) if each is not None]
@@ -124,7 +125,7 @@ def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdic
     sentences = [each.sentence for each in found]
     advice = [words("record")[each.code] for each in found]
     if level == "none":
-        # What is left of the reasons and prices is about what happened to be recorded.
+        # The remaining reasons and prices are only about the work that happened to be recorded.
         why = [*sentences, *verdict.why[:1]][:_MOST]
         unknown = replace(verdict, regime=UNKNOWN, bottleneck=None, confidence="none", margin=None)
         return replace(
@@ -141,7 +142,7 @@ def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdic
 
 
 def _first(seen: Seen, codes: Iterable[str], rule: Rule) -> Omission | None:
-    """What the first of these findings that matters does to the verdict."""
+    """The effect of the first of these findings that matters to the verdict."""
     for finding in (seen.findings[code] for code in codes if code in seen.findings):
         if leaves := rule(seen, finding):
             return Omission(finding.code, _sentence(finding), leaves)
@@ -166,8 +167,8 @@ def _sentence(finding: Finding) -> str:
 
 
 def _cut(seen: Seen, finding: Finding) -> str:
-    """The file breaks off. GPU events are written last: where there are none, they may be what is
-    missing."""
+    """The file breaks off. GPU events are written last: if there are none, they may be the missing
+    part."""
     return "low" if seen.evidence.gpu is None else "medium"
 
 
@@ -177,8 +178,8 @@ def _nothing(seen: Seen, finding: Finding) -> str:
 
 
 def _lost(seen: Seen, finding: Finding) -> str | None:
-    """Kernels of graph replays, or of a session's first launches, are missing: of most, so that
-    nobody knows what the run did, or of some."""
+    """Kernels of graph replays, or of a session's first launches, are missing. If most are, nobody
+    knows what the run did."""
     if finding.severity == "error":
         return "none"
     is_start = finding.code == "dropped_at_start"
@@ -186,13 +187,13 @@ def _lost(seen: Seen, finding: Finding) -> str | None:
 
 
 def _unended(seen: Seen, finding: Finding) -> str | None:
-    """Python frames without an end: what they cover counts as Python's time."""
+    """Python frames without an end: the time that they cover counts as Python's."""
     return "low" if seen.verdict.bottleneck == "python" else None
 
 
 def _skewed(seen: Seen, finding: Finding) -> str | None:
-    """The first collective waits for ranks that record later. It is a one-off; where it takes most
-    of the window, hardly anything is left to judge."""
+    """The first collective waits for ranks that record later. It is a one-off; if it takes most of
+    the window, hardly anything is left to judge."""
     if not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
         return None
     share = seen.share(finding)
@@ -202,10 +203,10 @@ def _skewed(seen: Seen, finding: Finding) -> str | None:
 
 
 def _queued(seen: Seen, finding: Finding) -> str | None:
-    """The device worked on what was launched before the recording, and the host waited for it."""
+    """The device worked on ops launched before the recording, and the host waited for it."""
     if seen.evidence.window.kind != "gpu_active":
         return None
-    # Where it takes most of the window, hardly anything is left to judge.
+    # If it takes most of the window, hardly anything is left to judge.
     return "low" if seen.share(finding) > seen.thresholds.unseen_share else "medium"
 
 
@@ -218,8 +219,8 @@ def _gaps(seen: Seen, finding: Finding) -> str | None:
 
 
 def _costly(seen: Seen) -> Omission | None:
-    """The recorder's own cost, as measured; or as events cost, where it could be all that the
-    device waits for."""
+    """The recorder's own cost, as measured; or as estimated from its events, if it could be all
+    that the device waits for."""
     measured, causal = seen.findings.get("profiler_dilation"), seen.evidence.causal
     if seen.verdict.margin is None:
         return None
@@ -239,7 +240,7 @@ def _costly(seen: Seen) -> Omission | None:
 
 
 def _is_recorders(seen: Seen) -> bool:
-    """Whether the host bounds the run only as long as it is recorded."""
+    """Whether the host bounds the run only while it is being recorded."""
     evidence = seen.evidence
     is_weighed = evidence.gpu is not None and evidence.gains is not None
     return is_weighed and bound_of(evidence, seen.thresholds).is_recorders
@@ -261,7 +262,7 @@ def _corrected(finding: Finding, evidence: Evidence) -> str:
         return _sentence(finding)
     steps = len(evidence.steps)
     step_ns = sum(work_ns.get(cause, 0) for cause in OF_HOST) // steps
-    # What was measured is of a step, what events cost of the whole trace.
+    # The measured cost is per step, the estimate from events is for the whole trace.
     cost_ns = finding.time_ns // (steps if finding.code == "recorder_cost" else 1)
     left_ns = max(0, step_ns - cost_ns)
     return (
@@ -270,7 +271,7 @@ def _corrected(finding: Finding, evidence: Evidence) -> str:
     )
 
 
-# Codes of findings, of which the first that matters is said, with the rule on them.
+# Codes of findings with their rule; the first finding that matters is reported.
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
     (("no_work_recorded", "captured_only"), _nothing),

@@ -3,8 +3,8 @@
 A run is overhead-bound if halving the host's work gains more than halving the device's, and
 compute-bound if it gains less (tracekit/replay). If neither gains the threshold `small_gain`, the
 accounting decides: whether the device spent more time busy than waiting for the host; but not for
-a side that gains nothing where the other gains. All that judge or show a regime, a margin, a side
-or a flip get it from here.
+a side that gains nothing where the other gains. Every regime, margin, side and flip that is judged
+or shown comes from here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis
 
 OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
-# The regime in which each side bounds a run.
+# The regime in which each side bounds the run.
 REGIMES = {"host": OVERHEAD, "device": COMPUTE}
 _OF_KERNELS = (*LIMITS, UNKNOWN_LIMIT)
 _OF_SIDE = {"host": OF_HOST, "device": OF_DEVICE}
@@ -34,7 +34,7 @@ _TRIES = 5
 
 
 class Measured(Protocol):
-    """A window of a device, with what changes gain in it."""
+    """A window of a device, with the gains from changes to it."""
 
     @property
     def gpu(self) -> Gpu | None: ...
@@ -68,7 +68,7 @@ class Bound:
     """`host` or `device`: the side that bounds it, or that the gains point to if the regime is
     unknown."""
     margin: float
-    """How clear that is, as a fraction of the window: the device's gain less the host's. Positive
+    """How clear that is, as a fraction of the window: the device's gain minus the host's. Positive
     on the device's side, negative on the host's, also if the accounting decides."""
     host: float
     """What halving the host's work gains, at most the device's idle share."""
@@ -88,7 +88,7 @@ class Bound:
 
 
 def weigh(host: float, device: float, by_time: str | None = None, least: float = 0.0) -> Bound:
-    """What bounds a window in which halving the host's or the device's work gains this.
+    """What bounds a window with these gains from halving the host's and the device's work.
 
     Args:
         by_time: the side that the accounting finds, which decides if neither gains `least`.
@@ -134,7 +134,7 @@ def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -
 
 def _is_unexplained(found: Measured, bound: Bound, thresholds: Thresholds) -> bool:
     """Whether the device waits long for nothing that was recorded, while replay and accounting
-    disagree: of a sampled trace, the host's path may be as incomplete."""
+    disagree: the host's path in a sampled trace may be just as incomplete."""
     assert found.gpu is not None and found.idle is not None and found.gains is not None
     if bound.side == accounted(found.gpu, found.idle, found.gains) or bound.takes_turns:
         return False
@@ -145,8 +145,8 @@ def _is_unexplained(found: Measured, bound: Bound, thresholds: Thresholds) -> bo
 
 
 def unexplained_ns(gpu: Gpu, idle: Idle, thresholds: Thresholds) -> int:
-    """Gaps on the device before ops that were launched earlier, or whose launch is not known, less
-    what it takes to start each op."""
+    """Gaps on the device before ops that were launched earlier, or whose launch is unknown, minus
+    the time it takes to start each op."""
     gaps_ns = idle.device_ns - idle.device_in_launch_ns + idle.unlinked_ns
     return int(max(0, gaps_ns - gpu.gpu_ops * thresholds.launch_floor_ns))
 
@@ -161,13 +161,13 @@ def capped(host: float, window_ns: float, busy_ns: float) -> float:
 
 
 def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
-    """The device's busy time, one-offs aside."""
+    """The device's busy time, without one-offs."""
     return max(0, gpu.busy_ns - gains.device_one_offs_ns)
 
 
 def accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     """The side that bounds a window by time alone: the device's busy time against its time waiting
-    for the host, as in queries/time/regime.sql, one-offs aside."""
+    for the host, as in queries/time/regime.sql, without one-offs."""
     waited_ns = idle.waits_for_host_ns - (gains.one_offs_ns - gains.device_one_offs_ns)
     return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
 
@@ -182,7 +182,7 @@ def _is_guess(idle: Idle, thresholds: Thresholds) -> bool:
 def _bottleneck(
     names: tuple[str, ...], gains: Gains, is_guess: bool, thresholds: Thresholds
 ) -> str:
-    """The cause, of these, whose removal gains most. Python that is a guess is it only if no
+    """The one of these causes whose removal gains most. Guessed Python time counts only if no
     recorded cause comes near."""
     best = max(names, key=lambda name: gains.removed.get(name, 0.0))
     if best == "python" and is_guess:
@@ -195,7 +195,7 @@ def _bottleneck(
         return max(names, key=lambda name: gains.work_ns.get(name, 0))
     kernels = {name: gains.removed.get(name, 0.0) for name in _OF_KERNELS if name in names}
     if best not in _OF_KERNELS and sum(kernels.values()) > gains.removed[best]:
-        # What limits a kernel splits the device's own work: together, it is the larger part.
+        # The causes of kernels split the device's own work; it counts if together they gain more.
         best = max(kernels, key=lambda name: kernels[name])
     return best
 

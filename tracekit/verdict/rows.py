@@ -1,4 +1,4 @@
-"""A verdict as rows of a database: of the tables verdict, evidence, one_off and advice
+"""A verdict as rows of a database: rows of the tables verdict, evidence, one_off and advice
 (queries/schema/tables.sql)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracekit.records import parsed, plain, record
 from tracekit.verdict.model import Analysis
 
 Rows = dict[str, list[dict[str, Any]]]
-# By the part of an analysis: what its numbers are about, and the question that defines them.
+# For each part of an analysis: the subject of its numbers, and the question that defines them.
 _DEFINED = {
     "gpu": ("window", "partition"),
     "idle": ("window", "partition"),
@@ -25,7 +25,7 @@ _DEFINED = {
     "host": ("window", "cpu_time"),
     "gains": ("window", "replay"),
 }
-# What a share of launches is a share of.
+# The denominator of shares of launches.
 _OF_LAUNCHES = {
     "launch.graph_share": "GPU ops",
     "launch.compiled_share": "kernels that can be fused",
@@ -33,13 +33,14 @@ _OF_LAUNCHES = {
 _REPLAYED = "the window's replayed length without one-offs"
 
 
-# What a verdict follows from, besides the tables: packages and modules of tracekit.
+# The packages and modules of tracekit that a verdict depends on, besides the tables.
 _RULES = ("advice", "evidence", "replay", "verdict", "causes.py", "examine.py", "thresholds.py")
 
 
 @cache
 def rules() -> str:
-    """A digest of the Python and SQL that judge; what others judged is judged anew."""
+    """A digest of the Python and SQL that judge; a verdict with another digest is computed
+    again."""
     root = Path(__file__).parents[1]
     found = [
         file
@@ -53,7 +54,7 @@ def rules() -> str:
 
 
 def judged_by(context: str = "") -> str:
-    """What a verdict follows from besides its trace: the rules, and the `context` in which these
+    """What a verdict depends on besides its trace: the rules, and the `context` in which they
     judged."""
     return f"{rules()}-{context}" if context else rules()
 

@@ -1,4 +1,5 @@
-"""Slow links of a run: groups of ranks whose messages take longer on the wire than like ones."""
+"""Slow links of a run: groups of ranks whose messages take longer on the wire than in similar
+groups."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tracekit.verdict.run_model import SlowLink
 def slow_links(
     pricing: Pricing, bandwidth: Sequence[dict[str, Any]], thresholds: Thresholds
 ) -> list[SlowLink]:
-    """The slow links, the one that costs most first; `bandwidth` holds the rows of the query
+    """The slow links, the most expensive first; `bandwidth` holds the rows of the query
     link_bandwidth. Only groups that exchange the same messages among as many ranks are compared."""
     slow: dict[tuple[int, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in bandwidth:
@@ -43,7 +44,7 @@ def slow_links(
 
 
 def _as_quick(joined: RankReplay, rows: Sequence[dict[str, Any]]) -> np.ndarray:
-    """For each meeting the factor that makes the messages of these rows take as long as others."""
+    """For each meeting, the factor that makes the messages of these rows take as long as others."""
     members, last = joined.members, joined.last
     wire = np.maximum(members.wire_ns[last], 1)
     factor = np.ones(members.count)

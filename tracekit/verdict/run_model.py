@@ -20,16 +20,16 @@ class LateRank:
     held_up_ns: int
     """For how long all others together waited for it in all steps
     (tracekit/replay/ranks/stragglers.py); for a stage of a pipeline, how much less they would wait
-    if it took as long as the others."""
+    if it took as long as the other stages."""
     times_last: int
-    """In how many collectives it came last."""
+    """The number of collectives in which it came last."""
     cause: str | None
-    """What it does for longer than the ranks that do the same; `start-skew`: it began later than
-    they did; `slow-link`: its messages take longer; null: the traces do not tell."""
+    """What it spends more time on than the ranks that do the same; `start-skew`: it began later
+    than they did; `slow-link`: its messages take longer; null: unknown."""
     place: str | None
     """Where it does that."""
     excess_ns: int | None
-    """By how much longer, as the mean of the run's steps; but a start is late once."""
+    """The extra time, as the mean of the run's steps; a late start counts once."""
     saves_ns: int | None
     """How much shorter a step of the run would be if it took as long as the others."""
     in_pipeline: bool = False
@@ -38,18 +38,18 @@ class LateRank:
 
 @dataclass(frozen=True)
 class WaitingRank:
-    """A rank with what it waited in collectives, and the rank for which it waited longest."""
+    """A rank with its waiting time in collectives, and the rank for which it waited longest."""
 
     rank: int | None
     trace_id: int
     waited_ns: int
-    """What it waited in collectives."""
+    """How long it waited in collectives."""
     awaited_rank: int | None
     """The rank for which it waited longest."""
     awaited_trace_id: int | None
     """That rank's trace."""
     awaited_ns: int
-    """What it waited for that rank."""
+    """How long it waited for that rank."""
     length_ns: int
     """From when the rank begins the first step until it has completed the last."""
 
@@ -59,11 +59,11 @@ class Collectives:
     """The collectives that several of the ranks took part in."""
 
     count: int
-    """How many were matched."""
+    """The number of matched collectives."""
     exchanges: int
     """Sends with their receives."""
     matched_by: dict[str, int]
-    """How many were matched by what."""
+    """The number of matches for each way of matching."""
     left_out: int
     """Collectives that could not be matched without contradiction."""
     waited_ns: int
@@ -82,7 +82,7 @@ class ClockAhead:
     ahead_ns: int
     """Negative: behind."""
     residual_ns: int
-    """What the ends of collectives still differ by once clocks are aligned."""
+    """The difference between the ends of collectives that remains once clocks are aligned."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class Clocks:
 
 @dataclass(frozen=True)
 class SlowLink:
-    """A group of ranks whose messages take longer on the wire than those of like groups; of these
-    messages, those that cost most."""
+    """A group of ranks whose messages take longer on the wire than those of similar groups, with
+    the messages that cost most."""
 
     ranks: list[int]
     """The ranks of the group (id)"""
@@ -112,11 +112,11 @@ class SlowLink:
     wire_ns: int
     """The median time on the wire."""
     others_wire_ns: int
-    """The same of like groups."""
+    """The median in similar groups."""
     excess_ns: int
-    """What all its slow messages take longer in a step."""
+    """The extra time of all its slow messages in a step."""
     saves_ns: int
-    """How much shorter a step would be without that."""
+    """How much shorter a step would be without that extra time."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class RunSaving:
     saves_ns: int
     """How much shorter a step would be: the mean of the steps."""
     share: float
-    """Of the run's length."""
+    """A fraction of the run's length."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,35 +139,34 @@ class RunVerdict(Shown):
     """The verdict of a run: one for all its ranks."""
 
     ranks: list[int | None]
-    """The ranks whose traces there are (id)"""
+    """The ranks that have traces (id)"""
     world_size: int | None
-    """How many ranks the run has."""
+    """The number of ranks in the run."""
     steps: int
     """Steps that all ranks recorded; 0: none, the run is judged as a whole."""
     step_ns: int | None
     """The median step: from when all ranks have completed the previous one. The first one begins
     when the last rank has begun it. Without steps, the whole run."""
     span_ns: int | None
-    """From the last rank's begin to the last one's end."""
+    """From the last rank's start to the last one's end."""
     start_skew_ns: int | None
     """How much later the last rank begins than the first, by one clock."""
     pace_rank: int | None
-    """The rank for which the others wait longest; None: they wait for nobody, or the traces do not
-    tell."""
+    """The rank for which the others wait longest; None: they wait for nobody, or it is unknown."""
     late_ranks: list[LateRank]
     """The ranks for which others waited, the worst first."""
     waiting: list[WaitingRank]
-    """What each rank waited."""
+    """How long each rank waited."""
     collectives: Collectives | None
     clocks: Clocks | None
     bubble_ns: int
-    """What ranks wait for the stages before or after them in a pipeline (`pipeline-bubble`),
+    """How long ranks wait for the stages before or after them in a pipeline (`pipeline-bubble`),
     summed over ranks."""
     slow_links: list[SlowLink]
-    """Groups whose messages take longer than those of like groups."""
+    """Groups whose messages take longer than those of similar groups."""
     savings: list[RunSaving]
     """What removing something would save, the most first."""
     why: list[str]
     """The reasons, as sentences."""
     unknown: list[str]
-    """What the traces do not tell, and why."""
+    """What the traces do not show, and why."""

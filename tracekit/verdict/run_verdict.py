@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 START_SKEW = "start-skew"
 BUBBLE = "pipeline-bubble"
 SLOW_LINK = "slow-link"
-# So many late ranks are examined, those for which the others waited longest.
+# Examine this many late ranks: those for which the others waited longest.
 _EXAMINED = 5
-# So many ranks are named.
+# Name this many ranks.
 _NAMED = 8
-# A place is sought among so many events of a late rank.
+# Look for a late rank's call site among this many of its events.
 _EVENTS = 200
 
 
@@ -139,7 +139,7 @@ class _Judge:
         return found
 
     def _tell_ranks(self, found: RunVerdict) -> None:
-        """Adds to the verdicts of single ranks for whom they wait."""
+        """Adds to each rank's own verdict which rank it waits for."""
         for each, waiting in zip(self.analyses, found.waiting, strict=False):
             said = waits_only(waiting, each.trace.rank == found.pace_rank)
             if said and (waiting.waited_ns >= self.thresholds.small_gain * waiting.length_ns):
@@ -177,7 +177,7 @@ class _Judge:
     # -- who is late
 
     def _matters(self, whole_ns: int) -> bool:
-        """Whether the ranks wait for each other long enough to speak of."""
+        """Whether the ranks wait for each other long enough to mention."""
         return bool(whole_ns) and self.waited_ns >= self.thresholds.named_gain * whole_ns
 
     def _late(self, held: dict[int, float]) -> list[LateRank]:
@@ -233,11 +233,11 @@ class _Judge:
         return None if ns is None else round(ns / max(1, len(self.joined.step_names)))
 
     def _exchanged(self) -> Any:
-        """Which meetings are sends with their receives."""
+        """Which meetings are a send with its receive."""
         return self.joined.members.is_exchange[self.joined.last]
 
     def _own_cause(self, number: int, held_ns: float) -> tuple[str | None, str | None, int | None]:
-        """What a late rank does for longer than those alike, where, and for how much longer."""
+        """What a late rank spends more time on than its peers, where, and how much more."""
         one_ns = held_ns / max(1, len(self.analyses) - 1)
         least_ns = self.thresholds.own_excess_share * one_ns
         begins = self._begins()
@@ -263,7 +263,7 @@ class _Judge:
         return max(mine, key=lambda each: each.excess_ns, default=None)
 
     def _place(self, number: int, side: int, cause: int) -> str | None:
-        """The place of the program at which a rank spends most beyond one that is alike."""
+        """The call site at which a rank spends most beyond one of its peers."""
         others = [each for each in range(len(self.analyses)) if each != number]
         peers = self.peers.peers(number) or others
         totals = {peer: int(self.peers.totals(peer)[side, :, cause].sum()) for peer in peers}
@@ -348,7 +348,7 @@ class _Judge:
         begins = self._begins().values()
         return max(begins) - min(begins) if begins else None
 
-    # -- what it would save
+    # -- what removing a cause would save
 
     def _savings(self, late: list[LateRank], bubble_ns: int) -> list[RunSaving]:
         """What would make the run shorter, most first."""

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis
 
 _NAMED = 3
-# A gain of a smaller share is none.
+# A gain below this share counts as none.
 _SHOWN = 0.0005
-# A place in a sentence is cut after so many characters.
+# Cut a call site in a sentence at this length.
 _PLACE = 70
 
 
 def headline(run: RunVerdict) -> str:
-    """How many ranks there are, and which sets the pace."""
+    """The number of ranks, and which one sets the pace."""
     present, missing = len(run.ranks), _missing(run)
     ranks = f"{present:,} of {run.world_size:,} ranks" if missing else f"{present:,} ranks"
     if run.pace_rank is not None:
@@ -36,18 +36,18 @@ def headline(run: RunVerdict) -> str:
 
 
 def _missing(run: RunVerdict) -> int:
-    """How many ranks of the run are not here."""
+    """How many ranks of the run are missing."""
     return max(0, (run.world_size or 0) - len(run.ranks))
 
 
 def no_verdict(reason: str, analyses: Sequence[Analysis]) -> list[str]:
-    """That several traces have no verdict as one run; nothing where none of them is a rank."""
+    """Says that several traces have no verdict as one run; empty if none of them is a rank."""
     is_run = any(each.trace.rank is not None for each in analyses)
     return [f"No verdict on all together: {reason}."] if reason and is_run else []
 
 
 def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
-    """For which rank the others wait, why it is late, and what the run would gain."""
+    """Which rank the others wait for, why it is late, and what the run would gain."""
     if run.span_ns is None or run.collectives is None:
         return []
     done = run.collectives
@@ -152,7 +152,7 @@ def _stage(run: RunVerdict, late: LateRank) -> list[str]:
 
 
 def _clocks(run: RunVerdict) -> list[str]:
-    """Clocks that are off by a part of a step that one would see in a timeline."""
+    """A sentence on clocks that differ by enough of a step to be seen in a timeline."""
     if run.clocks is None or run.step_ns is None:
         return []
     off = [
@@ -188,7 +188,7 @@ def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
 
 
 def waits_only(waiting: WaitingRank, is_late: bool) -> str | None:
-    """What to say of one rank in the set: for whom it waits, if it waits much."""
+    """A sentence for a single rank: which rank it waits for, if it waits long."""
     if waiting.awaited_rank is None or is_late:
         return None
     return (
@@ -199,6 +199,6 @@ def waits_only(waiting: WaitingRank, is_late: bool) -> str | None:
 
 
 def _clipped(place: str) -> str:
-    """The end of a place of the program: the function's name stands there."""
+    """The end of a call site: it has the function's name."""
     text = printable(place)
     return text if len(text) <= _PLACE else "..." + text[3 - _PLACE :]

@@ -16,7 +16,7 @@ _NAMED = 3
 
 
 def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
-    """What was taken out of the window that is judged, and what is left of it."""
+    """What was left out of the judged window, and what remains of it."""
     gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
     if gpu is None or gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
         return []
@@ -45,7 +45,7 @@ def _excess_ns(events: Iterable[OneOffEvent]) -> int:
 
 
 def _times(events: Iterable[OneOffEvent]) -> str:
-    """How often something happened; on both sides at once, it happened once."""
+    """How often something happened; an event on both sides at the same time counts once."""
     count = len({each.start_ns for each in events})
     return f"{count} x " if count > 1 else ""
 
@@ -77,7 +77,8 @@ def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
 
 
 def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
-    """Whether what happened once takes so much of the window that shares of the rest name it."""
+    """Whether one-offs take so much of the window that sentences say that shares are of the
+    rest."""
     gains = judged.gains
     return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
 
@@ -88,8 +89,8 @@ def is_unrepeated(repetition: Repetition | None) -> bool:
 
 
 def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
-    """Whether the program did its work once: much of what runs in it runs a single time, or its
-    outermost module does."""
+    """Whether the program did its work once: many names occur a single time, or its outermost
+    module runs once."""
     if repetition is None or repetition.steps > 1:
         return False
     is_first = repetition.once >= thresholds.once_share * max(1, repetition.names)
@@ -156,14 +157,14 @@ def _parts(step: Period) -> dict[str, int]:
 
 
 def is_hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> bool:
-    """Whether the whole trace lasts hardly longer than a window of it: they are judged alike."""
+    """Whether the whole trace is hardly longer than the window: then both get the same verdict."""
     if trace.kind != "trace" or window.kind == "trace":
         return False
     return bool(abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns)
 
 
 def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
-    """Why the whole trace has another regime than the window."""
+    """Why the whole trace has a different regime from the window."""
     sentences = []
     for other in evidence.windows:
         if other.window.kind != "trace" or other.regime == regime:

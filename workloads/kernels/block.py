@@ -116,7 +116,7 @@ class Workspace:
         return cls(memory[:-1], memory[-1:].view(torch.int32))
 
 
-# A tile, by what the search depends on.
+# The chosen tile, by the arguments that the search depends on.
 _CHOSEN: dict[tuple[object, ...], dict[str, Any]] = {}
 
 

@@ -104,7 +104,8 @@ def _give_shapes() -> None:
 
 
 def _shaped(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, _: str) -> torch.Tensor:
-    """What `gated_mlp` gives, without values: the dispatcher asks this if any of them has none."""
+    """The shape of `gated_mlp`'s result, without values: the dispatcher calls this if an input has
+    none."""
     if not x.device == gate_up.device == down.device:
         raise ValueError(
             f"gated_mlp needs x and the weights on one device, not {x.device}, {gate_up.device} "

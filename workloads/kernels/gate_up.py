@@ -150,7 +150,7 @@ def _gate_up_descriptor_gemm_kernel(
     out.store([row, column], (activated(gated, ACTIVATION) * upped).to(out.dtype))
 
 
-# A tile's launch, by what the search depends on.
+# The chosen launch of a tile, by the arguments that the search depends on.
 _CHOSEN: dict[tuple[object, ...], Callable[..., None]] = {}
 
 

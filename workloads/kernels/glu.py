@@ -40,7 +40,7 @@ def _glu_forward_kernel(
     ACTIVATION: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    # As many programs as the device holds; each takes every so many blocks. Rows are 64-bit, since
+    # As many programs as the device holds; each takes every n-th block. Rows are 64-bit, since
     # rows times stride exceeds 2^31 elements in large batches.
     blocks = tl.cdiv(columns, BLOCK)
     for block in range(tl.program_id(0), rows * blocks, tl.num_programs(0)):
@@ -48,7 +48,7 @@ def _glu_forward_kernel(
         first = (block % blocks).to(tl.int64) * BLOCK
         place = tl.arange(0, BLOCK)
         inside = place < tl.minimum(columns - first, BLOCK).to(tl.int32)
-        # Each input is read once: what is evicted first makes room for the result, which the next
+        # Each input is read once: evicting it first makes room for the result, which the next
         # product reads.
         gate = tl.load(
             gate_ptr + row * gate_stride + first + place,
@@ -162,8 +162,8 @@ def glu_over_gate(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Te
     """As `glu`, but writes the result over `gate`, and returns it: no memory for the result.
 
     Raises:
-        ValueError: as `glu`; also where a gradient is needed, which would read what is gone, and
-            where `gate` is not contiguous or shares memory with `up`.
+        ValueError: as `glu`; also if a gradient is needed, which would read the overwritten `gate`,
+        and if `gate` is not contiguous or shares memory with `up`.
     """
     _check(gate, up, activation)
     if needs_gradients(gate, up):

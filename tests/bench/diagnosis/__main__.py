@@ -2,7 +2,7 @@
 
     python -m tests.bench.diagnosis [--tool NAME] [--kind KIND] [--failures] [NAME]
 
-NAME restricts the cases to those whose names contain it. `--failures` lists what is wrong in each
+NAME restricts the cases to those whose names contain it. `--failures` lists the errors in each
 tool's answers, with the label beside the answer.
 """
 

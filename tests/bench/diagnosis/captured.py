@@ -1,5 +1,5 @@
 """Pairs that this machine's CPU runs, with a fault and without: recorded, then timed in turns
-without the profiler, so that what was predicted stands beside what was observed."""
+without the profiler, to compare predictions with observations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.bench.diagnosis.score import Case
 from tests.bench.remedies import Images, spinning
 
 STEPS, ROUNDS = 8, 5
-# The machine's own noise: what two timings of one program may differ by, as a share of a step.
+# The machine's own noise: the difference between two timings of one program, as a share of a step.
 NOISE = 0.03
 Step = Callable[[], object]
 
@@ -113,7 +113,7 @@ PAIRS = {
 
 
 def captured(case: Case, folder: Path) -> Iterator[tuple[Case, Path]]:
-    """A pair's case with what was observed, and its trace in `folder`; none where it cannot run."""
+    """A pair's case with the observations, and its trace in `folder`; none if it cannot run."""
     pair = PAIRS[case.name.removeprefix("captured: ")]
     if pair.compiles and not shutil.which("g++"):
         return
@@ -134,7 +134,7 @@ def captured(case: Case, folder: Path) -> Iterator[tuple[Case, Path]]:
 
 
 def _observed(faulty: Step, mended: Step) -> float:
-    """What a step takes less without the fault, as a share: the median of rounds in turns."""
+    """The time that a step saves without the fault, as a share: the median of rounds in turns."""
     shares = []
     for _ in range(ROUNDS + 1):
         took = []
@@ -148,7 +148,7 @@ def _observed(faulty: Step, mended: Step) -> float:
     return median(shares[1:])
 
 
-# PyTorch's own patterns of faults, with the change that each asks for.
+# PyTorch's own patterns of faults, with the change that each suggests.
 PATTERNS = {
     "ExtraCUDACopyPattern": "tensors_on_device",
     "FP32MatMulPattern": "tensor_cores",

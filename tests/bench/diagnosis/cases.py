@@ -1,4 +1,4 @@
-"""All cases with their traces: real ones by reference, others made when asked for."""
+"""All cases with their traces: real ones by reference, others made on demand."""
 
 from __future__ import annotations
 

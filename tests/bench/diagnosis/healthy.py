@@ -1,4 +1,4 @@
-"""Healthy loops: the device does all it can, and nothing on the host is to be blamed."""
+"""Healthy loops: the device is fully used, and the host is not to blame."""
 
 from __future__ import annotations
 

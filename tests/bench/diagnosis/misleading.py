@@ -33,7 +33,7 @@ UNKNOWN = Case("", "misleading", "")
 
 
 def _saving(saves: tuple[float, float]) -> Case:
-    """A case of which nothing else is known here."""
+    """A case without other known facts."""
     return replace(UNKNOWN, saves=saves)
 
 
@@ -79,7 +79,8 @@ def one_step_of_many_passes(rng: random.Random) -> Program:
     return Program(_saving(gain(faulty, mended)), faulty)
 
 
-# -- what repeats is no one-off --------------------------------------------------------------------
+# -- repeated work is not a one-off
+# --------------------------------------------------------------------
 
 
 def repetitions_in_one_range(rng: random.Random) -> Program:
@@ -123,7 +124,7 @@ def reads_that_later_work_needs(rng: random.Random) -> Program:
     return Program(_saving(gain(faulty, mended)), faulty)
 
 
-# -- cold starts, traces of nothing, what the recorder bends ---------------------------------------
+# -- cold starts, empty traces, effects of the recorder ---------------------------------------
 
 
 def a_first_pass(rng: random.Random) -> Program:
@@ -172,7 +173,7 @@ def kernels_dropped_at_the_start(rng: random.Random) -> Program:
 
 
 def calls_that_never_end(rng: random.Random) -> Program:
-    """Frames of C calls that all end when the profiler stops, across all that came after them."""
+    """Frames of C calls that all end when the profiler stops, across all later events."""
 
     def unended(events: Events) -> Events:
         stop = max(e["end"] for e in events)
@@ -272,7 +273,8 @@ def a_thread_that_did_not_run(rng: random.Random) -> Program:
     return Program(UNKNOWN, [step(n, *ops[n * 100 : (n + 1) * 100]) for n in range(6)])
 
 
-# -- unknown that can be known, and turns ----------------------------------------------------------
+# -- unknowns that can be known, and turns
+# ----------------------------------------------------------
 
 
 def the_last_wait_is_short(rng: random.Random) -> Program:
@@ -306,7 +308,7 @@ def taking_turns(rng: random.Random) -> Program:
     return Program(UNKNOWN, atoms)
 
 
-# -- cut files, names of devices, advice that is followed already ----------------------------------
+# -- cut files, names of devices, advice already followed ----------------------------------
 
 
 def a_cut_file(rng: random.Random) -> Program:

@@ -1,6 +1,6 @@
 """Simulated programs with known faults: twins, healthy loops, kinds of trace that mislead, and
-random mixes of faults. The simulator runs each with the fault and without, so that what a change
-saves is known exactly."""
+random mixes of faults. The simulator runs each with the fault and without, so that the saving of a
+change is known exactly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEVICES = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874
 
 @dataclass(frozen=True)
 class Program:
-    """A program, its machine, and what is known of it; `trace` gives the file's bytes."""
+    """A program, its machine, and the known facts about it; `trace` returns the file's bytes."""
 
     case: Case
     atoms: list[Any]
@@ -36,7 +36,7 @@ class Program:
     seed: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
     disturb: Callable[[Events], Events] = list
-    """What recording did to the events."""
+    """The recorder's effect on the events."""
     written: float = 1.0
     """The part of the file that was written."""
 
@@ -52,7 +52,7 @@ class Program:
 def lengths(
     atoms: Iterable[Any], machine: Machine, seed: int, change: Change | None = None
 ) -> tuple[int, int]:
-    """How long a program takes: from its first op to its last, and from its begin to its end."""
+    """How long a program takes: from its first op to its last, and from its start to its end."""
     run = Simulation(atoms, machine, change, seed)
     ends = [(each["begin"], each["end"]) for each in run.events()]
     return run.span_ns, max(end for _, end in ends) - min(begin for begin, _ in ends)
@@ -61,7 +61,8 @@ def lengths(
 def gain(
     faulty: Iterable[Any], mended: Iterable[Any], machine: Machine = MACHINE, seed: int = 0
 ) -> tuple[float, float]:
-    """What mending a program saves, as a share of the span of its ops and of its whole length."""
+    """The saving from fixing a program, as a share of the span of its ops and of its whole
+    length."""
     shares = [
         1 - after / before
         for before, after in zip(
@@ -71,13 +72,13 @@ def gain(
     return min(shares), max(shares)
 
 
-# Where the sides gain about as much as each other, either regime is right.
+# If the sides gain about the same, either regime is right.
 CLOSE = 0.05
 
 
 def regime(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> tuple[str, ...]:
-    """The regime of a program: the side whose work, done in half the time, gains more. Both, where
-    they gain about the same, or where it depends on whether work before the first op counts."""
+    """The regime of a program: the side whose work, done in half the time, gains more. Both sides,
+    if they gain about the same, or if it depends on whether work before the first op counts."""
     found = set()
     plain, *halved = (
         lengths(atoms, machine, seed, Change.parse(*changes))
@@ -93,7 +94,7 @@ def regime(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> tuple
 
 # -- twins -----------------------------------------------------------------------------------------
 
-# Remedies of which one does what the other does.
+# Remedies that do the same as another one.
 SAME = {"waiting_for_a_rank": ("waiting_for_a_rank", "overlap_communication")}
 
 
@@ -110,7 +111,7 @@ def twins() -> Iterator[Program]:
         about = " ".join((control.__doc__ or "").split())
         saves = gain(faulty, mended, machine)
         prices = dict.fromkeys(SAME.get(name, (name,)), saves)
-        # A graph of the whole step may save more than mending the fault: then it may come first.
+        # A graph of the whole step may save more than fixing the fault: then it may come first.
         graph = _graph(faulty, machine)
         if graph > saves[0] and "cuda_graph" not in prices:
             prices["cuda_graph"] = graph, graph
@@ -136,7 +137,7 @@ def twins() -> Iterator[Program]:
 
 
 def _graph(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> float:
-    """What CUDA graphs between the waits of the host would save: a share."""
+    """The share that CUDA graphs between the waits of the host would save."""
     return 1 - truth(atoms, ["cuda-graph"], machine, seed) / truth(atoms, [], machine, seed)
 
 
@@ -146,11 +147,11 @@ MIXED = 40
 _LEFT_OUT = {"profiler_cost", "cuda_graph", "torch_compile", "graph_breaks"}
 # A fault is the strongest when removing it saves this much more than removing any other.
 _LEAD = 1.15
-# torch.compile mends these, too, and may fuse more with them: their rival must lead by more.
+# torch.compile also fixes these, and may fuse more with them: their rival must lead by more.
 _COMPILED = {"fused_norms": 1.5}
 _STEPS = 4
-# What a fault costs in a step is drawn between these, evenly on a scale of orders of magnitude; so
-# many repetitions of its control cost that, up to a limit.
+# A fault's cost in a step is drawn between these, evenly on a log scale; its control is repeated
+# until it costs that much, up to a limit.
 _COSTS = math.log(0.3 * MS), math.log(5 * MS)
 _REPEATS = 10
 
@@ -167,7 +168,7 @@ def mixes() -> Iterator[Program]:
 
 
 def mixed(seed: int) -> Program | None:
-    """The random program of a seed; None where no planted fault is clearly the strongest."""
+    """The random program of a seed; None if no planted fault is clearly the strongest."""
     rng = random.Random(seed)
     known = sorted({query_of(each.name) for each in catalogue().values() if each.has_query})
     pool = [name for name in known if name not in _LEFT_OUT and _per_step(name) is not None]
@@ -205,7 +206,7 @@ def mixed(seed: int) -> Program | None:
 
 
 def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
-    """What a control does in a step, with the fault and without; None where its steps differ."""
+    """A control's step, with the fault and without; None if its steps differ."""
     control = import_module(f"tests.controls.{name}")
     if getattr(control, "MACHINE", None):
         return None
@@ -220,7 +221,7 @@ def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
 
 @cache
 def _cost_ns(name: str) -> float:
-    """What a control's fault costs in a step."""
+    """The cost of a control's fault in a step."""
     parts = [[step(n, *atoms) for n in range(_STEPS)] for atoms in _per_step(name) or ((), ())]
     return max((truth(parts[0], []) - truth(parts[1], [])) / _STEPS, 1.0)
 

@@ -1,4 +1,4 @@
-"""What a case knows, what a tool answers, and how the two compare."""
+"""Compares the known facts of a case with a tool's answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 REGIMES = ("overhead-bound", "compute-bound", "unknown")
-# In tracekit's words; what another tool says is mapped to them where it says the same.
+# In tracekit's words; another tool's words are mapped to them if they mean the same.
 CAUSES = (
     "launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "communication",
     "copy", "memory-bandwidth", "math", "math-or-memory", "latency",
@@ -19,16 +19,16 @@ CAUSES = (
 LEVELS = ("none", "low", "medium", "high")
 NOTHING = "none"
 CASES = Path(__file__).with_name("cases")
-# A price is right within this share of what is saved.
+# A price is right within this share of the true saving.
 PRICE = 0.15
-# Savings this close are the same, and a first line of advice worth less blames nobody: a share of
-# the window that repeated runs of one program differ by.
+# Savings this close are equal, and a first line of advice below this blames nothing: the share of
+# the window by which repeated runs of one program differ.
 SMALL = 0.02
 
 
 @dataclass(frozen=True)
 class Case:
-    """A trace and what is known of it. An empty tuple: the case does not ask for it."""
+    """A trace and the known facts about it. An empty tuple: the case does not ask for it."""
 
     name: str
     kind: str
@@ -39,21 +39,21 @@ class Case:
     listed: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     saves: tuple[float, float] | None = None
-    """What the first change saves: the least and the most, as shares of the window."""
+    """The saving of the first change: the least and the most, as shares of the window."""
     prices: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """The same by change, where they save different shares."""
+    """The saving by change, if changes save different shares."""
     confidence: str = "high"
     says: tuple[str, ...] = ()
-    """Of which one must be in the first sentence."""
+    """Words, one of which must be in the first sentence."""
 
     @property
     def is_negative(self) -> bool:
-        """Whether nothing is to be blamed."""
+        """Whether there is nothing to blame."""
         return self.changes == (NOTHING,) or self.kind == "mended"
 
 
 def labels(kind: str) -> list[Case]:
-    """The cases of cases/KIND.toml, with the names that remedies have today."""
+    """The cases of cases/KIND.toml, with today's names of remedies."""
     rows: list[dict[str, Any]] = _data(kind)["case"]
     words = _data("words")
     for row in rows:
@@ -70,19 +70,19 @@ def _data(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool says about a trace. None: it does not say."""
+    """A tool's answer about a trace. None: it does not say."""
 
     regime: str | None = None
     cause: str | None = None
     changes: tuple[str, ...] | None = None
     """The remedies it advises, in its order."""
     saves: float | None = None
-    """What the first of them saves, as a share of the window."""
+    """The saving of the first one, as a share of the window."""
     confidence: str | None = None
     alternatives: int = 1
-    """How many of the remedies its first line names, to choose from."""
+    """The number of remedies that its first line offers as alternatives."""
     sentence: str | None = None
-    """The first that it says."""
+    """Its first sentence."""
     error: str | None = None
 
 
@@ -95,16 +95,16 @@ class Mark:
     change: bool | None
     listed: bool | None
     price: float | None
-    """The error of the price, as a share of what is saved."""
+    """The error of the price, as a share of the saving."""
     modest: bool | None
-    """Whether it is no surer than can be."""
+    """Whether its confidence is not too high."""
     alarm: bool | None
     sentence: bool | None
     confidence: str | None
 
     @property
     def failures(self) -> list[str]:
-        """What is wrong, in words."""
+        """The errors, in words."""
         names = {
             "regime": "regime", "cause": "cause", "change": "first change", "listed": "list",
             "modest": "too sure", "sentence": "first sentence",
@@ -116,7 +116,7 @@ class Mark:
 
 
 def mark(case: Case, answer: Answer) -> Mark:
-    """Compares an answer with what is known."""
+    """Compares an answer with the known facts."""
     first = None
     if answer.changes is not None:
         named = answer.changes[: answer.alternatives] or (NOTHING,)
@@ -152,7 +152,8 @@ def _is_in(said: str | None, accepted: tuple[str, ...]) -> bool | None:
 
 
 def _cause(said: str | None, accepted: tuple[str, ...]) -> bool | None:
-    """Who says "math or memory" is right where both are, and does not answer where one is."""
+    """The answer "math or memory" is right if both are accepted, and counts as no answer if one
+    is."""
     if said == "math-or-memory" and said not in accepted:
         fitting = len({"math", "memory-bandwidth"} & set(accepted))
         return {0: False, 1: None, 2: True}[fitting] if accepted else None
@@ -175,7 +176,7 @@ def _price(case: Case, answer: Answer, first: str) -> float | None:
 
 
 def _alarm(case: Case, answer: Answer, first: str | None, right: bool | None) -> bool | None:
-    """Whether the answer says first what must not be said, or blames a healthy run."""
+    """Whether the answer begins with a forbidden one, or blames a healthy run."""
     said = {answer.regime, answer.cause, first} - {None}
     if not said:
         return None
@@ -191,7 +192,7 @@ COLUMNS = (
 
 
 def row(tool: str, marks: Iterable[Mark]) -> list[str]:
-    """A tool's line of the table: how many of those that it answers are right."""
+    """A tool's line of the table: how many of its answers are right."""
     marks = list(marks)
     prices = [abs(each.price) for each in marks if each.price is not None]
     by_level: defaultdict[str | None, list[bool]] = defaultdict(list)
@@ -219,7 +220,7 @@ def _share(values: Iterable[bool | None]) -> str:
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, is_padded: bool = True) -> str:
-    """A Markdown table; padded, it can be read as it is."""
+    """A Markdown table, padded to be readable as text."""
     cells = [list(columns), *([str(cell) for cell in each] for each in rows)]
     widths = [is_padded * max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
     cells.insert(1, ["-" * max(width, 3) for width in widths])
@@ -228,7 +229,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]], *, is_padded: b
 
 
 def failures(cases: Iterable[Case], answers: dict[str, Answer]) -> list[str]:
-    """What is wrong in a tool's answers: for each case, the label beside the answer."""
+    """The errors in a tool's answers: for each case, the label beside the answer."""
     lines = []
     for case in cases:
         answer = answers[case.name]
@@ -268,5 +269,5 @@ def _word(value: Any) -> str:
 
 
 def counts(cases: Iterable[Case]) -> dict[str, int]:
-    """How many cases there are of each kind."""
+    """The number of cases of each kind."""
     return dict(Counter(each.kind for each in cases))

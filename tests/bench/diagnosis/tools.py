@@ -1,8 +1,8 @@
-"""The tools that are asked, each a function from a trace file to an Answer.
+"""The tools to ask, each a function from a trace file to an Answer.
 
-What a tool says is mapped to a regime, a cause or a change only where it says that; all else counts
-as unanswered. `make diagnosis` installs each peer into a folder of its own: two of them have a
-module of one name.
+A tool's words are mapped to a regime, a cause or a change only if they mean that; anything else
+counts as unanswered. `make diagnosis` installs each peer into its own folder: two of them have
+modules with the same name.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def tracekit_(trace: Path) -> Answer:
 
 
 def answer_of(analysis: dict[str, Any]) -> Answer:
-    """What an analysis answers, given as its JSON or as tests/answers.json has it."""
+    """The answer of an analysis, given as its JSON or in the form of tests/answers.json."""
     verdict, advice = analysis["verdict"], analysis.get("advice", [])
     return Answer(
         regime=verdict["regime"],
@@ -48,7 +48,7 @@ def answer_of(analysis: dict[str, Any]) -> Answer:
     )
 
 
-# HTA's words for what bounds the critical path.
+# HTA's words for the bounds of the critical path.
 _BOUND_BY: dict[str, tuple[str, str | None]] = {
     "cpu_bound": ("overhead-bound", None),
     "gpu_kernel_launch_overhead": ("overhead-bound", "launch"),
@@ -59,7 +59,8 @@ _BOUND_BY: dict[str, tuple[str, str | None]] = {
 
 
 def holistic_trace_analysis(trace: Path) -> Answer:
-    """What bounds most of the critical path: of the marked steps but the first, or of all."""
+    """The bound of most of the critical path: of all marked steps except the first, or of
+    everything."""
     found, error = hta.run(_bound_by, hta.opened(trace))
     if error or found not in _BOUND_BY:
         return Answer(error=error)
@@ -85,7 +86,7 @@ _CAUSES: dict[str, tuple[str | None, str | None, tuple[str, ...]]] = {
 
 
 def gpu_idle(trace: Path) -> Answer:
-    """Its findings, the first of which counts. Without one, it says that the GPU is kept fed."""
+    """Its findings; the first one counts. Without findings, it says that the GPU is kept fed."""
     with tempfile.TemporaryDirectory() as folder:
         if trace.suffix == ".gz":
             plain = Path(folder) / trace.stem
@@ -106,14 +107,14 @@ def gpu_idle(trace: Path) -> Answer:
 
 
 def pattern_matcher(trace: Path) -> Answer:
-    """What PyTorch's pattern matcher finds, where the trace was captured here; in no order."""
+    """The findings of PyTorch's pattern matcher, if the trace was captured here; in no order."""
     file = trace.with_suffix(".patterns")
     changes = tuple(json.loads(file.read_text())) if file.exists() else ()
     return Answer(changes=changes or None, alternatives=len(changes))
 
 
 Tool = Callable[[Path], Answer]
-# With the pip requirement of its folder; None: it is in the environment that runs this.
+# Each with the pip requirement of its folder; None: it is in the current environment.
 TOOLS: dict[str, tuple[Tool, str | None]] = {
     "tracekit": (tracekit_, None),
     "HolisticTraceAnalysis": (holistic_trace_analysis, None),
@@ -127,7 +128,7 @@ LIMIT_S = 120
 
 
 def _found(name: str) -> None:
-    """Makes the modules of a peer's folder the first that are found."""
+    """Puts a peer's folder first on the path for modules."""
     requirement = TOOLS[name][1]
     if requirement:
         sys.path.insert(0, str(PEERS / requirement))

@@ -1,5 +1,5 @@
-/* A record batch that grows row by row: columns of 64-bit integers and of text, each value there or NULL,
- * handed over by the Arrow C data interface. */
+/* A record batch that grows row by row: nullable columns of 64-bit integers and of text, handed over through
+ * the Arrow C data interface. */
 
 #ifndef TRACEKIT_BATCH_H
 #define TRACEKIT_BATCH_H
@@ -23,7 +23,7 @@ struct column {
     enum column_type type;
 };
 
-/* A string of an Arrow view column: short ones stand in it, others in the batch's heap.
+/* A string of an Arrow view column: short strings are stored in it, others in the batch's heap.
  * https://arrow.apache.org/docs/format/Columnar.html#variable-size-binary-view-layout */
 enum { INLINE_BYTES = 12, PREFIX_BYTES = 4 };
 struct view {
@@ -37,18 +37,18 @@ struct view {
     } text;
 };
 
-/* Bytes that are kept. */
+/* A growing buffer of bytes. */
 struct heap {
     uint8_t *bytes;
     size_t size, capacity;
 };
 
-/* Columns while they are filled, and then until the last one is released. */
+/* Columns while they are filled, and until the last one is released. */
 struct batch {
     atomic_int users;
     const struct column *columns;
     int n_columns;
-    int64_t rows, capacity;   /* the row that is being filled is behind the last one */
+    int64_t rows, capacity;   /* the row being filled comes after these */
     void *values[MOST_COLUMNS];   /* int64_t or struct view */
     uint8_t *valid[MOST_COLUMNS];
     struct heap heap;
@@ -139,7 +139,7 @@ static inline void set_integer(struct batch *batch, int column, int64_t value) {
     set_valid(batch, column);
 }
 
-/* What stands in the heap from `begin` on is the text; a short one is taken out of it. */
+/* The text is in the heap from `begin` on; a short one is removed from it. */
 static inline void set_text(struct batch *batch, int column, size_t begin) {
     struct view *view = (struct view *)batch->values[column] + batch->rows;
     size_t size = batch->heap.size - begin;
@@ -196,7 +196,7 @@ static inline void batch_export(struct batch *batch, struct ArrowArray *out) {
     };
 }
 
-/* Metadata is the number of pairs, then each key and value behind its size. */
+/* Metadata is the number of pairs, then each key and value after its size. */
 #define JSON_TYPE_KEY "ARROW:extension:name"
 #define JSON_TYPE_VALUE "arrow.json"
 struct schema {

@@ -1,5 +1,5 @@
 /* A trace's events, from JSON text to the columns of the table `event_row` (queries/schema/tables.sql says what
- * they mean), as an Arrow record batch; their words go to labels. An event that the columns cannot say in
+ * they mean), as an Arrow record batch; their words go to labels. An event that the columns cannot hold in
  * full (an unknown or repeated key, a textual timestamp ...) keeps its text in `raw`. */
 
 #include "labels.h"
@@ -21,8 +21,8 @@ struct reader {
     struct batch *batch;
     struct label label;
     struct heap *unescaped;     /* of its words */
-    unsigned seen, args_seen;   /* which keys, one bit each */
-    int keys, reproduced;       /* how many keys there are, and how many are reproduced */
+    unsigned seen, args_seen;   /* which keys it has, one bit each */
+    int keys, reproduced;       /* how many keys it has, and how many the columns reproduce */
 };
 
 /* -- numbers -------------------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ struct reader {
 /* Fast path for numbers of few digits that have no exponent and need no rounding, which nearly all are: returns the
  * address after the number, and its value times 10^`scale`. NULL for any other text, and near the text's end. */
 static const uint8_t *short_number(struct json *json, const uint8_t *at, int scale, int64_t *value) {
-    enum { MOST_DIGITS = 19, MOST_BYTES = MOST_DIGITS + 3 };   /* of 64 bits; with a sign, a point and what is behind */
+    enum { MOST_DIGITS = 19, MOST_BYTES = MOST_DIGITS + 3 };   /* of 64 bits; a sign, a point and more */
     uint64_t digits = 0;
     bool negative = *at == '-';
     if (json->end - at < MOST_BYTES) return NULL;
@@ -103,7 +103,7 @@ static bool decimal(struct span number, int scale, int64_t *value, bool *exact) 
     return true;
 }
 
-/* A value as it is written; its end is NULL where it does not end. */
+/* A value as written in the text; its end is NULL if it does not end. */
 static inline struct span token_at(struct json *json, const uint8_t *at) {
     const uint8_t *end = *at == '{' || *at == '[' ? json_value(json, at) : scalar_end(json, at);
     return (struct span){at, end, json->has_escapes};
@@ -137,8 +137,8 @@ static inline bool key_is(const struct span *key, const char *name) {
     return (size_t)(key->end - key->begin) == size && memcmp(key->begin, name, size) == 0;
 }
 
-/* The column that has what a key says; of a word, its number behind that of all columns; -1: neither. */
-static int place_of(const struct span *key) {
+/* The column for a key's value; words are numbered after all columns; -1: neither. */
+static int column_or_word(const struct span *key) {
     enum { WORD = COLUMNS };
     switch (key->end - key->begin) {
     case 1: return key_is(key, "s") ? WORD + SCOPE : -1;
@@ -159,7 +159,7 @@ static int place_of(const struct span *key) {
     }
 }
 
-/* A member of `args`: what joins events gets a column of its own. */
+/* A member of `args`: keys that link events have their own columns. */
 static const uint8_t *args_member(void *context, struct json *json, const struct span *key, const uint8_t *at) {
     struct reader *reader = context;
     bool exact, is_old = key_is(key, "external id");
@@ -203,7 +203,7 @@ static const uint8_t *read_word(struct reader *reader, struct json *json, enum w
     const uint8_t *text = string.begin;
     size_t size = (size_t)(string.end - string.begin);
     if (string.has_escapes) {
-        /* Room for all that may follow in this event: other words keep their places. */
+        /* Makes room for the rest of this event, so that other words keep their addresses. */
         if (!heap_reserve(reader->unescaped, (size_t)(json->end - at))) return json_wrong(json, json_no_memory);
         text = reader->unescaped->bytes + reader->unescaped->size;
         size = json_unescape(&string, reader->unescaped->bytes + reader->unescaped->size);
@@ -245,18 +245,18 @@ static const uint8_t *read_number(struct reader *reader, struct json *json, int 
 
 static const uint8_t *event_member(void *context, struct json *json, const struct span *key, const uint8_t *at) {
     struct reader *reader = context;
-    uint8_t plain_key[24];   /* four letters, each an escape of six: no known key is longer */
+    uint8_t plain_key[24];   /* the longest known key has four letters, each as an escape of six */
     struct span plain = {.begin = plain_key};
     if (key->has_escapes && key->end - key->begin <= (ptrdiff_t)sizeof plain_key) {
         plain.end = plain_key + json_unescape(key, plain_key);
         key = &plain;
     }
-    int place = place_of(key);
+    int column = column_or_word(key);
     reader->keys++;
-    if (place < 0 || reader->seen & 1u << place) return json_value(json, at);
-    reader->seen |= 1u << place;
-    if (place >= COLUMNS) return read_word(reader, json, (enum word)(place - COLUMNS), at);
-    return place == ARGS ? read_args(reader, json, at) : read_number(reader, json, place, at);
+    if (column < 0 || reader->seen & 1u << column) return json_value(json, at);
+    reader->seen |= 1u << column;
+    if (column >= COLUMNS) return read_word(reader, json, (enum word)(column - COLUMNS), at);
+    return column == ARGS ? read_args(reader, json, at) : read_number(reader, json, column, at);
 }
 
 /* One event, an object that begins at `at`, as a row. */
@@ -272,7 +272,7 @@ static const uint8_t *read_event(
     if (reader.reproduced != reader.keys || reader.keys == 0) {
         size_t begin = batch->heap.size;
         json_copy(json, at);
-        if (json_value(json, at) == NULL) return NULL;   /* it is one deeper here */
+        if (json_value(json, at) == NULL) return NULL;   /* it is one level deeper here */
         if (!json_copied(json, end)) return json_wrong(json, json_no_memory);
         set_text(batch, RAW, begin);
     }
@@ -283,7 +283,7 @@ static const uint8_t *read_event(
     return batch_close_row(batch) ? end : json_wrong(json, json_no_memory);
 }
 
-/* An event whose strings hold what JSON does not allow: read from a copy in which that is replaced. */
+/* An event whose strings hold text that JSON does not allow: read from a copy in which it is replaced. */
 static const uint8_t *read_mended(
     struct batch *batch, struct labels *labels, struct json *json, const uint8_t *at, int64_t event_id
 ) {
@@ -307,7 +307,7 @@ static const uint8_t *read_mended(
 
 /* -- elements that are not events ----------------------------------------------------------------- */
 
-/* Whether the text behind an element goes on as the array does. A key there means that the array's bracket is
+/* Whether the text after an element continues the array. A key there means that the array's bracket is
  * missing, or that a stray one opened the element. */
 static bool array_goes_on(struct json *json, const uint8_t *at) {
     if ((at = json_space(json, at)) == NULL) return false;
@@ -331,7 +331,7 @@ struct verbatim {
     int64_t begin, end, event_id, is_event, elements;
 };
 
-/* Of elements in a row, so many stand alone; those that follow join the last. */
+/* Of consecutive elements, this many are kept apart; the following ones join the last. */
 enum { MOST_ALONE = 100 };
 
 static bool joins_last(struct heap *verbatim, int64_t end, int64_t event_id) {
@@ -371,7 +371,7 @@ struct stopped {
     int64_t at;          /* after the last event that was read and the separator that follows it */
     int32_t reason;      /* of enum stop */
     int32_t many_labels; /* 1: the caller should take the new labels */
-    const char *error;   /* AT_ERROR: what is wrong with the event there */
+    const char *error;   /* AT_ERROR: the error in the event there */
     int64_t verbatim_size;
     uint8_t *verbatim;   /* of struct verbatim; freed by tracekit_free */
 };
@@ -407,7 +407,7 @@ TRACEKIT_EXPORT void tracekit_read_events(
     stopped->many_labels = labels_are_many(labels);
     if (at == end) stopped->reason = AT_END;
     else if (*at == ']') stopped->reason = AT_BRACKET;
-    batch_clear_row(batch);   /* it holds part of an incomplete event */
+    batch_clear_row(batch);   /* it has part of an incomplete event */
     batch_export(batch, out);
     stopped->verbatim = verbatim.bytes;
     stopped->verbatim_size = (int64_t)verbatim.size;
@@ -419,7 +419,7 @@ failed:
     batch_free(batch);
 }
 
-/* The columns of what is read; 0 when done. */
+/* The schema of the rows; 0 when done. */
 TRACEKIT_EXPORT int tracekit_event_schema(struct ArrowSchema *out) { return schema_export(columns, COLUMNS, out); }
 
 TRACEKIT_EXPORT void tracekit_release(struct ArrowArray *array) {

@@ -1,4 +1,4 @@
-/* What Python calls is exported from the library, and nothing else: setup.py compiles with hidden visibility. */
+/* The library exports only the functions that Python calls: setup.py compiles with hidden visibility. */
 
 #ifndef TRACEKIT_EXPORT_H
 #define TRACEKIT_EXPORT_H

@@ -1,12 +1,10 @@
-/* JSON text, scanned once, front to back: checked, and compacted on the way where that is asked for. Values here,
- * strings in json_string.h, what both stand on in json_scan.h.
- *
- * What is JSON here: RFC 8259, and what DuckDB's parser takes beyond it: NaN and Infinity in any case, and a comma
- * after the last member. Strings hold valid UTF-8, no raw control character and no half of a surrogate pair.
- * https://www.rfc-editor.org/rfc/rfc8259
- *
- * A scanning function takes the address where something begins and returns the address after it, or NULL: then
- * `reason` says what is wrong, or is NULL where the text ends too early.
+/* JSON text, scanned once, front to back: checked, and compacted on the way if requested. Values are here,
+ * strings in json_string.h, their common basis in json_scan.h. JSON here is RFC 8259 plus the extensions that
+ * DuckDB's parser accepts: NaN and Infinity in any case, and a comma after the last member. Strings hold
+ * valid UTF-8, no raw control character and no half of a surrogate pair.
+ * https://www.rfc-editor.org/rfc/rfc8259 A scanning function takes the address where something begins and
+ * returns the address after it, or NULL: then `reason` names the error, or is NULL if the text ends too
+ * early.
  */
 
 #ifndef TRACEKIT_JSON_H
@@ -14,7 +12,7 @@
 
 #include "json_string.h"
 
-/* Called for each member of an object, with its key (as it stands between its quotes) and the address of its
+/* Called for each member of an object, with its key (as written between its quotes) and the address of its
  * value; returns the address after the value, or NULL. */
 typedef const uint8_t *json_member(void *context, struct json *json, const struct span *key, const uint8_t *value);
 
@@ -85,12 +83,12 @@ static const uint8_t *scalar_end(struct json *json, const uint8_t *at) {
 
 /* -- objects and arrays --------------------------------------------------------------------------- */
 
-/* From a key, which is noted, to its value. */
+/* From a key, which is stored, to its value. */
 static const uint8_t *key_end(struct json *json, const uint8_t *at, struct span *key) {
     if (*at != '"') return json_wrong(json, "Expecting property name enclosed in double quotes");
     key->begin = at + 1;
     unsigned plain = json->end - at > 8 ? plain_bytes(at + 1) : 8;
-    if (plain < 8 && at[1 + plain] == '"') {   /* as most keys are: short */
+    if (plain < 8 && at[1 + plain] == '"') {   /* most keys are short */
         at += plain + 2;
         key->has_escapes = false;
     } else {
@@ -122,7 +120,7 @@ static const uint8_t *json_members(struct json *json, const uint8_t *at, json_me
     return at == NULL ? NULL : at + 1;
 }
 
-/* What is open at each depth is kept in a bit, so that no nesting is too deep for the stack. */
+/* The kind of bracket at each depth is a bit, so that no nesting is too deep for the stack. */
 static void open_bracket(struct json *json, size_t depth, uint8_t bracket) {
     uint8_t bit = (uint8_t)(1 << depth % 8), *bits = &json->is_object[depth / 8];
     *bits = bracket == '{' ? *bits | bit : *bits & (uint8_t)~bit;

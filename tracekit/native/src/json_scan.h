@@ -1,4 +1,4 @@
-/* The basis of scanning JSON: the text, what goes wrong in it, copying what was scanned, and white space. */
+/* The basis of scanning JSON: the text, its errors, copying scanned text, and white space. */
 
 #ifndef TRACEKIT_JSON_SCAN_H
 #define TRACEKIT_JSON_SCAN_H
@@ -7,18 +7,18 @@
 
 #define JSON_DEPTH (1 << 16)
 
-/* The reason where memory has run out. */
+/* The reason if memory has run out. */
 static const char json_no_memory[] = "out of memory";
 
 struct json {
     const uint8_t *end;
     const char *reason;
-    struct heap *heap;     /* where compacted text goes */
-    bool has_escapes;      /* whether the last string had any */
-    bool mends;            /* what strings may not hold is replaced in what is copied; else: */
+    struct heap *heap;     /* the destination of compacted text */
+    bool has_escapes;      /* whether the last string had escapes */
+    bool mends;            /* copying replaces text that strings may not hold; if it is not set, */
     bool needs_mending;    /* a string held such */
     bool was_mended;       /* a character was lost: U+FFFD took its place */
-    const uint8_t *run;    /* what is to be copied to it next begins here; NULL: nothing is copied */
+    const uint8_t *run;    /* the next text to copy to it begins here; NULL: nothing is copied */
     uint8_t is_object[JSON_DEPTH / 8];
 };
 
@@ -37,11 +37,11 @@ static const uint8_t *runs_out(struct json *json) { return json_wrong(json, NULL
 
 /* -- copying -------------------------------------------------------------------------------------- */
 
-/* From here on what is scanned is copied to the heap, without white space between tokens. */
+/* From here on, scanned text is copied to the heap, without white space between tokens. */
 static void json_copy(struct json *json, const uint8_t *at) { json->run = at; }
 
 static inline bool copy_run(struct json *json, const uint8_t *end) {
-    enum { AT_LEAST = 32 };   /* copied of a short run: what is behind it is written over */
+    enum { AT_LEAST = 32 };   /* copies more than a short run: the rest is overwritten */
     size_t size = (size_t)(end - json->run);
     struct heap *heap = json->heap;
     if (size <= AT_LEAST && heap->capacity - heap->size >= AT_LEAST && json->end - json->run >= AT_LEAST) {
@@ -54,14 +54,14 @@ static inline bool copy_run(struct json *json, const uint8_t *end) {
     return true;
 }
 
-/* Ends that; false when there is no memory. */
+/* Stops copying; false when there is no memory. */
 static bool json_copied(struct json *json, const uint8_t *at) {
     bool done = copy_run(json, at);
     json->run = NULL;
     return done;
 }
 
-/* Behind a comma that nothing follows: it is not copied. */
+/* After a comma that nothing follows: it is not copied. */
 static const uint8_t *drop_comma(struct json *json, const uint8_t *at) {
     if (json->run != NULL) {
         if (!copy_run(json, at)) return json_wrong(json, json_no_memory);

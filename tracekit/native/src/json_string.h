@@ -7,8 +7,8 @@
 
 #define EACH_BYTE(b) (0x0101010101010101u * (uint64_t)(b))
 
-/* Of eight bytes of a string, how many come before a quote, an escape, a control character or what is not
- * ASCII. The lowest byte whose top bit is set in `found` is such a one; higher ones may be set by a borrow. */
+/* The number of the eight bytes before a quote, an escape, a control character or a byte that is not ASCII.
+ * The lowest byte whose top bit is set in `found` is such a byte; higher bits may be set by a borrow. */
 static unsigned plain_bytes(const uint8_t *at) {
     uint64_t x, quote, escape, found;
     memcpy(&x, at, sizeof x);
@@ -31,8 +31,8 @@ static int32_t hex4(const uint8_t *at) {
     return value;
 }
 
-/* What a string may not hold, from `at` to `end`: returns that, or NULL. A control character becomes an escape, what
- * is no character becomes U+FFFD. */
+/* Text that a string may not hold, from `at` to `end`: a control character becomes an escape, invalid UTF-8
+ * becomes U+FFFD. */
 static const uint8_t *forbidden(struct json *json, const uint8_t *at, const uint8_t *end, const char *reason) {
     static const char digits[] = "0123456789abcdef", no_character[] = "\xef\xbf\xbd";
     char escape[] = {'\\', 'u', '0', '0', digits[*at >> 4 & 1], digits[*at & 15]};
@@ -90,7 +90,8 @@ static const uint8_t *utf8_end(struct json *json, const uint8_t *at) {
     return at + more + 1;
 }
 
-/* Behind the closing quote of a string whose opening quote is at `at`; notes whether it has escapes. */
+/* The address after the closing quote of a string whose opening quote is at `at`; notes whether it has
+ * escapes. */
 static const uint8_t *json_string(struct json *json, const uint8_t *at) {
     json->has_escapes = false;
     at++;

@@ -1,5 +1,5 @@
-/* The texts of events. Texts are few and events many: each distinct combination is a row of the table `label`
- * (queries/schema/tables.sql), and events have its number. */
+/* The texts of events. Events are many, but texts are few: each distinct combination is a row of the table
+ * `label` (queries/schema/tables.sql), and events have its number. */
 
 #ifndef TRACEKIT_LABELS_H
 #define TRACEKIT_LABELS_H
@@ -8,7 +8,7 @@
 
 enum word { PHASE, CATEGORY, NAME, FLOW_BIND, SCOPE, WORDS };
 
-/* A label: a word's text is NULL where there is none. */
+/* A label: a word's text is NULL if there is none. */
 struct label {
     struct {
         const uint8_t *text;
@@ -34,13 +34,13 @@ struct known_label {
 
 struct labels {
     int64_t next_id;
-    uint64_t seed;           /* by chance, so that nobody can make names that are found slowly */
+    uint64_t seed;           /* random, so that nobody can make names that are slow to look up */
     int n_known;
     struct known_label *slots;
     struct heap known;
-    struct batch *fresh;     /* labels that were not taken yet */
-    struct heap unescaped;   /* words of the event that is being read, where they have escapes */
-    struct heap mended;      /* that event, where its strings held what JSON does not allow */
+    struct batch *fresh;     /* labels not taken yet */
+    struct heap unescaped;   /* words of the current event that have escapes */
+    struct heap mended;      /* the current event, if its strings held text that JSON does not allow */
 };
 
 static const uint32_t no_word = UINT32_MAX;
@@ -97,7 +97,7 @@ static inline void labels_forget(struct labels *labels) {
     labels->n_known = 0;
 }
 
-/* As a row of what is new; false when there is no memory. */
+/* Adds it as a row of new labels; false when there is no memory. */
 static inline bool label_write(struct batch *fresh, const struct label *label, int64_t label_id) {
     for (int i = 0; i < WORDS; i++) {
         size_t begin = fresh->heap.size;

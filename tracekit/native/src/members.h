@@ -1,5 +1,5 @@
-/* The members of a trace beside its events, from JSON text to JSON text that is compacted and mended, one behind the
- * other. */
+/* The members of a trace besides its events, from JSON text to JSON text that is compacted and mended, one
+ * after the other. */
 
 #ifndef TRACEKIT_MEMBERS_H
 #define TRACEKIT_MEMBERS_H
@@ -11,11 +11,11 @@ enum stop { AT_END, INSIDE, AT_BRACKET, AT_ERROR, OUT_OF_MEMORY, AT_EVENTS };
 
 /* What was read, and where and why reading stopped. */
 struct members {
-    int64_t at;             /* behind the last member; of AT_EVENTS, where the value of `traceEvents` begins */
+    int64_t at; /* after the last member; for AT_EVENTS, where the value of `traceEvents` begins */
     int64_t size;
     uint8_t *text;          /* "key":value, ... freed by tracekit_free */
-    int64_t mended_end;     /* behind the last member, if characters were replaced in any; else 0 */
-    const char *error;      /* AT_ERROR: what is wrong with the member there */
+    int64_t mended_end;     /* after the last member, if characters were replaced in any; else 0 */
+    const char *error;      /* AT_ERROR: the error in the member there */
     int32_t reason;         /* of enum stop */
 };
 
@@ -33,15 +33,15 @@ static bool put_comma(struct heap *heap) {
     return true;
 }
 
-/* One member, which begins at `at`, goes to the heap. NULL where it does not, or is the events: then `events` is
- * where they begin. */
+/* Copies the member that begins at `at` to the heap. NULL on an error, or if the member is the events: then
+ * `events` is where they begin. */
 static const uint8_t *read_member(struct json *json, const uint8_t *at, const uint8_t **events) {
     static const char name[] = "traceEvents";
     struct span key;
     if (!put_comma(json->heap)) return json_wrong(json, json_no_memory);
     json_copy(json, at);
     if ((at = key_end(json, at, &key)) == NULL) return NULL;
-    /* Halves of surrogate pairs cannot be taken out. */
+    /* Halves of surrogate pairs cannot be removed. */
     if (!json->was_mended && is_key(&key, name, sizeof name - 1)) {
         *events = at;
         return NULL;
@@ -105,7 +105,7 @@ static const uint8_t *seek_member(void *context, struct json *json, const struct
     return end;
 }
 
-/* How deep objects and arrays are nested in a sound text. */
+/* How deep objects and arrays are nested in a valid text. */
 static int32_t depth_of(const uint8_t *at, const uint8_t *end) {
     int32_t depth = 0, deepest = 0;
     bool inside = false;   /* of a string */
@@ -119,7 +119,7 @@ static int32_t depth_of(const uint8_t *at, const uint8_t *end) {
     return deepest;
 }
 
-/* Where the value of the last member of that name stands in a sound object; -1 where there is none. */
+/* Where the value of the last member of that name begins in a valid object; -1 if there is none. */
 TRACEKIT_EXPORT int64_t tracekit_find_member(
     const uint8_t *text, int64_t size, const char *name, int64_t name_size, int64_t *end, int32_t *depth
 ) {

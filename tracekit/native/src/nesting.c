@@ -1,16 +1,16 @@
-/* Host slices, in the order in which they begin -> the tree that they form, the time of each thread cut wherever
- * one begins or ends, and what a thread did while a device waited for it (queries/schema/host_order.sql says what
- * comes in, write_*.sql in that folder what goes out).
- *
- * The walk takes one pass. The innermost slice is the open slice that began last. Slices may overlap without
- * nesting (clocks are rounded; a range is opened in one call and closed in another): each counts as inside
- * the slices that were open when it began, and keeps its recorded duration. */
+/* Host slices, in the order in which they begin -> the tree that they form, the time of each thread cut
+ * wherever one begins or ends, and what a thread did while a device waited for it (input:
+ * queries/schema/host_order.sql; output: write_*.sql in that folder). The walk takes one pass. The innermost
+ * slice is the open slice that began last. Slices may overlap without nesting (clocks are rounded; a range is
+ * opened in one call and closed in another): each counts as inside the slices that were open when it began,
+ * and keeps its recorded duration. */
 
 #include "open.h"
 
 /* The input columns, all without NULL, sorted by thread, start, longest first, and rank. Each thread begins with a
- * row that spans all of its time and has no event. Only rows of slices have a label. A call that waits for its copy has one more row for each, while
- * its slice is open, which gives the activity. A device's wait has a place as its id. */
+ * row that spans all of its time and has no event. Only rows of slices have a label. A call that waits for
+ * its copy has one more row for each wait, while its slice is open, which gives the activity. A device's wait
+ * has an index as its id. */
 enum { IN_THREAD, IN_START, IN_END, IN_RANKED, IN_LABEL };   /* the first has 32 bits, the others 64 */
 enum { NONE = -1 };
 
@@ -46,7 +46,7 @@ struct walk {
     int64_t row;
     struct slice around;        /* spans the thread's time; has no event */
     struct open open;
-    struct device_wait *waits;  /* at most one of each device */
+    struct device_wait *waits;  /* at most one per device */
     int64_t n_waits, wait_capacity;
     int64_t thread, at_ns;      /* where the walk is */
     bool in_thread;
@@ -86,8 +86,9 @@ static bool go_on_waiting(struct walk *walk, int64_t at_ns, int64_t event_id, in
     return true;
 }
 
-/* Ends the current segment at `at_ns`. Its event is the innermost open slice. Its activity is that of the outermost
- * open slice that covers all inside it (input, compilation), else that of the innermost slice. */
+/* Ends the current segment at `at_ns`. Its event is the innermost open slice. Its activity is that of the
+ * outermost open slice that covers everything inside it (input, compilation), else that of the innermost
+ * slice. */
 static bool go_to(struct walk *walk, int64_t at_ns) {
     if (at_ns <= walk->at_ns) return true;
     struct slice *covering = outermost(&walk->open, COVERING), *own = innermost(&walk->open, ALL);

@@ -1,14 +1,15 @@
-/* The slices of a thread that have begun and not ended. However many are open, and whether they nest or not,
- * a slice costs about the same: those that have ended stay in lists until somebody passes by. */
+/* The slices of a thread that have begun and not ended. A slice costs about the same however many are open,
+ * nested or not: slices that have ended stay in lists until a search passes them. */
 
 #ifndef TRACEKIT_OPEN_H
 #define TRACEKIT_OPEN_H
 
 #include "batch.h"
-#include "ranks.h"
+#include "walk_codes.h"
 
-/* Those that are open, in the order in which they began: by flag, all, and those that nest (each ends no later
- * than what was open when it began, so the last of them ends first). Those that do not nest form a heap. */
+/* The open slices, in the order in which they began: by flag, all, and those that nest (each ends no later
+ * than the slices that were open when it began, so the last of them ends first). Those that do not nest form
+ * a heap. */
 enum list { OPS, PYTHON, MODULES, LINES, COVERING, FLAGS, ALL = FLAGS, NESTED, OVERLAPPING, LISTS };
 _Static_assert(OP_FLAG == 1 << OPS && PYTHON_FLAG == 1 << PYTHON && MODULE_FLAG == 1 << MODULES
                    && LINE_FLAG == 1 << LINES && COVERING_FLAG == 1 << COVERING, "a list for each flag");
@@ -16,12 +17,12 @@ _Static_assert(OP_FLAG == 1 << OPS && PYTHON_FLAG == 1 << PYTHON && MODULE_FLAG 
 struct slice {
     int64_t event_id, start_ns, end_ns, self_ns, activity, flags;
     int64_t parent_id, depth;                            /* when it began */
-    int64_t op, outer_op, python, line, module;          /* the same: itself or around it; the module is around it */
-    int64_t label, op_label, place_label;                /* its own; those of the operator and of its place */
+    int64_t op, outer_op, python, line, module; /* also for it or around it; the module is around it */
+    int64_t label, op_label, place_label;                /* its own; the operator's and the call site's */
     int64_t serial;   /* grows from slice to slice; 0 when it has ended */
 };
 
-/* A slice by its place, which another one takes when it has ended: told apart by the serial. */
+/* A slice by its slot, which another slice reuses when it has ended: the serial distinguishes them. */
 struct ref {
     int64_t place, serial, end_ns;
 };
@@ -33,10 +34,10 @@ struct refs {
 
 struct open {
     struct slice *slices;
-    int64_t *free;                      /* places that can be taken: `n_free` of them */
+    int64_t *free;                      /* free slots: `n_free` of them */
     int64_t n_free, capacity, begun;
-    struct refs lists[LISTS];           /* but in the heap and of those that nest, some may have ended */
-    int64_t found;                      /* where the last one that was looked for is */
+    struct refs lists[LISTS]; /* some may have ended, except in the heap and among those that nest */
+    int64_t found;                      /* the position of the slice found last */
 };
 
 static inline int64_t n_open(const struct open *open) { return open->capacity - open->n_free; }
@@ -46,7 +47,7 @@ static inline struct slice *slice_of(const struct open *open, struct ref ref) {
     return slice->serial == ref.serial ? slice : NULL;
 }
 
-/* The one that began last; NULL when there is none. */
+/* The slice that began last; NULL when there is none. */
 static inline struct slice *innermost(struct open *open, enum list list) {
     struct refs *refs = &open->lists[list];
     for (; refs->count > refs->first; refs->count--) {
@@ -56,7 +57,7 @@ static inline struct slice *innermost(struct open *open, enum list list) {
     return NULL;
 }
 
-/* The one that began first; NULL when there is none. */
+/* The slice that began first; NULL when there is none. */
 static inline struct slice *outermost(struct open *open, enum list list) {
     struct refs *refs = &open->lists[list];
     for (; refs->first < refs->count; refs->first++) {
@@ -70,7 +71,7 @@ static inline bool ends_before(struct ref one, struct ref other) {
     return one.end_ns < other.end_ns || (one.end_ns == other.end_ns && one.serial > other.serial);
 }
 
-/* The one to end next: of those that end at the same time, the innermost; NULL when none is open. */
+/* The slice to end next; the innermost if several end at the same time; NULL when none is open. */
 static inline struct slice *next_to_end(const struct open *open) {
     const struct refs *nested = &open->lists[NESTED], *heap = &open->lists[OVERLAPPING];
     const struct ref *next = nested->count > 0 ? &nested->at[nested->count - 1] : NULL;
@@ -78,7 +79,8 @@ static inline struct slice *next_to_end(const struct open *open) {
     return next == NULL ? NULL : &open->slices[next->place];
 }
 
-/* The slice of an event; NULL when it is not open. Found soon: one that began lately, or next to the last found. */
+/* The slice of an event; NULL when it is not open. Fast for slices that began lately, or that are near the
+ * last one found. */
 static struct slice *find_open(struct open *open, int64_t event_id) {
     const struct refs *all = &open->lists[ALL];
     int64_t place = open->found + 1;
@@ -148,7 +150,7 @@ static bool begin_open(struct open *open, struct slice slice) {
            (is_nested ? add_ref(open, &open->lists[NESTED], ref) : push_heap(open, &open->lists[OVERLAPPING], ref));
 }
 
-/* Ends the one that is next to end. */
+/* Ends the slice that is next to end. */
 static void end_next(struct open *open) {
     struct refs *nested = &open->lists[NESTED], *heap = &open->lists[OVERLAPPING];
     struct slice *next = next_to_end(open);

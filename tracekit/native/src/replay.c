@@ -1,5 +1,5 @@
-/* A recorded run, replayed: the work that host threads do, and when each node of the graph comes, given what every
- * part takes of its measured time (tracekit/replay). Times are nanoseconds; nothing is allocated here. */
+/* Replays a recorded run: the work that host threads do, and the time of each node of the graph, given the
+ * factor on each part's measured time (tracekit/replay). Times are nanoseconds; nothing is allocated here. */
 
 #include "export.h"
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stddef.h>
 
-/* A time before all others that an edge may end at: that of one which holds no more. */
+/* A time before all others at which an edge may end: for edges that are ignored. */
 #define BEFORE_ALL (-((int64_t)1 << 61))
 
 /* Integers of 1 to 8 bytes. */
@@ -16,25 +16,26 @@ struct integers {
     int64_t bytes;   /* of each */
 };
 
-/* What parts take of their measured time, by their kind. */
+/* The factors on the parts' measured times, by their kind. */
 struct rates {
-    struct integers kind;   /* of each part; no number is below 0 */
-    const double *rate;     /* of each kind; NULL: all parts take what was measured */
+    struct integers kind;   /* the kind of each part, 0 or more */
+    const double *rate;     /* the rate of each kind; NULL: all parts take their measured time */
 };
 
-/* The stretches of all threads, one behind the other: where each begins, and at last where the last one ends. */
+/* The stretches of all threads, one after the other: where each begins, and where the last one ends. */
 struct stretches {
     const int64_t *borders;
     const bool *is_blocked;   /* the thread waits: no work is done */
     int64_t count;
 };
 
-/* Edges, those of a target side by side, sources before targets. Nodes: 0 the start, then the ops, then others. */
+/* Edges, with those of one target adjacent, and sources before targets. Nodes: 0 the start, then the ops,
+ * then others. */
 struct edges {
     const int32_t *source, *target;
     struct integers op_ns, fixed_ns;
     int64_t count, ops;
-    const int32_t *hosted, *since, *until;   /* edges with host work, in order, and the points that it lies between */
+    const int32_t *hosted, *since, *until;   /* edges with host work, in order, and the points around it */
     int64_t n_hosted;
     const int64_t *unknown_ns;               /* of each node */
 };
@@ -42,9 +43,9 @@ struct edges {
 /* What a replay changes. */
 struct scale {
     struct rates op, fixed;
-    const bool *is_dropped;    /* edges that hold no more */
-    const int64_t *work_ns;    /* what threads have done at each point */
-    double unknown;            /* waits that the trace does not explain take this times as long */
+    const bool *is_dropped;    /* edges to ignore */
+    const int64_t *work_ns;    /* the work that threads have done by each point */
+    double unknown;            /* the factor on waits that the trace does not explain */
 };
 
 static int64_t unsigned_at(const struct integers *integers, int64_t i) {
@@ -77,10 +78,10 @@ static int64_t scaled_large(int64_t ns, double factor) {
     return x < 0 ? -(int64_t)size : (int64_t)size;
 }
 
-/* To the nanosecond, a half to the even one; what is not scaled stays exact, however long. */
+/* Rounded to nanoseconds, halves to even; times that are not scaled stay exact, however long. */
 static inline int64_t scaled(int64_t ns, double factor) {
     double x = (double)ns * factor;
-    /* Nearly all: without a branch that depends on the factor, which changes from part to part. */
+    /* The usual case, without a branch on the factor, which changes from part to part. */
     if (x >= 0 && x < INTEGERS && ns < (int64_t)INTEGERS) return (int64_t)((x + INTEGERS) - INTEGERS);
     return scaled_large(ns, factor);
 }
@@ -110,7 +111,8 @@ static inline void work_until(
     }
 }
 
-/* The work done until each of `n` points, which are in order, on any thread; `stretch` is the one that each lies in. */
+/* The work done until each of `n` points, which are in order, on any thread; `stretch` is the stretch of each
+ * point. */
 TRACEKIT_EXPORT void tracekit_work(
     const struct stretches *stretches, const struct rates *rates, const int64_t *points, const struct integers *stretch,
     int64_t n, int64_t *out
@@ -119,15 +121,15 @@ TRACEKIT_EXPORT void tracekit_work(
     struct integers narrow = *stretch;
     usual.kind.bytes = 1;
     narrow.bytes = 4;
-    /* The widths that nearly all have, known when this is compiled: twice as fast. */
+    /* The usual widths, known at compile time: twice as fast. */
     if (rates->kind.bytes == 1 && stretch->bytes == 4 && rates->rate != NULL)
         work_until(*stretches, usual, points, narrow, n, out);
     else
         work_until(*stretches, *rates, points, *stretch, n, out);
 }
 
-/* When the targets of the edges from `first` until `last` come: when the latest of their edges ends. `hosted` is the
- * first of them in edges->hosted. */
+/* The times of the targets of the edges from `first` until `last`: when the latest of their edges ends.
+ * `hosted` is the first of them in edges->hosted. */
 static void replayed(
     const struct edges *edges, const struct scale *scale, int64_t first, int64_t last, int64_t hosted, int64_t *length,
     int64_t *time
@@ -150,7 +152,7 @@ static void replayed(
     }
 }
 
-/* When each node comes. `time` is 0 for all nodes, `length` has room for all edges. */
+/* The time of each node. `time` is 0 for all nodes, `length` has room for all edges. */
 TRACEKIT_EXPORT void tracekit_replay(
     const struct edges *edges, const struct scale *scale, int64_t *length, int64_t *time
 ) {
@@ -164,7 +166,7 @@ struct rank {
     int64_t *length, *time;
 };
 
-/* Nodes of ranks that meet: those of meeting m are from begin[m] until begin[m + 1]. `ns` is what is added to a
+/* Nodes of ranks that meet: those of meeting m are from begin[m] until begin[m + 1]. `ns` is added to a
  * node's time, or to the meeting's, to get from one to the other. */
 struct nodes {
     const int64_t *begin;
@@ -172,7 +174,7 @@ struct nodes {
     const int64_t *ns;
 };
 
-/* The turns of a joined replay: edges of a rank, or, where `rank` is -1, the meeting with the number `first`. */
+/* The turns of a joint replay: edges of a rank; or the meeting with the number `first` if `rank` is -1. */
 struct turns {
     const int32_t *rank;
     const int64_t *first, *last, *hosted;
@@ -180,7 +182,7 @@ struct turns {
 };
 
 /* Replays ranks together. A meeting ends `wire_ns` after the last of its nodes in `arrive` has come; those in `leave`
- * come then. `ended` has room for the end of each meeting, and `awaited` for the place of that last node. */
+ * come then. `ended` has room for the end of each meeting, and `awaited` for the index of that last node. */
 TRACEKIT_EXPORT void tracekit_replay_ranks(
     const struct rank *ranks, const struct turns *turns, const struct nodes *arrive, const struct nodes *leave,
     const int64_t *wire_ns, int64_t *ended, int64_t *awaited

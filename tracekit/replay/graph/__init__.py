@@ -42,18 +42,17 @@ class Graph:
     host: Host
     device: Device
     edges: Edges
-    """In topological order of their targets; the edges of one target are adjacent, in order of
-    their kinds."""
+    """In topological order of their targets; edges of one target are adjacent, ordered by kind."""
     time: Ints
     """The measured time of each node."""
     unknown: Ints
-    """How much later than its latest edge allows each node was measured."""
+    """How much later each node was measured than its latest edge allows."""
     joins: Ints
     """The keys of the host's joins (the nodes on host threads), in order."""
     first_keys: Ints
     last_keys: Ints
-    """The keys at which the work of each thread that matters to the run begins and ends: all of the
-    trace for the threads that lead it, the recorded work of the others that launch. A thread that
+    """The keys at which the work of each relevant thread begins and ends: the whole trace for
+    threads that lead the run, the recorded work for other threads that launch. A thread that
     neither launches nor gives work to one that does has none."""
     rejected: int
     """The number of edges left out because the measured times contradict them."""

@@ -1,4 +1,4 @@
-"""Arrays of a replay: their types, what is done with them, and the rates that scale them."""
+"""Arrays of a replay: their types, operations on them, and the rates that scale them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracekit.native.replay import Parts
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-# Ids or indices, in the narrowest integer type that holds them.
+# Ids or indices, as the narrowest integer type that holds them.
 Numbers = NDArray[Any]
 # A selection of parts: indices or a slice.
 Which = Numbers | slice
@@ -23,7 +23,7 @@ NEVER = -(1 << 62)
 
 
 def distinct(values: Ints) -> Ints:
-    """The distinct values, in order (np.unique hashes, which is slower for many values)."""
+    """The distinct values, sorted (np.unique hashes, which is slower for many values)."""
     ordered = np.sort(values)
     found: Ints = ordered[np.append(True, np.diff(ordered) > 0)[: len(ordered)]]
     return found
@@ -45,7 +45,7 @@ class Columns:
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """The rows of all parts, of which there is at least one, one part after the other."""
+        """The rows of all parts, concatenated; there has to be at least one part."""
         columns = ([getattr(part, each.name) for part in parts] for each in fields(cls))
         return cls(*(np.concatenate(column) for column in columns))
 
@@ -72,7 +72,7 @@ class Rates:
 
     @staticmethod
     def of(cause: NDArray[np.int8], causes: int) -> Rates:
-        """Rates of parts with these causes, which are numbers below `causes`."""
+        """Rates of parts with these causes: numbers below `causes`."""
         return Rates(cause, np.arange(causes), np.ones(causes))
 
     @property
@@ -98,7 +98,7 @@ class Rates:
         self.kind[where] = number[self.kind[where]]
 
     def scale_each(self, factors: Floats, which: Ints) -> None:
-        """Scales each of the parts `which` by its own factor."""
+        """Scales each part in `which` by its own factor."""
         kinds = self.kind[which]
         self.kind = self.kind.astype(np.int64)
         self.kind[which] = len(self.rate) + np.arange(len(which))

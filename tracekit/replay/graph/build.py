@@ -26,7 +26,7 @@ def build(database: Session, trace_id: int, thresholds: Thresholds) -> Graph:
     """The graph of a trace.
 
     Raises:
-        TracekitError: the trace has no events with a time, or its times do not fit into 64 bits.
+        TracekitError: no event has a time, or the trace's times do not fit into 64 bits.
     """
     recorded = recording_of(database, trace_id, thresholds)
     causes, device = recorded.causes, recorded.device
@@ -85,7 +85,7 @@ def _finished(
         source = _before(time, orphans, len(device.start))
         latest[orphans] = time[source]
         edges = Edges.joined([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
-    # In topological order of the targets, and of one target by kind.
+    # In topological order of the targets; edges of one target are ordered by kind.
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
     )

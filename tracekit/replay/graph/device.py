@@ -124,7 +124,7 @@ def order_of(device: Device) -> Order:
 
 @dataclass(frozen=True)
 class UsualTimes:
-    """The delays of ops and calls that nothing else holds up, in ns."""
+    """The delays, in ns, of ops and calls that nothing else delays."""
 
     latency_ns: int
     """From a submitted launch to the op's start on an idle stream: the median."""

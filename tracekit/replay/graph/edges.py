@@ -70,7 +70,8 @@ class Edges(Columns):
 
 
 def ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
-    """The nodes' ranks in a topological order, and the edges to drop because they close a cycle."""
+    """The rank of each node in a topological order, and the edges to drop because they close a
+    cycle."""
     rank = _ranks(np.argsort(time, kind="stable"))
     against = np.flatnonzero(rank[edges.source] >= rank[edges.target])
     if not len(against):

@@ -6,7 +6,7 @@ work while it is blocked.
 
 A trace does not record handovers. (Its `fwdbwd` flows link operators, not threads; in real traces
 they lead to no thread that is not found without them.) In a backward pass, a thread of autograd's
-works while the thread that called backward stays in one slice, or in none, from the begin of that
+works while the thread that called backward stays in one slice, or in none, from the start of that
 work to its end.
 """
 
@@ -46,7 +46,7 @@ class Host:
     span_ns: int
     threads: list[tuple[int, int]]
     borders: Ints
-    """The begin of each stretch, and the end of the axis."""
+    """The start of each stretch, and the end of the axis."""
     cause: NDArray[np.int8]
     event: Numbers
     """The innermost slice of each stretch; -1: none was recorded."""
@@ -57,7 +57,7 @@ class Host:
 
     @property
     def at(self) -> Ints:
-        """The begin of each stretch."""
+        """The start of each stretch."""
         return self.borders[:-1]
 
     def key(self, thread: Numbers, time_ns: Ints) -> Ints:
@@ -108,7 +108,7 @@ class Host:
         )
 
     def within(self, begin: Ints, end: Ints) -> Flags:
-        """Which stretches begin in one of these intervals (each lies on one thread)."""
+        """Which stretches begin in one of these intervals (each interval lies on one thread)."""
         depth = np.zeros(len(self) + 1, np.int32)
         np.add.at(depth, np.searchsorted(self.at, begin), 1)
         np.add.at(depth, np.searchsorted(self.at, end), -1)
@@ -160,11 +160,11 @@ def host_from(
     """The threads of one trace.
 
     Args:
-        rows: of queries/replay/host_work.sql, in blocks.
+        rows: the rows of queries/replay/host_work.sql, in blocks.
         threads: (pid, tid) in the order of the rows.
         trace_start_ns: where every thread's first stretch begins.
-        origin_ns: what lies before it is left out.
-        end_ns: what lies after it is left out.
+        origin_ns: everything before it is left out.
+        end_ns: everything after it is left out.
 
     Raises:
         TracekitError: the span from `origin_ns` to `end_ns`, times the number of threads, does not
@@ -172,7 +172,7 @@ def host_from(
     """
     span_ns = end_ns - origin_ns + 1
     if span_ns * max(1, len(threads)) > 1 << 62:
-        raise TracekitError("its time spans centuries: durations are absurd")
+        raise TracekitError("its events span centuries: the durations are wrong")
     borders, causes, events = [], [np.zeros(0, np.int8)], [np.zeros(0, np.int32)]
     number = -1
     for each in rows:
@@ -215,8 +215,8 @@ class Handovers(Columns):
 
 def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handovers:
     """The work that other threads gave to the threads numbered `launching`."""
-    # A process's first thread may give work to all its threads; any other thread, to those that
-    # began to work later.
+    # A process's first thread may give work to all its threads; other threads may give work only to
+    # threads that began to work later.
     at = host.at[host.event >= 0]
     owner = host.thread_of(at)
     first = np.flatnonzero(np.append(True, np.diff(owner) != 0)[: len(owner)])
@@ -260,7 +260,7 @@ def _in_process(
 
 
 def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
-    """The end of each thread's first stretch and the begin of its last: the trace tells nothing of
+    """The end of each thread's first stretch and the start of its last: the trace does not show
     what the thread did in these two."""
     first = np.searchsorted(host.at, thread * host.span_ns)
     last = np.searchsorted(host.at, (thread + 1) * host.span_ns)
@@ -292,7 +292,7 @@ def _there(
 
 
 def _runs(host: Host, thread: int) -> tuple[Ints, Ints]:
-    """The begins and ends of a thread's runs: recorded work without a gap."""
+    """The starts and ends of a thread's runs: recorded work without a gap."""
     first, last = np.searchsorted(host.at, [thread * host.span_ns, (thread + 1) * host.span_ns])
     works = (host.event[first:last] >= 0).astype(np.int8)
     edge = np.diff(works, prepend=0, append=0)
@@ -310,7 +310,7 @@ def _stands_still(host: Host, giver: int, begin: Ints, end: Ints) -> tuple[Flags
     since = host.at[stretch] % host.span_ns
     until = since + host.borders[stretch + 1] - host.at[stretch]
     common = np.minimum(end, until) - np.maximum(begin, since)
-    # The trace does not tell what the giver did before its first slice and after its last.
+    # The trace does not show what the giver did before its first slice and after its last.
     inner = (stretch > first) & (stretch < last - 1)
     return inner & (until >= end) & (2 * common >= end - begin), stretch
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
 
 
-# The columns of GPU ops; each tuple is read by a query of its own.
+# The columns of GPU ops; each tuple has its own query.
 _OP = ("event_id", "device_id", "stream", "start_ns", "dur_ns")
 _LAUNCH = (
     "launch_id", "pid", "tid", "launch_start_ns", "launch_end_ns", "is_graph", "is_blocking",
 )  # fmt: skip
-# About how many stretches of host work are read per block.
+# The approximate number of stretches of host work in a block.
 _AT_ONCE = 400_000
 
 
@@ -77,8 +77,8 @@ class Recording:
     def leading(self) -> Ints:
         """The threads that lead the run: the one that launches most and those that give it work.
 
-        Without launches, the one that computes, or that with the most recorded work. The first of
-        them gets its work from nobody.
+        Without launches, it is the thread that computes, or the one with the most recorded work.
+        The first of them gets its work from nobody.
         """
         host = self.host
         if not len(host.threads):
@@ -111,10 +111,8 @@ class Recording:
         return np.where(device.linked, start, 0)
 
     def submitted_beside(self, waiting: Ints) -> Ints:
-        """The same, knowing the ops that wait for another stream.
-
-        Of the other blocking copies, those that begin long after their stream was free were being
-        prepared until then.
+        """The same, with the ops that wait for another stream known. Other blocking copies that
+        begin long after their stream was free were being prepared until then.
         """
         device, usual = self.device, self.usual
         late = device.is_blocking & (device.start - self.order.free > self.thresholds.wait_ns)
@@ -141,7 +139,7 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
     """Reads a trace's recording.
 
     Raises:
-        TracekitError: the trace has no events with a time, or its times do not fit into 64 bits.
+        TracekitError: no event has a time, or the trace's times do not fit into 64 bits.
     """
     causes = list(CAUSES)
     spans = database.rows_of_trace("SELECT trace_id, start_ns, end_ns FROM trace_span", trace_id)
@@ -155,7 +153,7 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
     segments = sorted(
         database.rows_of_trace(catalog.schema("read_threads"), trace_id), key=itemgetter(2)
     )
-    # This query takes DuckDB the most memory: it runs first, while little else is held.
+    # This query takes the most memory in DuckDB: it runs first, while little else is in memory.
     database.give_back_memory()
     ops = database.arrays(
         "device_limits", ("cause",), trace=trace_id, short_ns=thresholds.launch_floor_ns
@@ -190,7 +188,7 @@ def _on_time(
 ) -> Device:
     """The device with its clock set back if calls return before the ops that they wait for end.
 
-    Most calls have to, and the clock goes back by no more than leaves every op after its launch.
+    Most calls have to return early for that, and every op has to stay after its launch.
     """
     if len(device.shift_ns) != 1 or any(device.shift_ns.values()):
         return device
@@ -204,7 +202,7 @@ def _on_time(
     linked = device.linked & ~device.is_blocking
     if len(late) < thresholds.fewest_late or not linked.any():
         return device
-    # All calls that are late, but for outliers.
+    # All late calls except outliers.
     usual = max(0, int(np.quantile(late, thresholds.late_quantile)))
     back = int(late[late <= 2 * usual].max(initial=0))
     back = min(back, int((device.start - device.call)[linked].min()))

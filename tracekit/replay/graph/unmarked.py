@@ -1,4 +1,4 @@
-"""Finds waits of host threads that no call marks: their times show them."""
+"""Finds waits of host threads that no call marks, by their times."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from tracekit.replay.graph.waits import Waits
 
 
 def unmarked_waits(recorded: Recording) -> Waits:
-    """The stretches in which the trace's threads stand still without a call that says so."""
+    """The stretches in which the trace's threads stand still although no call says so."""
     return Waits.all([_idling(recorded), _answers(recorded), *_spins(recorded)])
 
 
 def _idling(recorded: Recording) -> Waits:
-    """Where threads other than the leading ones only wait: for a lock, a queue, a time to pass.
-
-    A trace does not record what wakes them. In a replay they go on when the leading thread has
-    come as far as it had in the trace.
+    """Where threads other than the leading ones only wait: for a lock, a queue or a timer. A trace
+    does not record what wakes them. In a replay, they go on when the leading thread has reached the
+    point at which they went on in the trace.
     """
     rows = recorded.database.arrays("thread_waits", trace=recorded.trace_id)
     thread = recorded.host.numbers(rows["pid"], rows["tid"])
@@ -33,9 +32,10 @@ def _idling(recorded: Recording) -> Waits:
 
 
 def _answers(recorded: Recording) -> Waits:
-    """Where a thread waits for other ranks or workers: they take as long at any speed of the host.
+    """Where a thread waits for other ranks or workers: that takes the same at any speed of the
+    host.
 
-    The network or the other side takes that time; no edge leads there.
+    The network or the other side takes the time; no edge leads there.
     """
     host = recorded.host
     chosen = np.flatnonzero(host.cause == recorded.causes.index("communication"))
@@ -51,7 +51,7 @@ def _spins(recorded: Recording) -> list[Waits]:
     """Where a thread spins until the device, or a collective or message on another thread, is done.
 
     A slice without work of its own that ends right after the last op launched before it, and covers
-    most of that op, may do so by chance. Slices of one name that do so again and again wait.
+    most of that op, may do so by chance. If slices of one name do so repeatedly, they wait.
     """
     thresholds, device, host = recorded.thresholds, recorded.device, recorded.host
     rows = recorded.database.arrays("possible_waits", trace=recorded.trace_id)
@@ -76,7 +76,7 @@ def _spins(recorded: Recording) -> list[Waits]:
     group = np.unique(np.stack([thread, rows["alike"]]), axis=1, return_inverse=True)[1].ravel()
 
     def again(found: Flags) -> Ints:
-        """Those of groups most of whose stretches that could wait are found to."""
+        """The stretches of groups in which most stretches that could wait do wait."""
         count = np.bincount(group, found & usable)[group]
         could = np.bincount(group, pending & usable)[group]
         often = (count >= thresholds.fewest_alike) & (2 * count >= could)

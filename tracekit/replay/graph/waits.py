@@ -5,7 +5,7 @@ until the awaited event has happened. It usually takes a short time to return. A
 the event is the call's own work: the thread is no longer blocked, and the work has the call's
 cause.
 
-Ops wait for other streams: the trace records it, or its calls and times tell it.
+Ops wait for other streams: the trace records that, or its calls and times show it.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _sync_calls(recorded: Recording) -> Waits:
 
 
 def _ends(recorded: Recording, op: Ints) -> Ints:
-    """When ops end; -1 for no op (-1)."""
+    """When ops end; -1 for op -1 (none)."""
     found: Ints = np.append(recorded.device.end, -1)[op]
     return found
 
@@ -349,7 +349,7 @@ def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints
 
 
 def _late(recorded: Recording, op: Ints, source: Ints, ready: Ints) -> tuple[Ints, Ints]:
-    """The pairs whose source ended after the op could have started: only these explain a delay."""
+    """The pairs whose source ended after the op could have started: only they explain a delay."""
     good = source >= 0
     good[good] = recorded.device.end[source[good]] > ready[op[good]]
     return op[good], source[good]

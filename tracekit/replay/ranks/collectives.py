@@ -27,13 +27,13 @@ class CollectiveMembers(Columns):
     collective_members), in order of `meeting`."""
 
     meeting: Ints
-    """Which kernels are one meeting: numbers from 0."""
+    """The number of each kernel's meeting, from 0."""
     trace_id: Ints
     event_id: Ints
     ns: Ints
     """How long the kernel took, waiting included."""
     wire_ns: Ints
-    """How long the bytes took: the duration on the rank that came last."""
+    """Time on the wire: the duration on the rank that came last."""
     is_last: Flags
     type: NDArray[Any]
     direction: NDArray[Any]
@@ -41,9 +41,9 @@ class CollectiveMembers(Columns):
     matched_by: NDArray[Any]
     group: NDArray[Any]
     bytes: Ints
-    """-1: the trace does not tell."""
+    """-1: unknown."""
     group_size: Ints
-    """-1: the trace does not tell."""
+    """-1: unknown."""
 
     def __len__(self) -> int:
         return len(self.meeting)
@@ -71,7 +71,7 @@ class CollectiveMembers(Columns):
 
 def members_of(database: Session) -> tuple[CollectiveMembers, int]:
     """The members of all meetings, and how many meetings were left out because a rank has several
-    kernels of them: it is not known which of these met the others."""
+    kernels of them: it is not known which of them met the others."""
     rows = database.arrays("collective_members")
 
     def numbers(name: str) -> Ints:
@@ -96,8 +96,8 @@ def members_of(database: Session) -> tuple[CollectiveMembers, int]:
 class Seats:
     """The kernels of one rank that meet those of others.
 
-    Each gets a node of its own for the end of the meeting: what followed the kernel's end follows
-    that node, and what followed its start still does.
+    Each gets a node of its own for the end of the meeting: nodes that followed the kernel's end
+    follow that node; nodes that followed its start still do.
     """
 
     def __init__(self, graph: Graph, ops: Ints, meeting: Ints, waits: np.ndarray) -> None:
@@ -123,9 +123,9 @@ class Seats:
         self._moved, self._seat = at, seat[edges.source[at]]
         first, last = _groups(edges, nodes)
         self.known = last[self.node]
-        """After how many edges the start of each kernel is known."""
+        """The number of edges after which the start of each kernel is known."""
         self.needed = np.full(len(ops), len(edges), np.int64)
-        """Before which edge the end of each kernel has to be known."""
+        """The edge before which the end of each kernel has to be known."""
         np.minimum.at(self.needed, self._seat, first[edges.target[at]])
 
     def moved(self, is_met: np.ndarray) -> Graph:
@@ -133,7 +133,7 @@ class Seats:
         graph, edges = self.graph, self.graph.edges
         met = is_met[self.meeting[self._seat]]
         at, seat = self._moved[met], self._seat[met]
-        # What overlaps the kernel's end starts that much before the meeting's end.
+        # An op that overlaps the kernel's end starts that much before the meeting's end.
         early = graph.device.ns[edges.source[at] - 1] - edges.op_ns[at]
         source, op_ns = edges.source.copy(), edges.op_ns.copy()
         fixed_ns = edges.fixed_ns.astype(np.int64)
@@ -165,14 +165,14 @@ def turns_of(
 ) -> tuple[Turns, np.ndarray]:
     """The turns of a replay of all ranks, and which meetings take place.
 
-    A meeting without which the replay cannot go on, because the ranks come to their meetings in
-    contradictory orders, does not: of these the earliest one, and so on.
+    Where ranks come to their meetings in contradictory orders, the replay cannot go on until a
+    meeting is left out: the earliest one, and so on.
 
     Args:
-        seats: of each rank.
+        seats: the seats of each rank.
         arrivals: how many kernels arrive at each meeting.
         at_ns: when each meeting ended, as measured.
-        hosted: of each rank, the edges with host work.
+        hosted: each rank's edges with host work.
     """
     is_met = np.ones(len(arrivals), np.bool_)
     pending, done = arrivals.copy(), np.zeros(len(arrivals), np.bool_)
@@ -220,7 +220,7 @@ def turns_of(
 
 
 def _events(seats: Seats) -> list[tuple[int, int, int]]:
-    """What a rank's edges lead to, in order: kernels that arrive, and ends that are needed."""
+    """The events of a rank's edges, in order: kernels arrive, and ends are needed."""
     found = [
         *zip(seats.known.tolist(), [_ARRIVE] * len(seats.ops), seats.meeting.tolist(), strict=True),
         *zip(seats.needed.tolist(), [_NEED] * len(seats.ops), seats.meeting.tolist(), strict=True),

@@ -1,4 +1,4 @@
-"""What changes of a run of several ranks would save, by replays of all its ranks together."""
+"""What changes to a run of several ranks would save, by replaying all its ranks together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pricing:
         return self.joined.measured
 
     def saved(self, run: RanksRun) -> int:
-        """How much shorter the run is in a replay, from its begin to its end."""
+        """How much shorter the run is in a replay, from start to end."""
         return self.measured.span_ns - run.span_ns
 
     def changed(self, texts: Sequence[str]) -> RanksRun:
@@ -46,7 +46,8 @@ class Pricing:
                 number = self._late() if each.rank is None else self._number(each)
                 if not self.peers.scale(number, each.change.factor, scales[number]):
                     raise TracekitError(
-                        f"{each.text!r}: no other rank does the same as rank {self._ranks[number]}"
+                        f"{each.text!r}: rank {self._ranks[number]} has no peers: no other rank "
+                        "does the same work"
                     )
             elif each.change.what != BUBBLE:
                 self._apply(each, scales)
@@ -90,12 +91,13 @@ class Pricing:
         return max(held, key=lambda number: (held[number], -number))
 
     def like_the_others(self, numbers: list[int]) -> int | None:
-        """What it saves if these ranks take as long as those alike; None: nobody is."""
+        """What the run saves if these ranks take as long as their peers; None: they have no
+        peers."""
         run = self.run_like_the_others(numbers)
         return None if run is None else self.saved(run)
 
     def run_like_the_others(self, numbers: list[int]) -> RanksRun | None:
-        """The replay in which these ranks take as long as those alike; None: nobody is."""
+        """The replay in which these ranks take as long as their peers; None: they have no peers."""
         scales, found = self.joined.scales(), False
         for number in numbers:
             found |= self.peers.scale(number, 0.0, scales[number])

@@ -29,9 +29,9 @@ _END_TOGETHER = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier
 
 
 def clock_doubt(waited_ns: int, calls: int, residual_ns: int) -> str | None:
-    """What to say where collectives do not end together, so that waits cannot be told.
+    """A warning for collectives that do not end together, so that waits are unknown.
 
-    `waited_ns` is what all ranks waited in `calls` kernels of collectives.
+    `waited_ns` is the time that all ranks waited in `calls` kernels of collectives.
     """
     mean = waited_ns / max(1, calls)
     if residual_ns <= mean or not calls:
@@ -129,13 +129,13 @@ class RankReplay:
         known &= many[found.meeting]
         self.members: CollectiveMembers = found.take(known)
         self.rank = rank[known]
-        """The rank of each member: its place in `trace_ids`."""
+        """The rank of each member: an index into `trace_ids`."""
         self.op = op[known]
         """The number of each member's kernel among its rank's ops."""
         self.clocks = {row["trace_id"]: row for row in database.ask("rank_clocks")}
         """The answer of the query rank_clocks, by trace_id."""
         self.ahead_ns = self._ahead()
-        """What is added to each rank's times to get those of the first rank's clock."""
+        """Time to add to each rank's times to get times on the first rank's clock."""
         self._meet()
 
     @property
@@ -145,12 +145,13 @@ class RankReplay:
 
     @cached_property
     def waited_ns(self) -> int:
-        """What all ranks together wait in collectives, sends and receives aside."""
+        """The time that all ranks together wait in collectives, without sends and receives."""
         return int(self.members.wait_ns[~self.members.is_exchange].sum())
 
     @property
     def doubt(self) -> str | None:
-        """Why it cannot be told who waits for whom, if so: collectives do not end together."""
+        """Why it is unknown who waits for whom (collectives do not end together); None: it is
+        known."""
         calls = int((~self.members.is_exchange).sum())
         return clock_doubt(self.waited_ns, calls, self.residual_ns)
 
@@ -192,7 +193,7 @@ class RankReplay:
         last[members.meeting[members.is_last]] = np.flatnonzero(members.is_last)
         ended = (end + ahead)[last]
         came = ended - members.wire_ns[last]
-        # Who left before the last one came does not wait for it: the sender of a broadcast.
+        # A rank that left before the last one came does not wait for it: the sender of a broadcast.
         loose = ~np.isin(members.type, _END_TOGETHER)
         aligned = np.array([trace in self.clocks for trace in self.trace_ids], np.bool_)
         left = loose & aligned[self.rank] & (end + ahead + self.residual_ns < came[members.meeting])
@@ -235,7 +236,7 @@ class RankReplay:
         )
 
     def without(self, members: Flags) -> RankReplay:
-        """The same ranks, of which these members meet nobody."""
+        """The same ranks, but these members meet no others."""
         other = copy(self)
         for name in ("measured", "step_names"):
             other.__dict__.pop(name, None)
@@ -253,15 +254,14 @@ class RankReplay:
         return self.run(self.scales())
 
     def scales(self, *, steady: bool = False) -> list[Scale]:
-        """The scales of a replay without changes, for each rank; if `steady`, without what happened
-        once."""
+        """The scales of a replay without changes, for each rank; if `steady`, without one-offs."""
         return [each.scale(steady=steady) for each in self.replays]
 
     def run(self, scales: Sequence[Scale], wire: Floats | None = None) -> RanksRun:
         """Replays all ranks with these scales.
 
-        The bytes of a collective take as many times as long as its kernel does on the rank where
-        that is most, and `wire` times that.
+        A collective's time on the wire is scaled by the largest factor on its kernel among the
+        ranks, times `wire`.
         """
         members = self.members
         factor = np.zeros(members.count)
@@ -301,7 +301,7 @@ class RankReplay:
 
     @cached_property
     def _step_numbers(self) -> list[list[int]]:
-        """For each rank, the places of these steps among all that it recorded."""
+        """For each rank, the indices of these steps among all that it recorded."""
         found = []
         for each in self.replays:
             place = {name: number for number, name in enumerate(each.steps.names)}

@@ -1,5 +1,5 @@
-"""For which rank the others wait: who came last, who made it come last, and what it does for longer
-than the ranks that do the same."""
+"""The rank that others wait for: which came last, which made it come last, and what it spends more
+time on than the ranks that do the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.replay.ranks.rank_replay import RankReplay
 from tracekit.replay.simulator import Scale
 
 HOST, DEVICE = 0, 1
-# Calls of the host in which it also waits for the device, and so for other ranks.
+# Host calls that also wait for the device, and so for other ranks.
 _WAITING = ("sync", "copy")
 
 
@@ -22,7 +22,7 @@ def blamed_wait_ns(joined: RankReplay) -> dict[int, float]:
 
     A wait counts for the rank that came last. To the extent that this rank had waited longer for
     ranks of other groups than the others had, since it last met them, the wait counts for those it
-    waited for: a rank that is late because its tensor-parallel peer was is not the cause. Where all
+    waited for: a rank that is late because its tensor-parallel peer was is not the cause. If all
     ranks meet in one group, this is held_up_ns of the query stragglers.
     """
     members = joined.members
@@ -58,8 +58,9 @@ _Between = list[tuple[int, int]]
 
 
 def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]:
-    """For each member, the waits of its rank since it last left a meeting of the same group (places
-    and ns), and how long that was until it arrived, without these waits and the time on the wire.
+    """For each member, the waits of its rank since it last left a meeting of the same group
+    (indices and ns), and the time from then to its arrival, without these waits and the time on the
+    wire.
     """
     members, waits = joined.members, {}
     wait_ns = members.wait_ns
@@ -118,8 +119,8 @@ class Stretches:
 class PeerRanks:
     """The work of each rank by segment, from one collective's launch to the next.
 
-    Ranks are alike if they take part in the same types of collectives in the same order: then their
-    segments hold the same program. Work of a rank is compared with the median of those alike.
+    Ranks are peers if they take part in the same types of collectives in the same order: then their
+    segments hold the same program. A rank's work is compared with the median of its peers.
     """
 
     def __init__(self, joined: RankReplay) -> None:
@@ -130,7 +131,7 @@ class PeerRanks:
         self._totals: dict[int, Ints] = {}
 
     def _order(self, number: int) -> tuple[Ints, tuple[str, ...], Ints]:
-        """When a rank launches its collectives, of what types they are, and which ops."""
+        """A rank's collectives: when it launches them, their types, and their ops."""
         joined, device = self.joined, self.joined.graphs[number].device
         members = joined.members
         own = np.flatnonzero((joined.rank == number) & joined.is_met[members.meeting])
@@ -143,7 +144,7 @@ class PeerRanks:
         return at[order], types, op[order]
 
     def peers(self, number: int) -> list[int]:
-        """The other ranks that are like this one."""
+        """The other ranks that do the same as this one."""
         mine = self._signature[number]
         return [
             other
@@ -207,10 +208,10 @@ class PeerRanks:
         return self._totals[number]
 
     def usual(self, number: int) -> Ints | None:
-        """The median of those alike, part by part; None: no rank is like this one.
+        """The median of the rank's peers, part by part; None: it has no peers.
 
-        A stage of a pipeline that is like no other is compared with all other ranks by what they
-        spend on each cause, however that is spread over the segments.
+        A stage of a pipeline without peers is compared with all other ranks by the time that they
+        spend on each cause, in any segment.
         """
         peers = self.peers(number)
         if peers:
@@ -228,7 +229,7 @@ class PeerRanks:
         return found
 
     def excess(self, number: int) -> Ints | None:
-        """What a rank spends beyond the median of those alike, by side and cause, in ns."""
+        """What a rank spends beyond the median of its peers, by side and cause, in ns."""
         usual = self.usual(number)
         if usual is None:
             return None
@@ -238,7 +239,7 @@ class PeerRanks:
     def events(self, number: int, side: int, cause: int | None = None) -> dict[int, int]:
         """The events of a rank's work on a side, with their time in ns; -1: in no slice.
 
-        Of one cause, only those in segments in which the rank spends more on it than those alike.
+        With a cause: only those in segments in which the rank spends more on it than its peers.
         """
         found, graph = self.stretches(number), self.joined.graphs[number]
         hosts = len(found.host)
@@ -255,16 +256,16 @@ class PeerRanks:
         return dict(zip(event.tolist(), sums(place, ns, len(event)).tolist(), strict=True))
 
     def scale(self, number: int, factor: float, scale: Scale) -> bool:
-        """Scales what makes a rank differ from those alike: with 0, it takes as long as they do.
+        """Scales what makes a rank differ from its peers: with 0, it takes as long as they do.
 
-        Returns whether there are any.
+        Returns whether it has peers.
         """
         usual = self.usual(number)
         if usual is None:
             return False
         found, own = self.stretches(number), self.totals(number).ravel()
         meant = (usual + factor * (self.totals(number) - usual)).ravel()
-        # Who comes last waits less in its copies than the others do: that is no work that it lacks.
+        # The last rank waits less in copies; do not count that as saved work.
         waiting = [self.joined.graphs[number].number(each) for each in _WAITING]
         is_waiting = np.zeros(usual.shape, np.bool_)
         is_waiting[HOST][:, waiting] = True

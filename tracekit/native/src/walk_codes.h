@@ -1,9 +1,9 @@
-/* Written by tracekit/native/ranks.py, which says what the numbers are. */
+/* Written by tracekit/native/walk_codes.py, which explains the numbers. */
 
-#ifndef TRACEKIT_RANKS_H
-#define TRACEKIT_RANKS_H
+#ifndef TRACEKIT_WALK_CODES_H
+#define TRACEKIT_WALK_CODES_H
 
-/* What a row is, in the order in which rows of one begin are taken. */
+/* The kind of a row, in the order in which the walk takes rows that begin together. */
 enum {
     THREAD_KIND = -1,
     ANNOTATION_KIND = 0,
@@ -14,7 +14,7 @@ enum {
     WAIT_KIND = 5,
 };
 
-/* What is known of a slice. */
+/* Properties of a slice. */
 enum {
     OP_FLAG = 1,
     PYTHON_FLAG = 2,
@@ -23,14 +23,14 @@ enum {
     COVERING_FLAG = 16,
 };
 
-/* Where the parts of a row's rank begin; the flags come first. */
+/* The first bit of each part of a row's rank; the flags come first. */
 enum {
     ACTIVITY_SHIFT = 5,
     ID_SHIFT = 13,
     KIND_SHIFT = 60,
 };
 
-/* What a step of the walk gave. */
+/* The output of a step of the walk. */
 enum {
     SEGMENTS_WALKED = 0,
     SLICES_WALKED = 1,

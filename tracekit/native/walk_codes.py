@@ -1,7 +1,7 @@
-"""The numbers that SQL, C and Python share for the walk through a host thread's slices.
+"""Codes that SQL, C and Python share for the walk through a host thread's slices.
 
-queries/schema/host_order.sql takes them as parameters. C takes them from src/ranks.h, which
-`python -m tracekit.native.ranks` generates.
+queries/schema/host_order.sql takes them as parameters. C takes them from src/walk_codes.h, which
+`python -m tracekit.native.walk_codes` generates.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
-HEADER = Path(__file__).with_name("src") / "ranks.h"
+HEADER = Path(__file__).with_name("src") / "walk_codes.h"
 
 
 class Kind(IntEnum):
-    """What a row is, in the order in which rows of one begin are taken."""
+    """The kind of a row, in the order in which the walk takes rows that begin together."""
 
     THREAD = -1  # a thread's time, from its first slice to its last
     ANNOTATION = 0
     PYTHON = 1
     CPU_OP = 2
     CALL = 3  # of a runtime or driver
-    COPY = 4  # the call that is open waits for its copy
+    COPY = 4  # the open call waits for its copy
     WAIT = 5  # a device waits for a launch
 
 
 class Flag(IntFlag):
-    """What is known of a slice."""
+    """Properties of a slice."""
 
     OP = 1
     PYTHON = 2
     MODULE = 4
     LINE = 8  # of the program
-    COVERING = 16  # all that is inside is about the same
+    COVERING = 16  # everything inside has the same activity
 
 
 class Shift(IntEnum):
-    """Where the parts of a row's rank begin; the flags come first."""
+    """The first bit of each part of a row's rank; the flags come first."""
 
     ACTIVITY = 5
     ID = 13
@@ -43,7 +43,7 @@ class Shift(IntEnum):
 
 
 class Walked(IntEnum):
-    """What a step of the walk gave."""
+    """The output of a step of the walk."""
 
     SEGMENTS = 0
     SLICES = 1
@@ -63,7 +63,7 @@ def parameters() -> dict[str, int]:
 
 
 def header() -> str:
-    """The text of src/ranks.h."""
+    """The text of src/walk_codes.h."""
     tables = []
     for table in (Kind, Flag, Shift, Walked):
         kind = table.__name__.upper()
@@ -71,10 +71,10 @@ def header() -> str:
         said = (table.__doc__ or "").removesuffix(".")
         tables.append(f"/* {said}. */\nenum {{\n    {names},\n}};\n")
     text = "\n".join(tables)
-    return f"""/* Written by tracekit/native/ranks.py, which says what the numbers are. */
+    return f"""/* Written by tracekit/native/walk_codes.py, which explains the numbers. */
 
-#ifndef TRACEKIT_RANKS_H
-#define TRACEKIT_RANKS_H
+#ifndef TRACEKIT_WALK_CODES_H
+#define TRACEKIT_WALK_CODES_H
 
 {text}
 #endif
