@@ -5,13 +5,14 @@ are and the time that they would save together.
 """
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
-import tracekit
 from tests.kit.atoms import MS, NAMES, US, Call, Fetch, Launch, Op, Sync, Work, line, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
+from tests.kit.traces import Together
 
 OPS = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 10 * US),)))] * 12
 KERNEL = Launch(4 * US, (("memory-bandwidth", 3 * US),))
@@ -174,12 +175,10 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("programs")
-    paths = [
-        write(folder / f"{n}.json", Simulation(atoms))
-        for n, (_, atoms, _) in enumerate(CASES.values())
-    ]
-    with tracekit.load(paths) as run:
+    together = Together()
+    for _, atoms, _ in CASES.values():
+        together.add(partial(write, simulation=Simulation(atoms)))
+    with together.load(tmp_path_factory.mktemp("programs")) as run:
         yield run
 
 
