@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tracekit
+from tracekit.verdict.model import Analysis
 
 HOST, THREAD, DEVICE = 100, 100, 0
 
@@ -75,13 +76,16 @@ class Together:
         base = {"baseTimeNanoseconds": (1 + len(self._made)) * 10**15}
         return self.add(lambda path: write(path, events, **base | metadata))
 
-    def load(
-        self, folder: Path, database: Path | None = None, *, verdicts: bool = False
-    ) -> tracekit.Database:
+    def load(self, folder: Path, database: Path | None = None) -> tracekit.Database:
         paths = [folder / f"{n}.json" for n in range(len(self._made))]
         for make, path in zip(self._made, paths, strict=True):
             make(path)
-        return tracekit.load(paths, database, verdicts=verdicts)
+        return tracekit.load(paths, database, verdicts=False)
+
+    def analyses(self, folder: Path) -> dict[int, Analysis]:
+        """The analysis of each trace."""
+        with self.load(folder) as run:
+            return {each.trace.trace_id: each for each in run.verdicts()}
 
 
 def operator(
