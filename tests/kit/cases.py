@@ -154,13 +154,11 @@ def content() -> bytes:
 
 
 def load(folder: Path, database: Path) -> None:
-    """Makes a database of all cases, in which each is a trace of a job of its own."""
-    paths = []
-    for n, each in enumerate(cases().values(), start=1):
-        # Ranks whose clocks are this far apart are not of one job.
-        metadata = {"baseTimeNanoseconds": n * 10**15} | each.metadata
-        paths.append(traces.write(folder / f"{n}.json", each.events, **metadata))
-    tracekit.load(paths, database).close()
+    """Makes a database of all cases."""
+    together = traces.Together()
+    for each in cases().values():
+        together.events(each.events, **each.metadata)
+    together.load(folder, database).close()
 
 
 def answer(

@@ -1,0 +1,209 @@
+"""Where remedies apply, and what they leave alone, beside the faults that tests/controls plants.
+
+Each case is a remedy's query, a program, and the rows expected: by place and detail, how many there
+are and the time that they would save together.
+"""
+
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from tests.kit.atoms import MS, NAMES, US, Call, Fetch, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tests.kit.traces import Together
+
+OPS = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 10 * US),)))] * 12
+KERNEL = Launch(4 * US, (("memory-bandwidth", 3 * US),))
+PRODUCT = Launch(4 * US, (("math", 3 * US),))
+FUSED = operator("triton_poi_fused_add_0", 5 * US, KERNEL)
+
+
+def steps(*atoms, times=3):
+    return [*(step(n, *atoms) for n in range(times)), Sync(US)]
+
+
+def main(*atoms):
+    return [line("train.py(9): main", *atoms), Sync(US)]
+
+
+def region(*atoms):
+    lookup = operator("TorchDynamo Cache Lookup", 20 * US)
+    return [lookup, operator("Torch-Compiled Region: 0/0", 2 * US, *atoms)]
+
+
+def fetching(load_us):
+    return [step(n, Fetch(60 * US, load_us * US), Work(400 * US), *OPS) for n in range(4)]
+
+
+def reducing(elements):
+    told = {
+        "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
+        "dtype": "Float", "Group size": 8, "Process Group Name": "0",
+    }  # fmt: skip
+    reduce = Launch(5 * US, (Op("communication", 30 * US, NAMES["communication"], told),))
+    compute = operator("aten::mm", 9 * US, KERNEL)
+    return steps(*[operator("c10d::allreduce_", 5 * US, reduce)] * 8, compute, times=4)
+
+
+def items(calling=None):
+    small = operator("aten::mm", 14 * US, Launch(4 * US, (("latency", 4 * US),)))
+    calls = [line("nn.Module: Classifier_0", *[small] * 12)] * 8
+    around = [operator("aten::conv2d", 9 * US, Launch(4 * US, (("math", 40 * US),)))] * 20
+    return main(*around, line(calling, *calls)) if calling else main(*calls)
+
+
+def replaying(name):
+    kernels = (Op("math", 200 * US, name), Op("memory-bandwidth", 20 * US, "add_kernel")) * 10
+    graph = operator("graph", 9 * US, Launch(9 * US, kernels, name="cudaGraphLaunch"))
+    return [graph] * 4 + [Sync(US)]
+
+
+def stalling():
+    atoms = []
+    for turn in range(120):
+        lost = [Work(9 * MS, "dispatch")] * (turn in (40, 59, 78, 97, 110))
+        name = ("aten::empty", "aten::resize_", "aten::clone")[turn % 3]
+        atoms += [operator(name, 6 * US, *lost), *OPS[:2]]
+    return [*atoms, Sync(US)]
+
+
+# Code that compilers wrote, and what is left to say of the line that calls it.
+WRITTEN = [
+    ("/tmp/torchinductor_me/ab/cabcd.py(310): call", 1, 10 * MS),
+    ("/root/.triton/cache/XYZ/__triton_launcher.py(7): launch", 2, 30 * MS),
+    ("<eval_with_key>.5(4): forward", 2, 30 * MS),
+]
+CAPTURE = [Call(f"cudaStream{end}Capture", 5 * US, "runtime") for end in ("Begin", "End")]
+FETCH = line("torch/utils/data/_utils/fetch.py(47): fetch", Work(MS))
+SIZED = operator("aten::masked_select", US, operator("aten::nonzero", US, Sync(3 * US)))
+PRINTED = main(*OPS, line("torch/_tensor_str.py(640): _str", SIZED), *OPS)
+NEW = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
+
+CASES = {
+    "batches loaded in frames without annotations are found": (
+        "dataloader_workers",
+        main(*steps(FETCH, *OPS)),
+        {("train.py(9): main", "6 workers keep up"): (3, 2_700 * US)},
+    ),
+    "a batch that was loaded late is a fault": (
+        "dataloader_prefetch",
+        fetching(5_000),
+        {(None, "4 of 4 fetches found no batch loaded"): (4, 17_224 * US)},
+    ),
+    "a batch that was loaded in time is none": ("dataloader_prefetch", fetching(100), {}),
+    "a synchronization at the end or beside a capture is not the loop's": (
+        "explicit_synchronize",
+        [*OPS, Sync(3 * US), *CAPTURE, Work(30 * MS), *OPS, Sync(3 * US)],
+        {},
+    ),
+    "the line that prints a tensor reads the device": (
+        "sync_by_line",
+        PRINTED,
+        {("train.py(9): main", "a tensor is printed"): (1, 13_284)},
+    ),
+    "what is printed has no size that depends on data": ("data_dependent_sizes", PRINTED, {}),
+    **{
+        f"nobody is told to change what the compiler wrote in {written}": (
+            "python_lines",
+            main(Work(10 * MS), *OPS, line(written, *OPS, Work(20 * MS)), *OPS),
+            {("train.py(9): main", f"{ns // 1000} us of its own a call"): (rows, ns)},
+        )
+        for written, rows, ns in WRITTEN
+    },
+    "memory that is never freed belongs to the start": (
+        "allocator",
+        [each for op in OPS * 3 for each in (NEW, op)],
+        {},
+    ),
+    "collections that Python starts itself have no place": (
+        "garbage_collection",
+        main(*OPS, line("Python GC", Work(MS)), *OPS),
+        {(None, "1 collections, the longest 1.0 ms"): (1, MS)},
+    ),
+    "code compiled region by region has no graph breaks": (
+        "graph_breaks",
+        steps(*region(FUSED) * 6),
+        {},
+    ),
+    "what a compiler wrote is not compiled again": (
+        "torch_compile",
+        steps(line("nn.Module: Model_0", *region(*[operator("aten::mm", 9 * US, PRODUCT)] * 9))),
+        {},
+    ),
+    "a compiler that only traces leaves the code to be compiled": (
+        "torch_compile",
+        steps(*region(*[operator("aten::add", 9 * US, KERNEL)] * 9)),
+        {(None, "traced by a compiler that generates no code: see backend="): (30, 154_500)},
+    ),
+    "a compiled run without modules is left alone": (
+        "torch_compile",
+        steps(*region(FUSED), *[operator("aten::mm", 9 * US, KERNEL)] * 3),
+        {},
+    ),
+    "small collectives are coalesced": (
+        "coalesce_collectives",
+        reducing(1 << 8),
+        {("c10d::allreduce_", "allreduce, 1024 bytes at most"): (56, 1_120 * US)},
+    ),
+    "large collectives are not": ("coalesce_collectives", reducing(1 << 24), {}),
+    "a loop over items in a function is one": (
+        "batch_items",
+        items("serve.py(3): classify"),
+        {("Classifier_0", "8 calls in a row"): (103, 1_848 * US)},
+    ),
+    "a loop over tokens is no loop over items": ("batch_items", items("model.py(9): generate"), {}),
+    "a loop over steps is no loop over items": ("batch_items", items(), {}),
+    "products of a graph are priced without their shapes": (
+        "tensor_cores",
+        replaying("ampere_sgemm_128x64_tn"),
+        {("graph", "tf32, mostly ampere_sgemm_128x64_tn"): (40, 4 * MS)},
+    ),
+    "products that use tensor cores gain nothing": (
+        "tensor_cores",
+        replaying("s1688gemm_tf32"),
+        {},
+    ),
+    "long stalls are the scheduler's": (
+        "threads_and_quota",
+        stalling(),
+        {(None, "5 calls, up to 9 ms, from 2 to 40 ms"): (5, 45 * MS)},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    together = Together()
+    for _, atoms, _ in CASES.values():
+        together.add(partial(write, simulation=Simulation(atoms)))
+    with together.load(tmp_path_factory.mktemp("programs")) as run:
+        yield run
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_a_remedy_applies_at_these_places(title, programs):
+    query, _, expected = CASES[title]
+    count, saved_ns = Counter(), Counter()
+    for row in programs.ask(query, trace=list(CASES).index(title) + 1):
+        key = row["place"], row["detail"]
+        count[key] += 1
+        saved_ns[key] += row["dur_ns"] * (1 - row["factor"])
+    found = {key: (count[key], round(saved_ns[key])) for key in count}
+    assert found == expected
+
+
+def test_long_stalls_are_no_warm_up(programs):
+    advice = programs.advise(trace=len(CASES)).advice
+    assert "warm-up" not in {each.remedy for each in advice}
+    stalls = [each.saves_ns for each in advice if each.remedy == "threads-and-quota"]
+    assert sum(stalls) == pytest.approx(5 * 9 * MS, rel=0.1)
+
+
+def test_an_optimizer_that_is_fused_is_left_alone(shared_database):
+    """apex's FusedAdam steps in a few launches; SGD's foreach implementation has three passes."""
+    assert shared_database("a100-diff-control.json.gz").ask("fused_optimizer") == []
+    found = shared_database("v100-ns-resolution.json.gz").ask("fused_optimizer")
+    assert {row["detail"] for row in found} == {"fused=True instead of foreach"}
+    assert [row["factor"] for row in found] == [1 / 3] * 5
