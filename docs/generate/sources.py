@@ -19,6 +19,7 @@ _CHOSEN = {
     "docs/howto/other-profilers.md": "howto/other-profilers.md",
     "docs/howto/gpu.md": "howto/gpu.md",
     "docs/howto/server.md": "howto/server.md",
+    "docs/howto/graphs.md": "howto/graphs.md",
     "docs/howto/remote.md": "howto/remote.md",
     "docs/howto/memory.md": "howto/memory.md",
     "examples/lake.md": "howto/lake.md",

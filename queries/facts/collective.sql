@@ -3,9 +3,9 @@
 -- of: gpu_ops
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
--- the kernel, or on the operator that launched it (record_param_comms); NCCL's own ranges have its size and
--- communicator. Bandwidths are computed from
--- `message_bytes`, the larger side of the exchange.
+-- the kernel, on the operator that launched it (record_param_comms), or in the annotations of the graph that
+-- ran it; NCCL's own ranges have its size and communicator. Bandwidths are computed from `message_bytes`, the
+-- larger side of the exchange.
 --
 -- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
 -- shortest call of the same type, group and size waited least. The rest of a call is probably waiting for
@@ -45,11 +45,14 @@ told AS (
         g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns,
         l.launch_start_ns, l.pid, l.tid,
         CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args
-            WHEN o.args->>'Collective name' IS NOT NULL THEN o.args END AS args
+            WHEN o.args->>'Collective name' IS NOT NULL THEN o.args ELSE n.annotation END AS args
     FROM gpu_ops AS g JOIN event_row AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
     LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
+    LEFT JOIN (SELECT trace_id, node_id, any_value(annotation) AS annotation FROM graph_annotation
+        WHERE annotation->>'Collective name' IS NOT NULL GROUP BY ALL) AS n
+      ON g.trace_id = n.trace_id AND graph_node_id(k.args) = n.node_id
     WHERE g.activity = 'communication'
 ),
 scoped AS (
@@ -85,11 +88,12 @@ typed AS (
 chosen AS MATERIALIZED (
     SELECT
         * EXCLUDE (args, scope_args, scope_bytes),
-        coalesce(greatest(in_elements, out_elements) * CASE   -- by c10's name of the type
-            WHEN dtype IN ('Float', 'Int', 'UInt32') THEN 4
-            WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16') THEN 2
-            WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat') THEN 8
-            WHEN dtype IN ('Byte', 'Char', 'Bool') OR dtype LIKE 'Float8%' OR dtype LIKE 'Float4%' THEN 1
+        coalesce(greatest(in_elements, out_elements) * CASE   -- by c10's name of the type, or torch's
+            WHEN dtype IN ('Float', 'Int', 'UInt32', 'float32', 'int32', 'uint32') THEN 4
+            WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16', 'bfloat16', 'float16', 'int16') THEN 2
+            WHEN dtype IN ('Double', 'Long', 'UInt64', 'ComplexFloat', 'float64', 'int64', 'complex64') THEN 8
+            WHEN dtype IN ('Byte', 'Char', 'Bool', 'uint8', 'int8', 'bool') OR dtype ILIKE 'float8%'
+                OR dtype ILIKE 'float4%' THEN 1
             WHEN dtype = 'ComplexDouble' THEN 16 END, scope_bytes) AS message_bytes,
         upper(nullif(regexp_extract(
             name, '(?i)_(RING|TREE|COLLNET_?\w*?|NVLS_?TREE|NVLS|PAT)(_|$|\()', 1), '')) AS algorithm,

@@ -9,7 +9,7 @@
 -- column share_of_kernels (fraction of the replays' kernels): so many of them
 -- column gpu_ns (ns): their durations
 -- column share_of_replays (fraction of the replays' kernel time): gpu_ns over that of all
--- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
+-- doubts: no_graphs, unknown_graphs, graph_without_kernels, unlinked_gpu_ops, annotations_unmatched
 WITH told AS (
     SELECT trace_id, device_id, dur_ns, unnest(['operator', 'module', 'line']) AS what,
            unnest([known_from, module_from, line_from]) AS known_from

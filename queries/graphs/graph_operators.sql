@@ -14,7 +14,7 @@
 -- column matched_share (fraction of the places that can be compared): kernels whose names agree with the
 --     capture's; NULL: the capture tells no names, and matches by the number of launches alone
 -- column told_share (fraction of the kernels): places at which the capture tells a name to compare
--- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
+-- doubts: no_graphs, unknown_graphs, graph_without_kernels, unlinked_gpu_ops, annotations_unmatched
 WITH site AS MATERIALIZED (
     FROM graph_site WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),

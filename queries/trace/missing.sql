@@ -28,6 +28,7 @@ seen AS (
         bool_or(kind IN ('memcpy', 'memset')) AS no_copies,
         coalesce(bool_or(class = 'communication'), FALSE) AS no_communication,
         coalesce(bool_or(call = 'launch_graph'), FALSE) AS no_graphs,
+        NOT no_graphs OR trace_id IN (SELECT trace_id FROM graph_site) AS unknown_graphs,
         bool_or(kind = 'counter_range' OR phase = 'C') AS no_counters,
         trace_id IN (SELECT trace_id FROM device_peaks WHERE hardware IS NOT NULL) AS unknown_device,
         trace_id IN (SELECT trace_id FROM jobs QUALIFY count(*) OVER (PARTITION BY job) > 1) AS one_rank
@@ -47,6 +48,8 @@ explained (code, message) AS (VALUES
     ('no_copies', 'no copy or fill ran on a device'),
     ('no_communication', 'no collective ran on a device'),
     ('no_graphs', 'no CUDA graph was launched'),
+    ('unknown_graphs', 'nothing tells of which operators and modules the kernels inside its graphs are '
+        || '(record their capture, or torch.cuda.graph(enable_annotations=True))'),
     ('no_counters', 'no counters were recorded'),
     ('unknown_device',
         'the peaks of its device are not known, so work is held against nothing (--hardware adds a device)'),

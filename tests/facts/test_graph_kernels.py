@@ -201,6 +201,21 @@ def test_annotations_may_be_given_and_those_in_the_trace_come_first(tmp_path):
     assert found == [("own", "annotation"), ("mlp", "annotations file"), (None, None)]
 
 
+def test_annotations_tell_a_replayed_collective_and_whether_any_node_is_of_the_trace(tmp_path):
+    said = {
+        "Collective name": "allreduce", "In msg nelems": 64, "Out msg nelems": 64,
+        "Group size": 8, "Process Group Name": "tp", "dtype": "bfloat16",
+    }  # fmt: skip
+    (tmp_path / "kernel_annotations.json").write_bytes(as_json({node(3, 1): [said]}))
+    (tmp_path / "kernel_annotations_old.json").write_bytes(as_json({node(2, 1): "mlp"}))
+    events = replayed(nodes(3, 1), name="ncclDevKernel_AllReduce")
+    with traces.load(tmp_path, events) as run:
+        asked = "SELECT type, group_name, group_size, message_bytes FROM collective"
+        assert run.fetch(asked)[1] == [("allreduce", "tp", 8, 128)]
+        (told,) = [row for row in run.findings() if row["code"] == "annotations_unmatched"]
+    assert told["message"].startswith("kernel_annotations_old.json annotates 1 nodes of graphs")
+
+
 class _Runs:
     def __reduce__(self):
         return print, ("this ran",)

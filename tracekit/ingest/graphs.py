@@ -6,22 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import duckdb
 
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import insert
 from tracekit.trace.beside import Beside, annotated_nodes
 
 # Nodes of graphs, each with what is said of it: a JSON object.
 Nodes = Sequence[tuple[int, str]]
-_REPLAYING = (
-    "SELECT trace_id, path FROM trace WHERE trace_id > ? AND trace_id IN "
-    "(SELECT trace_id FROM label WHERE name ILIKE '%graph%' AND call_of(name) = 'launch_graph') "
-    "ORDER BY ALL"
-)
 
 
 def replaying(connection: duckdb.DuckDBPyConnection, after: int) -> list[tuple[int, str]]:
     """The traces with higher trace_ids that replay graphs: trace_id and path."""
-    return connection.execute(_REPLAYING, [after]).fetchall()
+    return connection.execute(catalog.schema("read_replaying"), [after]).fetchall()
 
 
 def record_annotations(
