@@ -22,6 +22,7 @@ from tracekit.lake import adding, comparing, fleet
 from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
+from tracekit.reporters import written
 from tracekit.verdict import model as analysis
 from tracekit.verdict.confidence import LEVELS
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
@@ -213,6 +214,13 @@ def _any_rows(_: Schemas) -> Schema:
     return _of_rows(None)
 
 
+def _workloads(_: Schemas) -> Schema:
+    texts = {"name": "What `tracekit capture` takes.", "summary": "What it runs."}
+    row = {name: {"type": "string", "description": text} for name, text in texts.items()}
+    return {"type": "array", "items": closed(row, "A workload.")}
+
+
+_written = _one(written.Outputs)
 _AGREES = {"type": "boolean", "description": "Whether all figures of HTA equal those by its rules."}
 _OF_ROWS = ("query", "sql", "lake ask")
 _OUTPUTS: Mapping[str, Made] = {
@@ -231,7 +239,14 @@ _OUTPUTS: Mapping[str, Made] = {
     "sweep": _one(points.Sweep),
     "probe": _either(_one(probing.Probe), _one(probing.AppliedAdvice)),
     "crosscheck": _one(crosscheck.Report, agrees=_AGREES),
-}
+    "workloads": _workloads,
+} | dict.fromkeys(
+    (
+        *("load", "export", "capture", "report", "annotate", "baseline save", "skill install"),
+        *("lake compact", "lake publish", "lake files"),
+    ),
+    _written,
+)
 
 
 # -- rows

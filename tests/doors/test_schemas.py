@@ -10,6 +10,7 @@ import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.kit.lakes import add, write_rank
 from tests.kit.sampling import sample
 from tracekit import schemas as outputs
 from tracekit.database import catalog
@@ -136,6 +137,19 @@ PRINTED = [
     [None, "sql", OVERHEAD, "SELECT 1 AS x, 'nan'::DOUBLE AS y, [1] AS z", "--format", "json"],
     ["top_kernels", "query", "top_kernels", OVERHEAD, "--format", "json"],
     [None, "query", "top_kernels", OVERHEAD, "--format", "json"],
+    [None, "workloads", "--json"],
+]
+# What commands write, and of what there are how many.
+WRITTEN = [
+    ("load a.gz -o w.duckdb", [("w.duckdb", 1, "traces")]),
+    ("load a.gz none.gz -o w.duckdb", [("w.duckdb", 1, "traces")]),
+    ("export w.duckdb -o e.json.gz", [("e.json.gz", 127, "events")]),
+    ("export w.duckdb --format collapsed -o e.txt", [("e.txt", 5, "stacks")]),
+    ("report a.gz -o p.html", [("p.html", None, None)]),
+    ("annotate a.gz -o n.json.gz", [("n.json.gz", 688, "events added")]),
+    ("baseline save main a.gz", [(".tracekit/baselines/main.json.gz", 127, "events")]),
+    ("skill install s", [("s/tracekit/SKILL.md", None, None)]),
+    ("lake compact lake", [("lake", 2, "groups of ranks")]),
 ]
 
 
@@ -148,6 +162,27 @@ def test_what_commands_print_follows_their_schemas(run, tmp_path):
         assert check(arguments[0], done.stdout, question), done.stderr
     assert run("load", OVERHEAD, COMPUTE, "-o", "unlike.duckdb").returncode == 0
     assert check("analyze", run("analyze", "unlike.duckdb", "--json").stdout)["no_run"]
+
+
+def test_what_commands_write_is_told_in_one_form(run, tmp_path):
+    shutil.copy(OWN_TRACES / OVERHEAD, tmp_path / "a.gz")
+    for rank in range(2):
+        add(tmp_path / "lake", write_rank(tmp_path / "in", rank, 2), judges=True)
+    for line, expected in WRITTEN:
+        command = line.split()
+        name = " ".join(command[:2]) if " ".join(command[:2]) in outputs.commands() else command[0]
+        done = run(*command, "--json")
+        assert done.returncode == (2 if "none.gz" in line else 0), done.stderr
+        found = check(name, done.stdout)["outputs"]
+        assert [(each["path"], each["count"], each["unit"]) for each in found] == expected, line
+        for each in found:
+            path = tmp_path / each["path"]
+            assert each["bytes"] == (path.stat().st_size if path.is_file() else None)
+    listed = check("lake files", run("lake", "files", "lake", "trace", "--json").stdout)["outputs"]
+    assert [each["path"] for each in listed] == run("lake", "files", "lake", "trace").stdout.split()
+    done = run("export", "w.duckdb", "--format", "collapsed", "-o", "-", "--json")
+    assert check("export", done.stderr)["outputs"][0]["path"] == "-"
+    assert "schema" not in done.stdout
 
 
 @pytest.mark.thorough
@@ -223,7 +258,7 @@ def test_the_command_prints_the_schema(run):
     assert json.loads(run("schema", "analyze").stdout) == outputs.schema("analyze")
     asked = run("schema", "lake", "ask", "top_kernels")
     assert json.loads(asked.stdout) == outputs.schema("lake ask", "top_kernels")
-    for wrong in (("load",), ("sql", "top_kernels"), ("query", "nothing"), ("query", "a", "b")):
+    for wrong in (("demo",), ("sql", "top_kernels"), ("query", "nothing"), ("query", "a", "b")):
         done = run("schema", *wrong)
         assert (done.returncode, done.stdout) == (2, "") and done.stderr.count("\n") == 1
 

@@ -78,7 +78,8 @@ def test_labels_and_host_of_a_recording_need_not_be_told_again(tmp_path, run):
     size = ("--device", "cpu", "--active", "1", "--warmup", "0", "--batch", "1", "--seq", "4")
     labels = ("--label", "commit=1f3", "--label", "branch=main")
     (tmp_path / "in").mkdir()
-    assert run("capture", "mlp-eager", *size, *labels, "-o", "in/t.json").returncode == 0
+    done = run("capture", "mlp-eager", *size, *labels, "-o", "in/t.json", "--json")
+    assert json.loads(done.stdout)["outputs"][0]["path"] == "in/t.json", done.stderr
     told = json.loads((tmp_path / "in" / "t.json").read_text())
     assert told.pop("host_name") == told["tracekit"]["host"]
     (tmp_path / "in" / "t.json").write_text(json.dumps(told))

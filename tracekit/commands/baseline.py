@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.commands.diff import diff
-from tracekit.commands.options import Request, option, resource_options
+from tracekit.commands.options import Request, option, resource_options, writing
 from tracekit.errors import TracekitError
-from tracekit.text import printable
+
+if TYPE_CHECKING:
+    from tracekit.reporters.written import Steps
 
 _NAME = re.compile(r"\w[\w.-]*")
 _FOLDER = option("--dir folder", "Where baselines are kept.", default=".tracekit/baselines")
@@ -30,16 +32,19 @@ def baseline() -> None:
 @click.argument("trace")
 @_FOLDER
 @resource_options
-def save(name: str, trace: str, folder: str, request: Request) -> None:
+@writing
+def save(name: str, trace: str, folder: str, request: Request) -> Steps:
     """Make TRACE the baseline NAME, in place of an older one."""
     from tracekit.database.export import export
     from tracekit.opening import open_given
+    from tracekit.reporters import written
 
     path = _path(name, folder)
     with open_given(trace, request.resources) as opened:
         path.parent.mkdir(parents=True, exist_ok=True)
         count = export(opened, path)
-    click.echo(f"{printable(path)}: {count:,} events")
+    yield written.output(path, count, "events")
+    yield f"{path}: {count:,} events"
 
 
 @baseline.command(params=[each for each in diff.params if each.name not in ("runs", "trace_ids")])

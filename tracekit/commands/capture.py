@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.commands import completion
 from tracekit.commands.options import (
+    json_option,
     label_option,
     labels_of,
     option,
     size_options,
     stage_line,
     workload_options,
+    writing,
 )
 from tracekit.errors import TracekitError
-from tracekit.text import duration, printable, size
+from tracekit.text import duration, size
 from tracekit.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from tracekit.reporters.written import Steps
 
 
 @click.command(no_args_is_help=False)
@@ -47,6 +53,7 @@ from tracekit.workloads import WORKLOADS
 @option("--memory/--no-memory", "Record allocations.", default=False)
 @label_option
 @workload_options
+@writing
 def capture(
     workload: str | None,
     arguments: tuple[str, ...],
@@ -58,7 +65,7 @@ def capture(
     timeout_s: float,
     labels: tuple[str, ...],
     **options: Any,
-) -> None:
+) -> Steps:
     """Run WORKLOAD under torch.profiler and write its trace.
 
     WORKLOAD is a name from `tracekit workloads`, or your own module:function, called once per step.
@@ -79,17 +86,20 @@ def capture(
     if server is not None:
         if labels:
             raise TracekitError("a server writes its traces itself: give --label to `lake add`")
-        _of_server(server, output, steps, seconds, timeout_s, options)
+        yield from _of_server(server, output, steps, seconds, timeout_s, options)
         return
     if workload is None:
         raise click.UsageError("Missing argument 'WORKLOAD' (or --server URL).")
     if profiler is not None:
-        _by_other(profiler, [workload, *arguments], output, options)
+        if labels:
+            raise TracekitError(f"{profiler} writes its traces itself: give --label to `lake add`")
+        yield from _by_other(profiler, [workload, *arguments], output, options)
         return
     from tracekit.capture.output import to_standard_output
     from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import refuse_unseen_ends
     from tracekit.capture.workload import Options, capture
+    from tracekit.reporters.written import output as output_of
 
     is_script = workload.endswith(".py")
     if arguments and not is_script:
@@ -116,20 +126,24 @@ def capture(
                 f"a step takes {duration(timed.unprofiled_step_ns)}, "
                 f"under the profiler {duration(timed.profiled_step_ns)}"
             )
-    click.echo(f"{'-' if is_piped else printable(written)}: {done}", err=is_piped)
+    to = "-" if is_piped else str(written)
+    yield output_of(to)
+    yield f"{to}: {done}"
 
 
 def _by_other(
     profiler: str, program: list[str], output: str | None, options: dict[str, Any]
-) -> None:
+) -> Steps:
     from tracekit.capture.others import record
+    from tracekit.reporters.written import output as output_of
 
     written = output or f"{Path(program[0]).stem}.{profiler}.duckdb"
     traces, is_ended = record(profiler, program, written, options)
     with traces:
         events = sum(row["events"] for row in traces.traces())
     until = "until it was interrupted" if is_ended else "to its end"
-    click.echo(f"{printable(written)}: recorded by {profiler} {until}, {events:,} events")
+    yield output_of(written, events, "events")
+    yield f"{written}: recorded by {profiler} {until}, {events:,} events"
 
 
 def _of_server(
@@ -139,8 +153,9 @@ def _of_server(
     seconds: float,
     timeout_s: float,
     options: dict[str, Any],
-) -> None:
+) -> Steps:
     from tracekit.capture.server import Server
+    from tracekit.reporters.written import output as output_of
 
     given = (output, *map(os.environ.get, ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")))
     folder = next(filter(None, given), None)
@@ -150,7 +165,8 @@ def _of_server(
         steps, seconds, timeout_s, stacks=options["stacks"], shapes=options["shapes"]
     )
     for path in found:
-        click.echo(f"{printable(path)}: {size(path.stat().st_size)}")
+        yield output_of(path)
+        yield f"{path}: {size(path.stat().st_size)}"
 
 
 def _refuse(workload: str, call: str) -> int:
@@ -166,8 +182,13 @@ def _refuse(workload: str, call: str) -> int:
 
 
 @click.command()
-def workloads() -> None:
+@json_option
+def workloads(as_json: bool) -> None:
     """List the built-in workloads."""
+    if as_json:
+        rows = [{"name": name, "summary": each.summary} for name, each in WORKLOADS.items()]
+        click.echo(json.dumps(rows))
+        return
     width = max(map(len, WORKLOADS))
     for name, entry in WORKLOADS.items():
         click.echo(f"{name:<{width}}  {entry.summary}")

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import Request, option, resource_options, warn
+from tracekit.commands.options import Request, option, resource_options, warn, writing
 from tracekit.commands.part import part_options
 from tracekit.errors import TracekitError
-from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.perfetto.part import Chosen
+    from tracekit.reporters.written import Steps
 
 
 @click.command()
 @click.argument("trace")
 @option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
 @resource_options
-def annotate(trace: str, output: str, request: Request) -> None:
+@writing
+def annotate(trace: str, output: str, request: Request) -> Steps:
     """Write TRACE with tracekit's findings drawn in, for Perfetto.
 
     Added are tracks of queue depth, busy share, copy bandwidth, idle gaps by cause, the critical
@@ -31,12 +32,13 @@ def annotate(trace: str, output: str, request: Request) -> None:
     from tracekit.files import require_writable
     from tracekit.opening import files_named
     from tracekit.perfetto.annotate import annotate
+    from tracekit.reporters import written
 
     require_writable(output, files_named([trace], request.resources))
     events, traces = annotate(trace, output, request.resources)
     of = "" if traces == 1 else f" to {traces} traces"
-    name = printable(output)
-    click.echo(f"{name}: {events:,} events added{of}; open it in https://ui.perfetto.dev")
+    yield written.output(output, events, "events added")
+    yield f"{output}: {events:,} events added{of}; open it in https://ui.perfetto.dev"
 
 
 @click.command("open")

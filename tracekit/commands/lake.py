@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import WorkBar
+    from tracekit.reporters.written import Steps
 
 
 _WORKERS = (
@@ -123,7 +124,8 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
 @lake.command()
 @click.argument("target", metavar="LAKE")
 @options.requesting(*_WORKERS, *options.RESOURCES)
-def compact(target: str, request: Request) -> None:
+@options.writing
+def compact(target: str, request: Request) -> Steps:
     """Put the ranks of each run into one file a table, which makes asking faster.
 
     LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
@@ -133,28 +135,32 @@ def compact(target: str, request: Request) -> None:
     from tracekit.lake.compacting import is_compact
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
+    from tracekit.reporters import written
 
     where = selection(target)
     names = [each.run.name for each in selected_parts(where) if not is_compact(each.run)]
     with _workers(request) as pool:
         count = compact_runs(where.root, pool, names, request.resources)
-    click.echo(f"{printable(target)}: {len(names):,} runs compacted, of {count:,} groups of ranks")
+    yield written.output(target, count, "groups of ranks")
+    yield f"{target}: {len(names):,} runs compacted, of {count:,} groups of ranks"
 
 
 @lake.command()
 @click.argument("target", metavar="LAKE")
 @options.resource_options
-def publish(target: str, request: Request) -> None:
+@options.writing
+def publish(target: str, request: Request) -> Steps:
     """Publish the small tables as Delta tables, for Spark, Trino, ClickHouse, DuckDB and polars.
 
     Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
     table. Needs the extra `lake`.
     """
     from tracekit.lake.publishing import publish as library
+    from tracekit.reporters import written
 
-    done = library(target, request.resources)
-    for table, count in done.items():
-        click.echo(f"{table}: {count:,} files")
+    for table, count in library(target, request.resources).items():
+        yield written.output(f"{target}/tables/{table}", count, "files")
+        yield f"{table}: {count:,} files"
 
 
 @lake.command()
@@ -186,11 +192,13 @@ def _tell_cleaned(target: str, done: Cleaned) -> None:
 @lake.command()
 @click.argument("target", metavar="LAKE")
 @click.argument("table")
-def files(target: str, table: str) -> None:
+@options.writing
+def files(target: str, table: str) -> Steps:
     """List the Parquet files of a table, for other engines to read: those that readers see now."""
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
     from tracekit.lake.storage import storage
+    from tracekit.reporters.written import Output
 
     where = selection(target)
     store = storage(where.root)
@@ -200,7 +208,9 @@ def files(target: str, table: str) -> None:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")
     for group in groups:
         if table in group.files:
-            click.echo(store.uri(group.path(table)))
+            path = store.table_uri(group.path(table))
+            yield Output(path, group.files[table])
+            yield path
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import Request, option, resource_options, warn
+from tracekit.commands.options import Request, option, resource_options, warn, writing
 from tracekit.commands.part import part_options
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.perfetto.part import Chosen
+    from tracekit.reporters.written import Steps
 
 
 @click.command()
@@ -31,15 +32,17 @@ if TYPE_CHECKING:
     is_flag=True,
 )
 @resource_options
+@writing
 def load(
     traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: bool
-) -> None:
+) -> Steps:
     """Load traces into a database that any DuckDB client can open.
 
     A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
     does not stop the others from loading: it is reported at the end, with exit status 2.
     """
     from tracekit import opening
+    from tracekit.reporters import written
     from tracekit.reporters.progress import loading_bar
 
     before = _state_of(output)
@@ -57,9 +60,11 @@ def load(
                 **how,
             )
         with database:
-            for row in database.traces():
-                click.echo(
-                    f"{row['trace_id']}  {printable(row['path'])}: {row['events']:,} events, "
+            rows = database.traces()
+            yield written.output(output, len(rows), "traces")
+            for row in rows:
+                yield (
+                    f"{row['trace_id']}  {row['path']}: {row['events']:,} events, "
                     f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
                 )
             own = database.trace_ids()
@@ -77,7 +82,7 @@ def load(
         raise
     for error in bad:
         warn(f"not loaded: {error}")
-    click.get_current_context().exit(2 if bad else 0)
+    yield 2 if bad else 0
 
 
 def _state_of(output: str) -> tuple[int, int] | None:
@@ -108,21 +113,24 @@ def _state_of(output: str) -> tuple[int, int] | None:
     "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
 )
 @part_options
-def export(source: str, output: str, form: str, weight: str | None, part: Chosen) -> None:
+@writing
+def export(source: str, output: str, form: str, weight: str | None, part: Chosen) -> Steps:
     """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
     """
     from tracekit.ingest.resources import Resources
     from tracekit.opening import open_given
+    from tracekit.reporters import stacks, written
 
     if form == "trace" and weight is not None:
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
     if form != "trace" and not part.is_whole:
         raise click.UsageError("a part is written as a trace: omit --format")
-    name, is_book = printable(output), output.endswith(".xlsx")
+    is_book = output.endswith(".xlsx")
     if is_book and (form != "trace" or not part.is_whole):
         raise click.UsageError("a workbook is about whole traces: omit --format and the part")
+    unit = "events" if form == "trace" else "stacks"
     with open_given(source, Resources(), output) as opened:
         if is_book:
             try:
@@ -130,12 +138,13 @@ def export(source: str, output: str, form: str, weight: str | None, part: Chosen
             except ModuleNotFoundError as error:
                 needs = f"a workbook needs {error.name}: pip install 'tracekit[excel]'"
                 raise TracekitError(needs) from error
-            click.echo(f"{name}: {', '.join(workbook.write(opened, output))}")
+            sheets = workbook.write(opened, output)
+            yield written.output(output, len(sheets), "sheets")
+            yield f"{output}: {', '.join(sheets)}"
             return
         if form == "trace":
-            click.echo(f"{name}: {part.write(opened, output):,} events")
-            return
-        from tracekit.reporters import stacks
-
-        count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
-    click.echo(f"{name}: {count:,} stacks", err=output == "-")
+            count = part.write(opened, output)
+        else:
+            count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
+    yield written.output(output, count, unit)
+    yield f"{output}: {count:,} {unit}"

@@ -190,6 +190,20 @@ label_option = option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
+
+def writing(command: _Command) -> _Command:
+    """Adds --json to a command that yields what it writes (`tracekit.reporters.written.tell`)."""
+
+    @json_option
+    @wraps(command)
+    def call(as_json: bool, **given: Any) -> int:
+        from tracekit.reporters.written import tell
+
+        return tell(command(**given), as_json)
+
+    return call
+
+
 # The sizes in `tracekit.capture.workload.Options`.
 size_options = all_of(
     option("--batch", "Sequences in a batch.  [default: 64, on a CPU 4]", int),

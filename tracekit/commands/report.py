@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,9 +16,13 @@ from tracekit.commands.options import (
     option,
     tell_notes,
     trace_id_option,
+    writing,
 )
 from tracekit.errors import TracekitError
 from tracekit.text import printable, size
+
+if TYPE_CHECKING:
+    from tracekit.reporters.written import Steps
 
 _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
@@ -29,6 +34,7 @@ _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 @trace_id_option("all")
 @option("--trace-ids", "Compare these traces of the database.", int, nargs=2, metavar="A B")
 @judging_options
+@writing
 def report(
     runs: tuple[str, ...],
     output: str | None,
@@ -36,7 +42,7 @@ def report(
     trace_id: int | None,
     trace_ids: tuple[int, int] | None,
     request: Request,
-) -> None:
+) -> Steps:
     """Write a page of charts that needs nothing but a browser.
 
     Of one trace: its verdict and where the time went. Of two, or of two traces of a DB
@@ -70,7 +76,7 @@ def report(
         tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)
-    _say_written(output, opening)
+    yield from _written(output, opening)
 
 
 def _beside(run: str) -> str:
@@ -84,12 +90,15 @@ def _beside(run: str) -> str:
     return str(path.with_name(path.name + ".html"))
 
 
-def _say_written(output: str, opening: bool) -> None:
+def _written(output: str, opening: bool) -> Steps:
     import webbrowser
 
-    click.echo(f"{printable(output)}: {size(Path(output).stat().st_size)}")
+    from tracekit.reporters import written
+
+    yield written.output(output)
+    yield f"{output}: {size(Path(output).stat().st_size)}"
     if opening and not webbrowser.open(Path(output).resolve().as_uri()):
-        click.echo("No browser was found: open the file yourself.")
+        yield "No browser was found: open the file yourself."
 
 
 @click.command()
@@ -103,7 +112,7 @@ def demo(output: str, is_quiet: bool) -> None:
     """
     from tracekit.files import require_writable
     from tracekit.opening import load
-    from tracekit.reporters import first_screen
+    from tracekit.reporters import first_screen, written
     from tracekit.run import Database
 
     require_writable(output, [])
@@ -118,7 +127,7 @@ def demo(output: str, is_quiet: bool) -> None:
                 raise
             click.echo(f"The page of charts is left out: {error}")
             return
-    _say_written(output, not is_quiet)
+    written.tell(_written(output, not is_quiet), as_json=False)
 
 
 @contextmanager

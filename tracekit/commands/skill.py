@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.text import printable
+from tracekit.commands.options import writing
+
+if TYPE_CHECKING:
+    from tracekit.reporters.written import Steps
 
 
 @click.group()
@@ -20,12 +24,14 @@ def skill() -> None:
 
 @skill.command()
 @click.argument("folder", metavar="[DIR]", default=".claude/skills")
-def install(folder: str) -> None:
+@writing
+def install(folder: str) -> Steps:
     """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]"""
     from importlib.resources import files
 
     from tracekit.errors import TracekitError
     from tracekit.files import written_whole
+    from tracekit.reporters import written
 
     path = Path(folder) / "tracekit" / "SKILL.md"
     try:
@@ -34,4 +40,5 @@ def install(folder: str) -> None:
         raise TracekitError(f"{path}: cannot be written: {error.strerror}") from error
     with written_whole(path) as beside:
         beside.write_bytes(files("tracekit.agents").joinpath("SKILL.md").read_bytes())
-    click.echo(printable(path))
+    yield written.output(path)
+    yield str(path)

@@ -131,7 +131,7 @@ class LocalStorage:
         return f"{self._folder}/{path}"
 
     def table_uri(self, path: str) -> str:
-        """The name by which other libraries open a folder."""
+        """The name by which other libraries open a file or folder."""
         return self.uri(path)
 
     def holds(self, url: str) -> bool:

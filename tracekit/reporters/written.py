@@ -1,0 +1,67 @@
+"""What a command wrote, as lines for people or as one JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from tracekit.records import Record
+from tracekit.text import printable
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file or folder that a command wrote, or one that it lists."""
+
+    path: str
+    """Its path or URL; -: standard output."""
+    bytes: int | None
+    """Its size (bytes); null: it is no file of this machine."""
+    count: int | None = None
+    """How many of `unit` it holds, or were put into it (count); null: they are not counted."""
+    unit: str | None = None
+    """What is counted, such as events, traces, stacks or files."""
+
+
+@dataclass(frozen=True)
+class Outputs(Record, form="tracekit/written/1"):
+    """What a command wrote."""
+
+    outputs: list[Output]
+    """In the order in which they were written."""
+
+
+def output(path: str | Path, count: int | None = None, unit: str | None = None) -> Output:
+    """What is at a path now."""
+    file = Path(path)
+    is_file = str(path) != "-" and file.is_file()
+    return Output(str(path), file.stat().st_size if is_file else None, count, unit)
+
+
+# What a command does: its outputs, lines for people, and its exit status, if that is not 0.
+Steps = Iterator[Output | str | int]
+
+
+def tell(found: Steps, as_json: bool) -> int:
+    """Prints what a command does; returns its exit status. Where an output is standard output, it
+    prints to standard error."""
+    outputs: list[Output] = []
+
+    def say(text: str) -> None:
+        click.echo(text, err=any(each.path == "-" for each in outputs))
+
+    status = 0
+    for each in found:
+        if isinstance(each, Output):
+            outputs.append(each)
+        elif isinstance(each, int):
+            status = each
+        elif not as_json:
+            say(printable(each))
+    if as_json:
+        say(json.dumps(Outputs(outputs).as_dict()))
+    return status
