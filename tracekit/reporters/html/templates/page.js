@@ -101,7 +101,6 @@ document.addEventListener("click", async (event) => {
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   }
   if (button.dataset.view) remember({ view: button.dataset.view, step: null }, { place: "" });
-  if (button.dataset.find) find(button);
 });
 
 // The event does not bubble.
@@ -112,14 +111,10 @@ document.addEventListener("toggle", (event) => {
   details.querySelector(".scroll").replaceChildren(plainTable(figure));
 }, true);
 
-// Advice about a place that the flame graph has leads there.
-function find(button, isAsked = true) {
-  const flame = figureOf(button, "flame"), text = button.dataset.find;
-  if (!flame || !textsOf(flame.figure, "name").some((each) => each?.includes(text))) return;
-  button.hidden = false;
-  if (isAsked) choose(flame.id, { find: text, look: null }, { place: document.getElementById(flame.id).closest("section").id });
+// Advice about a place leads there.
+for (const links of document.querySelectorAll("[data-where]")) {
+  links.append(...linksOf(links, {}, { where: links.dataset.where }));
 }
-for (const button of document.querySelectorAll("button[data-find]")) find(button, false);
 
 const elements = [...document.querySelectorAll("[data-figure]")];
 const seen = new IntersectionObserver((entries) => {

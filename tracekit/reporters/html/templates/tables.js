@@ -128,29 +128,43 @@ function copyable(command) {
   return line;
 }
 
+// The line of Python that launches most of what a kernel does, by the flame graph.
+function launcher(flame, name) {
+  const { parents, library } = flame.control, rows = rowsOf(flame), hidden = new Set(library);
+  const own = rows.map((row, at) => at).filter((at) => rows[at].kind === "gpu" && rows[at].name === name);
+  let at = own.sort((a, b) => rows[b].gpu_ns - rows[a].gpu_ns)[0] ?? -1;
+  while (at >= 0 && (hidden.has(at) || !/\.pyx?\(/.test(rows[at].name))) at = parents[at];
+  return at >= 0 ? rows[at].name : null;
+}
+
 // Where the names and instants of a row stand in the flame graph and in the time line.
-function linksOf(element, figure, row, isHere) {
+function linksOf(element, figure, row, isHere = false) {
   const links = [];
   const flame = figureOf(element, "flame"), line = figureOf(element, "timeline");
   const names = [...new Set(Object.values(row).filter((value) => typeof value === "string" && value.length > 2))];
   const place = (found) => ({ place: document.getElementById(found.id).closest("section").id });
   if (flame && element.id !== flame.id) {
-    for (const name of names.filter((each) => textsOf(flame.figure, "name").includes(each))) {
+    const known = textsOf(flame.figure, "name").filter(Boolean);
+    const find = (title, name, isGpu) => links.push(linkTo(`${title}: ${figure.short?.[name] ?? name}`, () => choose(flame.id, { find: name, look: null, measure: isGpu ? "GPU time launched" : null }, place(flame))));
+    for (const name of names.filter((each) => known.some((text) => text === each || text.endsWith(`: ${each}`)))) {
       const isGpu = rowsOf(flame.figure).some((each) => each.name === name && each.kind === "gpu");
-      links.push(linkTo(`In the flame graph: ${figure.short?.[name] ?? name}`, () => choose(flame.id, { find: name, look: null, measure: isGpu ? "GPU time launched" : null }, place(flame))));
+      find("In the flame graph", name, isGpu);
+      const from = isGpu && launcher(flame.figure, name);
+      if (from) find("Launched most by", from, true);
     }
   }
   if (line && !isHere) {
     const { shift, span, trace_start, command } = line.figure.control;
-    const begin = row[figure.control.starts], length = row[figure.control.lasts] ?? 0;
+    const begin = row[figure.control?.starts], length = row[figure.control?.lasts] ?? 0;
     const zoomTo = (start, ns) => () => choose(line.id, { zoom: [start - ns, start + 2 * ns].map(Math.round).join("-") }, place(line));
     if (begin !== undefined) {
       const start = begin + shift;
       if (start >= 0 && start < span) links.push(linkTo("In the time line", zoomTo(start, length)));
       links.push(perfetto(command, trace_start + start - length, trace_start + start + 2 * length));
     } else {
-      const found = rowsOf(line.figure).filter((each) => names.includes(each.name)).sort((a, b) => b.end_ns - b.start_ns - a.end_ns + a.start_ns)[0];
-      if (found) links.push(linkTo(`The longest in the time line: ${figure.short?.[found.name] ?? found.name}`, zoomTo(found.start_ns, found.end_ns - found.start_ns)));
+      const lasts = (each) => each.end_ns - each.start_ns;
+      const [longest] = rowsOf(line.figure).filter((each) => names.includes(each.name)).sort((a, b) => lasts(b) - lasts(a));
+      if (longest) links.push(linkTo(`The longest in the time line: ${figure.short?.[longest.name] ?? longest.name}`, zoomTo(longest.start_ns, lasts(longest))));
     }
   }
   return links;
