@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import Request, option, resource_options, warn
+from tracekit.commands.options import Request, option, resource_options, stage_line, warn
 from tracekit.commands.part import part_options
 from tracekit.errors import TracekitError, is_interrupt
+from tracekit.stages import stage
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: Chosen
     name, is_book = printable(output), output.endswith(".xlsx")
     if is_book and (form != "trace" or not part.is_whole):
         raise click.UsageError("a workbook is about whole traces: omit --format and the part")
-    with open_given(source, Resources(), output) as opened:
+    with stage_line(), open_given(source, Resources(), output) as opened:
         if is_book:
             try:
                 from tracekit.reporters import workbook
@@ -133,5 +134,6 @@ def export(source: str, output: str, form: str, weight: str | None, part: Chosen
             return
         from tracekit.reporters import stacks
 
-        count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
+        with stage("writing"):
+            count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
     click.echo(f"{name}: {count:,} stacks", err=output == "-")
