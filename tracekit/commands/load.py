@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import Request, option, resource_options, warn, writing
+from tracekit.commands.options import Request, option, resource_options, stage_line, warn, writing
 from tracekit.commands.part import part_options
 from tracekit.errors import TracekitError, is_interrupt
+from tracekit.stages import stage
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: Chosen
     if is_book and (form != "trace" or not part.is_whole):
         raise click.UsageError("a workbook is about whole traces: omit --format and the part")
     unit = "events" if form == "trace" else "stacks"
-    with open_given(source, Resources(), output) as opened:
+    with stage_line(), open_given(source, Resources(), output) as opened:
         if is_book:
             try:
                 from tracekit.reporters import workbook
@@ -145,6 +146,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: Chosen
         if form == "trace":
             count = part.write(opened, output)
         else:
-            count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
+            with stage("writing"):
+                count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
     yield written.output(output, count, unit)
     yield f"{output}: {count:,} {unit}"

@@ -33,10 +33,8 @@ _INDENT = 21
 def render(fixes: FixList, *, every: bool = False) -> None:
     """Prints the list: the first ten pieces of advice, or every one."""
     out = console()
-    length = duration(fixes.window_ns)
-    recurring = f"What to change ({fixes.window} without what happened once: {length} = 100 %)"
     shown: list[Advice] = []
-    for heading, listed in lists_of(fixes.advice, recurring):
+    for heading, listed in lists_of(fixes.advice, recurring(fixes)):
         section(out, heading)
         most = listed if every else listed[:_SHOWN]
         _list(out, most, fixes.bottleneck)
@@ -44,7 +42,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
             out.print(f"... and {len(listed) - len(most)} more (--all)")
         shown += most
     if not shown:
-        section(out, recurring)
+        section(out, recurring(fixes))
     for note in fixes.notes:
         out.print(Text(printable(note)))
     if fixes.together:
@@ -55,6 +53,12 @@ def render(fixes: FixList, *, every: bool = False) -> None:
         section(out, "Not looked for")
         for each in fixes.unlooked:
             out.print(Text(f"{', '.join(each.remedies)}: {printable(each.missing)}"))
+
+
+def recurring(fixes: FixList) -> str:
+    """The heading of what recurs, with what its shares are of."""
+    length = duration(fixes.window_ns)
+    return f"What to change ({fixes.window} without what happened once: {length} = 100 %)"
 
 
 def _caveats(out: Console, advice: Sequence[Advice]) -> None:
@@ -228,12 +232,17 @@ def render_run(prediction: RunWhatIf) -> None:
     _steps(out, prediction.steps, "until all ranks have completed each")
 
 
-def _headline(out: Console, prediction: WhatIf | RunWhatIf, traces: str) -> None:
-    line = Text(_change(prediction.window_ns, prediction.predicted_ns), "bold")
+def headline(prediction: WhatIf | RunWhatIf) -> str:
+    """How much shorter a window gets."""
+    change = _change(prediction.window_ns, prediction.predicted_ns)
     lengths = f"{duration(prediction.window_ns)} -> {duration(prediction.predicted_ns)}"
-    line.append(
-        f"   {printable(prediction.window)}: {lengths}, {prediction.speedup:.2f} times as fast"
-    )
+    window = printable(prediction.window)
+    return f"{change}   {window}: {lengths}, {prediction.speedup:.2f} times as fast"
+
+
+def _headline(out: Console, prediction: WhatIf | RunWhatIf, traces: str) -> None:
+    line = Text(headline(prediction))
+    line.stylize("bold", 0, len(_change(prediction.window_ns, prediction.predicted_ns)))
     out.print(line)
     out.print(Text(printable(f"{traces}, with {', '.join(prediction.changes)}"), "dim"))
 

@@ -19,7 +19,7 @@ from tracekit.experiments.points import Sweep
 from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, diff, experiments, first_screen, several
 from tracekit.reporters.diff import FIGURES, figures_of
-from tracekit.reporters.parts import parts_of
+from tracekit.reporters.parts import lists_of, parts_of
 from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, percent
 from tracekit.verdict.model import Analysis
@@ -129,9 +129,10 @@ def _analysis(result: Analysis) -> str:
 def _diff(result: Diff) -> str:
     rows = figures_of(result)
     return _joined(
+        f"<b>{_text(diff.headline(result))}</b>",
         _text(f"a: {result.a}"),
         _text(f"b: {result.b}"),
-        _table(FIGURES, rows) if rows else "One of the runs has no GPU ops.",
+        _table(FIGURES, rows) if rows else "",
         _list(f"trace {row['trace_id']}: {row['message']}" for row in result.doubts),
         _drawn(result),
     )
@@ -153,6 +154,34 @@ def _sweep(result: Sweep) -> str:
         _text(f"{result.database}: {len(rows)} points on {result.device}"),
         _table([*columns, "step", f"speed-up over {result.baseline}", "bound by"], rows),
         _drawn(result),
+    )
+
+
+@html.register
+def _fixes(result: FixList) -> str:
+    """A table for what recurs, one for what happened once, as `tracekit advise` lists them."""
+    blocks = []
+    for heading, listed in lists_of(result.advice, advise.recurring(result)):
+        rows = [
+            (
+                "" if each.share is None else percent(each.share), duration(each.saves_ns),
+                each.title, each.where or "", each.detail or "", each.effort, each.remedy,
+            )
+            for each in listed
+        ]  # fmt: skip
+        heads = ("share", "saves", "change", "place", "detail", "effort", "advise --how")
+        blocks += [f"<b>{_text(heading)}</b>", _table(heads, rows)]
+    return _joined(*(blocks or [_text("No change saves enough to list.")]), _list(result.notes))
+
+
+@html.register
+def _whatif(result: WhatIf) -> str:
+    shares = [(cause, percent(part)) for cause, part in result.bound_by.items()]
+    return _joined(
+        f"<b>{_text(advise.headline(result))}</b>",
+        _text(f"{result.trace}, with {', '.join(result.changes)}"),
+        _table(("what would bound it then", "share of the critical path"), shares),
+        _list(result.doubts),
     )
 
 

@@ -14,7 +14,7 @@ from rich.table import Column
 from rich.text import Text
 
 from tracekit.reporters.terminal import Cell, Name, clipped
-from tracekit.text import figure_of, printable, printable_lines
+from tracekit.text import figure_of, printable
 
 # By which power of ten a unit is larger than the one in which a question answers.
 _SCALES = {
@@ -57,7 +57,9 @@ class ReadableTable:
     def within(self, width: int) -> ReadableTable | None:
         """The table at a width, long text cut and a few columns left out if need be; None: it does
         not fit."""
-        found: ReadableTable = self
+        if self._cut_to(width):
+            return self
+        found = self._folded()
         left_out: list[str] = []
         while not found._cut_to(width):
             if len(left_out) == self.spare or len(found.columns) < 3:
@@ -98,6 +100,14 @@ class ReadableTable:
                 return False
             free -= column.width
         return free >= 0
+
+    def _folded(self) -> ReadableTable:
+        """The table with headings on several lines, if they are longer than what is below."""
+        columns = []
+        for column, cells in zip(self.columns, self._texts(), strict=True):
+            head = _folded(str(column.header), max([_HEAD, *map(cell_len, cells)]))
+            columns.append(replace(column, header=Text(head, "bold")))
+        return replace(self, columns=columns)
 
     def _texts(self) -> list[list[str]]:
         return [[str(row[at]) for row in self.rows] for at in range(len(self.columns))]
@@ -141,11 +151,9 @@ def shown(
             made = [Text(printable(each)) for each in values]
         elif units is not None:
             made = [Name("" if each is None else str(each)) for each in values]
-        if units is not None:
-            head = _folded(head, max([_HEAD, *(cell_len(str(each)) for each in made)]))
         columns.append(
             Column(
-                Text(printable_lines(head), "bold"),
+                Text(printable(head), "bold"),
                 justify="right" if is_number else "left",
                 no_wrap=units is None or is_number,
                 vertical="top" if _SENTENCES.intersection(names) else "bottom",

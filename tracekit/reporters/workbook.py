@@ -17,6 +17,7 @@ from tracekit.examine import verdict_together, verdicts
 from tracekit.files import written_whole
 from tracekit.reporters.parts import devices_of, is_of_recording, screen_parts_of
 from tracekit.reporters.units import INSTANT, SUFFIX
+from tracekit.stages import stage
 from tracekit.text import printable
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import bound_by
@@ -62,7 +63,7 @@ def write(database: Session, output: str) -> list[str]:
     Raises:
         TracekitError: when the file cannot be written.
     """
-    with database.sharing():
+    with database.sharing(), stage("writing the workbook"):
         analyses = verdicts(database)
         run, _ = verdict_together(database, analyses, Thresholds())
         sheets = [each for each in _sheets(database, analyses, run) if each.rows]
