@@ -13,7 +13,7 @@ import tracekit
 from tests import nsys_simulated as nsys
 from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
-from tracekit.trace.other import perfetto, xplane
+from tracekit.trace.other import perfetto, protos, xplane
 from tracekit.trace.other.protos import messages
 from tracekit.trace.source import trace_paths
 
@@ -544,6 +544,17 @@ def test_what_is_no_plane_is_refused_in_one_line(text, run, tmp_path):
     assert "bad.xplane.pb: " in done.stderr
 
 
+def test_events_of_a_plane_are_read_one_at_a_time_and_the_rest_is_bounded(tmp_path, monkeypatch):
+    (tmp_path / "h.xplane.pb").write_bytes(framed(space()))
+    monkeypatch.setattr(xplane, "_MOST_BYTES", 40)
+    with pytest.raises(TracekitError, match=r"h\.xplane\.pb: what its planes hold beside events"):
+        tracekit.load(tmp_path / "h.xplane.pb")
+    monkeypatch.undo()
+    monkeypatch.setattr(protos, "_MOST_FIELD_BYTES", 20)
+    with pytest.raises(TracekitError, match="a field takes more than"):
+        tracekit.load(tmp_path / "h.xplane.pb")
+
+
 # -- Perfetto --------------------------------------------------------------------------------------
 
 
@@ -642,6 +653,15 @@ def test_a_cut_pftrace_is_read_in_part_and_a_bomb_is_refused(tmp_path):
     (tmp_path / "bomb.pftrace").write_bytes(b"\n" + size + packed)
     with pytest.raises(TracekitError, match="decompression bomb"):
         tracekit.load(tmp_path / "bomb.pftrace")
+
+
+@pytest.mark.parametrize("limit", ["_MOST_BYTES", "_MOST_TRACKS"])
+def test_names_and_tracks_of_a_pftrace_are_bounded(limit, tmp_path, monkeypatch):
+    (tmp_path / "t.pftrace").write_bytes(framed([each.SerializeToString() for each in PFTRACE]))
+    monkeypatch.setattr(perfetto, limit, 1)
+    with pytest.raises(TracekitError, match=r"t\.pftrace: has more than"):
+        tracekit.load(tmp_path / "t.pftrace", temp_dir=tmp_path)
+    assert not list(tmp_path.glob("tracekit-marks-*"))
 
 
 # -- what is said to their users -------------------------------------------------------------------
