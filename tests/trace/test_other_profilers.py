@@ -5,6 +5,7 @@ import re
 import sqlite3
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ import tracekit
 from tests.conftest import SHARED_TRACES
 from tests.kit import nsys_simulated as nsys
 from tracekit.errors import TracekitError
-from tracekit.trace.other import perfetto, xplane
+from tracekit.trace.other import perfetto, protos, xplane
 from tracekit.trace.other.protos import messages
 from tracekit.trace.source import trace_paths
 
@@ -300,6 +301,39 @@ def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
     assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "run_results.db", "t.pftrace"]
 
 
+PEER = json.loads((Path(__file__).parent / "data" / "nsys_ai.json").read_text())["files"]
+
+
+@pytest.mark.parametrize("name", sorted(PEER) if EXPECTED else WITHOUT)
+def test_kernels_gaps_and_nccl_s_share_are_those_of_nsys_ai(name, loaded):
+    """nsys-ai calls all time between kernels idle, copies included."""
+    run = loaded(name)
+    top = run.fetch("SELECT name, count(*), sum(dur_ns) / 1e6 FROM kernels GROUP BY 1"
+                    " ORDER BY 3 DESC LIMIT 5")[1]  # fmt: skip
+    assert top == [(*each, pytest.approx(ms, abs=0.006)) for *each, ms in PEER[name]["top_kernels"]]
+    windows = run.query("partition", kind="gpu_active").to_dicts()
+    for window, peer in zip(windows, PEER[name]["devices"], strict=True):
+        assert window["kernels"] == peer["compute_kernels"] + peer["nccl_kernels"]
+        of_device = f"kernels WHERE device_id = {window['device_id']}"
+        ((span_ns,),) = run.fetch(f"SELECT max(end_ns) - min(start_ns) FROM {of_device}")[1]
+        nccl_ns = window["exposed_comm_ns"]
+        told = {
+            "compute_only_ms": window["compute_ns"], "nccl_only_ms": nccl_ns, "total_ms": span_ns,
+            "idle_ms": span_ns - window["compute_ns"] - nccl_ns,
+        }  # fmt: skip
+        ours = {key: ns / 1e6 for key, ns in told.items()}
+        assert ours == pytest.approx({key: peer[key] for key in told}, abs=0.012)
+        asked = "SELECT count(*), sum(dur_ns) / 1e6 FROM collective WHERE trace_id = "
+        nccl = run.fetch(f"{asked}{window['trace_id']}")[1]
+        for each in peer["nccl_breakdown"]:
+            assert nccl == [(each["count"], pytest.approx(each["total_ms"], abs=0.006))]
+        gaps = run.fetch(
+            "SELECT stream, start_ns - lag(end_ns) OVER (PARTITION BY stream ORDER BY start_ns)"
+            f" AS gap_ns FROM {of_device} QUALIFY gap_ns >= 1000000 ORDER BY 2 DESC, 1 LIMIT 6"
+        )[1]
+        assert [list(each) for each in gaps] == peer["gaps"]
+
+
 # -- rocprofv3 -------------------------------------------------------------------------------------
 
 
@@ -510,6 +544,17 @@ def test_what_is_no_plane_is_refused_in_one_line(text, run, tmp_path):
     assert "bad.xplane.pb: " in done.stderr
 
 
+def test_events_of_a_plane_are_read_one_at_a_time_and_the_rest_is_bounded(tmp_path, monkeypatch):
+    (tmp_path / "h.xplane.pb").write_bytes(framed(space()))
+    monkeypatch.setattr(xplane, "_MOST_BYTES", 40)
+    with pytest.raises(TracekitError, match=r"h\.xplane\.pb: what its planes hold beside events"):
+        tracekit.load(tmp_path / "h.xplane.pb")
+    monkeypatch.undo()
+    monkeypatch.setattr(protos, "_MOST_FIELD_BYTES", 20)
+    with pytest.raises(TracekitError, match="a field takes more than"):
+        tracekit.load(tmp_path / "h.xplane.pb")
+
+
 # -- Perfetto --------------------------------------------------------------------------------------
 
 
@@ -608,6 +653,15 @@ def test_a_cut_pftrace_is_read_in_part_and_a_bomb_is_refused(tmp_path):
     (tmp_path / "bomb.pftrace").write_bytes(b"\n" + size + packed)
     with pytest.raises(TracekitError, match="decompression bomb"):
         tracekit.load(tmp_path / "bomb.pftrace")
+
+
+@pytest.mark.parametrize("limit", ["_MOST_BYTES", "_MOST_TRACKS"])
+def test_names_and_tracks_of_a_pftrace_are_bounded(limit, tmp_path, monkeypatch):
+    (tmp_path / "t.pftrace").write_bytes(framed([each.SerializeToString() for each in PFTRACE]))
+    monkeypatch.setattr(perfetto, limit, 1)
+    with pytest.raises(TracekitError, match=r"t\.pftrace: has more than"):
+        tracekit.load(tmp_path / "t.pftrace", temp_dir=tmp_path)
+    assert not list(tmp_path.glob("tracekit-marks-*"))
 
 
 # -- what is said to their users -------------------------------------------------------------------

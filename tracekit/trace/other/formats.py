@@ -48,7 +48,7 @@ def open_traces(
         elif _ROCPROF.match(head):
             yield from _opened(stream, rocprof.processes(stream), ExitStack())
         elif perfetto.is_perfetto(head, stream.path):
-            yield from _opened(stream, perfetto.processes(stream), ExitStack())
+            yield from _opened(stream, perfetto.processes(stream, folder), ExitStack())
         elif xplane.is_xplane(head, stream.path):
             yield from _opened(stream, xplane.processes(stream), ExitStack())
         else:

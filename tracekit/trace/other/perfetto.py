@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
+import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -102,6 +106,18 @@ _FIRST_OWN_CLOCK = 64
 _CLEARED = 1
 _MOST_BYTES = 256 << 20
 _MOST_DEPTH = 50
+_MOST_TRACKS = 1_000_000
+# Slices that are open at once, on one track.
+_MOST_OPEN = 100_000
+_MOST_TIME = 2**63 - 1
+# SQLite has signed integers: what has 64 bits is stored without so much.
+_HALF = 1 << 63
+_TABLES = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+CREATE TABLE mark (track, at, kind, parts);
+CREATE TABLE arrow (flow, at, place);
+"""
 _CATEGORIES = CATEGORIES | {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy"}
 _RENAMED = {"corr_id": "correlation", "correlation_id": "correlation"}
 _INTERNED = ("event_categories", "event_names", "debug_annotation_names",
@@ -113,30 +129,37 @@ def is_perfetto(head: bytes, name: str) -> bool:
     return head[:1] == b"\n" and name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace"))
 
 
-def processes(stream: ByteStream) -> list[OneProcess]:
-    """The one recording that the file holds."""
-    return the_one(stream, _texts)
+def processes(stream: ByteStream, folder: str) -> list[OneProcess]:
+    """The one recording that the file holds; `folder` is for what is sorted on disk."""
+    return the_one(stream, partial(_texts, folder))
 
 
-def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+def _texts(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     stream.rewind()
-    reading = _Packets(stream)
-    process.damage = reading.read() or stream.damage
-    process.tail = {"profiler": {"name": "perfetto", "left_out": reading.left_out}}
-    yield from texts(reading.events())
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="tracekit-marks-") as file:
+        try:
+            with closing(sqlite3.connect(file.name, check_same_thread=False)) as marks:
+                reading = _Packets(stream, marks)
+                process.damage = reading.read() or stream.damage
+                process.tail = {"profiler": {"name": "perfetto", "left_out": reading.left_out}}
+                yield from texts(reading.events())
+        except sqlite3.Error as error:
+            raise TracekitError(f"{stream.path}: cannot be sorted in {folder}: {error}") from error
 
 
 class _Packets:
-    """The events of a trace, by track: their ends may stand anywhere behind their begins."""
+    """The events of a trace, by track: their ends may stand anywhere behind their begins, so they
+    are sorted on disk."""
 
-    def __init__(self, stream: ByteStream) -> None:
+    def __init__(self, stream: ByteStream, marks: sqlite3.Connection) -> None:
         self._stream = stream
+        self._marks = marks
+        marks.executescript(_TABLES)
         self.left_out: dict[str, int] = defaultdict(int)
         self._packet = messages(_SCHEMA)["TracePacket"].FromString
         self._tracks: dict[int, Any] = {}
-        # Begins, ends, instants and counters of each track: time, type, and the event's parts.
-        self._marks: dict[int, list[tuple[int, int, dict[str, Any]]]] = defaultdict(list)
         self._texts: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
+        self._text_bytes = 0
         self._default: dict[int, int] = {}
 
     def read(self) -> str | None:
@@ -163,6 +186,12 @@ class _Packets:
             for kind in _INTERNED:
                 for entry in getattr(packet.interned_data, kind):
                     self._texts[sequence, kind][entry.iid] = _text(entry.name)
+                    self._text_bytes += len(entry.name)
+            if self._text_bytes > _MOST_BYTES or len(self._tracks) > _MOST_TRACKS:
+                raise TracekitError(
+                    f"{self._stream.path}: has more than {_MOST_BYTES >> 20} MB of names, or more "
+                    f"than {_MOST_TRACKS:,} tracks"
+                )
             defaults = packet.trace_packet_defaults.track_event_defaults
             if defaults.HasField("track_uuid"):
                 self._default[sequence] = defaults.track_uuid
@@ -188,7 +217,8 @@ class _Packets:
     def _mark(self, packet: Any, sequence: int) -> None:
         event = packet.track_event
         known = event.type in (_BEGIN, _END, _INSTANT, _COUNTER)
-        if not known or packet.timestamp_clock_id >= _FIRST_OWN_CLOCK:
+        is_late = packet.timestamp > _MOST_TIME
+        if not known or is_late or packet.timestamp_clock_id >= _FIRST_OWN_CLOCK:
             self.left_out["events of other kinds or clocks"] += 1
             return
         track = event.track_uuid if event.HasField("track_uuid") else self._default.get(sequence, 0)
@@ -206,7 +236,8 @@ class _Packets:
             whole = event.HasField("counter_value")
             args["value"] = event.counter_value if whole else event.double_counter_value
         parts["flows"] = [*event.flow_ids, *event.terminating_flow_ids]
-        self._marks[track].append((packet.timestamp, event.type, parts))
+        row = (track - _HALF, packet.timestamp, event.type, json.dumps(parts))
+        self._marks.execute("INSERT INTO mark VALUES (?, ?, ?, ?)", row)
 
     def _values(self, annotations: Iterable[Any], sequence: int, depth: int = 0) -> dict[str, Any]:
         names = self._texts[sequence, "debug_annotation_names"]
@@ -241,26 +272,33 @@ class _Packets:
             pid, tid, name = self._place(uuid)
             kind = "process_name" if track.HasField("process") else "thread_name"
             yield named(kind, name, pid, tid)
-        arrows: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for uuid in list(self._marks):
-            pid, tid, name = self._place(uuid)
-            for start, end, type_, parts in _slices(self._marks.pop(uuid)):
+        # Ends come before what begins at the same instant.
+        ordered = self._marks.execute(
+            f"SELECT track, at, kind, parts FROM mark ORDER BY track, at, kind <> {_END}, rowid"
+        )
+        for track, marks in groupby(ordered, key=itemgetter(0)):
+            pid, tid, name = self._place(track + _HALF)
+            for start, end, type_, parts in _slices(mark[1:] for mark in marks):
                 flows = parts.pop("flows")
                 if type_ == _COUNTER:
                     parts["args"] = {parts["name"] or name: parts["args"]["value"]}
                     parts["name"] = parts["name"] or name
                 place: dict[str, Any] = {"pid": pid, "tid": tid, "ts": microseconds(start)}
-                for flow in flows:
-                    arrows[flow].append({"at": start, "place": place})
+                self._marks.executemany(
+                    "INSERT INTO arrow VALUES (?, ?, ?)",
+                    [(flow - _HALF, start, json.dumps(place)) for flow in flows],
+                )
                 shown = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
                 event: dict[str, Any] = {"ph": shown} | place
                 if end is not None:
                     event["dur"] = microseconds(end - start)
                 yield event | parts
-        for flow, marks in arrows.items():
-            for number, mark in enumerate(sorted(marks, key=itemgetter("at"))):
+        arrows = self._marks.execute("SELECT flow, place FROM arrow ORDER BY flow, at, rowid")
+        for flow, ends in groupby(arrows, key=itemgetter(0)):
+            for number, (_, where) in enumerate(ends):
                 phase = {"ph": "f", "bp": "e"} if number else {"ph": "s"}
-                yield phase | {"cat": "ac2g", "name": "ac2g", "id": flow} | mark["place"]
+                arrow = {"cat": "ac2g", "name": "ac2g", "id": flow + _HALF}
+                yield phase | arrow | json.loads(where)
 
     def _place(self, uuid: int) -> tuple[int, int, str]:
         """The process, thread and name of a track; a track without a thread has its own number."""
@@ -289,22 +327,23 @@ class _Packets:
 
 
 def _slices(
-    marks: list[tuple[int, int, dict[str, Any]]],
+    marks: Iterable[tuple[int, int, str]],
 ) -> Iterator[tuple[int, int | None, int, dict[str, Any]]]:
-    """Start, end, type and parts of each event of a track. An end belongs to the last slice that is
-    open; at one instant, slices end before others begin."""
+    """Start, end, type and parts of each event of a track, whose marks come in order. An end
+    belongs to the last slice that is open; at one instant, slices end before others begin."""
     opened: list[tuple[int, dict[str, Any]]] = []
-    for at, same in groupby(sorted(marks, key=itemgetter(0)), key=itemgetter(0)):
-        group = list(same)
-        ends = [parts for _, kind, parts in group if kind == _END]
-        earlier = ends[: len(opened)]
-        later = ends[len(earlier) :]
-        for parts in earlier:
-            yield _closed(opened, at, parts)
-        for _, kind, parts in group:
-            if kind == _BEGIN:
+    for at, same in groupby(marks, key=itemgetter(0)):
+        later: list[dict[str, Any]] = []
+        for _, kind, text in same:
+            parts = json.loads(text)
+            if kind == _END:
+                if opened:
+                    yield _closed(opened, at, parts)
+                elif len(later) < _MOST_OPEN:
+                    later.append(parts)
+            elif kind == _BEGIN and len(opened) < _MOST_OPEN:
                 opened.append((at, parts))
-            elif kind != _END:
+            else:
                 yield at, None, kind, parts
         for parts in later[: len(opened)]:
             yield _closed(opened, at, parts)

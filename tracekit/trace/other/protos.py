@@ -22,8 +22,8 @@ _SCALARS = {
     "bool": 8, "string": 9, "bytes": 12, "uint32": 13, "sfixed64": 16, "sint64": 18,
 }  # fmt: skip
 _MESSAGE_TYPE, _OPTIONAL, _REPEATED = 11, 1, 3
-# Refuse a larger field at the top: it is decoded as a whole.
-_MOST_BYTES = 512 << 20
+# Refuse a larger message, and a larger field that is read as a whole.
+_MOST_BYTES, _MOST_FIELD_BYTES = 64 << 30, 512 << 20
 
 
 def messages(schema: str) -> Mapping[str, Any]:
@@ -79,21 +79,81 @@ def fields(stream: Readable, path: str, number: int) -> Iterator[bytes]:
 
     Raises:
         TracekitError: when the message is damaged, or a field is too large to decode.
+        EOFError: when it ends inside a field.
     """
+    for size in sizes(stream, path, number):
+        if size > _MOST_FIELD_BYTES:
+            raise TracekitError(f"{path}: a packet takes more than {_MOST_FIELD_BYTES >> 20} MB")
+        yield _read(stream, size)
+
+
+def sizes(stream: Readable, path: str, number: int) -> Iterator[int]:
+    """The same, but the caller reads the field, of this size."""
     while head := stream.read(1):
-        tag = _varint(stream, head)
-        size = _varint(stream, stream.read(1))
+        tag, size = _varint(stream, head), _varint(stream)
         if tag is None or size is None or tag & 7 != 2 or size > _MOST_BYTES:
             raise TracekitError(f"{path}: is not a protobuf trace, or is damaged")
-        data = stream.read(size)
-        if len(data) < size:
-            raise EOFError
         if tag >> 3 == number:
-            yield data
+            yield size
+        else:
+            _read(stream, size)
 
 
-def _varint(stream: Readable, head: bytes) -> int | None:
+def split(stream: Readable, size: int, number: int, rest: bytearray | None) -> Iterator[bytes]:
+    """The fields of this number, which have a length, in a message of `size` bytes that begins
+    here. What else is in the message is added to `rest`: it is the message without these fields.
+
+    Raises:
+        EOFError: when the stream ends before the message.
+        ValueError: when the message is damaged.
+    """
+    source = _Counted(stream)
+    while source.read_bytes < size:
+        tag = _varint(source)
+        kind = None if tag is None else tag & 7
+        if kind == 0:
+            value = _encoded(_varint(source) or 0)
+        elif kind in (1, 5):
+            value = _read(source, 8 if kind == 1 else 4)
+        elif kind == 2 and (length := _varint(source)) is not None:
+            if length > size - source.read_bytes:
+                raise ValueError("a field is longer than its message")
+            value = _read(source, length)
+            if tag is not None and tag >> 3 == number:
+                yield value
+                continue
+            value = _encoded(length) + value
+        else:
+            raise ValueError("a field has no known type")
+        if rest is not None and tag is not None:
+            rest += _encoded(tag) + value
+    if source.read_bytes > size:
+        raise ValueError("a field is longer than its message")
+
+
+class _Counted:
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+        self.read_bytes = 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self.read_bytes += len(data)
+        return data
+
+
+def _read(stream: Readable, size: int) -> bytes:
+    if size > _MOST_FIELD_BYTES:
+        raise ValueError(f"a field takes more than {_MOST_FIELD_BYTES >> 20} MB")
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def _varint(stream: Readable, head: bytes | None = None) -> int | None:
     value = shift = 0
+    head = stream.read(1) if head is None else head
     while head and shift < 64:
         value |= (head[0] & 127) << shift
         if head[0] < 128:
@@ -101,3 +161,11 @@ def _varint(stream: Readable, head: bytes) -> int | None:
         shift += 7
         head = stream.read(1)
     return None
+
+
+def _encoded(value: int) -> bytes:
+    data = bytearray()
+    while value > 127:
+        data.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*data, value])

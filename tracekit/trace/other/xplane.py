@@ -6,12 +6,15 @@ of planes, lines and stats, xla/tsl/profiler/utils/xplane_schema.cc
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
+from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts, the_one
-from tracekit.trace.other.protos import fields, messages
+from tracekit.trace.other.protos import messages, sizes, split
 from tracekit.trace.source import ByteStream
 
 _SCHEMA = """
@@ -57,6 +60,10 @@ message XStatMetadata {
   string name = 2;
 }
 """
+# The fields XPlane.lines and XLine.events.
+_LINES, _EVENTS = 3, 4
+# Refuse a file that holds more beside its events: it is kept in memory.
+_MOST_BYTES = 256 << 20
 # The host's threads, as XLA's own viewers number them; devices have their plane's number.
 _HOST = 701
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)(.*)")
@@ -84,17 +91,38 @@ def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
 
 
 def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
-    plane_of = messages(_SCHEMA)["XPlane"].FromString
+    """Reads the file twice: what events mean stands behind them."""
     try:
-        for data in fields(stream, stream.path, 1):
-            yield from _Plane(plane_of(data), process.tail).events()
-    except EOFError:
-        process.damage = stream.damage or "the file ends inside a plane"
+        heads = list(_heads(stream, process))
+        stream.rewind()
+        for head, size in zip(heads, sizes(stream, stream.path, 1), strict=False):
+            plane = _Plane(messages(_SCHEMA)["XPlane"].FromString(head), process.tail)
+            yield from plane.events(split(stream, size, _LINES, None))
     except Exception as error:
         # protobuf's DecodeError, without importing it here.
-        if type(error).__name__ != "DecodeError":
+        if type(error).__name__ not in ("DecodeError", "ValueError"):
             raise
-        process.damage = "a plane is damaged"
+        why = f": {error}" if isinstance(error, ValueError) else ""
+        process.damage = f"a plane is damaged{why}"
+
+
+def _heads(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+    """The planes that are whole, without their lines."""
+    kept = 0
+    try:
+        for size in sizes(stream, stream.path, 1):
+            head = bytearray()
+            for _ in split(stream, size, _LINES, head):
+                pass
+            kept += len(head)
+            if kept > _MOST_BYTES:
+                raise TracekitError(
+                    f"{stream.path}: what its planes hold beside events takes more than "
+                    f"{_MOST_BYTES >> 20} MB"
+                )
+            yield bytes(head)
+    except EOFError:
+        process.damage = stream.damage or "the file ends inside a plane"
 
 
 class _Plane:
@@ -102,19 +130,25 @@ class _Plane:
         self._plane = plane
         self._tail = tail
         self._name = _text(plane.name)
+        self._known = {
+            key: (_text(about.display_name) or _text(about.name), _text(about.name), about.stats)
+            for key, about in plane.event_metadata.items()
+        }
         self._stats = {key: _text(each.name) for key, each in plane.stat_metadata.items()}
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
+        """The events of the plane's lines, of which one is in memory at a time."""
+        first = next(lines, None)
         own = self._values(self._plane.stats)
         if isinstance(own.get(_BASE), int):
             self._tail["baseTimeNanoseconds"] = own[_BASE]
         device = _DEVICE.match(self._name)
         pid = int(device[2]) if device else _HOST if self._name == "/host:CPU" else None
         if pid is None:
-            if own or self._plane.lines:
+            if own or first is not None:
                 self._tail.setdefault("planes", {})[self._name] = own
             pid = _HOST + 1 + self._plane.id
-        if device and self._plane.lines:
+        if device and first is not None:
             self._tail["deviceProperties"].append(
                 {
                     "id": pid, "name": own.get("device_type") or own.get("device_vendor"),
@@ -123,22 +157,25 @@ class _Plane:
                     "computeMinor": own.get("compute_cap_minor"),
                 } | own
             )  # fmt: skip
-        if self._plane.lines:
-            yield named("process_name", self._name, pid)
-        for line in self._plane.lines:
+        if first is None:
+            return
+        yield named("process_name", self._name, pid)
+        for line in chain([first], lines):
             yield from self._line(line, pid, device is not None)
 
-    def _line(self, line: Any, pid: int, is_device: bool) -> Iterator[dict[str, Any]]:
+    def _line(self, text: bytes, pid: int, is_device: bool) -> Iterator[dict[str, Any]]:
+        head = bytearray()
+        for _ in split(io.BytesIO(text), len(text), _EVENTS, head):
+            pass
+        line = messages(_SCHEMA)["XLine"].FromString(bytes(head))
         name = _text(line.display_name) or _text(line.name)
         stream = _STREAM.match(name) if is_device else None
         tid = int(stream[1]) if stream and stream[1] else line.id
         yield named("thread_name", name, pid, tid)
-        known = {
-            key: (_text(each.display_name) or _text(each.name), _text(each.name), each.stats)
-            for key, each in self._plane.event_metadata.items()
-        }
-        for event in line.events:
-            shown, full, stats = known.get(event.metadata_id, ("", "", ()))
+        event_of = messages(_SCHEMA)["XEvent"].FromString
+        for each in split(io.BytesIO(text), len(text), _EVENTS, None):
+            event = event_of(each)
+            shown, full, stats = self._known.get(event.metadata_id, ("", "", ()))
             start, start_ps = divmod(line.timestamp_ns * 1000 + event.offset_ps, 1000)
             end, end_ps = divmod(start * 1000 + start_ps + event.duration_ps, 1000)
             self._tail["profiler"][_LOST] += bool(start_ps or end_ps)
