@@ -229,12 +229,12 @@ def _scanned(files: Sequence[_File], by_name: bool) -> str:
         for layout in (FIRST_LAYOUT, LAYOUT)
         if (uris := [each.uri for each in files if each.only is None and each.layout == layout])
     ]
-    scans += [
-        f"FROM {_read([each.uri], each.layout, by_name)} "
-        f"WHERE trace_id IN ({', '.join(map(str, each.only))})"
-        for each in files
-        if each.only is not None
-    ]
+    for each in files:
+        if each.only is not None:
+            ids = ", ".join(map(str, each.only))
+            scans.append(
+                f"FROM {_read([each.uri], each.layout, by_name)} WHERE trace_id IN ({ids})"
+            )
     return " UNION ALL BY NAME ".join(scans)
 
 
