@@ -1,5 +1,8 @@
 """What a verdict suggests to try next: nothing that the run does already."""
 
+import inspect
+import re
+
 import pytest
 
 from tests.kit import traces
@@ -82,3 +85,13 @@ def test_replays_of_a_graph_are_not_told_to_become_a_graph(tmp_path):
 def test_a_real_captured_run_is_not_told_to_compile(shared_verdict):
     verdict = shared_verdict("a100-vit-recapture.json.gz").verdict
     assert not any("torch.compile the model" in each for each in verdict.try_next)
+
+
+def test_pytorch_takes_the_arguments_that_are_advised():
+    profiler = pytest.importorskip("torch").profiler
+    taken = inspect.signature(profiler.profile).parameters
+    for text in words("record").values():
+        for schedule in re.findall(r"torch\.profiler\.schedule\(([^()]*)\)", text):
+            assert callable(eval(f"schedule({schedule})", {"schedule": profiler.schedule}))
+        apart = re.sub(r"schedule\([^()]*\)|Event\([^()]*\)", "", text)
+        assert set(re.findall(r"\b([a-z_]+)=", apart)) <= taken.keys(), text

@@ -1,16 +1,16 @@
 """Each remedy is found where it is planted, at the price that its twin confirms, and only there."""
 
+from functools import partial
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 import pytest
 
-import tracekit
 from tests.answers import compact, differing
 from tests.kit.atoms import US, Launch, Sync, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Machine, Simulation
+from tests.kit.traces import Together
 from tracekit.advice.catalogue import EFFORTS, catalogue
 from tracekit.causes import CAUSES
 from tracekit.database.catalog import queries
@@ -26,28 +26,52 @@ def control(name: str) -> ModuleType:
     return import_module(f"tests.controls.{name}")
 
 
-def fixes(control: ModuleType, program: list[Any], folder):
-    """The advice on a run of the program, its analysis and the length of its device's span."""
-    machine = getattr(control, "MACHINE", Machine())
-    simulation = Simulation(program, machine)
-    path = write(folder / "trace.json", simulation, **getattr(control, "METADATA", {}))
-    with tracekit.load(path) as run:
-        found, analysis = examine(run, 1, "gpu_active"), examine(run, 1).analysis
-    assert found.fixes is not None
-    return found.fixes.advice, analysis, simulation.span_ns
+def growing(kernel_us, batch):
+    """Steps of small kernels, at a batch size."""
+    kernel = ("memory-bandwidth", kernel_us * batch * US)
+    ops = [operator("aten::add", 15 * US, Launch(5 * US, (kernel,)))] * 40
+    return [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
 
 
-@pytest.mark.sampled(10, of=41)
+BATCHES = {2: 8, 4: 4, 40: None}
+
+
+@pytest.fixture(scope="module")
+def fixes(tmp_path_factory):
+    """Tells what is advised on a run of a program, its analysis and the length of its device's
+    span."""
+    together, simulations = Together(), {}
+    for name in sorted(QUERIES):
+        known = control(name)
+        machine, metadata = getattr(known, "MACHINE", Machine()), getattr(known, "METADATA", {})
+        for key, program in (("faulty", known.faulty()), ("fixed", known.fixed())):
+            simulations[name, key] = Simulation(program, machine)
+            together.add(partial(write, simulation=simulations[name, key], **metadata))
+    for kernel_us in BATCHES:
+        simulations["batch", kernel_us] = Simulation(growing(kernel_us, 1))
+        together.add(partial(write, simulation=simulations["batch", kernel_us]))
+    traces = {key: n for n, key in enumerate(simulations, start=1)}
+
+    with together.load(tmp_path_factory.mktemp("controls")) as run, run.session.sharing():
+
+        def told(*key):
+            found = examine(run, traces[key], "gpu_active")
+            assert found.fixes is not None
+            analysis = examine(run, traces[key]).analysis
+            return found.fixes.advice, analysis, simulations[key].span_ns
+
+        yield told
+
+
 @pytest.mark.parametrize("name", sorted(QUERIES))
-def test_a_planted_fault_is_found_at_its_place_and_priced(name, tmp_path):
-    known = control(name)
-    advice, analysis, faulty_ns = fixes(known, known.faulty(), tmp_path)
-    others, _, fixed_ns = fixes(known, known.fixed(), tmp_path)
+def test_a_planted_fault_is_found_at_its_place_and_priced(name, fixes):
+    advice, analysis, faulty_ns = fixes(name, "faulty")
+    others, _, fixed_ns = fixes(name, "fixed")
     mine = next(each for each in advice if query_of(each.remedy) == name)
     # Advice on throughput, and advice outside the step, have their own lists.
     alike = [each for each in advice if _list_of(each) == _list_of(mine)]
     assert mine in alike[:2], advice
-    assert mine.where == known.PLACE
+    assert mine.where == control(name).PLACE
     real_ns = faulty_ns - fixed_ns
     assert abs(mine.saves_ns - real_ns) <= CLOSE * real_ns, (mine.saves_ns, real_ns)
     assert name not in {query_of(each.remedy) for each in others if not each.once}
@@ -84,19 +108,13 @@ def test_a_query_returns_parts():
         assert any(f"'{target}' AS target" in queries()[name].sql for target in TARGETS), name
 
 
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize(("kernel_us", "times"), [(2, 8), (4, 4), (40, None)])
-def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, times, tmp_path):
-    def program(batch):
-        kernel = ("memory-bandwidth", kernel_us * batch * US)
-        ops = [operator("aten::add", 15 * US, Launch(5 * US, (kernel,)))] * 40
-        return [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
-
-    advice, _, span_ns = fixes(ModuleType("plain"), program(1), tmp_path)
+@pytest.mark.parametrize(("kernel_us", "times"), BATCHES.items())
+def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, times, fixes):
+    advice, _, span_ns = fixes("batch", kernel_us)
     found = [each for each in advice if each.remedy == "larger-batch"]
     assert [each.change for each in found] == ([f"batch*{times}"] if times else [])
     if times:
-        larger = Simulation(program(times))
+        larger = Simulation(growing(kernel_us, times))
         list(larger.events())
         assert larger.span_ns < 1.05 * span_ns
         saved_ns = span_ns - larger.span_ns / times

@@ -61,25 +61,26 @@ def load(folder: Path, events: list[Any], **metadata: Any) -> tracekit.Database:
 
 
 class Together:
-    """Small traces of a module's tests, in one database: a load costs more than its traces."""
+    """Small traces of a module's tests, in one database: a load costs more than its traces. Each is
+    of a job of its own: its clock is far from those of the others."""
 
     def __init__(self) -> None:
-        self._made: list[Callable[[Path], object]] = []
+        self._made: list[Callable[..., object]] = []
 
-    def add(self, make: Callable[[Path], object]) -> int:
-        """The trace_id of the trace that `make` will write to a path."""
+    def add(self, make: Callable[..., object]) -> int:
+        """The trace_id of the trace that `make` will write to a path, with metadata."""
         self._made.append(make)
         return len(self._made)
 
     def events(self, events: list[Any], **metadata: Any) -> int:
-        """The trace_id that these events will have; as a rank, the trace is of a job of its own."""
-        base = {"baseTimeNanoseconds": (1 + len(self._made)) * 10**15}
-        return self.add(lambda path: write(path, events, **base | metadata))
+        """The trace_id that these events will have."""
+        return self.add(lambda path, **base: write(path, events, **base | metadata))
 
     def load(self, folder: Path, database: Path | None = None) -> tracekit.Database:
-        paths = [folder / f"{n}.json" for n in range(len(self._made))]
-        for make, path in zip(self._made, paths, strict=True):
-            make(path)
+        paths = []
+        for n, make in enumerate(self._made, start=1):
+            paths.append(folder / f"{n}.json")
+            make(paths[-1], baseTimeNanoseconds=n * 10**15)
         return tracekit.load(paths, database, verdicts=False)
 
     def analyses(self, folder: Path) -> dict[int, Analysis]:

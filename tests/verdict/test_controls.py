@@ -1,5 +1,6 @@
 """Runs with a known bottleneck, which each verdict must find."""
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -23,6 +24,7 @@ from tests.kit.atoms import (
 )
 from tests.kit.simulated import ranks, truth, write
 from tests.kit.simulator import Machine, Simulation
+from tests.kit.traces import Together
 
 STEPS, OPERATORS = 4, 40
 
@@ -73,32 +75,7 @@ REGIMES = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(4, of=12)
-@pytest.mark.parametrize("cause", CONTROLS)
-def test_what_bounds_a_run_is_found(cause, tmp_path):
-    simulation = Simulation(CONTROLS[cause])
-    with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:
-        analysis = run.verdict()
-        # The predicted saving is the one that the machine then shows.
-        removed = run.whatif(f"{cause}*0", window="gpu_active") if cause != "latency" else None
-    assert analysis.verdict.bottleneck == cause, analysis.causal
-    regime = REGIMES.get(cause, "overhead-bound")
-    assert regime is None or analysis.verdict.regime == regime
-    if removed is not None:
-        assert removed.predicted_ns == pytest.approx(
-            truth(CONTROLS[cause], [f"{cause}*0"]), rel=0.02
-        )
-    assert differing(f"control {cause}", compact(analysis)) == []
-
-
-@pytest.mark.thorough
-def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(tmp_path):
-    simulation = Simulation(CONTROLS["input"])
-    with tracekit.load(write(tmp_path / "trace.json", simulation)) as run:
-        span = run.whatif("host*1").window_ns
-        for change in ("dispatch*0", "launch*0", "device*0.5", "cuda-graph"):
-            assert run.whatif(change).predicted_ns > 0.99 * span, change
-        assert run.whatif("input*0.5").predicted_ns < 0.6 * span
+SIZES = (0, 1, 2, 4, 8, 16, 32, 64)
 
 
 def batch(size):
@@ -106,33 +83,79 @@ def batch(size):
     return loop(each=[operator("mm", 25 * US, kernel("math", 9 + 4 * size))] * OPERATORS)
 
 
-@pytest.mark.thorough
-def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_once(tmp_path):
-    regimes, gains = [], []
-    for size in (0, 1, 2, 4, 8, 16, 32, 64):
-        path = write(tmp_path / f"{size}.json", Simulation(batch(size)))
-        with tracekit.load(path) as run:
-            analysis = run.verdict()
-        regimes.append(analysis.verdict.regime)
-        gains.append(analysis.causal.gains.cuda_graph)
+def falling_behind():
+    """Busy for most of it, with a backlog in the middle; the host dispatches without a pause."""
+    work = [
+        [operator("mm", 16 * US, Launch(4 * US, (("math", us * US),)))] * count
+        for us, count in ((12, 60), (30, 60), (9, 120))
+    ]
+    return [step(0, *(each for part in work for each in part))] * 3
+
+
+BACKWARD = HandOver(tuple([operator("MmBackward0", 30 * US, kernel("latency", 3))] * OPERATORS))
+HANDED_OVER = loop(each=[*[kernel("latency", 3)] * OPERATORS, BACKWARD])
+PROGRAMS = CONTROLS | {f"batch {size}": batch(size) for size in SIZES}
+PROGRAMS |= {"falling behind": falling_behind(), "handed over": HANDED_OVER}
+TRACE = {name: n for n, name in enumerate(PROGRAMS, start=1)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    together = Together()
+    for atoms in PROGRAMS.values():
+        together.add(partial(write, simulation=Simulation(atoms)))
+    with together.load(tmp_path_factory.mktemp("programs")) as run, run.session.sharing():
+        yield run
+
+
+@pytest.mark.parametrize("cause", CONTROLS)
+def test_what_bounds_a_run_is_found(cause, run):
+    trace = TRACE[cause]
+    analysis = run.verdict(trace)
+    assert analysis.verdict.bottleneck == cause, analysis.causal
+    regime = REGIMES.get(cause, "overhead-bound")
+    assert regime is None or analysis.verdict.regime == regime
+    # What removing it would save is what the machine then saves.
+    if cause != "latency":
+        removed = run.whatif(f"{cause}*0", trace=trace, window="gpu_active")
+        truly_ns = truth(CONTROLS[cause], [f"{cause}*0"])
+        assert removed.predicted_ns == pytest.approx(truly_ns, rel=0.02)
+    assert differing(f"control {cause}", compact(analysis)) == []
+
+
+def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(run):
+    trace = TRACE["input"]
+    span = run.whatif("host*1", trace=trace).window_ns
+    for change in ("dispatch*0", "launch*0", "device*0.5", "cuda-graph"):
+        assert run.whatif(change, trace=trace).predicted_ns > 0.99 * span, change
+    assert run.whatif("input*0.5", trace=trace).predicted_ns < 0.6 * span
+
+
+def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_once(run):
+    analyses = [run.verdict(TRACE[f"batch {size}"]) for size in SIZES]
+    regimes = [each.verdict.regime for each in analyses]
+    gains = [each.causal.gains.cuda_graph for each in analyses]
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > gains[-1] + 0.1
     assert regimes[-1] == "compute-bound"
     assert sum(a != b for a, b in pairwise(regimes)) <= 1
 
 
-def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(tmp_path):
-    # Busy most of the time, with a backlog in the middle; the host dispatches without a pause.
-    def work(cause, us, count):
-        return [operator("mm", 16 * US, Launch(4 * US, ((cause, us * US),)))] * count
-
-    atoms = [step(0, *work("math", 12, 60), *work("math", 30, 60), *work("math", 9, 120))]
-    with tracekit.load(write(tmp_path / "trace.json", Simulation([*atoms, *atoms, *atoms]))) as run:
-        analysis = run.verdict()
-        faster = run.whatif("device*0.5")
+def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(run):
+    analysis = run.verdict(TRACE["falling behind"])
+    faster = run.whatif("device*0.5", trace=TRACE["falling behind"])
     assert analysis.gpu.busy_ns > 0.7 * analysis.window.span_ns
     assert faster.predicted_ns > 0.98 * faster.window_ns
     assert analysis.verdict.regime == "overhead-bound"
+
+
+def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(run):
+    trace = TRACE["handed over"]
+    found = run.whatif("operator:MmBackward0*0", trace=trace, window="gpu_active")
+    host = run.whatif("host*0.5", trace=trace, window="gpu_active")
+    # Of each step, 40 x 37 us of the worker's time are gone.
+    assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
+    assert host.predicted_ns == pytest.approx(truth(HANDED_OVER, ["host*0.5"]), rel=0.01)
 
 
 def test_the_profilers_own_cost_is_told(tmp_path):
@@ -152,17 +175,6 @@ def test_the_profilers_own_cost_is_told(tmp_path):
     assert analysis.verdict.regime == "compute-bound"
     assert analysis.verdict.headline.startswith("Profiling made a step 1.23 times as long")
     assert analysis.verdict.confidence == "low"
-
-
-def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(tmp_path):
-    backward = HandOver(tuple([operator("MmBackward0", 30 * US, kernel("latency", 3))] * OPERATORS))
-    atoms = loop(each=[*[kernel("latency", 3)] * OPERATORS, backward])
-    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
-        found = run.whatif("operator:MmBackward0*0", window="gpu_active")
-        host = run.whatif("host*0.5", window="gpu_active")
-    # In each step, 40 x 37 us of the worker's time are gone.
-    assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
-    assert host.predicted_ns == pytest.approx(truth(atoms, ["host*0.5"]), rel=0.01)
 
 
 def test_a_rank_that_waits_for_a_slower_one_is_bound_by_communication(tmp_path):

@@ -5,37 +5,42 @@ A program runs in the simulator; its trace then loses what a recorder would lose
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 
 import pytest
 
 import tracekit
-from tests.conftest import shared_trace_names
-from tests.kit import traces
 from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
 from tests.kit.simulated import ranks, write
 from tests.kit.simulator import Machine, Simulation
+from tests.kit.traces import Together, gpu_op, launch
 from tests.one_offs.test_steady import loop
+from tests.reporters.test_first_screen import screen
 from tracekit.causes import in_switches_of, words
 
+TRACES = Together()
 RECORD = {code: in_switches_of("kineto", text) for code, text in words("record").items()}
 SMALL = Launch(6 * US, (("math", 4 * US),))
 EAGER = [operator("aten::mm", 20 * US, SMALL), Work(5 * US)]
+WAIT = Sync(2 * US)
 
 
-def analyzed(folder, atoms, lose=None, machine=None, **metadata):
-    """The analysis of a program's trace, after `lose` removed or changed some of its events."""
-    simulation = Simulation(atoms, machine)
-    simulation.recorded = list(simulation.events())
-    path = write(folder / "t.json", simulation, **metadata)
-    if lose is not None:
-        trace = json.loads(path.read_text())
-        trace["traceEvents"] = lose(trace["traceEvents"])
-        path.write_text(json.dumps(trace))
-    with tracekit.load(path) as database:
-        return database.verdict()
+@pytest.fixture(scope="module")
+def analyses(tmp_path_factory):
+    return TRACES.analyses(tmp_path_factory.mktemp("traces"))
+
+
+def recorded(atoms, lose=None, machine=None, **metadata):
+    """The trace of a program, after `lose` took away or changed some of its events."""
+
+    def make(path, **base):
+        write(path, Simulation(atoms, machine), **base, **metadata)
+        if lose is not None:
+            trace = json.loads(path.read_text())
+            trace["traceEvents"] = lose(trace["traceEvents"])
+            path.write_text(json.dumps(trace))
+
+    return TRACES.add(make)
 
 
 def calls(events, name="cudaLaunchKernel"):
@@ -56,6 +61,17 @@ def without_ops_of(events, launches, keep=0):
     return kept
 
 
+def without_argument(name):
+    """Takes an argument from all events that have it."""
+
+    def lose(events):
+        for each in events:
+            each["args"].pop(name, None)
+        return events
+
+    return lose
+
+
 def codes(analysis):
     return {each.code for each in analysis.trace.health}
 
@@ -63,9 +79,15 @@ def codes(analysis):
 # -- replays without kernels -----------------------------------------------------------------------
 
 
-def decoding(replays=100, graph=None):
-    graph = graph or Launch(20 * US, (("math", 70 * US),) * 100, name="cudaGraphLaunch")
-    return [atom for _ in range(replays) for atom in (Work(150 * US), graph, Sync(2 * US))]
+def graph(kernels, us=70, cause="math", host_us=20):
+    return Launch(host_us * US, ((cause, us * US),) * kernels, name="cudaGraphLaunch")
+
+
+REPLAY = graph(100)
+
+
+def decoding(replays=100, replayed=REPLAY):
+    return [atom for _ in range(replays) for atom in (Work(150 * US), replayed, WAIT)]
 
 
 def overflow(events):
@@ -73,88 +95,21 @@ def overflow(events):
     return without_ops_of(events, calls(events, "cudaGraphLaunch")[1:])
 
 
-def test_replays_without_kernels_come_first_and_the_waiting_host_tells_the_limit(tmp_path):
-    verdict = analyzed(tmp_path, decoding(), overflow).verdict
-    assert verdict.why[0] == (
-        "99 of 100 graph replays have no kernels in this trace; the host waits 7.1 ms of each "
-        "7.27 ms in calls that synchronize, so the device is likely the limit."
-    )
-    assert (verdict.regime, verdict.bottleneck, verdict.confidence) == ("unknown", None, "none")
-    assert verdict.savings == []
-    assert verdict.try_next == [RECORD["graph_without_kernels"]]
-
-
-def test_a_host_that_does_not_wait_tells_nothing_about_replays_without_kernels(tmp_path):
-    small = Launch(20 * US, (("math", 5 * US),) * 10, name="cudaGraphLaunch")
-    verdict = analyzed(tmp_path, decoding(graph=small), overflow).verdict
-    assert verdict.why[0].startswith("99 of 100 graph replays have no kernels in this trace: what")
-    assert verdict.regime == "unknown"
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["with the graph's id", "without"])
-def test_a_replay_with_far_fewer_kernels_than_the_others_counts_as_missing(known, tmp_path):
-    def cut(events):
-        for each in events:
-            if not known:
-                each["args"].pop("graph id", None)
-        launches = calls(events, "cudaGraphLaunch")
-        for place, launch in enumerate(launches[::4]):
-            events = without_ops_of(events, [launch], keep=20 + place)
-        return events
-
-    verdict = analyzed(tmp_path, decoding(40), cut).verdict
-    assert verdict.why[0].startswith(
-        "10 of 40 graph replays have at most half of the kernels of the others; the host waits"
-    )
-    assert verdict.confidence == "low"
-
-
-def test_replays_whose_kernels_have_lost_their_launch_are_not_missing(tmp_path):
-    def unlink(events):
-        for each in events:
-            if each["pid"] == 0:
-                del each["args"]["correlation"]
-        return events
-
-    found = codes(analyzed(tmp_path, decoding(20), unlink))
-    assert "unlinked_gpu_ops" in found and "graph_without_kernels" not in found
-
-
-def test_whole_replays_of_several_graphs_are_no_finding(tmp_path):
-    def piece(kernels):
-        return Launch(9 * US, (("math", 70 * US),) * kernels, name="cudaGraphLaunch")
-
-    atoms = [a for _ in range(20) for a in (piece(10), piece(40), piece(40), Sync(2 * US))]
-
-    def unnumber(events):
-        for each in events:
-            each["args"].pop("graph id", None)
-        return events
-
-    assert "graph_without_kernels" not in codes(analyzed(tmp_path, atoms, unnumber))
+def cut(events):
+    """Every fourth replay loses most of its kernels."""
+    for place, each in enumerate(calls(events, "cudaGraphLaunch")[::4]):
+        events = without_ops_of(events, [each], keep=20 + place)
+    return events
 
 
 # -- launches without kernels ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lost", "regime"), [(60, "overhead-bound"), (120, "unknown")])
-def test_kernels_dropped_at_the_start_of_a_session_come_first(lost, regime, tmp_path):
-    verdict = analyzed(
-        tmp_path, EAGER * 200 + [Sync(2 * US)], lambda e: without_ops_of(e, calls(e)[:lost])
-    ).verdict
-    assert verdict.why[0].startswith(f"The first {lost} of 200 launches have no kernels")
-    assert verdict.regime == regime
-    assert verdict.confidence == ("none" if regime == "unknown" else "low")
-    assert verdict.try_next[0] == RECORD["dropped_at_start"]
-
-
-@pytest.mark.parametrize("place", ["spread", "end"])
-def test_launches_without_kernels_elsewhere_are_not_dropped_at_the_start(place, tmp_path):
+def dropped(first, last=None, each=1):
     def lose(events):
-        found = calls(events)
-        return without_ops_of(events, found[1::3] if place == "spread" else found[150:])
+        return without_ops_of(events, calls(events)[first:last:each])
 
-    assert "dropped_at_start" not in codes(analyzed(tmp_path, EAGER * 200, lose))
+    return recorded([*EAGER * 200, WAIT], lose)
 
 
 def captured(launches):
@@ -166,33 +121,8 @@ def captured(launches):
     ]
 
 
-def test_a_capture_that_was_recorded_in_place_of_the_replays_is_said_to_be_one(tmp_path):
-    verdict = analyzed(tmp_path, [*EAGER * 3, *captured(400), Sync(2 * US)]).verdict
-    assert verdict.why[0].startswith("400 of 403 launches were captured into graphs")
-    assert verdict.regime == "unknown"
-    assert verdict.try_next == [RECORD["captured_only"]]
-    (tmp_path / "replayed").mkdir()
-    replayed = analyzed(tmp_path / "replayed", [*captured(100), *decoding(20)])
-    assert codes(replayed).isdisjoint({"captured_only", "dropped_at_start"})
-
-
-@pytest.mark.parametrize(
-    ("name", "cause", "what"),
-    [
-        ("cudaMalloc", "allocation", "make memory, code and graphs ready"),
-        ("cudaFree", "allocation", "free memory and end the run"),
-        ("cudaDeviceSynchronize", "sync", "wait for the device"),
-    ],
-)
-def test_a_recording_of_the_start_or_the_end_says_so(name, cause, what, tmp_path):
-    atoms = [Call("cudaGetDeviceCount", 1 * US, "runtime"), *[Call(name, 3 * MS, cause)] * 5]
-    verdict = analyzed(tmp_path, atoms).verdict
-    assert verdict.why[0] == (
-        f"No work of a model was recorded: 5 calls of 15 ms {what}, most of it in {name}."
-    )
-    assert (verdict.regime, verdict.try_next) == ("unknown", [RECORD["no_work_recorded"]])
-    (tmp_path / "worked").mkdir()
-    assert "no_work_recorded" not in codes(analyzed(tmp_path / "worked", [*atoms, *EAGER]))
+def ending(name, cause):
+    return [Call("cudaGetDeviceCount", 1 * US, "runtime"), *[Call(name, 3 * MS, cause)] * 5]
 
 
 # -- calls without an end --------------------------------------------------------------------------
@@ -201,91 +131,70 @@ def test_a_recording_of_the_start_or_the_end_says_so(name, cause, what, tmp_path
 def stacked(steps=8):
     call = line("<built-in method mylib.op>", operator("aten::mm", 10 * US, SMALL), Work(US))
     frame = line("train.py(12): train", Work(3 * US), call, Work(40 * US))
-    return [*(step(number, *[frame] * 20) for number in range(steps)), Sync(2 * US)]
+    return [*(step(number, *[frame] * 20) for number in range(steps)), WAIT]
 
 
-def unended(events):
-    """If Kineto missed the end of a call, it puts it at the end of the recording."""
-    end = max(each["ts"] + each["dur"] for each in events)
-    for each in events:
-        if each["name"].startswith("<built-in"):
-            each["dur"] = round(end - each["ts"], 3)
-    return events
+def open_at_the_stop(*names):
+    """Kineto puts the end of a call that it missed where the recording stops."""
 
-
-def test_python_calls_without_an_end_come_first_and_are_no_one_off(tmp_path):
-    analysis = analyzed(tmp_path, stacked(), unended)
-    verdict = analysis.verdict
-    assert verdict.why[0].startswith("160 Python calls have no end in this trace")
-    assert verdict.confidence == "low"
-    assert verdict.try_next[0] == RECORD["unended_calls"]
-    assert analysis.one_offs == []
-    # They add nothing to Python's time: the time that they cover belonged to Python already, or to
-    # an operator.
-    (tmp_path / "whole").mkdir()
-    whole = analyzed(tmp_path / "whole", stacked())
-    assert verdict.savings == whole.verdict.savings
-    assert whole.verdict.confidence == "high" and "unended_calls" not in codes(whole)
-
-
-def test_frames_that_are_open_when_the_recording_stops_have_an_end(tmp_path):
-    atoms = stacked()
-    for number in range(4):
-        atoms = [line(f"main.py({number}): main", *atoms)]
-    assert "unended_calls" not in codes(analyzed(tmp_path, atoms))
-
-
-def test_a_call_that_outlives_the_range_around_it_has_an_end(tmp_path):
-    # profiler.step() ends the range of its step.
-    def stop(events):
+    def lose(events):
         end = max(each["ts"] + each["dur"] for each in events)
         for each in events:
-            if each["name"] in ("main.py(1): main", "profiler.py(811): step"):
+            if each["name"].startswith(names):
                 each["dur"] = round(end - each["ts"], 3)
         return events
 
-    ended = [step(number, *EAGER * 20, line("profiler.py(811): step", Work(US))) for number in (1,)]
-    atoms = [line("main.py(1): main", *ended * 4), Work(9 * US), *EAGER]
-    assert "unended_calls" not in codes(analyzed(tmp_path, atoms, stop))
+    return lose
 
 
-@pytest.mark.parametrize("open_", ["an operator", "a runtime call"])
-def test_what_is_open_when_the_recording_stops_is_no_one_off(open_, tmp_path):
-    last = (
-        operator("aten::rpc", 400 * MS)
-        if open_ == "an operator"
-        else Call("cudaStreamBeginCaptureToGraph", 400 * MS, "launch")
-    )
-    analysis = analyzed(tmp_path, [*loop(marked=False), last])
-    assert analysis.one_offs == []
-    assert analysis.verdict.regime == "compute-bound"
+UNENDED, ENDED = recorded(stacked(), open_at_the_stop("<built-in")), recorded(stacked())
+
+
+def test_python_calls_without_an_end_add_nothing_to_pythons_time(analyses):
+    # What they cover was Python's already, or an operator's.
+    verdict, whole = analyses[UNENDED].verdict, analyses[ENDED].verdict
+    assert analyses[UNENDED].one_offs == []
+    assert verdict.savings == whole.savings
+    assert whole.confidence == "high" and "unended_calls" not in codes(analyses[ENDED])
+
+
+OPEN = {
+    "an operator": recorded([*loop(marked=False), operator("aten::rpc", 400 * MS)]),
+    "a runtime call": recorded(
+        [*loop(marked=False), Call("cudaStreamBeginCaptureToGraph", 400 * MS, "launch")]
+    ),
+}
+
+
+@pytest.mark.parametrize("trace", OPEN.values(), ids=OPEN)
+def test_what_is_open_when_the_recording_stops_is_no_one_off(trace, analyses):
+    assert analyses[trace].one_offs == []
+    assert analyses[trace].verdict.regime == "compute-bound"
 
 
 # -- ranks that begin to record at different times -------------------------------------------------
 
 
+def reduced(ns):
+    return operator("nccl:all_reduce", 10 * US, Launch(6 * US, (("communication", ns),)))
+
+
 def reducing(first_ns, steps=0):
-    def work(number):
-        reduce_ns = first_ns if number == 0 else 14_300
-        reduce = Launch(6 * US, (("communication", reduce_ns),))
-        product = operator("aten::mm", 15 * US, Launch(6 * US, (("math", 300 * US),)))
-        return [operator("nccl:all_reduce", 10 * US, reduce), *[product] * 10]
-
+    product = operator("aten::mm", 15 * US, Launch(6 * US, (("math", 300 * US),)))
+    work = [[reduced(14_300 if n else first_ns), *[product] * 10] for n in range(64)]
     if not steps:
-        return [atom for number in range(64) for atom in work(number)] + [Sync(2 * US)]
-    each = 64 // steps
-    return [
-        *(
-            step(place, *[a for n in range(place * each, (place + 1) * each) for a in work(n)])
-            for place in range(steps)
-        ),
-        Sync(2 * US),
-    ]
+        return [*(atom for each in work for atom in each), WAIT]
+    size = 64 // steps
+    parts = [work[size * n : size * (n + 1)] for n in range(steps)]
+    return [*(step(n, *(a for each in part for a in each)) for n, part in enumerate(parts)), WAIT]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2, 8])
-def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, tmp_path):
-    analysis = analyzed(tmp_path, reducing(17_456 * MS, steps))
+LATE = {steps: recorded(reducing(17_456 * MS, steps)) for steps in (0, 1, 2, 8)}
+
+
+@pytest.mark.parametrize("steps", LATE)
+def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, analyses):
+    analysis = analyses[LATE[steps]]
     verdict = analysis.verdict
     assert verdict.bottleneck == "math-or-memory"
     assert [each.excess_ns for each in analysis.one_offs] == [17_456 * MS - 14_300]
@@ -297,19 +206,6 @@ def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, tmp_p
     assert verdict.why[0].startswith(first) == is_inside
     assert (verdict.confidence == "low") == is_inside
     assert (verdict.try_next[0] == RECORD["arrival_skew"]) == is_inside
-
-
-def test_a_first_collective_like_the_others_is_no_finding(tmp_path):
-    assert "arrival_skew" not in codes(analyzed(tmp_path, reducing(200 * US)))
-
-
-def test_a_first_collective_that_each_step_repeats_is_no_finding(tmp_path):
-    def reduce(ns):
-        return operator("nccl:all_reduce", 10 * US, Launch(6 * US, (("communication", ns),)))
-
-    short = [reduce(14_300)] * 6
-    atoms = [step(number, reduce(10_700 * US), *short) for number in range(6)]
-    assert "arrival_skew" not in codes(analyzed(tmp_path, atoms))
 
 
 def test_ranks_that_are_loaded_together_say_so_as_well(tmp_path):
@@ -330,122 +226,226 @@ def test_ranks_that_are_loaded_together_say_so_as_well(tmp_path):
 # -- work that was launched before the recording ---------------------------------------------------
 
 
-def waiting_at_first(blocked_us, begins_us=10):
+def waiting_at_first(begins_us):
     """A call that blocks until the device goes on; then kernels of 100 us, launched far ahead."""
-    after = begins_us + blocked_us
+    after = begins_us + 20_000
     events = [
-        traces.launch(0, 2, 1),
-        traces.gpu_op(3, 2, 1),
-        traces.launch(begins_us, blocked_us, 2, "cudaMemcpy"),
-        traces.gpu_op(after - 6, 5, 2, category="gpu_memcpy", name="Memcpy DtoH"),
+        launch(0, 2, 1),
+        gpu_op(3, 2, 1),
+        launch(begins_us, 20_000, 2, "cudaMemcpy"),
+        gpu_op(after - 6, 5, 2, category="gpu_memcpy", name="Memcpy DtoH"),
     ]
-    for place in range(200):
-        events.append(traces.launch(after + 5 * place, 3, 10 + place))
-        events.append(traces.gpu_op(after + 20 + 100 * place, 99, 10 + place))
-    return events
+    for i in range(200):
+        events += [launch(after + 5 * i, 3, 10 + i), gpu_op(after + 20 + 100 * i, 99, 10 + i)]
+    return TRACES.events(events)
 
 
-def test_a_call_that_blocks_from_the_begin_on_waits_for_what_nobody_recorded(tmp_path):
-    with traces.load(tmp_path, waiting_at_first(20_000)) as database:
-        verdict = database.verdict().verdict
+BLOCKED = waiting_at_first(10)
+
+
+def test_a_call_that_blocks_from_the_begin_on_waits_for_what_nobody_recorded(
+    analyses, capsys, monkeypatch
+):
+    verdict = analyses[BLOCKED].verdict
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math-or-memory")
     assert verdict.confidence == "medium"
-    assert verdict.headline.startswith("For the first 20 ms the device worked on what was launched")
     assert verdict.try_next[0] == RECORD["queued_before"]
-
-
-def test_a_call_that_blocks_later_waits_for_what_is_recorded(tmp_path):
-    with traces.load(tmp_path, waiting_at_first(20_000, begins_us=9_000)) as database:
-        assert "queued_before" not in codes(database.verdict())
+    first, *lines = screen(analyses[BLOCKED], capsys, monkeypatch)
+    assert first.startswith("For the first 20 ms the device worked on what was launched before")
+    assert verdict.headline.startswith(first)
+    (part,) = [each for each in lines if each.startswith("launched before the recording")]
+    assert "20 ms  50.0 %" in part
 
 
 # -- gaps in replays -------------------------------------------------------------------------------
 
 
-def test_equal_gaps_in_replays_may_be_the_recorders_and_cost_nothing(tmp_path):
-    graph = Launch(20 * US, (("memory-bandwidth", 14 * US),) * 200, name="cudaGraphLaunch")
-    gaps = Machine(gap_ns=(4_900, 5_200))
-    verdict = analyzed(tmp_path, decoding(20, graph), machine=gaps).verdict
-    assert verdict.why[0].startswith(
-        "Equal gaps between the kernels of graph replays (5.05 us at the median) take"
-    )
-    assert verdict.confidence == "medium"
+def gaps(least_ns, most_ns, us=24):
+    machine = Machine(gap_ns=(least_ns, most_ns))
+    return recorded(decoding(20, graph(200, us, "memory-bandwidth")), machine=machine)
+
+
+EQUAL = gaps(4_900, 5_200, 14)
+
+
+def test_equal_gaps_in_replays_may_be_the_recorders_and_cost_nothing(analyses):
+    verdict = analyses[EQUAL].verdict
     assert not any("latency" in why for why in verdict.why)
     saved = {each.remove: each.saves_at_most_ns for each in verdict.savings}
     assert saved.get("latency", 0) < 1 * MS
-    assert verdict.try_next[0] == RECORD["recorder_gaps"]
-
-
-@pytest.mark.parametrize("gaps", [(500, 900), (1_000, 40_000)], ids=["small", "unequal"])
-def test_gaps_that_are_small_or_unequal_are_priced(gaps, tmp_path):
-    graph = Launch(20 * US, (("memory-bandwidth", 24 * US),) * 200, name="cudaGraphLaunch")
-    analysis = analyzed(tmp_path, decoding(20, graph), machine=Machine(gap_ns=gaps))
-    assert "recorder_gaps" not in codes(analysis)
 
 
 # -- the recorder's own cost -----------------------------------------------------------------------
 
-
-def test_the_measured_cost_of_recording_is_taken_from_the_hosts_work(tmp_path):
-    inner = operator("aten::mm", 900, Launch(1 * US, (("math", 3 * US),)))
-    steps = [step(number, *[operator("aten::linear", 900, inner)] * 40) for number in range(8)]
-    measured = {"profiled_step_ns": 305_000, "unprofiled_step_ns": 120_000}
-    slow = Machine(overhead_ns=2_000)
-    verdict = analyzed(tmp_path, [*steps, Sync(US)], machine=slow, tracekit=measured).verdict
-    assert verdict.why[0] == (
-        "Profiling made a step 2.54 times as long, 305 us instead of 120 us: the host looks slower "
-        "than it is; its work in a step takes 272 us as recorded, about 87 us without the recorder."
-    )
-    assert verdict.confidence == "low"
-    assert verdict.try_next[0] == RECORD["recorder_cost"]
+LINEAR = operator(
+    "aten::linear", 900, operator("aten::mm", 900, Launch(1 * US, (("math", 3 * US),)))
+)
 
 
 def nested(kernel_ns):
-    launch = Launch(1_200, (("math", kernel_ns),))
-    called = line("a.py(1): f", line("a.py(2): g", line("a.py(3): h", Work(200), launch)))
+    work = Launch(1_200, (("math", kernel_ns),))
+    called = line("a.py(1): f", line("a.py(2): g", line("a.py(3): h", Work(200), work)))
     op = operator("aten::linear", 500, operator("aten::mm", 500, called))
-    return [line("a.py(9): main", op)] * 320 + [Sync(2 * US)]
+    return recorded([line("a.py(9): main", op)] * 320 + [WAIT])
 
 
-def test_a_verdict_on_host_time_that_recording_could_explain_is_not_sure(tmp_path):
-    verdict = analyzed(tmp_path, nested(1_000)).verdict
-    assert verdict.why[0] == (
-        "Recording took about 91.7 % of the host's main thread: 640 operators and 1,280 Python "
-        "frames (with_stack)."
-    )
-    assert (verdict.regime, verdict.confidence) == ("overhead-bound", "low")
-    assert "with_stack=False" in verdict.try_next[0] and "record_shapes" in verdict.try_next[0]
+NESTED = {"short kernels": nested(1_000), "long kernels": nested(30_000)}
 
 
-def test_a_verdict_on_the_devices_time_does_not_rest_on_what_recording_costs(tmp_path):
-    analysis = analyzed(tmp_path, nested(30_000))
+def test_a_verdict_that_recording_could_explain_says_what_to_record_less(analyses):
+    (first, *_) = analyses[NESTED["short kernels"]].verdict.try_next
+    assert "with_stack=False" in first and "record_shapes" in first
+
+
+def test_a_verdict_on_the_devices_time_does_not_rest_on_what_recording_costs(analyses):
+    analysis = analyses[NESTED["long kernels"]]
     assert "recorder_cost" in codes(analysis)
     assert analysis.verdict.regime == "compute-bound"
     assert not any("Recording took" in why for why in analysis.verdict.why)
 
 
-# -- what to record instead ------------------------------------------------------------------------
+# -- what is said first ----------------------------------------------------------------------------
+
+# Traces, the first reason, the regime and its confidence, and what to record instead.
+FOUND = {
+    "replays without kernels": (
+        recorded(decoding(), overflow),
+        "99 of 100 graph replays have no kernels in this trace; the host waits 7.1 ms of each "
+        "7.27 ms in calls that synchronize, so the device is likely the limit.",
+        "unknown", "none", "graph_without_kernels",
+    ),
+    "replays without kernels, and a host that does not wait": (
+        recorded(decoding(replayed=graph(10, 5)), overflow),
+        "99 of 100 graph replays have no kernels in this trace: what",
+        "unknown", "none", "graph_without_kernels",
+    ),
+    "replays with far fewer kernels than the others": (
+        recorded(decoding(40), cut),
+        "10 of 40 graph replays have at most half of the kernels of the others; the host waits",
+        "compute-bound", "low", "graph_without_kernels",
+    ),
+    "the same without the graph's id": (
+        recorded(decoding(40), lambda events: cut(without_argument("graph id")(events))),
+        "10 of 40 graph replays have at most half of the kernels of the others; the host waits",
+        "compute-bound", "low", "graph_without_kernels",
+    ),
+    "some kernels dropped at the start of a session": (
+        dropped(0, 60), "The first 60 of 200 launches have no kernels",
+        "overhead-bound", "low", "dropped_at_start",
+    ),
+    "most kernels dropped": (
+        dropped(0, 120), "The first 120 of 200 launches have no kernels",
+        "unknown", "none", "dropped_at_start",
+    ),
+    "a capture in place of the replays": (
+        recorded([*EAGER * 3, *captured(400), WAIT]),
+        "400 of 403 launches were captured into graphs",
+        "unknown", "none", "captured_only",
+    ),
+    **{
+        name: (
+            recorded(ending(name, cause)),
+            f"No work of a model was recorded: 5 calls of 15 ms {what}, most of it in {name}.",
+            "unknown", "none", "no_work_recorded",
+        )
+        for name, cause, what in (
+            ("cudaMalloc", "allocation", "make memory, code and graphs ready"),
+            ("cudaFree", "allocation", "free memory and end the run"),
+            ("cudaDeviceSynchronize", "sync", "wait for the device"),
+        )
+    },
+    "Python calls without an end": (
+        UNENDED, "160 Python calls have no end in this trace",
+        "overhead-bound", "low", "unended_calls",
+    ),
+    "the first collective": (
+        LATE[0], "The first collective takes 17.5 s, the other 63 take 14.3 us at the median",
+        "compute-bound", "low", "arrival_skew",
+    ),
+    "equal gaps in replays": (
+        EQUAL, "Equal gaps between the kernels of graph replays (5.05 us at the median) take",
+        "compute-bound", "medium", "recorder_gaps",
+    ),
+    "what recording cost": (
+        NESTED["short kernels"],
+        "Recording took about 91.7 % of the host's main thread: 640 operators and 1,280 Python "
+        "frames (with_stack).",
+        "overhead-bound", "low", None,
+    ),
+    "the measured cost of recording": (
+        recorded(
+            [*(step(number, *[LINEAR] * 40) for number in range(8)), Sync(US)],
+            machine=Machine(overhead_ns=2_000),
+            tracekit={"profiled_step_ns": 305_000, "unprofiled_step_ns": 120_000},
+        ),
+        "Profiling made a step 2.54 times as long, 305 us instead of 120 us: the host looks slower "
+        "than it is; its work in a step takes 272 us as recorded, about 87 us without the recorder",
+        "compute-bound", "low", "recorder_cost",
+    ),
+}  # fmt: skip
 
 
-def test_pytorch_takes_the_arguments_that_are_advised():
-    profiler = pytest.importorskip("torch").profiler
-    taken = inspect.signature(profiler.profile).parameters
-    for text in RECORD.values():
-        for schedule in re.findall(r"torch\.profiler\.schedule\(([^()]*)\)", text):
-            assert callable(eval(f"schedule({schedule})", {"schedule": profiler.schedule}))
-        apart = re.sub(r"schedule\([^()]*\)|Event\([^()]*\)", "", text)
-        assert set(re.findall(r"\b([a-z_]+)=", apart)) <= taken.keys(), text
+@pytest.mark.parametrize("title", FOUND)
+def test_what_the_recorder_did_comes_first(title, analyses, capsys, monkeypatch):
+    trace, reason, regime, confidence, advice = FOUND[title]
+    verdict = analyses[trace].verdict
+    assert verdict.why[0].startswith(reason)
+    assert (verdict.regime, verdict.confidence) == (regime, confidence)
+    assert advice is None or verdict.try_next[0] == RECORD[advice]
+    if regime == "unknown":
+        assert (verdict.bottleneck, verdict.savings, len(verdict.try_next)) == (None, [], 1)
+    assert screen(analyses[trace], capsys, monkeypatch)[0][:40] == reason[:40]
 
 
-# -- real traces -----------------------------------------------------------------------------------
-
-# Gaps of the recorder in the shared traces, without its cost, which only informs.
-LEFT_OUT = {"mi300x-vllm-capture": {"captured_only"}}
-KINDS = set(RECORD) - {"recorder_cost"}
+# -- whole recordings ------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(8, of=51)
-@pytest.mark.parametrize("name", shared_trace_names())
-def test_whole_recordings_are_not_said_to_be_otherwise(name, shared_database):
-    found = {row["code"] for row in shared_database(name).ask("health")} & KINDS
-    assert found == LEFT_OUT.get(name.removesuffix(".json.gz"), set())
+def main(atoms, count=4):
+    for number in range(count):
+        atoms = [line(f"main.py({number}): main", *atoms)]
+    return atoms
+
+
+# profiler.step() ends the range of its step.
+STEPPING = step(1, *EAGER * 20, line("profiler.py(811): step", Work(US)))
+SEVERAL = [graph(10, host_us=9), graph(40, host_us=9), graph(40, host_us=9), WAIT]
+
+# Traces, and what is not found in them.
+WHOLE = {
+    "replays whose kernels have lost their launch":
+        (recorded(decoding(20), without_argument("correlation")), "graph_without_kernels"),
+    "whole replays of several graphs":
+        (recorded(SEVERAL * 20, without_argument("graph id")), "graph_without_kernels"),
+    "launches without kernels here and there": (dropped(1, None, 3), "dropped_at_start"),
+    "launches without kernels at the end": (dropped(150), "dropped_at_start"),
+    "replays after their capture":
+        (recorded([*captured(100), *decoding(20)]), "captured_only dropped_at_start"),
+    "work after memory was made ready":
+        (recorded([*ending("cudaMalloc", "allocation"), *EAGER]), "no_work_recorded"),
+    "work before memory is freed":
+        (recorded([*ending("cudaFree", "allocation"), *EAGER]), "no_work_recorded"),
+    "work and a wait":
+        (recorded([*ending("cudaDeviceSynchronize", "sync"), *EAGER]), "no_work_recorded"),
+    "frames that are open when the recording stops": (recorded(main(stacked())), "unended_calls"),
+    "a call that outlives the range around it": (
+        recorded(
+            [line("main.py(1): main", *[STEPPING] * 4), Work(9 * US), *EAGER],
+            open_at_the_stop("main.py(1): main", "profiler.py(811): step"),
+        ),
+        "unended_calls",
+    ),
+    "a first collective like the others": (recorded(reducing(200 * US)), "arrival_skew"),
+    "a first collective that each step repeats": (
+        recorded([step(n, reduced(10_700 * US), *[reduced(14_300)] * 6) for n in range(6)]),
+        "arrival_skew",
+    ),
+    "a call that blocks later": (waiting_at_first(9_000), "queued_before"),
+    "small gaps": (gaps(500, 900), "recorder_gaps"),
+    "unequal gaps": (gaps(1_000, 40_000), "recorder_gaps"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", WHOLE)
+def test_a_whole_recording_has_no_finding(title, analyses):
+    trace, findings = WHOLE[title]
+    assert codes(analyses[trace]).isdisjoint(findings.split())
