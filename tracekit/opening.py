@@ -65,6 +65,9 @@ def open_given(path: str, resources: Resources, output: str | None = None) -> Se
     if may_be_lake(path):
         from tracekit.lake.reading import open_lake
 
+        if resources.annotations:
+            raise TracekitError(f"{path}: is a lake; give --annotations with a trace")
+
         return open_lake(path, resources)
     return open_any(path, resources)
 

@@ -371,6 +371,8 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
         assert [each.trace.path for each in opened.verdicts()] == [str(trace)]
         assert opened.verdict().trace.path == str(trace)
         assert set(opened.top_kernels()["trace_id"]) == {1}
+    done = run("analyze", "--full", str(trace))
+    assert "Linear_7 (capture by order)" in done.stdout
     done = run("query", str(trace), "graph_known", "--format", "csv")
     assert "capture by order" in done.stdout
     assert "also read what tells its graphs" in done.stderr
@@ -378,6 +380,34 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
     # A capture alone is what is asked about.
     with tracekit.load(folder / "bs_2_rank0.json") as opened:
         assert opened.trace_ids() == [1]
+
+
+def test_tables_of_work_have_the_operators_of_replays_and_how_they_are_known(tmp_path):
+    events = [*captured(("aten::relu", "aten::sigmoid")), *replayed([{}, {}])]
+    with traces.load(tmp_path, events, **traces.device("NVIDIA A100-SXM4-80GB")) as run:
+        moved = {row["operator"]: row for row in run.ask("operator_traffic")}
+        (pair,) = run.ask("fusion_savings")
+        roofs = {row["operator"]: row["known_from"] for row in run.ask("roofline")}
+        launched = {row["cpu_op"]: row for row in run.ask("operator_kernels")}
+        known_bytes = sum(row["bytes"] for row in run.ask("bandwidth_over_time", bins=1))
+        fused = run.ask("fused_ops")
+    how = "capture by order"
+    assert moved.keys() == roofs.keys() == launched.keys() == {"aten::relu", "aten::sigmoid"}
+    assert {
+        *roofs.values(),
+        *(row["known_from"] for row in moved.values()),
+        pair["known_from"],
+    } == {how}
+    assert {(row["known_from"], row["delay_p50_ns"]) for row in launched.values()} == {(how, None)}
+    assert (pair["first"], pair["second"], pair["gpu_ns"]) == (
+        "aten::relu",
+        "aten::sigmoid",
+        20_000,
+    )
+    assert (
+        known_bytes == sum(r["read_bytes"] + r["written_bytes"] for r in moved.values()) == 4 * 64
+    )
+    assert len(fused) == 2
 
 
 # -- Nsight Systems --------------------------------------------------------------------------------

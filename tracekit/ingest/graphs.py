@@ -31,6 +31,8 @@ def record_annotations(
     those beside a trace, which it returns. Of one that cannot be read, it adds a note."""
     found = []
     for trace_id, trace in traces:
+        # An interrupted load may have begun this.
+        connection.execute("DELETE FROM graph_annotation WHERE trace_id = ?", [trace_id])
         files = dict(given)
         for path in beside.annotations(trace):
             if path in given:

@@ -240,7 +240,7 @@ class Job:
                 str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations
             }
             with stage(f"reading {_named(self.paths)}"):
-                before = last_trace_id(connection)
+                before = 0 if self.resume else last_trace_id(connection)
                 self._load_all(connection, self.paths)
             if not self.loaded:
                 raise self._nothing()

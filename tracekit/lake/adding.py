@@ -104,6 +104,8 @@ def add_traces(
     Raises:
         TracekitError: when the lake cannot be written.
     """
+    if resources is not None and resources.annotations:
+        raise TracekitError(f"{lake}: a lake takes no --annotations: give them to load or analyze")
     store = storage(lake)
     _begin(store)
     added = Added()

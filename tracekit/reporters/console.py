@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 import click
 from rich.console import Console
@@ -156,12 +157,21 @@ def _kernels(out: Console, analysis: Analysis) -> None:
     if not analysis.top_kernels:
         return
     section(out, "Top kernels (share of summed kernel time)")
+    places = [_place_in_graph(row) for row in analysis.top_kernels[:5]]
+    last = ["of (known from)"] if any(places) else []
     rows = [
         (f"{row['share_of_kernel_time']:.1%}", duration(row["total_ns"]), f"{row['count']:,}",
-         duration(row["mean_ns"]), Name(row["name"]))
-        for row in analysis.top_kernels[:5]
+         duration(row["mean_ns"]), Name(row["name"]), *[place] * len(last))
+        for row, place in zip(analysis.top_kernels, places, strict=False)
     ]  # fmt: skip
-    out.print(table([">share", ">total", ">count", ">mean", "kernel"], rows))
+    out.print(table([">share", ">total", ">count", ">mean", "kernel", *last], rows))
+
+
+def _place_in_graph(row: Mapping[str, Any]) -> str:
+    """The module, else the operator, of a kernel that a graph ran, and how that is known."""
+    known = [(row["module"], row["module_from"]), (row["cpu_op"], row["known_from"])]
+    found = (f"{printable(name)} ({how})" for name, how in known if how not in (None, "call"))
+    return next(found, "")
 
 
 def _traffic(out: Console, analysis: Analysis) -> None:
