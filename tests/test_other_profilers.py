@@ -301,6 +301,25 @@ def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
     assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "run_results.db", "t.pftrace"]
 
 
+def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tmp_path, run):
+    with tracekit.load(report(tmp_path)) as recorded:
+        recorded.export(tmp_path / "same.json")
+    trace = json.loads((tmp_path / "same.json").read_text())
+    del trace["profiler"]
+    (gemm,) = (each for each in trace["traceEvents"] if each["name"].startswith("void gemm"))
+    gemm["dur"] = 1.0
+    (tmp_path / "kineto.json").write_text(json.dumps(trace))
+    with tracekit.load([tmp_path / "kineto.json", tmp_path / "run.sqlite"]) as both:
+        assert both.fetch("SELECT profiler FROM trace ORDER BY 1")[1] == [("kineto",), ("nsys",)]
+        found = both.diff()
+        changes = {each["kernel"]: each["change_ns"] for each in found.kernels}
+        assert sorted(changes.values()) == [0, 1000]
+        assert {each["operator"] for each in found.operators} == {"aten::mm", "aten::relu"}
+    done = run("report", "kineto.json", "run.sqlite", "-o", "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "gemm" in (tmp_path / "page.html").read_text()
+
+
 PEER = json.loads((Path(__file__).parent / "data" / "nsys_ai.json").read_text())["files"]
 
 
