@@ -13,7 +13,7 @@ import tracekit
 from tests import nsys_simulated as nsys
 from tests.conftest import SHARED_TRACES
 from tracekit.errors import TracekitError
-from tracekit.trace.other import perfetto, protos, xplane
+from tracekit.trace.other import converted, perfetto, protos, xplane
 from tracekit.trace.other.protos import messages
 from tracekit.trace.source import trace_paths
 
@@ -235,6 +235,18 @@ def test_nothing_of_a_hostile_database_runs(tmp_path):
     with tracekit.load(file) as run:
         assert run.fetch("SELECT count(*), any_value(rejected) FROM event, trace")[1] == [(8, 0)]
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+def test_a_text_that_a_small_database_repeats_is_like_a_bomb(tmp_path, monkeypatch):
+    def change(tables, strings):
+        long = {"nameId": strings["x" * 100_000]}
+        tables["CUPTI_ACTIVITY_KIND_RUNTIME"] += [
+            nsys.call(strings, "cudaFree_v3020", 9_000 + i, 9_001 + i, 9) | long for i in range(500)
+        ]
+
+    monkeypatch.setattr(converted, "BOMB_BYTES", 1 << 20)
+    with pytest.raises(TracekitError, match=r"run\.sqlite: .* like a decompression bomb"):
+        tracekit.load(report(tmp_path, change))
 
 
 @pytest.mark.parametrize("damage", ["cut", "pages", "schema", "no key", "others"])
