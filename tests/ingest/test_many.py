@@ -275,7 +275,7 @@ def test_two_loads_at_once_do_not_harm_each_other(folder, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
     pack = zstandard.compress if suffix == ".zst" else gzip.compress
     bomb = pack(b'{"traceEvents": [' + b" " * (8 << 20) + b"]}")
     (tmp_path / f"bomb.json{suffix}").write_bytes(bomb)

@@ -276,7 +276,7 @@ def test_the_damage_of_a_member_says_that_it_is_cut_off(tmp_path):
 @pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_an_archive_of_zeros_is_stopped(pack, tmp_path, monkeypatch, spooled):
-    monkeypatch.setattr(sources, "_BOMB_BYTES", 48 << 20)
+    monkeypatch.setattr(sources, "BOMB_BYTES", 48 << 20)
     archive = trace("good.json") + header("zeros.json", 648 << 20) + bytes(648 << 20)
     traces, errors = read(write(tmp_path / "a.tar", pack(archive)))
     assert traces == {"good.json": None}
@@ -295,7 +295,7 @@ def test_an_archive_in_an_archive_is_named(name, tmp_path):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_bombs_inside_an_archive_count_together(pack, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_BOMB_BYTES", 4 << 20)
+    monkeypatch.setattr(sources, "BOMB_BYTES", 4 << 20)
     blank = gzip.compress(b"[" + b" " * (1 << 20) + b"]", mtime=0)
     archive = b"".join(trace(f"{n}.json.gz", blank) for n in range(30)) + END
     traces, errors = read(write(tmp_path / "a.tar", pack(archive)))

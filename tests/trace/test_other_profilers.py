@@ -13,7 +13,7 @@ import tracekit
 from tests.conftest import SHARED_TRACES
 from tests.kit import nsys_simulated as nsys
 from tracekit.errors import TracekitError
-from tracekit.trace.other import perfetto, protos, xplane
+from tracekit.trace.other import converted, perfetto, protos, xplane
 from tracekit.trace.other.protos import messages
 from tracekit.trace.source import trace_paths
 
@@ -237,6 +237,18 @@ def test_nothing_of_a_hostile_database_runs(tmp_path):
     assert {each: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
+def test_a_text_that_a_small_database_repeats_is_like_a_bomb(tmp_path, monkeypatch):
+    def change(tables, strings):
+        long = {"nameId": strings["x" * 100_000]}
+        tables["CUPTI_ACTIVITY_KIND_RUNTIME"] += [
+            nsys.call(strings, "cudaFree_v3020", 9_000 + i, 9_001 + i, 9) | long for i in range(500)
+        ]
+
+    monkeypatch.setattr(converted, "BOMB_BYTES", 1 << 20)
+    with pytest.raises(TracekitError, match=r"run\.sqlite: .* like a decompression bomb"):
+        tracekit.load(report(tmp_path, change))
+
+
 @pytest.mark.parametrize("damage", ["cut", "pages", "schema", "no key", "others"])
 def test_a_damaged_database_is_refused_in_one_line(damage, tmp_path, run):
     file = report(tmp_path)
@@ -299,6 +311,25 @@ def test_a_folder_s_copies_of_one_recording_are_read_once(tmp_path):
         (tmp_path / name).touch()
     found = [path.removeprefix(f"{tmp_path}/") for path in trace_paths([str(tmp_path)])]
     assert found == ["a.sqlite", "b.nsys-rep", "jax/h.xplane.pb", "run_results.db", "t.pftrace"]
+
+
+def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tmp_path, run):
+    with tracekit.load(report(tmp_path)) as recorded:
+        recorded.export(tmp_path / "same.json")
+    trace = json.loads((tmp_path / "same.json").read_text())
+    del trace["profiler"]
+    (gemm,) = (each for each in trace["traceEvents"] if each["name"].startswith("void gemm"))
+    gemm["dur"] = 1.0
+    (tmp_path / "kineto.json").write_text(json.dumps(trace))
+    with tracekit.load([tmp_path / "kineto.json", tmp_path / "run.sqlite"]) as both:
+        assert both.fetch("SELECT profiler FROM trace ORDER BY 1")[1] == [("kineto",), ("nsys",)]
+        found = both.diff()
+        changes = {each["kernel"]: each["change_ns"] for each in found.kernels}
+        assert sorted(changes.values()) == [0, 1000]
+        assert {each["operator"] for each in found.operators} == {"aten::mm", "aten::relu"}
+    done = run("report", "kineto.json", "run.sqlite", "-o", "page.html")
+    assert done.returncode == 0, done.stderr
+    assert "gemm" in (tmp_path / "page.html").read_text()
 
 
 PEER = json.loads((Path(__file__).parent / "data" / "nsys_ai.json").read_text())["files"]

@@ -12,7 +12,8 @@ import tracekit
 from tests.kit import snapshots
 from tests.kit.snapshots import Allocator, trained, write
 from tracekit.errors import TracekitError
-from tracekit.trace.snapshot import SnapshotText
+from tracekit.trace.other import snapshot
+from tracekit.trace.source import ByteStream
 
 
 def held(run, question, **parameters):
@@ -116,10 +117,10 @@ def test_memory_grows_far_less_than_the_file():
     for times in (30, 90):
         found["device_traces"] = [[dict(each) for _ in range(times) for each in actions]]
         text = pickle.dumps(found, 4)
-        converted = SnapshotText("s", text[:10], io.BytesIO(text[10:]))
+        (process,) = snapshot.processes(ByteStream("s", io.BytesIO(text)))
         tracemalloc.start()
         try:
-            while converted.read(1):
+            for _ in process.events():
                 pass
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:

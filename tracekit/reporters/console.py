@@ -159,7 +159,7 @@ def _kernels(out: Console, analysis: Analysis) -> None:
     section(out, "Top kernels (share of summed kernel time)")
     places = [_place_in_graph(row) for row in analysis.top_kernels[:5]]
     last = ["of (known from)"] if any(places) else []
-    rows = [
+    rows: list[Sequence[str | Name]] = [
         (f"{row['share_of_kernel_time']:.1%}", duration(row["total_ns"]), f"{row['count']:,}",
          duration(row["mean_ns"]), Name(row["name"]), *[place] * len(last))
         for row, place in zip(analysis.top_kernels, places, strict=False)

@@ -172,8 +172,9 @@ def _best(analysis: Analysis) -> str:
 
 
 def _share(analysis: Analysis, part: object, column: str) -> str:
-    """A part of the window's time as its share; `part` is None where that is not known."""
-    return share(getattr(part, column), analysis.judged.window.span_ns) if part else "-"
+    """A part of the window's time as its share; a dash where that is nothing, or not known."""
+    ns = getattr(part, column) if part else 0
+    return share(ns, analysis.judged.window.span_ns) if ns else "-"
 
 
 def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
@@ -186,6 +187,8 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
         "compute, of window": [
             _share(a, a.judged.gpu or a.judged.host, "compute_ns") for a in analyses
         ],
+        "communication, exposed": [_share(a, a.judged.gpu, "exposed_comm_ns") for a in analyses],
+        "copies, exposed": [_share(a, a.judged.gpu, "exposed_memcpy_ns") for a in analyses],
         "host late, of window": [_share(a, a.judged.idle, "host_late_ns") for a in analyses],
         "waits for": [_waits(run).get(a.trace.trace_id, "-") for a in analyses],
         "worth most": [_best(a) for a in analyses],

@@ -17,8 +17,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tracekit.errors import TracekitError
+from tracekit.trace.other.snapshot import is_pickle, plain_pickle
 from tracekit.trace.recovery import strict_json
-from tracekit.trace.snapshot import is_pickle, plain_pickle
 from tracekit.trace.source import unreadable
 from tracekit.trace.unpacking import (
     ANNOTATIONS,

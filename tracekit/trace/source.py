@@ -19,7 +19,6 @@ from typing import BinaryIO, cast
 
 from tracekit.errors import TracekitError
 from tracekit.trace.remote import find, is_url, open_url, shown
-from tracekit.trace.snapshot import SnapshotText, is_pickle
 from tracekit.trace.unpacking import (
     ANNOTATIONS,
     ARCHIVES,
@@ -45,8 +44,8 @@ _KEEP_FREE_SHARE = 10
 _CHECK_BYTES = 16 << 20
 # Traces compress to a tenth of their size, generated ones to a fiftieth. Refuse a file that grows
 # by more than this ratio.
-_BOMB_RATIO = 250
-_BOMB_BYTES = 256 << 20
+BOMB_RATIO = 250
+BOMB_BYTES = 256 << 20
 # How the names of traces and archives end.
 ENDINGS = (*TRACES, *ARCHIVES)
 DATABASES = (".duckdb", ".db")
@@ -79,14 +78,14 @@ class _Growth:
         """Counts bytes read and bytes decompressed.
 
         Raises:
-            TracekitError: when the text is more than `_BOMB_RATIO` times the stored size.
+            TracekitError: when the text is more than `BOMB_RATIO` times the stored size.
         """
         with self._lock:
             self._stored += stored
             self._text += text
-            if self._text > max(_BOMB_BYTES, _BOMB_RATIO * self._stored):
+            if self._text > max(BOMB_BYTES, BOMB_RATIO * self._stored):
                 raise TracekitError(
-                    f"{self._path}: is more than {_BOMB_RATIO} times as large when decompressed, "
+                    f"{self._path}: is more than {BOMB_RATIO} times as large when decompressed, "
                     "like a decompression bomb; if you trust the file, decompress it first"
                 )
 
@@ -135,8 +134,6 @@ class ByteStream:
         self._hashing = _Hashing(self._file)
         self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
         self._decompressed: Decompressed | None = None
-        self._converted: SnapshotText | None = None
-        self._is_begun = False
         try:
             self._file.seek(0)
             head = self._file.read(HEAD_BYTES)
@@ -159,11 +156,7 @@ class ByteStream:
         """
         before = self._hashing.size
         try:
-            data = (self._converted or self._decompressed or self._hashing).read(size)
-            if not self._is_begun and is_pickle(data):
-                self._converted = SnapshotText(self.path, data, self._decompressed or self._hashing)
-                data = self._converted.read(size)
-            self._is_begun = True
+            data = (self._decompressed or self._hashing).read(size)
         except DamagedError as error:
             self._note(str(error))
             data = self._skip_rest()
@@ -173,7 +166,7 @@ class ByteStream:
         self._progress(stored)
         self._growth.add(
             stored=0 if self._archive else stored,
-            text=len(data) if self._decompressed or self._converted else 0,
+            text=len(data) if self._decompressed else 0,
         )
         return data
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracekit.trace.source import ByteStream
+from tracekit.errors import TracekitError
+from tracekit.trace.source import BOMB_BYTES, BOMB_RATIO, ByteStream
 
 _READ_BYTES = 1 << 20
 # Events in one piece of text.
@@ -61,6 +62,7 @@ class Converted(ByteStream):
         self.damage = None
         self._pieces = self._texts()
         self._buffer = bytearray()
+        self._text_bytes = 0
 
     def close(self) -> None:
         self._pieces = iter(())
@@ -72,6 +74,12 @@ class Converted(ByteStream):
         buffer = self._buffer
         while len(buffer) < size and (piece := next(self._pieces, b"")):
             buffer += piece
+            self._text_bytes += len(piece)
+            if self._text_bytes > max(BOMB_BYTES, BOMB_RATIO * self.stored_bytes):
+                raise TracekitError(
+                    f"{self.path}: what it holds is more than {BOMB_RATIO} times as large as text, "
+                    "like a decompression bomb"
+                )
         data = bytes(buffer[:size])
         del buffer[:size]
         return data

@@ -1,4 +1,4 @@
-"""Which profiler wrote a file, and the traces in it."""
+"""What wrote a file, and the traces in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other import nsys, perfetto, rocpd, rocprof, xplane
+from tracekit.trace.other import nsys, perfetto, rocpd, rocprof, snapshot, xplane
 from tracekit.trace.other.converted import Converted, OneProcess
 from tracekit.trace.other.sqlite import Tables
 from tracekit.trace.source import ByteStream, named_copy, open_streams
@@ -51,6 +51,8 @@ def open_traces(
             yield from _opened(stream, perfetto.processes(stream, folder), ExitStack())
         elif xplane.is_xplane(head, stream.path):
             yield from _opened(stream, xplane.processes(stream), ExitStack())
+        elif snapshot.is_pickle(head):
+            yield from _opened(stream, snapshot.processes(stream), ExitStack())
         else:
             yield stream
 

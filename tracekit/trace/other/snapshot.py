@@ -13,12 +13,14 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.trace.unpacking import DamagedError, Readable
+from tracekit.trace.other.converted import OneProcess, the_one
+from tracekit.trace.source import ByteStream
+from tracekit.trace.unpacking import DamagedError
 
 _CHUNK_BYTES = 1 << 20
 # An opcode with the number that follows it is not longer.
@@ -50,27 +52,22 @@ def plain_pickle(path: str, text: bytes) -> object:
     """
     root = None
     try:
-        for root in _Snapshot(path, text, io.BytesIO(), has_frames=False)._objects():  # noqa: B007
+        reader = _Snapshot(path, io.BytesIO(text).read, has_frames=False)
+        for root in reader._objects():  # noqa: B007
             pass
     except (*_UNEXPECTED, DamagedError) as error:
         raise TracekitError(f"{path}: is damaged, or no pickle of plain dictionaries") from error
     return root
 
 
-class SnapshotText:
-    """The snapshot that begins with `head` and goes on in `rest`, as the text of a trace."""
+def processes(stream: ByteStream) -> list[OneProcess]:
+    """The one snapshot that the file holds."""
+    return the_one(stream, _texts)
 
-    def __init__(self, path: str, head: bytes, rest: Readable) -> None:
-        self._parts = filter(None, _Snapshot(path, head, rest).text())
 
-    def read(self, size: int) -> bytes:
-        """The next text; empty at the end.
-
-        Raises:
-            DamagedError: when the file ends early, after all text before that has been returned.
-            TracekitError: when the pickle is not a snapshot.
-        """
-        return next(self._parts, b"")
+def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+    stream.rewind()
+    yield from filter(None, _Snapshot(stream.path, stream.read).texts(process, stream))
 
 
 class _Frame(int):
@@ -94,10 +91,9 @@ class _Streamed(list[Any]):
 
 
 class _Snapshot:
-    def __init__(self, path: str, head: bytes, rest: Readable, *, has_frames: bool = True) -> None:
-        self._path = path
-        self._has_frames = has_frames
-        self._data, self._rest = head, rest
+    def __init__(self, path: str, read: Callable[[int], bytes], *, has_frames: bool = True) -> None:
+        self._path, self._read, self._has_frames = path, read, has_frames
+        self._data = b""
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []
         self._devices = 0
@@ -114,17 +110,21 @@ class _Snapshot:
         self._held: dict[int, list[int]] = {}
         self._changed: dict[int, list[int]] = {}
 
-    def text(self) -> Iterator[bytes]:
-        """The text in parts."""
-        yield b'{"traceEvents":[{"ph":"M","cat":"memory_snapshot","name":"snapshot"}'
-        root, damage = None, None
+    def texts(self, process: OneProcess, stream: ByteStream) -> Iterator[bytes]:
+        """The texts of the events.
+
+        Raises:
+            TracekitError: when the pickle is not a snapshot.
+        """
+        yield b'{"ph":"M","cat":"memory_snapshot","name":"snapshot"}'
+        root = None
         try:
             for root in self._objects():  # noqa: B007
                 yield self._written()
         except _UNEXPECTED as error:
             raise self._error("is not a snapshot that PyTorch writes") from error
         except DamagedError as error:
-            damage = error
+            process.damage = stream.damage or str(error)
             # The items so far of the list that is cut off.
             levels = [*self._outer, self._stack]
             for around, items in pairwise(levels):
@@ -134,7 +134,7 @@ class _Snapshot:
                         yield self._written()
         if isinstance(root, _Streamed):
             root = {"segments": root}
-        if damage is None and not (
+        if process.damage is None and not (
             isinstance(root, dict) and isinstance(root.get("segments"), _Streamed)
         ):
             raise self._error("is a pickle, but not a memory snapshot of PyTorch")
@@ -149,12 +149,10 @@ class _Snapshot:
             )
         yield self._written()
         settings = _plain(root.get("allocator_settings")) if isinstance(root, dict) else None
-        yield b'],"memory_snapshot":%s}' % _json({"allocator_settings": settings}).encode()
-        if damage is not None:
-            raise damage
+        process.tail = {"memory_snapshot": {"allocator_settings": settings}}
 
     def _written(self) -> bytes:
-        text = "".join(self._texts).encode("utf-8", "replace")
+        text = ",\n".join(self._texts).encode("utf-8", "replace")
         self._texts.clear()
         return text
 
@@ -175,7 +173,7 @@ class _Snapshot:
         data, is_whole = self._data, False
         while True:
             if len(data) - at < _OPCODE_BYTES and not is_whole:
-                more = self._rest.read(_CHUNK_BYTES)
+                more = self._read(_CHUNK_BYTES)
                 data, at, is_whole = data[at:] + more, 0, not more
             if at >= len(data):
                 raise DamagedError("the snapshot ends early")
@@ -293,7 +291,7 @@ class _Snapshot:
         if size > _MOST_BYTES_OF_A_VALUE:
             raise self._error(f"has a text of {size:,} bytes, which no snapshot has")
         data = data[at:]
-        while len(data) < size and (more := self._rest.read(_CHUNK_BYTES)):
+        while len(data) < size and (more := self._read(_CHUNK_BYTES)):
             data += more
         if len(data) < size:
             raise DamagedError("the snapshot ends early")
@@ -415,7 +413,7 @@ class _Snapshot:
 
     def _range(self, name: str, device: int, start_us: int, end_us: int) -> None:
         self._texts.append(
-            f',\n{{"ph":"X","cat":"user_annotation","name":{_json(name)},"pid":0,"tid":{device},'
+            f'{{"ph":"X","cat":"user_annotation","name":{_json(name)},"pid":0,"tid":{device},'
             f'"ts":{start_us},"dur":{max(0, end_us - start_us)}}}'
         )
 
@@ -423,7 +421,7 @@ class _Snapshot:
         self, name: str, args: str, phase: str = "M", at_us: int = 0, device: int = 0
     ) -> None:
         self._texts.append(
-            f',\n{{"ph":"{phase}","cat":"memory_snapshot","name":{_json(name)},"pid":0,'
+            f'{{"ph":"{phase}","cat":"memory_snapshot","name":{_json(name)},"pid":0,'
             f'"tid":{device},"ts":{at_us},"args":{{{args}}}}}'
         )
 
