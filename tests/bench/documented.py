@@ -1,6 +1,6 @@
 """Asks a lake the documented questions in one engine, and prints how long each takes.
 
-python -m tests.bench.documented LAKE tracekit|duckdb|polars|chdb
+python -m tests.bench.documented LAKE tracekit|duckdb|polars|chdb|spark
 """
 
 import json
@@ -38,6 +38,18 @@ def asker(lake: str, engine: str) -> Callable[[str], Sized]:
         frames = {each: polars.scan_delta(f"{lake}/tables/{each}") for each in TABLES}
         context = polars.SQLContext(frames)
         return lambda sql: context.execute(sql).collect().rows()
+    if engine == "spark":
+        import deltalake
+        from pyspark.sql import SparkSession
+
+        spark = (
+            SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+            .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+        )  # fmt: skip
+        for each in TABLES:
+            files = deltalake.DeltaTable(f"{lake}/tables/{each}").file_uris()
+            spark.read.parquet(*files).createOrReplaceTempView(each)
+        return lambda sql: spark.sql(sql).collect()
     import chdb
 
     # It reads only files below its folder.

@@ -15,10 +15,12 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -27,9 +29,11 @@ from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.lakes import write_rank
 from tests.kit.ranks_simulated import Job
+from tracekit.lake.adding import compact_runs
 from tracekit.lake.layout import MARK, Group
 from tracekit.lake.runs import Held, LakeRun, change_run, new_token, read_runs
 from tracekit.lake.storage import storage
+from tracekit.lake.workers import Processes
 from tracekit.lake.writing import PARQUET
 
 QUESTIONS = (
@@ -96,6 +100,7 @@ def compacted(folder: Path, runs: int) -> Path:
     if not source.exists():
         ranks_simulated.write(_made(folder / "run64"), Job(data=64, steps=3, late={5: 9 * MS}))
         print("| 64 |", added(folder / "run64", source))
+        compact_runs(str(source), Processes(1), ["run64"])
     (run,) = read_runs(storage(str(source)))
     store = storage(str(lake))
     store.write(MARK, (source / MARK).read_bytes())
@@ -147,7 +152,11 @@ def ask_documented(lake: Path, one: str) -> None:
         cost = asked(part, "run_metrics")
         print(f"{part.name}: open {cost['open_s']:.2f} s, run_metrics {cost['ask_s']:.2f} s, "
               f"{cost['memory_mb']:.0f} MB, {cost['rows']:.0f} rows")  # fmt: skip
-    for engine in ("tracekit", "duckdb", "polars", "chdb"):
+    needs = {"chdb": find_spec("chdb"), "spark": shutil.which("java") and find_spec("pyspark")}
+    for engine in ("tracekit", "duckdb", "polars", "chdb", "spark"):
+        if not needs.get(engine, True):
+            print(f"{engine}: is not installed")
+            continue
         command = [sys.executable, "-m", "tests.bench.documented", str(lake), engine]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         print(f"{engine}: opened and asked in {done.stdout.strip()}", flush=True)

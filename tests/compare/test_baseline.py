@@ -45,10 +45,11 @@ def test_what_is_wrong_is_one_line(run, tmp_path, given, said):
 
 GH = """#!/bin/sh
 echo "$@" >> {log}
-case "$1 $2" in
-  "run list") echo 77 ;;
-  "run download") [ -d {kept} ] && mkdir -p "$7" && cp {kept}/* "$7" ;;
-  "pr comment") cat "$7" > {log}.comment ;;
+case "$*" in
+  "run list"*) [ -d {kept} ] && echo 77 || true ;;
+  "run download"*) mkdir -p "$7" && cp {kept}/* "$7" ;;
+  *--jq*) cat {log}.id ;;
+  *body=@*) for last; do :; done; cat "${{last#body=@}}" > {log}.comment; echo 9 > {log}.id ;;
 esac
 """
 
@@ -60,6 +61,7 @@ class Runner:
         self.folder, self.kept, self.log = folder, folder / "kept", folder / "gh.log"
         self.work, self.summary = folder / "work", folder / "summary.md"
         (folder / "bin").mkdir()
+        Path(f"{self.log}.id").write_text("")
         gh = folder / "bin/gh"
         gh.write_text(GH.format(log=self.log, kept=self.kept))
         gh.chmod(0o755)
@@ -73,6 +75,7 @@ class Runner:
         values |= {f"inputs.{name.replace('_', '-')}": value for name, value in inputs.items()}
         number = "5" if event == "pull_request" else ""
         values |= {"github.event.pull_request.number": number, "github.token": "t"}
+        values["github.repository"] = "me/it"
         for step in action["runs"]["steps"]:
             if "uses" in step:
                 self._keep(values, event)
@@ -86,7 +89,9 @@ class Runner:
                 cwd=self.work, capture_output=True, text=True, check=False,
                 env=os.environ | given | {
                     "PATH": os.pathsep.join(map(str, path)),
-                    "GITHUB_STEP_SUMMARY": str(self.summary), "GITHUB_WORKFLOW": "perf",
+                    "GITHUB_STEP_SUMMARY": str(self.summary), "RUNNER_TEMP": str(self.folder),
+                    "GITHUB_REPOSITORY": "me/it",
+                    "GITHUB_WORKFLOW_REF": "me/it/.github/workflows/perf.yml@refs/pull/5/merge",
                     "GITHUB_REF_NAME": "main" if event == "push" else "5/merge",
                 },
             )  # fmt: skip
@@ -117,9 +122,45 @@ def test_a_push_makes_the_baseline_and_pull_requests_are_compared_with_it(tmp_pa
     assert runner.run("pull_request", trace=str(FAST), fail_if=gate) == 0
     assert runner.run("pull_request", trace=str(SLOW), fail_if=gate) == 1
     comment = Path(f"{runner.log}.comment").read_text()
-    assert comment.startswith("### ")
+    assert comment.startswith("<!-- tracekit baseline main -->\n### ")
     assert comment in runner.summary.read_text()
-    assert "run download 77 --name tracekit-main" in runner.log.read_text()
+    calls = runner.log.read_text()
+    assert "run list --branch main --event push --workflow perf.yml" in calls
+    assert "run download 77 --name tracekit-main" in calls
+    # One comment, which the second comparison edits.
+    assert calls.count("issues/5/comments -F") == 1
+    assert "-X PATCH repos/me/it/issues/comments/9" in calls
+    before = comment
+    assert runner.run("pull_request", trace="none.json", fail_if=gate) == 2
+    assert Path(f"{runner.log}.comment").read_text() == before
+
+
+def test_the_artifact_is_the_file_that_is_saved_and_found_again(tmp_path):
+    (step,) = (
+        each for each in yaml.safe_load(ACTION.read_text())["runs"]["steps"] if "uses" in each
+    )
+    given = step["with"]
+    # Of one file, an artifact has that file at its root; those in hidden folders are left out.
+    assert given["path"] == ".tracekit/baselines/${{ inputs.baseline }}.json.gz"
+    assert given["include-hidden-files"] and given["overwrite"]
+    assert given["name"] == "tracekit-${{ inputs.baseline }}"
+    assert re.fullmatch(r"actions/upload-artifact@[0-9a-f]{40}", step["uses"])
+
+
+@pytest.mark.thorough
+def test_the_install_step_installs_a_tracekit_that_runs(tmp_path):
+    step = yaml.safe_load(ACTION.read_text())["runs"]["steps"][0]
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "clean")], check=True)
+    path = os.pathsep.join((str(tmp_path / "clean" / "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
+    given = os.environ | {"PATH": path, "GITHUB_ACTION_PATH": str(ACTION.parent)}
+    given.pop("PYTHONPATH", None)
+    script = f"{step['run']}\ntracekit baseline save main {FAST}"
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script],
+        cwd=tmp_path, env=given, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / ".tracekit/baselines/main.json.gz").is_file()
 
 
 def test_budgets_are_run_and_fail(tmp_path):

@@ -151,6 +151,30 @@ def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, r
     assert "python" in most["part"].lower()
 
 
+def test_two_folders_of_ranks_are_compared_as_the_runs_of_a_lake_are(late_rank, run, tmp_path):
+    folder = late_rank.parent
+    of_lake = json.loads(
+        run("diff", f"{late_rank}/run=night4", f"{late_rank}/run=night5", "--json").stdout
+    )
+    a, b = (str(folder / night) for night in ("night4", "night5"))
+    done = run("diff", a, b, "--json")
+    assert f"compares rank=1 of run {a!r}, which has 2, with rank=1 of run {b!r}" in done.stderr
+    found = json.loads(done.stdout.replace(a, "night4").replace(b, "night5"))
+    assert found["runs"]["why"] == of_lake["runs"]["why"]
+    assert found["waterfall"] == of_lake["waterfall"]
+    # Of a database, ranks are no files that could be read alone.
+    assert run("load", a, "-o", "a.duckdb").returncode == 0
+    found = json.loads(run("diff", "a.duckdb", b, "--json").stdout)
+    assert (found["waterfall"], found["runs"]["rank"]) == (of_lake["waterfall"], 1)
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+        for rank in range(2):
+            (tmp_path / name / f"{name}{rank}.json").write_text('{"traceEvents": [{"ph": "i"}]}')
+    refused = run("diff", "x", "y")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "'x' and run 'y' have no rank in common: choose one of each" in refused.stderr
+
+
 def test_the_page_of_two_runs_is_of_that_rank(late_rank, run, tmp_path):
     done = run("report", f"{late_rank}/run=night4", f"{late_rank}/run=night5", "-o", "page.html")
     assert done.returncode == 0, done.stderr

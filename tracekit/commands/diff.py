@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,6 @@ from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
     from tracekit.compare.diff import Pair
-    from tracekit.database.session import Session
     from tracekit.ingest.resources import Resources
 
 
@@ -38,7 +38,8 @@ def diff(
     """Compare two runs.
 
     Compares B with A (each a trace or DB), or two traces of the DB A (--trace-ids). Times and
-    counts are per step; the waterfall compares the median steps.
+    counts are per step; the waterfall compares the median steps. Of two folders of ranks, or runs
+    of lakes, the runs are compared first, then the rank that sets the pace.
     """
     from tracekit.reporters import diff as reporter
 
@@ -65,34 +66,51 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
     from tracekit.lake.layout import may_be_lake
 
     lakes = [may_be_lake(each) for each in runs]
-    if len(runs) != 2 or not any(lakes):
-        return Pair(_open_two(runs, resources), *trace_ids)
-    if not all(lakes):
-        raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
-    from tracekit.lake import comparing
+    if len(runs) > 2:
+        raise TracekitError("give two traces to compare, or one database that holds both")
+    if len(runs) == 1:
+        from tracekit.opening import open_given
 
-    pair = comparing.open_pair(*runs, resources)
+        return Pair(open_given(runs[0], resources), *trace_ids)
+    if any(lakes):
+        if not all(lakes):
+            raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
+        from tracekit.lake import comparing
+
+        pair = comparing.open_pair(runs[0], runs[1], resources)
+    else:
+        pair = _open_two(runs[0], runs[1], trace_ids, resources)
     options.tell_notes(pair.database)
     if pair.note:
         options.warn(pair.note)
     return pair
 
 
-def _open_two(runs: tuple[str, ...], resources: Resources) -> Session:
-    from tracekit.opening import load, open_given
+def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) -> Pair:
+    from tracekit.compare.diff import Pair
+    from tracekit.compare.runs import common_rank, compare_runs, members
+    from tracekit.opening import load, open_any
+    from tracekit.thresholds import Thresholds
+    from tracekit.trace.remote import is_url, shown
+    from tracekit.trace.source import trace_paths
 
-    if len(runs) > 2:
-        raise TracekitError("give two traces to compare, or one database that holds both")
-    if len(runs) == 1:
-        return open_given(runs[0], resources)
-    database = load(runs, resources=resources)
-    if (count := len(database.trace_ids())) != 2:
-        database.close()
-        raise TracekitError(
-            f"A and B hold {count} traces: load them into one database, give only that, and "
-            "choose two with --trace-ids"
-        )
-    return database
+    if len(trace_paths([a, b])) == 2:
+        both = load([a, b], resources=resources)
+        if len(both.trace_ids()) == 2:
+            return Pair(both, *trace_ids)
+        both.close()
+    if trace_ids != (1, 2):
+        raise TracekitError("--trace-ids chooses from one database: give only that")
+    names = (shown(a), shown(b))
+    with open_any(a, resources) as first, open_any(b, resources) as second:
+        runs = compare_runs(first, second, names, Thresholds())
+        ranks = members(first), members(second)
+    one, other, note = common_rank(names, *ranks, runs)
+    if all(is_url(each.path) or Path(each.path).is_file() for each in (one, other)):
+        return Pair(load([one.path, other.path], resources=resources), 1, 2, note, runs)
+    # Members of archives and of databases are numbered in their order.
+    at = 1 + ranks[0].index(one), 1 + len(ranks[0]) + ranks[1].index(other)
+    return Pair(load([a, b], resources=resources), *at, note, runs)
 
 
 @click.command()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import PurePath
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from tracekit.errors import TracekitError
 from tracekit.examine import verdict_together, verdicts
 from tracekit.records import Record
 from tracekit.text import duration
@@ -58,6 +61,66 @@ def compare_runs(
         why += _pace(*pace, [each for each in ordered if each is not pace])
     rank = None if pace is None else pace[0].pace_rank
     return RunComparison(*names, first, second, rank, why)
+
+
+class Member(NamedTuple):
+    """A rank of a run."""
+
+    name: str
+    rank: int | None
+    path: str
+
+
+class _Named(Protocol):
+    """A rank of a run, of a lake or not."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def rank(self) -> int | None: ...
+
+
+M = TypeVar("M", bound=_Named)
+
+
+def members(session: Session) -> list[Member]:
+    """The ranks that a session holds, by trace_id; a trace without one goes by its file's name."""
+    return [
+        Member(
+            f"file={PurePath(row['path']).name}" if row["rank"] is None else f"rank={row['rank']}",
+            row["rank"],
+            row["path"],
+        )
+        for row in session.ask("overview")
+    ]
+
+
+def common_rank(
+    names: tuple[str, str], a: Sequence[M], b: Sequence[M], runs: RunComparison | None
+) -> tuple[M, M, str]:
+    """The rank that sets the pace of the slower of two runs, or the first one that they have in
+    common; and which rank that is, if they have several.
+
+    Raises:
+        TracekitError: when they have none.
+    """
+    first, second = names
+    if len(a) == len(b) == 1:
+        return a[0], b[0], ""
+    others = {each.name: each for each in b}
+    both = [each for each in a if each.name in others]
+    if not both:
+        raise TracekitError(
+            f"run {first!r} and run {second!r} have no rank in common: choose one of each (of a "
+            "lake, as LAKE/run=NAME/rank=N; of a database, by --trace-ids)"
+        )
+    wanted = None if runs is None else runs.rank
+    chosen = next((each for each in both if each.rank == wanted), both[0])
+    note = (
+        f"compares {chosen.name} of run {first!r}, which has {len(a):,}, with {chosen.name} of run "
+        f"{second!r}, which has {len(b):,}"
+    )
+    return chosen, others[chosen.name], note
 
 
 def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> list[str]:

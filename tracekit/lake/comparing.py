@@ -11,10 +11,10 @@ from statistics import median, median_low
 from typing import Any
 
 from tracekit.compare.diff import Diff, Pair
-from tracekit.compare.runs import compare_runs
+from tracekit.compare.runs import common_rank, compare_runs
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake.layout import Rank, selection
+from tracekit.lake.layout import selection
 from tracekit.lake.reading import Lake, open_parts, selected_parts
 from tracekit.lake.runs import RunPart
 from tracekit.records import Record
@@ -71,39 +71,8 @@ def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) ->
     names = (parts[0].run.name, parts[1].run.name)
     with lake.of_part(parts[0]) as first, lake.of_part(parts[1]) as second:
         runs = compare_runs(first, second, names, thresholds)
-    a, b = common_rank(parts[0].ranks, parts[1].ranks, None if runs is None else runs.rank)
-    return Pair(lake, a.trace_id, b.trace_id, _note(a, b, parts), runs)
-
-
-def common_rank(
-    a: Sequence[Rank], b: Sequence[Rank], wanted: int | None = None
-) -> tuple[Rank, Rank]:
-    """The wanted rank of two runs, or the first one that they have in common.
-
-    Raises:
-        TracekitError: when they have none.
-    """
-    if len(a) == len(b) == 1:
-        return a[0], b[0]
-    others = {each.name: each for each in b}
-    both = [each for each in a if each.name in others]
-    if not both:
-        raise TracekitError(
-            f"run {a[0].run!r} and run {b[0].run!r} have no rank in common: choose one of each, as "
-            "LAKE/run=NAME/rank=N"
-        )
-    chosen = next((each for each in both if each.rank == wanted), both[0])
-    return chosen, others[chosen.name]
-
-
-def _note(first: Rank, second: Rank, parts: Sequence[RunPart]) -> str:
-    counts = [len(each.ranks) for each in parts]
-    if max(counts) == 1:
-        return ""
-    return (
-        f"compares {first.name} of run {first.run!r}, which has {counts[0]:,}, with {second.name} "
-        f"of run {second.run!r}, which has {counts[1]:,}"
-    )
+    a, b, note = common_rank(names, parts[0].ranks, parts[1].ranks, runs)
+    return Pair(lake, a.trace_id, b.trace_id, note, runs)
 
 
 @dataclass(frozen=True)
