@@ -314,6 +314,12 @@ def test_a_page_of_several_runs_draws_all_and_loads_nothing(
             view.scroll_through()
             for other in view.page.locator("nav.views button").all()[1:2]:
                 other.click()
+                # The address has the view: Back leads to the first, and again to this one.
+                shown, address = view.page.locator("main:not([hidden])"), view.page.url
+                assert f"view={shown.get_attribute('id')}" in address
+                view.page.go_back()
+                expect(shown).to_have_attribute("id", re.compile("^(ranks|diff)$"))
+                view.page.go_forward()
                 view.scroll_through()
             assert not view.overflows, (width, scheme)
             assert view.said == []

@@ -100,17 +100,12 @@ class View:
             for figure in part.figures
         }
 
-    @property
-    def data_bytes(self) -> int:
-        """How much its figures add to the page."""
-        return len(script_json(self.data).encode())
-
 
 def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""
     scripts = [vega(), _text("vendor/dataTables.min.js"), _script()]
     figures = {name: figure for view in views for name, figure in view.data.items()}
-    data = {"figures": figures, "meanings": {}}
+    data = _shared(figures)
     template = _templates().get_template("page.html", globals={"zip": zip})
     return template.render(
         title=title,
@@ -163,6 +158,29 @@ def vega() -> str:
     return bundle
 
 
+def _shared(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures with each text kept once for all of them, and its short name where it has one."""
+    numbers: dict[str | None, int] = {}
+
+    def shared(values: Any) -> Any:
+        if isinstance(values, list):
+            return values
+        return values | {
+            "texts": [numbers.setdefault(each, len(numbers)) for each in values["texts"]]
+        }
+
+    found = {
+        name: each | {"columns": {key: shared(values) for key, values in each["columns"].items()}}
+        for name, each in figures.items()
+    }
+    short = {
+        number: shown
+        for text, number in numbers.items()
+        if text is not None and (shown := shown_name(text)) != text
+    }
+    return {"figures": found, "texts": list(numbers), "short": short}
+
+
 def _figure(figure: Figure) -> dict[str, Any]:
     """A figure as the page's script takes it."""
     found: dict[str, Any] = {
@@ -170,23 +188,9 @@ def _figure(figure: Figure) -> dict[str, Any]:
         "control": figure.control,
         "title": figure.title,
     }
-    if short := _short_names(figure.rows):
-        found["short"] = short
     if figure.chart is not None and figure.is_drawn:
         found["spec"] = _spec(figure.chart)
     return found
-
-
-def _short_names(rows: pl.DataFrame) -> dict[str, str]:
-    """The short names of the kernels and Python lines in a table, by their whole names."""
-    texts = {
-        text
-        for column in rows.select(pl.selectors.string())
-        for text in column.unique().to_list()
-        if text is not None
-    }
-    short = {_safe(text): shown_name(text) for text in texts}
-    return {whole: shown for whole, shown in short.items() if whole != shown}
 
 
 def _values(column: pl.Series) -> Any:

@@ -30,8 +30,7 @@ _MEASURES = {
 # Cells are labelled in a matrix with at most this many columns and rows.
 _LABELLED = 16
 # The names of up to this many columns are written level.
-_FEW = 8
-_LANE, _HIGHEST = 26, 620
+_FEW, _LANE, _HIGHEST = 8, 26, 620
 
 
 def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
@@ -127,9 +126,9 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     most = answer.row(0, named=True)
     rows = _named(ranks, answer).head(MOST_CELLS)
     computed = charts.durations(more="excess_ns", others="others_ns", own="own_ns")
+    axis = alt.Axis(labelAngle=-30, labelOverlap=False, labelExpr=charts.WORDS)
     cells = alt.Chart(rows).transform_calculate(**computed).mark_rect().encode(
-        x=alt.X("part:N", title=None,
-                axis=alt.Axis(labelAngle=-30, labelOverlap=False, labelExpr=charts.WORDS)),
+        x=alt.X("part:N", title=None, axis=axis),
         y=_lane(ranks, "name"),
         color=alt.Color(
             "excess_ns:Q",
@@ -146,7 +145,6 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
         f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),
         charts.sized(cells, _height(ranks) + 40),
-        shows=["excess_ns"],
     )
 
 
@@ -364,31 +362,29 @@ def regimes(ranks: Ranks) -> Figure | None:
 
 def _matrix(ranks: Ranks, rows: pl.DataFrame) -> alt.Chart:
     order = alt.EncodingSortField("number")
-    return alt.Chart(rows).encode(
-        x=alt.X("step:N", title=None, sort=order, axis=_across(rows["step"])),
-        y=_lane(ranks, "rank"),
-    )
+    across = alt.X("step:N", title=None, sort=order, axis=_across(rows["step"]))
+    return alt.Chart(rows).encode(x=across, y=_lane(ranks, "rank"))
 
 
 def _across(names: pl.Series) -> alt.Axis:
     """The axis of a matrix; the names of few columns are written level."""
-    level: dict[str, Any] = {"labelAngle": 0} if names.n_unique() <= _FEW else {}
-    return alt.Axis(labelOverlap=True, **level)
+    is_level = names.n_unique() <= _FEW
+    return alt.Axis(labelOverlap=True, labelAngle=0 if is_level else alt.Undefined)
 
 
 def _lane(ranks: Ranks, column: str) -> alt.Y:
-    axis = alt.Axis(labelOverlap=True, labelLimit=160)
-    return alt.Y(f"{column}:N", title=None, sort=list(ranks.names.values()), axis=axis)
+    order, axis = list(ranks.names.values()), alt.Axis(labelOverlap=True, labelLimit=160)
+    return alt.Y(f"{column}:N", title=None, sort=order, axis=axis)
 
 
 def _amount(column: str) -> alt.Color:
-    scale = alt.Scale(scheme=colours.AMOUNTS)
+    scale = {"scheme": colours.AMOUNTS}
     return alt.Color(f"{column}:Q", title=None, scale=scale, legend=_legend())
 
 
 def _legend(**options: Any) -> alt.Legend:
-    text = charts.duration_of("datum.value")
-    return alt.Legend(orient="top", labelExpr=text, gradientLength=260, **options)
+    options["labelExpr"] = charts.duration_of("datum.value")
+    return alt.Legend(orient="top", gradientLength=260, **options)
 
 
 def _height(ranks: Ranks) -> int:

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 # A page is not larger than this.
 MOST_BYTES = 3_000_000
-# At most this many ranks get a page of their own. Each has about this much text besides figures.
+# At most this many ranks get a page of their own.
 _MOST_PAGES = 12
-_TEXT_BYTES = 40_000
 
 
 def write_any(
@@ -155,17 +154,16 @@ def write_ranks(
 def with_pages(first: View, subjects: Iterable[Subject]) -> str:
     """The page of all ranks with as many of single ranks as fit."""
     title, names = first.facts["ranks"].headline, first.facts["ranks"].names
-    free = MOST_BYTES - len(page(title, [first]).encode())
-    views = []
+    views: list[tuple[int, View]] = []
+    text = page(title, [first])
     for subject in subjects:
-        view = replace(trace_view(subject), label=names[subject.trace_id])
-        free -= view.data_bytes + _TEXT_BYTES
-        if free < 0:
-            break
-        views.append((subject.trace_id, view))
-    while True:
+        views.append(
+            (subject.trace_id, replace(trace_view(subject), label=names[subject.trace_id]))
+        )
         first.facts["paged"] = {trace: view.name for trace, view in views}
-        text = page(title, [first, *(view for _, view in views)])
-        if not views or len(text.encode()) <= MOST_BYTES:
-            return text
-        views.pop()
+        longer = page(title, [first, *(view for _, view in views)])
+        if len(longer.encode()) > MOST_BYTES:
+            first.facts["paged"].popitem()
+            break
+        text = longer
+    return text

@@ -96,7 +96,7 @@ const flameLayout = (() => {
     for (const node of top.children.values()) search(node, false);
     const place = (node, depth, begin, width) => {
       const row = { ...node.row, depth, begin, length: width, key: keyOf(node), of: measure[1], faint: words && !isFound(node) ? 1 : 0 };
-      row.label = figure.short?.[row.name] ?? row.name;
+      row.label = shortOf(row.name);
       laid.push(row);
       return row;
     };

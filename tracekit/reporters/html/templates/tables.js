@@ -17,8 +17,8 @@ function plainTable(figure) {
     const line = body.insertRow();
     for (const column of columns) {
       const cell = line.insertCell();
-      cell.textContent = figure.short?.[row[column]] ?? shown(column, row[column]);
-      if (figure.short?.[row[column]]) cell.title = row[column];
+      cell.textContent = shortNames.get(row[column]) ?? shown(column, row[column]);
+      if (shortNames.has(row[column])) cell.title = row[column];
       if (typeof row[column] === "number") cell.className = "number";
     }
   }
@@ -45,7 +45,7 @@ function drawTable(element, figure) {
   // Long text is cut to a line, and kernels have short names: the whole text is shown on hover, and in
   // the cell after a click.
   const display = (column, value) => {
-    const short = figure.short?.[value];
+    const short = shortNames.get(value);
     if (!short && (typeof value !== "string" || value.length <= 24)) return text(shown(column, value));
     return `<span title="${text(value).replaceAll('"', "&quot;")}">${text(short ?? value)}</span>`;
   };
@@ -107,8 +107,6 @@ function figureOf(element, name) {
   return data.figures[id] && { id, figure: data.figures[id] };
 }
 
-const textsOf = (figure, column) => figure.columns[column]?.texts ?? [];
-
 function linkTo(text, action) {
   const button = document.createElement("button");
   button.type = "button";
@@ -145,7 +143,7 @@ function linksOf(element, figure, row, isHere = false) {
   const place = (found) => ({ place: document.getElementById(found.id).closest("section").id });
   if (flame && element.id !== flame.id) {
     const known = textsOf(flame.figure, "name").filter(Boolean);
-    const find = (title, name, isGpu) => links.push(linkTo(`${title}: ${figure.short?.[name] ?? name}`, () => choose(flame.id, { find: name, look: null, measure: isGpu ? "GPU time launched" : null }, place(flame))));
+    const find = (title, name, isGpu) => links.push(linkTo(`${title}: ${shortOf(name)}`, () => choose(flame.id, { find: name, look: null, measure: isGpu ? "GPU time launched" : null }, place(flame))));
     for (const name of names.filter((each) => known.some((text) => text === each || text.endsWith(`: ${each}`)))) {
       const isGpu = rowsOf(flame.figure).some((each) => each.name === name && each.kind === "gpu");
       find("In the flame graph", name, isGpu);
@@ -164,7 +162,7 @@ function linksOf(element, figure, row, isHere = false) {
     } else {
       const lasts = (each) => each.end_ns - each.start_ns;
       const [longest] = rowsOf(line.figure).filter((each) => names.includes(each.name)).sort((a, b) => lasts(b) - lasts(a));
-      if (longest) links.push(linkTo(`The longest in the time line: ${figure.short?.[longest.name] ?? longest.name}`, zoomTo(longest.start_ns, lasts(longest))));
+      if (longest) links.push(linkTo(`The longest in the time line: ${shortOf(longest.name)}`, zoomTo(longest.start_ns, lasts(longest))));
     }
   }
   return links;

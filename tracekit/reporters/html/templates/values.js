@@ -1,15 +1,22 @@
 // The figures of the page, and their values as text.
 const data = JSON.parse(document.getElementById("data").textContent);
+const shortNames = new Map(Object.entries(data.short).map(([at, short]) => [data.texts[at], short]));
+
+// A name from the trace as the page shows it.
+const shortOf = (name) => shortNames.get(name) ?? name;
+
+// The texts of a column.
+const textsOf = (figure, column) => (figure.columns[column]?.texts ?? []).map((at) => data.texts[at]);
 
 // The columns of a figure as rows.
 function rowsOf(figure) {
   if (figure.rows) return figure.rows;
   const columns = Object.entries(figure.columns).map(([name, values]) =>
-    [name, Array.isArray(values) ? values : values.at.map((at) => values.texts[at])]);
+    [name, Array.isArray(values) ? values : values.at.map((at) => data.texts[values.texts[at]])]);
   const count = columns.length ? columns[0][1].length : 0;
   figure.rows = Array.from({ length: count }, (_, index) =>
     Object.fromEntries(columns.map(([name, values]) => [name, values[index]])));
-  if (figure.short && figure.columns.name) for (const row of figure.rows) row.label = figure.short[row.name] ?? row.name;
+  if (figure.columns.name) for (const row of figure.rows) row.label = shortOf(row.name);
   return figure.rows;
 }
 
