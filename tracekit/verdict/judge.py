@@ -161,6 +161,8 @@ def _gain_sentences(
 ) -> list[str]:
     gains, gpu, window = evidence.gains, evidence.gpu, named_window(evidence.window)
     assert gains is not None and gpu is not None
+    if gains.one_offs_ns >= thresholds.named_gain * evidence.window.span_ns:
+        window = f"the {duration(gains.window_ns)} without one-offs"
     busy = steady_busy_ns(gpu, gains) / max(1, evidence.window.span_ns - gains.one_offs_ns)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
     sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
@@ -313,6 +315,13 @@ def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Ver
         f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
         f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
+    if host.launches:
+        # Beside a device, what its operators take on the host is dispatch.
+        taken_ns = host.compute_ns + host.dispatch_ns + host.view_ns
+        why = [
+            f"The trace has no GPU ops. Dispatching operators took {share(taken_ns, span)} of its "
+            f"busiest thread ({duration(taken_ns)} of {duration(span)})."
+        ]
     waited_ns = host.last_wait_ns if host.launches else None
     if waited_ns is not None and waited_ns < thresholds.small_gain * span:
         return _judge_late_host(window, host, fractions, why)
