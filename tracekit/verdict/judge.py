@@ -29,7 +29,13 @@ from tracekit.verdict.regime import (
     unexplained_ns,
     weigh,
 )
-from tracekit.verdict.steady import named_window, steady_sentences, step_sentences, window_sentences
+from tracekit.verdict.steady import (
+    named_rest,
+    named_window,
+    steady_sentences,
+    step_sentences,
+    window_sentences,
+)
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
@@ -159,10 +165,8 @@ def _busy_sentence(evidence: Evidence) -> str:
 def _gain_sentences(
     evidence: Evidence, bound: Bound, bottleneck: str, thresholds: Thresholds
 ) -> list[str]:
-    gains, gpu, window = evidence.gains, evidence.gpu, named_window(evidence.window)
+    gains, gpu, window = evidence.gains, evidence.gpu, named_rest(evidence, thresholds)
     assert gains is not None and gpu is not None
-    if gains.one_offs_ns >= thresholds.named_gain * evidence.window.span_ns:
-        window = f"the {duration(gains.window_ns)} without one-offs"
     busy = steady_busy_ns(gpu, gains) / max(1, evidence.window.span_ns - gains.one_offs_ns)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
     sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
@@ -217,7 +221,7 @@ def _lesser_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     captured, graph = is_captured(launch, thresholds), causal.gains.cuda_graph
     if is_host and graph >= thresholds.named_gain and not captured:
         sentences.append(
-            f"With free launches, as in a CUDA graph, {named_window(evidence.window)} would be "
+            f"With free launches, as in a CUDA graph, {named_rest(evidence, thresholds)} would be "
             f"{_gained(graph, thresholds)}."
         )
     if launch is not None:
