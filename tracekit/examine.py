@@ -301,9 +301,11 @@ class _Examiner:
     ) -> FixList:
         from tracekit.advice.find import find
 
+        # Without a device, all of the trace is replayed.
+        of_host = main.gpu is None and place[0] == "trace"
         judged = AdvisedWindow(
             *place,
-            main.window.name,
+            "whole trace" if of_host else main.window.name,
             main.window.start_ns,
             main.window.end_ns,
             repeats=not is_unrepeated(self.repetition),

@@ -153,7 +153,7 @@ def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_verdict
         for line in printed.splitlines()
         if re.match(r"window +length|share +total|range +length", line)
         for heading in re.split(r"  +", line.strip())
-    } - {"window", "range", "kernel", "regime", "bottleneck"}
+    } - {"window", "range", "kernel", "verdict"}
     causes = {label for label in labels if label.removeprefix("idle: ") in CAUSES_OF_IDLE}
     assert "compute" in labels
     assert labels - causes <= said

@@ -30,6 +30,11 @@ SCALED = (
         (SCALED, "elementwise_kernel<AUnaryFunctor<float, MulFunctor>>"),
         ("void cutlass::Kernel2<cutlass_80_gemm>(cutlass_80_gemm::Params)", "cutlass_80_gemm"),
         ("void (anonymous namespace)::softmax<c10::Half, 8>(float*, int)", "softmax<Half>"),
+        (
+            "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type "
+            "vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)",
+            "fused_add_rms_norm_kernel<BFloat16>",
+        ),
         ("void internal::gemvx::kernel<int, __half>(int)", "gemvx::kernel<__half>"),
         ("ncclDevKernel_SendRecv(ncclDevComm*, unsigned long)", "ncclDevKernel_SendRecv"),
         ("_ZN2ck6device12_GLOBAL__N_116kernel_batched_INS_4GemmE", "kernel_batched_I"),

@@ -197,10 +197,10 @@ def test_runs_without_gpu_ops_are_compared_by_their_operators(tmp_path):
         write_diff(database, 1, 2, tmp_path / "page.html")
         _, view = diff_view(database, 1, 2)
     assert [figure.name for part in view.parts for figure in part.figures] == [
+        "waterfall",
         "operators",
         "flame",
     ]
-    assert "one of the runs has no GPU ops" in (tmp_path / "page.html").read_text()
 
 
 def test_the_command_compares_two_traces_or_two_of_a_database(paths, tmp_path):

@@ -104,6 +104,7 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
 
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
     """
+    from tracekit.database import catalog
     from tracekit.files import require_no_input, work_folder
     from tracekit.lake.reading import ask_ranks
     from tracekit.lake.sources import WORK_PREFIX
@@ -118,7 +119,8 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
         _workers(request) as pool,
         ask_ranks(target, question, given, pool, folder, resources) as answers,
     ):
-        request.render(answers, "FROM answers")
+        units = {each.name: each.unit for each in catalog.query(question).columns}
+        request.render(answers, "FROM answers", units=units | {"rank": "id"})
 
 
 @lake.command()

@@ -117,7 +117,7 @@ def _list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> Non
         told = [f"{each.count:,} times"] if len(each.places) > 1 else _details(each)
         beneath.append("; ".join([f"{each.remedy}, {each.effort} effort", *told]))
         for text in beneath:
-            out.print(Text(" " * _INDENT + text, "dim"), no_wrap=True, overflow="ellipsis")
+            out.print(Padding(Text(text, "dim"), (0, 0, 0, _INDENT), expand=False))
 
 
 def _details(advice: Advice | AdvisedPlace) -> list[str]:

@@ -19,8 +19,17 @@ from tracekit.replay.model import Causal
 from tracekit.reporters import colours
 from tracekit.reporters.advise import brief
 from tracekit.reporters.kernel_names import short_name
-from tracekit.reporters.parts import bound_text, devices_of, lists_of, parts_of
-from tracekit.reporters.terminal import Cell, Name, clipped, console, section, table
+from tracekit.reporters.parts import bound_text, devices_of, lists_of, parts_of, short_bound
+from tracekit.reporters.terminal import (
+    WIDTH,
+    Cell,
+    Name,
+    clipped,
+    clipped_start,
+    console,
+    section,
+    table,
+)
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.model import Analysis
@@ -57,10 +66,10 @@ def _headline(out: Console, analysis: Analysis) -> None:
     out.print(Text(printable(verdict.headline), "bold"))
     line = bound_text(verdict)
     line.stylize("bold")
+    if verdict.bottleneck is not None:
+        line.append(f"   confidence {verdict.confidence}", "default")
     if verdict.margin is not None:
-        line.append(
-            f"   confidence {verdict.confidence}, margin {abs(verdict.margin):.0%} of the window"
-        )
+        line.append(f", margin {percent(abs(verdict.margin))} of the window", "default")
     out.print(line)
     rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
     about = f"{trace.path}: {devices_of(analysis)}{rank}, {trace.events:,} events"
@@ -84,8 +93,14 @@ def _time(out: Console, analysis: Analysis) -> None:
 def _windows(out: Console, analysis: Analysis) -> None:
     """The same shares for the other windows, which can disagree, with what halving each side's work
     gains there."""
+    judged = analysis.judged
     periods = sorted(
-        (each for each in (*analysis.windows, *analysis.steps[:8]) if _has_row(each, analysis)),
+        (
+            # The verdict's own window has its gains, without what happened once.
+            judged if _key(each) == _key(judged) else each
+            for each in (*analysis.windows, *analysis.steps[:8])
+            if _has_row(each, analysis)
+        ),
         key=lambda p: (not p.window.kind.endswith("_active"), p.window.start_ns),
     )
     if len(periods) < 2:
@@ -93,21 +108,26 @@ def _windows(out: Console, analysis: Analysis) -> None:
     is_steady = any(each.gains.one_offs_ns for each in periods if each.gains)
     without = "; gains: of it without one-offs" if is_steady else ""
     section(out, f"Window by window (shares of each window{without})")
-    figures = [">length", ">busy", ">host late"] if analysis.gpu else [">length", ">compute"]
+    fold = " " if out.width >= WIDTH else "\n"
+    figures = [">length", ">busy", f">host{fold}late"] if analysis.gpu else [">length", ">compute"]
     is_replayed = any(period.gains for period in periods)
-    figures += [">half host", ">half device"] if is_replayed else []
+    figures += [f">half{fold}host", f">half{fold}device"] if is_replayed else []
     rows: list[Sequence[Cell]] = []
     for period in periods:
         span = period.window.span_ns
         late = [share(period.idle.host_late_ns, span)] if period.idle else []
         gains = [_gain(period, "host"), _gain(period, "device")] if is_replayed else []
         rows.append((
-            Name(period.window.name), duration(span), _busy(period), *late, *gains,
-            bound_text(period),
+            Name(period.window.name, fit=clipped_start), duration(span), _busy(period), *late,
+            *gains, short_bound(period),
         ))  # fmt: skip
-    out.print(table(["window", *figures, "verdict"], rows))
+    out.print(table(["window", *figures, Column("verdict", no_wrap=True)], rows))
     if len(analysis.steps) > 8:
         out.print(f"... and {len(analysis.steps) - 8} more steps")
+
+
+def _key(period: Period) -> tuple[str, str]:
+    return period.window.kind, period.window.name
 
 
 def _has_row(period: Period, analysis: Analysis) -> bool:
@@ -160,7 +180,7 @@ def _kernels(out: Console, analysis: Analysis) -> None:
     places = [_place_in_graph(row) for row in analysis.top_kernels[:5]]
     last = ["of (known from)"] if any(places) else []
     rows: list[Sequence[str | Name]] = [
-        (f"{row['share_of_kernel_time']:.1%}", duration(row["total_ns"]), f"{row['count']:,}",
+        (percent(row["share_of_kernel_time"]), duration(row["total_ns"]), f"{row['count']:,}",
          duration(row["mean_ns"]), Name(row["name"]), *[place] * len(last))
         for row, place in zip(analysis.top_kernels, places, strict=False)
     ]  # fmt: skip

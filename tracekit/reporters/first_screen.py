@@ -12,7 +12,7 @@ from tracekit.advice.model import Advice
 from tracekit.reporters import colours
 from tracekit.reporters.parts import bound_text, devices_of, is_of_recording, screen_parts_of
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
-from tracekit.text import duration, printable, share
+from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.steady import is_partly_once
@@ -111,7 +111,7 @@ def _listed(
     ]
     for number, each in enumerate(advice, 1):
         title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
-        part = "" if each.share is None else share(each.saves_ns, _whole(analysis))
+        part = "" if each.share is None else _part(each, analysis)
         told = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         told += [Text(line) for line in more]
         placed = told + [Text(f"    {place}", "dim") for place in _place(each)]
@@ -127,7 +127,16 @@ def _of(analysis: Analysis) -> str:
     """What shares are shares of: where one-offs take much of the window, what is left of it."""
     if is_partly_once(analysis.judged, Thresholds()):
         return f"of the other {duration(_whole(analysis))}"
+    if analysis.judged.gains is None:
+        return "of the trace"
     return "of the step" if analysis.judged.window.kind == "step" else "of the window"
+
+
+def _part(advice: Advice, analysis: Analysis) -> str:
+    """What a change saves, as a share: without a device, all of the trace was replayed."""
+    if analysis.judged.gains is None:
+        return percent(advice.share or 0)
+    return share(advice.saves_ns, _whole(analysis))
 
 
 def _whole(analysis: Analysis) -> int:

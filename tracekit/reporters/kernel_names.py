@@ -10,6 +10,8 @@ from functools import lru_cache
 # Not `train.py(41): <listcomp>`, nor `Memcpy HtoD (Pageable -> Device)`.
 _CPP = re.compile(r"(void |std::enable_if<)|[\w#]<|::\w+\(|^\w+\([^)]*(\*|int|float)")
 _NOT_CPP = re.compile(r"Mem(cpy|set) |.*\.py\(\d+\)|nn\.Module|aten::|autograd::")
+# A returned type with a condition, whose `>` may compare.
+_RETURNED = re.compile(r"^std::enable_if<.*?>::type ")
 # hipBLASLt's and Tensile's: layout, types, and the tile among a hundred parameters.
 _TENSILE = re.compile(r"(Cijk_\w+?_\w+?_[A-Z0-9]+)_.*?(MT\d+x\d+x\d+)")
 # Functions that only call what their first template argument names.
@@ -46,7 +48,7 @@ def short_name(name: str, most: int = 60) -> str:
         return _cut(f"{tensile[1]} {tensile[2]}", most)
     if not _CPP.search(name) or _NOT_CPP.match(name):
         return _cut(name, most)
-    *_, last = _split(name.removesuffix(" const"), " ")
+    *_, last = _split(_RETURNED.sub("", name.removesuffix(" const")), " ")
     made = [_named(last, depth, dropped) for depth, dropped in _DETAILS]
     return next((each for each in made if len(each) <= most), "") or _cut(made[-1], most)
 

@@ -179,6 +179,15 @@ def bound_text(found: Verdict | Period) -> Text:
     return Text(regime, colours.of(found.regime)).append(by, "default")
 
 
+def short_bound(found: Verdict | Period) -> Text:
+    """The same where there is little room, as in `overhead, python`."""
+    regime, by = split_bound(found.regime, found.bottleneck)
+    if regime != found.regime:
+        return Text(by.removeprefix(" by "), colours.of(found.regime))
+    said = Text(regime.removesuffix("-bound"), colours.of(found.regime))
+    return said.append(f", {found.bottleneck}", "default") if found.bottleneck else said
+
+
 def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
     """The same in plain words."""
     of_host = analysis.judged.idle is None
@@ -188,4 +197,8 @@ def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
 
 
 def _of_host(host: HostThread) -> list[WindowPart]:
-    return [WindowPart(name, name, getattr(host, f"{name}_ns")) for name in _OF_HOST]
+    ns = {name: getattr(host, f"{name}_ns") for name in _OF_HOST}
+    if host.launches:
+        # Beside a device that was not recorded, what operators take on the host is dispatch.
+        ns["dispatch"] += ns.pop("compute") + ns.pop("view")
+    return [WindowPart(name, name, each) for name, each in ns.items()]

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.reporters import colours
-from tracekit.reporters.parts import bound_text, devices_of
+from tracekit.reporters.parts import bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import (
     WIDTH,
     Cell,
@@ -107,7 +106,7 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         "window": [duration(a.judged.window.span_ns) for a in analyses],
         "busy": [_share(a, a.judged.gpu, "busy_ns") for a in analyses],
         "waits for": [waits.get(a.trace.trace_id, "-") for a in analyses],
-        "verdict": [_verdict(a) for a in analyses],
+        "verdict": [short_bound(a.verdict) for a in analyses],
         "worth most": [Name(_best(a)) for a in analyses],
     }
     ranks = {a.trace.rank for a in analyses}
@@ -153,17 +152,6 @@ def _waits(run: RunVerdict | None) -> dict[int, str]:
         for each in run.waiting
         if each.awaited_rank is not None
     }
-
-
-def _verdict(analysis: Analysis) -> Text:
-    verdict = analysis.verdict
-    regime, by = split_bound(verdict.regime, verdict.bottleneck)
-    if regime != verdict.regime:
-        return Text(by.removeprefix(" by "), colours.of(verdict.regime))
-    found = Text(regime.removesuffix("-bound"), colours.of(verdict.regime))
-    if verdict.bottleneck:
-        found.append(f", {verdict.bottleneck}", "default")
-    return found
 
 
 def _best(analysis: Analysis) -> str:

@@ -30,7 +30,13 @@ from tracekit.verdict.regime import (
     unexplained_ns,
     weigh,
 )
-from tracekit.verdict.steady import named_window, steady_sentences, step_sentences, window_sentences
+from tracekit.verdict.steady import (
+    named_rest,
+    named_window,
+    steady_sentences,
+    step_sentences,
+    window_sentences,
+)
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
@@ -165,7 +171,7 @@ def _busy_sentence(evidence: Evidence) -> str:
 def _gain_sentences(
     evidence: Evidence, bound: Bound, bottleneck: str, thresholds: Thresholds
 ) -> list[str]:
-    gains, gpu, window = evidence.gains, evidence.gpu, named_window(evidence.window)
+    gains, gpu, window = evidence.gains, evidence.gpu, named_rest(evidence, thresholds)
     assert gains is not None and gpu is not None
     busy = steady_busy_ns(gpu, gains) / max(1, evidence.window.span_ns - gains.one_offs_ns)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
@@ -221,7 +227,7 @@ def _lesser_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     captured, graph = is_captured(launch, thresholds), causal.gains.cuda_graph
     if is_host and graph >= thresholds.named_gain and not captured:
         sentences.append(
-            f"With free launches, as in a CUDA graph, {named_window(evidence.window)} would be "
+            f"With free launches, as in a CUDA graph, {named_rest(evidence, thresholds)} would be "
             f"{_gained(graph, thresholds)}."
         )
     if launch is not None:
@@ -319,6 +325,13 @@ def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Ver
         f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
         f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
+    if host.launches:
+        # Beside a device, what its operators take on the host is dispatch.
+        taken_ns = host.compute_ns + host.dispatch_ns + host.view_ns
+        why = [
+            f"The trace has no GPU ops. Dispatching operators took {share(taken_ns, span)} of its "
+            f"busiest thread ({duration(taken_ns)} of {duration(span)})."
+        ]
     waited_ns = host.last_wait_ns if host.launches else None
     if waited_ns is not None and waited_ns < thresholds.small_gain * span:
         return _judge_late_host(window, host, fractions, why)

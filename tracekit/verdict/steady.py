@@ -55,6 +55,14 @@ def named_window(window: Window) -> str:
     return window.name if window.kind in ("step", "range") else f"the {window.name}"
 
 
+def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
+    """What gains are fractions of, in a sentence: the window, or what is left without one-offs."""
+    gains, window = evidence.gains, evidence.window
+    if gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
+        return named_window(window)
+    return f"the {duration(gains.window_ns)} without one-offs"
+
+
 def one_off_name(event: OneOffEvent) -> str:
     """A one-off in a sentence."""
     if event.kind == "step" and event.side == "device":
