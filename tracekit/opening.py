@@ -92,7 +92,7 @@ def open_database(
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
     config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
-    return Stored(connect_reading(path, config, path, spill_mb), str(path), [path])
+    return StoredSession(connect_reading(path, config, path, spill_mb), str(path), [path])
 
 
 def load(
@@ -132,7 +132,7 @@ def load(
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
         judging = _judged if verdicts is None else None
-        loaded: Session = Loaded(into_memory(job), name, job.inputs, judging)
+        loaded: Session = LoadedSession(into_memory(job), name, job.inputs, judging)
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -142,7 +142,7 @@ def load(
     return loaded
 
 
-class Loaded(Session):
+class LoadedSession(Session):
     """Traces in memory, whose tables of verdicts are filled once SQL asks for them."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Loaded(Session):
                 record_verdicts(self._connection, rows)
 
 
-class Stored(Session):
+class StoredSession(Session):
     """A database in a file, whose rows others may have changed.
 
     If an exception ends its `with` block, and loading its traces again gives other rows, the rows

@@ -13,7 +13,7 @@ from tracekit.errors import TracekitError
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.perfetto.part import Chosen
+    from tracekit.perfetto.part import PartChoice
 
 
 @click.command()
@@ -52,7 +52,7 @@ def annotate(trace: str, output: str, request: Request) -> None:
 @part_options
 @resource_options
 def open_trace(
-    trace: str, plain: bool, print_url: bool, timeout_s: float, part: Chosen, request: Request
+    trace: str, plain: bool, print_url: bool, timeout_s: float, part: PartChoice, request: Request
 ) -> None:
     """Open TRACE, or a part of it, in Perfetto, with tracekit's findings drawn in.
 

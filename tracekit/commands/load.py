@@ -13,7 +13,7 @@ from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.perfetto.part import Chosen
+    from tracekit.perfetto.part import PartChoice
 
 
 @click.command()
@@ -102,7 +102,7 @@ def _state_of(output: str) -> tuple[int, int] | None:
     "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
 )
 @part_options
-def export(source: str, output: str, form: str, weight: str | None, part: Chosen) -> None:
+def export(source: str, output: str, form: str, weight: str | None, part: PartChoice) -> None:
     """Write a trace as JSON, as it was loaded, or its flame graph for other tools.
 
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.

@@ -67,9 +67,11 @@ def query(
     if source is None:
         raise TracekitError(f"query {question.name} needs one trace or database")
     values = dict(pair(each) for each in parameters)
-    chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
+    chosen = question.check_columns(
+        [each.strip() for each in columns.split(",")] if columns else []
+    )
     with request.open(source) as run:
-        variables = question.checked(values)
+        variables = question.check_parameters(values)
         statement = run.session.shown_sql(question, variables)
         count = request.render(run.session, statement, variables, chosen)
         _explain_doubts(run.session, question, variables, count)

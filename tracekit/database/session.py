@@ -101,7 +101,7 @@ class Session:
             TracekitError: when there is no such query or parameter.
         """
         question = catalog.query(name)
-        given = question.checked(parameters)
+        given = question.check_parameters(parameters)
         return self.frame(self.shown_sql(question, given), given)
 
     def connection(self) -> duckdb.DuckDBPyConnection:
@@ -154,7 +154,7 @@ class Session:
 
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
-        given = question.checked(parameters)
+        given = question.check_parameters(parameters)
         columns, rows = self.fetch(self._judging_sql(self.sql_of(question, given)), given)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -269,7 +269,7 @@ class Session:
         sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
         found = self._read(
             lambda cursor: cursor.execute(sql).fetchnumpy(),
-            question.checked(parameters),
+            question.check_parameters(parameters),
         )
         self.give_back_memory()
         return found
@@ -349,7 +349,7 @@ class Session:
 
     @property
     def judges_as_stored(self) -> bool:
-        """Whether questions judge by the thresholds by which stored answers were made."""
+        """Whether the current thresholds are those of the stored answers."""
         return self._judged == constants.judging(Thresholds())
 
     @contextmanager
