@@ -165,7 +165,7 @@ class _Judge:
             )
         if self.doubt:
             self.unknown.append(
-                f"It is unknown who waits for whom:  {self.doubt}. So the ranks are not replayed "
+                f"It is unknown who waits for whom: {self.doubt}. So the ranks are not replayed "
                 "together."
             )
         missing = len(self.analyses) - len(joined.clocks)
