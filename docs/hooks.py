@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT))
 from mkdocs.config.defaults import MkDocsConfig  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
-from docs.generate.site import beside, navigation, pages  # noqa: E402
+from docs.generate.site import linked_files, navigation, pages  # noqa: E402
 
 
 def on_config(config: MkDocsConfig, **_: Any) -> MkDocsConfig:
@@ -19,6 +19,6 @@ def on_config(config: MkDocsConfig, **_: Any) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
-    for path, text in (pages() | beside()).items():
+    for path, text in (pages() | linked_files()).items():
         files.append(File.generated(config, path, content=text))
     return files

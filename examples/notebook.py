@@ -145,9 +145,8 @@ def _(mo):
     mo.md("""
     ## What to change, and where
 
-    The fix list names lines, with what each change would save alone. What is not worth doing is
-    listed, too: recording the Python lines itself slows a small run down.
-    """)
+    The fix list names lines, with what each change would save alone. Changes that are not worth
+    doing are listed, too: recording the Python lines itself slows a small run down. """)
     return
 
 

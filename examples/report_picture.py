@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import tracekit
-from tests.kit.browser import browser, opened
+from tests.kit.browser import browser, open_page
 from tracekit.reporters.html.reports import write_trace
 
 # From the repository's root, so that the page names no other folder.
@@ -23,7 +23,7 @@ def main() -> None:
         write_trace(run, page)
         with (
             browser() as chromium,
-            opened(chromium, page, viewport={"width": 1280, "height": 1250}) as view,
+            open_page(chromium, page, viewport={"width": 1280, "height": 1250}) as view,
         ):
             view.scroll_through()
             view.page.screenshot(path=PICTURE)

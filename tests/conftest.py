@@ -178,7 +178,7 @@ def run(
     """Runs `tracekit ...`, or another program of `forking.MAIN`, as a user would, in an empty
     directory.
 
-    `make test` forks; `make test-all` starts each anew.
+    `make test` forks; `make test-all` starts a new process for each.
     """
 
     def command(

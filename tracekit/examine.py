@@ -324,7 +324,7 @@ class _Examiner:
         first = self.accounts[0]
         if window is None:
             meant = replayed.replay.place() if first.gpu and replayed else None
-            # Without such a step, the first account.
+            # Without such a step, use the first account.
             every = range(len(self.accounts))
             at = next((at for at in every if self._place(at, replayed) == meant), 0)
             return self.accounts[at], self._place(at, replayed)

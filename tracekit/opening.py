@@ -152,7 +152,7 @@ def load(
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
         judging = _judged if verdicts is None else None
-        loaded: Session = Loaded(into_memory(job), name, job.inputs, judging)
+        loaded: Session = LoadedSession(into_memory(job), name, job.inputs, judging)
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -163,7 +163,7 @@ def load(
     return loaded
 
 
-class Loaded(Session):
+class LoadedSession(Session):
     """Traces in memory, whose tables of verdicts are filled once SQL asks for them."""
 
     def __init__(
@@ -196,7 +196,7 @@ class Loaded(Session):
                 record_verdicts(self._connection, rows)
 
 
-class Stored(Session):
+class StoredSession(Session):
     """A database in a file, whose rows others may have changed.
 
     An exception that ends its `with` block is the fault of such rows only if they are not those

@@ -55,7 +55,7 @@ def tracekit_profile(request: pytest.FixtureRequest) -> StepBudget:
         )
     return StepBudget(
         test=request.node.nodeid,
-        beside=request.node.path.parent,
+        folder=request.node.path.parent,
         leave=Path(request.config.rootpath, request.config.getoption("--tracekit-dir")),
         budget={} if mark is None else mark.kwargs,
         update=request.config.getoption("--tracekit-update"),

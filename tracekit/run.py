@@ -248,9 +248,9 @@ class Database:
             TracekitError: when there are several traces and `trace` (a trace_id) does not choose
                 one, when there is no such window, or `output` cannot be written.
         """
-        from tracekit.perfetto.part import Chosen
+        from tracekit.perfetto.part import PartChoice
 
-        return Chosen(trace, window=window).write(self.session, output)
+        return PartChoice(trace, window=window).write(self.session, output)
 
 
 def load(

@@ -36,8 +36,8 @@ def triton(shape: Shape) -> Workload:
 def gate_up(shape: Shape) -> Workload:
     """Both projections and the activation in one kernel, then a GEMM.
 
-    Where the compiler's form, two products and one fused kernel, is faster on the device at hand,
-    that runs instead: both are timed on a GPU, with the L2 cache cleared before each run.
+    If the compiler's form, two products and one fused kernel, is faster on this device, it runs
+    instead: both are timed on a GPU, with the L2 cache cleared before each run.
     """
 
     def forward(module: mlp.Mlp) -> Forward:

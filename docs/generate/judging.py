@@ -34,7 +34,7 @@ def thresholds_page() -> str:
         "`--threshold NAME=VALUE` sets one for a run, for the queries that it asks, too.",
         table(head, _rows(settable=True)),
         "## Thresholds that are the same in every run",
-        "What a database stores depends on them. SQL reads them as `thresholds().NAME`.",
+        "Tables in a database depend on them. SQL reads them as `thresholds().NAME`.",
         table(head, _rows(settable=False)),
     )
 

@@ -14,7 +14,7 @@ def _page(remedy: Remedy) -> str:
     ]
     sections = [
         f"## {title}\n\n{fence(text, 'python') if is_code else prose(text)}"
-        for title, text, is_code in remedy.told
+        for title, text, is_code in remedy.sections
     ]
     found_by = remedy.name.replace("-", "_")
     return page(

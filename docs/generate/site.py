@@ -28,9 +28,9 @@ def pages() -> dict[str, str]:
     }
 
 
-def beside() -> dict[str, bytes]:
+def linked_files() -> dict[str, bytes]:
     """Pictures and programs that pages link to, by their path."""
-    return sources.beside()
+    return sources.linked_files()
 
 
 def navigation() -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ def copied() -> dict[str, str]:
     return {page: illustrated(relinked(read(file), file)) for file, page in PAGES.items()}
 
 
-def beside() -> dict[str, bytes]:
+def linked_files() -> dict[str, bytes]:
     """The files of examples/ that are not pages, by their path on the site."""
     return {place: (ROOT / file).read_bytes() for file, place in _BESIDE.items()}
 

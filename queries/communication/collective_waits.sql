@@ -1,4 +1,4 @@
--- question: Which collectives probably waited for other ranks, as far as one rank can tell?
+-- question: Which collectives probably waited for other ranks, judging by one rank?
 -- params trace, top
 -- columns trace_id, device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
 -- column wire_ns (ns): the shortest call of this type, group and size: the wire, and a little waiting

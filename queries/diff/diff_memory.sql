@@ -3,7 +3,8 @@
 -- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
 -- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
 --     outermost operator
--- column a_allocations (count): of this call site, live at that moment in a, on all devices
+-- column a_allocations (count): allocations of this call site that are live at that moment in a, on all
+--     devices
 -- column b_allocations (count): in b
 -- column a_bytes (bytes): the memory that these take in a
 -- column b_bytes (bytes): in b

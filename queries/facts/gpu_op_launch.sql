@@ -1,8 +1,8 @@
 -- fact: The call that launched a GPU op: the first runtime or driver event of its correlation, in its trace.
 -- needs: slice_label
 -- of: gpu_ops
--- Ops without such a call have no row. A correlation that calls of several processes carry is ignored, as is
--- a correlation of 0 on several calls.
+-- Ops without such a call have no row. A correlation is ignored if calls of several processes have it, or if
+-- it is 0 on several calls.
 CREATE TABLE gpu_op_launch (
     trace_id        INTEGER, -- the trace
     event_id        BIGINT,  -- the GPU op

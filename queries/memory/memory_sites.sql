@@ -5,7 +5,7 @@
 -- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
 --     outermost operator
 -- columns cpu_op
--- column allocations (count): of this call site, live at that moment
+-- column allocations (count): allocations of this call site that are live at that moment
 -- column live_bytes (bytes): their memory
 -- column share_of_live (fraction of all live bytes of the device): live_bytes over all live bytes
 -- doubts: no_memory_events

@@ -67,7 +67,7 @@ slow AS (
     WHERE NOT is_fused AND (is_fusable OR NOT is_foreach) AND launches_left < launches
 ),
 -- A fused step reads and writes parameter, gradient and state once. Each parameter is written by one
--- addcdiv_ (Adam) or add_ (SGD, which adds to the momentum before, where it has any).
+-- addcdiv_ (Adam) or add_ (SGD, which first adds to the momentum, if it has any).
 tensor AS (
     SELECT trace_id, step_id, name, optimizer,
            elements(shapes_of(args->'Input Dims')[1])

@@ -22,7 +22,7 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler.html
 --     https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf
--- column place (text): the outermost module; NULL: the run as a whole, where no modules were recorded
+-- column place (text): the outermost module; NULL: the run as a whole, if no modules were recorded
 -- column detail (text): NULL, or a note that a compiler traces the code and generates none
 -- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish; op:
 --     a GPU op that hands its result to the next one, or takes it from the previous one

@@ -1,10 +1,10 @@
--- The rows that the walk of the stack reads, sorted by thread, by start, longer slices first, then by the
--- kind that encloses the other, then by position in the file. Each thread begins with a row that spans all
--- of its time and has no event. A launch that blocks is followed by one more row for each of its GPU ops: it
--- is a copy, whatever its name. A device's wait lasts until its launch; its row has an index instead of an
--- event. The sorted rows are narrow, since they may not fit in memory: `ranked` packs kind, event, activity
--- and flags into one number. tracekit/native/walk_codes.py defines its layout, kinds and flags for this query
--- ($...) and for tracekit/native/src/nesting.c, which unpacks it.
+-- The rows that the walk of the stack reads, sorted by thread, by start, longer slices first, outer kinds
+-- first, then by position in the file. Each thread begins with a row that spans all of its time and has no
+-- event. A launch that blocks is followed by one more row for each of its GPU ops: it is a copy, whatever its
+-- name. A device's wait lasts until its launch; its row has an index instead of an event. The sorted rows are
+-- narrow, since they may not fit in memory: `ranked` packs kind, event, activity and flags into one number.
+-- tracekit/native/walk_codes.py defines its layout, kinds and flags for this query ($...) and for
+-- tracekit/native/src/nesting.c, which unpacks it.
 WITH names AS (
     SELECT
         label_id,

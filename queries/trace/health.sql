@@ -4,7 +4,7 @@
 -- columns trace_id
 -- column code (text): the kind of finding
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better
---     recording would tell more)
+--     recording would show more)
 -- column message (text): the finding, and its meaning
 -- columns count
 -- column time_ns (ns): the time that it concerns; NULL: none, or unknown

@@ -37,7 +37,7 @@ FROM reach
 WHERE NOT goes_on OR NOT is_continued
 QUALIFY NOT goes_on;
 
--- Which labels run at once: intervals that also have a `label` become stretches with the list of the
+-- The labels that run at once: intervals that also have a `label` become stretches with the list of the
 -- labels that cover them, in alphabetical order; stretches that none covers are left out. Overlapping
 -- intervals of one label count once.
 CREATE OR REPLACE MACRO interval_labels(intervals) AS TABLE

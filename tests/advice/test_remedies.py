@@ -18,7 +18,7 @@ from tracekit.examine import examine
 from tracekit.replay.changes import COLUMNS, TARGETS, query_of
 
 QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
-# A price is this close to the twin's gain.
+# Prices may differ from the twin's gain by this share.
 CLOSE = 0.05
 
 

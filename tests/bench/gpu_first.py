@@ -37,7 +37,7 @@ SLOW = ("mlp-compiled-max-autotune",)
 SLOW_ON_CPU = ("mlp-compiled", "mlp-compiled-reduce-overhead", "mlp-cpp")
 # Its first use compiles for a minute.
 LAST = "mlp-cpp"
-# Also captured where the host decides.
+# Also captured at sizes where the host decides.
 ALSO_SMALL = (
     "matmul-add", "linear", "mlp-eager", "mlp-compiled", "mlp-cudagraph", "mlp-triton",
     "mlp-triton-gate-up", "mlp-triton-full", "attention-block", "train-step",

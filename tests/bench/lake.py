@@ -85,7 +85,7 @@ def added(source: Path, lake: Path, *options: str) -> dict[str, float]:
     }
 
 
-def asked(lake: Path, question: str) -> dict[str, float]:
+def ask_in_process(lake: Path, question: str) -> dict[str, float]:
     command = [sys.executable, "-c", ASK, str(lake), question]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
@@ -149,7 +149,7 @@ def ask_documented(lake: Path, one: str) -> None:
     publish(str(lake))
     print(f"published in {time.monotonic() - start:.1f} s")
     for part in (lake, lake / f"run={one}"):
-        cost = asked(part, "run_metrics")
+        cost = ask_in_process(part, "run_metrics")
         print(f"{part.name}: open {cost['open_s']:.2f} s, run_metrics {cost['ask_s']:.2f} s, "
               f"{cost['memory_mb']:.0f} MB, {cost['rows']:.0f} rows")  # fmt: skip
     needs = {"chdb": find_spec("chdb"), "spark": shutil.which("java") and find_spec("pyspark")}
@@ -190,7 +190,7 @@ def main() -> None:
                 flush=True,
             )
         for question in QUESTIONS:
-            cost = asked(lake, question)
+            cost = ask_in_process(lake, question)
             print(
                 f"  {count} {question}: open {cost['open_s']:.2f} s, ask {cost['ask_s']:.2f} s, "
                 f"cpu {cost['cpu_s']:.2f} s, {cost['memory_mb']:.0f} MB, {cost['rows']:.0f} rows",

@@ -105,8 +105,8 @@ REAL = {
 def real(remedy: str, folder: Path) -> tuple[int, int] | None:
     """The promise of advice for a step of the faulty workload, and the gain of its twin, in ns.
 
-    The promise is the median of recordings made between the timed rounds. The gain is between the
-    lower quartiles of the steps, because other programs disturb many.
+    The promise is the median of recordings made between the timed rounds. The gain compares the
+    lower quartiles of the steps, because other programs disturb many steps.
     """
     faulty, fixed, stacks = REAL[remedy]
     steps = {"faulty": faulty(), "fixed": fixed()}

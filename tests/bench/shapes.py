@@ -20,7 +20,7 @@ from tests.ingest.test_many_of_a_kind import SHAPES
 from tests.kit import traces
 
 
-def measured(*arguments: str) -> tuple[float, float]:
+def measure_command(*arguments: str) -> tuple[float, float]:
     """Seconds and peak MB of a `tracekit` command."""
     begun = time.perf_counter()
     process = subprocess.Popen(
@@ -45,8 +45,8 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 trace = traces.write(Path(folder) / "trace.json", SHAPES[name](size))
                 database = Path(folder) / "run.duckdb"
-                seconds, mb = measured("analyze", str(trace), "--json")
-                load_seconds, load_mb = measured("load", str(trace), "-o", str(database))
+                seconds, mb = measure_command("analyze", str(trace), "--json")
+                load_seconds, load_mb = measure_command("load", str(trace), "-o", str(database))
                 kept_mb = database.stat().st_size / 1e6
             print(
                 f"{name:17} {size:6,}  analyze {seconds:6.2f} s {mb:6.0f} MB"

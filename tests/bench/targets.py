@@ -47,7 +47,7 @@ class Judged:
         return f"{'pass' if self.met else 'FAIL'}: {self.target}: {self.found}"
 
 
-def judged(
+def judge_figures(
     medians_us: Mapping[int, Mapping[str, float]], share_of_roof: float | None
 ) -> list[Judged]:
     """Judges every target of the fused MLP.
@@ -82,7 +82,7 @@ def judged(
     return [at_anchor, roof, *small]
 
 
-def judged_verdicts(tried: Sequence[Tried]) -> list[Judged]:
+def judge_verdicts(tried: Sequence[Tried]) -> list[Judged]:
     """Judges verdicts against experiments, and predictions against measurements."""
     told = [each for each in tried if each.agrees is not None]
     agreeing = sum(each.agrees is True for each in told)
@@ -129,7 +129,7 @@ def of_bench(folder: Path) -> list[Judged]:
                 medians[int(what)] = {
                     each["name"]: median(each["graph_us"]) for each in right if each["graph_us"]
                 }
-    return judged(medians, share)
+    return judge_figures(medians, share)
 
 
 def main() -> int:
@@ -138,7 +138,7 @@ def main() -> int:
     if what == "bench":
         found = of_bench(folder)
     else:
-        found = judged_verdicts(Experiments(folder / "points.jsonl").tried)
+        found = judge_verdicts(Experiments(folder / "points.jsonl").tried)
     print(*(f"- {each}" for each in found), sep="\n")
     return int(not all(each.met for each in found))
 

@@ -92,7 +92,7 @@ class Roof:
         return f"act(gate) * up in {self.name}: {self.us:.1f} us, {rate}{share}"
 
 
-def measured(names: list[str], options: Options) -> list[Row]:
+def measure_variants(names: list[str], options: Options) -> list[Row]:
     """Builds, checks and times the variants of one shape; on a GPU, as CUDA graphs, too."""
     # Without this, torch.compile stops compiling for new shapes after a few.
     torch.compiler.reset()
@@ -145,7 +145,7 @@ def as_graphs(steps: Mapping[str, Step]) -> dict[str, Step]:
 def table(rows: list[Row]) -> list[str]:
     """Medians, the spread without the two extremes, and ratios of medians, as Markdown.
 
-    Ratios are of graph replays where both have some.
+    Ratios are of graph replays if both have some.
     """
     bases = {row.name: row for row in rows if row.name in BASES and row.us}
     lines = list(HEADER)
@@ -254,7 +254,7 @@ def main() -> int:
     kept: dict[str, object] = {}
     for count in given.rows:
         sizes = {"batch": 1, "seq": count, "dim": given.dim, "hidden": given.hidden}
-        rows = measured(given.variants, Options(**sizes, dtype=dtype, device=given.device))
+        rows = measure_variants(given.variants, Options(**sizes, dtype=dtype, device=given.device))
         print(f"\n{count} rows\n", *table(rows), sep="\n", flush=True)
         kept[str(count)] = [asdict(row) for row in rows]
         is_gpu = device.type == "cuda"

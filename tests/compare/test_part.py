@@ -10,7 +10,7 @@ from tests.kit.perfetto_page import perfetto, require_port
 from tests.reporters.test_perfetto_page import PROBLEMS
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
-from tracekit.perfetto.part import Chosen
+from tracekit.perfetto.part import PartChoice
 
 # For each trace, a step with others before and after it.
 STEPS = {
@@ -37,7 +37,7 @@ def events(path):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdict_on_a_step_is_that_of_the_whole_trace(name, shared_database, tmp_path):
     whole = shared_database(name)
-    count = Chosen(step=STEPS[name]).write(whole.session, tmp_path / "part.json")
+    count = PartChoice(step=STEPS[name]).write(whole.session, tmp_path / "part.json")
     with tracekit.load(tmp_path / "part.json") as part:
         assert part.traces()[0]["events"] == count < whole.traces()[0]["events"]
         window = f"ProfilerStep#{STEPS[name]}"
@@ -56,7 +56,7 @@ def test_the_verdict_on_a_step_is_that_of_the_whole_trace(name, shared_database,
 @pytest.mark.sampled(5, of=5)
 @pytest.mark.parametrize("name", NAMES)
 def test_perfetto_opens_it(name, shared_database, tmp_path):
-    Chosen(step=STEPS[name]).write(shared_database(name).session, tmp_path / name)
+    PartChoice(step=STEPS[name]).write(shared_database(name).session, tmp_path / name)
     with perfetto() as page:
         require_port()
         page.opens(trace_file(name))
@@ -92,11 +92,11 @@ def test_a_part_is_no_larger_than_allowed(tmp_path):
     with tracekit.load(OWN_TRACES / OVERHEAD) as whole:
         sizes = []
         for max_mb in (0.004, 0.008, 0.012):
-            Chosen(max_mb=max_mb).write(whole.session, path)
+            PartChoice(max_mb=max_mb).write(whole.session, path)
             sizes.append(len(path.read_bytes()) / 1e6)
             assert max_mb / 2 < sizes[-1] <= max_mb
         with pytest.raises(TracekitError, match="no part of it is that small"):
-            Chosen(max_mb=0.0001).write(whole.session, path)
+            PartChoice(max_mb=0.0001).write(whole.session, path)
 
 
 def test_a_range_is_a_part_by_its_name_and_number(tmp_path):

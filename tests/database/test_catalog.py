@@ -124,7 +124,7 @@ def test_no_question_hides_a_method_of_the_database():
 
 
 def test_one_question_alone_reads_verdicts_and_makes_a_trace_be_judged():
-    """A relation of a question that has the name of such a table would be taken for it."""
+    """A question's relation with the name of such a table would be mistaken for it."""
     asking = {name for name, each in catalog.queries().items() if _ASKS_VERDICTS.search(each.sql)}
     assert asking == {"one_offs"}
 

@@ -57,7 +57,7 @@ def test_every_question_has_its_columns_parameters_and_sql():
 def test_every_remedy_has_a_page_with_the_words_of_advise():
     for name, remedy in catalogue().items():
         text = pages()[f"howto/remedies/{name}.md"]
-        for _, words, is_code in remedy.told:
+        for _, words, is_code in remedy.sections:
             assert (fence(words, "python") if is_code else prose(words)) in text
         assert all(source in text for source in remedy.sources)
 

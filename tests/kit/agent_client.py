@@ -54,13 +54,13 @@ class AgentClient:
         (content,) = found.content
         return bool(found.is_error), content.text
 
-    def told(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    def answer(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """The answer of a tool."""
         is_error, text = self.call(tool, **arguments)
         assert not is_error, text
         return json.loads(text)
 
-    def refused(self, tool: str, **arguments: Any) -> str:
+    def error(self, tool: str, **arguments: Any) -> str:
         """The one line of a tool's error."""
         is_error, text = self.call(tool, **arguments)
         assert is_error, text

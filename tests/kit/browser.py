@@ -70,7 +70,7 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(running: Any, path: Path, **options: Any) -> Iterator[Opened]:
+def open_page(running: Any, path: Path, **options: Any) -> Iterator[Opened]:
     """The page at `path`; options of Playwright's `new_context` set its size and colours."""
     context = running.new_context(**{"viewport": {"width": 1280, "height": 800}} | options)
     try:

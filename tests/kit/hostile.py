@@ -20,7 +20,7 @@ def good(folder: Path) -> Path:
     return path
 
 
-def made(folder: Path, attempt: str) -> Path:
+def make_hostile(folder: Path, attempt: str) -> Path:
     """A database as `load` writes it, changed by one of ATTEMPTS."""
     path = good(folder)
     secret = secret_in(folder)

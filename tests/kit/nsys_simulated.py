@@ -59,7 +59,7 @@ def kernel(strings, name, start, end, correlation, device=0, pid=GLOBAL_PID, **m
             "registersPerThread": 40} | more  # fmt: skip
 
 
-def pushed(strings, text, start, end, tid=GLOBAL_TID, **more):
+def nvtx_range(strings, text, start, end, tid=GLOBAL_TID, **more):
     """A row of NVTX_EVENTS: a range that was pushed and popped."""
     return {"start": start, "end": end, "eventType": 59, "text": text, "globalTid": tid,
             "textId": None, "domainId": 0} | more  # fmt: skip
@@ -78,10 +78,10 @@ def plain(strings: Strings) -> dict[str, list[dict]]:
             kernel(strings, "relu", 6_500, 8_001, 2),
         ],
         "NVTX_EVENTS": [
-            pushed(strings, "forward", 900, 2_700),
-            pushed(strings, "aten::mm, seq = 5, op_id = 11, sizes = [[8, 16], [16, 4]]",
-                   1_000, 1_600),
-            pushed(strings, "aten::relu, op_id = 12, sizes = [[8, 4]], input_op_ids = [(11, 0)]",
-                   2_000, 2_550),
+            nvtx_range(strings, "forward", 900, 2_700),
+            nvtx_range(strings, "aten::mm, seq = 5, op_id = 11, sizes = [[8, 16], [16, 4]]",
+                       1_000, 1_600),
+            nvtx_range(strings, "aten::relu, op_id = 12, sizes = [[8, 4]], "
+                       "input_op_ids = [(11, 0)]", 2_000, 2_550),
         ],
     }  # fmt: skip

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 import tracekit
-from tests.bench.lake import QUESTIONS, asked
+from tests.bench.lake import QUESTIONS, ask_in_process
 from tests.conftest import trace_file
 from tests.kit.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
@@ -432,7 +432,7 @@ def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made)
 def test_questions_about_512_ranks_take_little_time_and_memory(made, tmp_path):
     copy_ranks(Path(f"{made}/lake"), tmp_path / "lake", 64)
     for question in QUESTIONS:
-        cost = asked(tmp_path / "lake", question)
+        cost = ask_in_process(tmp_path / "lake", question)
         # Two cores have 4 s of work in 2 s.
         assert cost["ask_cpu_s"] < 4, question
         assert cost["memory_mb"] < 1_500, question

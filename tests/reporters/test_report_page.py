@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import trace_file
-from tests.kit.browser import browser, executable, opened
+from tests.kit.browser import browser, executable, open_page
 from tests.kit.sampling import sample
 from tests.reporters.test_report_sweep import found_sweep
 from tracekit.reporters.html.reports import write_diff, write_ranks, write_sweep, write_trace
@@ -70,7 +70,7 @@ def test_a_report_draws_all_its_figures_and_loads_nothing(name, report, chromium
     assert path.stat().st_size < MOST_BYTES
     for width, scheme in LOOKS:
         size = {"width": width, "height": 800}
-        with opened(chromium, path, viewport=size, color_scheme=scheme) as view:
+        with open_page(chromium, path, viewport=size, color_scheme=scheme) as view:
             view.scroll_through()
             assert not view.overflows, (width, scheme)
             assert view.said == []
@@ -83,7 +83,7 @@ def test_a_report_draws_all_its_figures_and_loads_nothing(name, report, chromium
 def test_the_numbers_on_the_first_screen_are_those_of_analyze(name, report, chromium):
     path, analysis = report(name)
     found = json.loads(json.dumps(asdict(analysis), default=str))
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         numbers = view.page.eval_on_selector_all(
             "data", "all => all.map(each => [{...each.dataset}, Number(each.value)])"
         )
@@ -107,7 +107,7 @@ def test_the_numbers_on_the_first_screen_are_those_of_analyze(name, report, chro
 def test_the_sliders_show_what_a_replay_predicts(report, chromium, shared_database):
     path, _ = report("v100-compiled-ddp")
     database = shared_database("v100-compiled-ddp.json.gz")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         view.scroll_through()
         figure = view.page.locator("[data-figure$='-faster']")
         figure.get_by_role("slider", name="host speed").press("ArrowRight")
@@ -121,7 +121,7 @@ def test_the_sliders_show_what_a_replay_predicts(report, chromium, shared_databa
 
 def test_a_chosen_step_is_shown_everywhere(report, chromium):
     path, _ = report("v100-compiled-ddp")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         view.scroll_through()
         choice = view.page.locator("select.step").first
         choice.select_option("ProfilerStep#4")
@@ -135,7 +135,7 @@ def test_a_chosen_step_is_shown_everywhere(report, chromium):
 
 def test_the_timeline_zooms_by_its_buttons_and_shows_all_again(report, chromium):
     path, _ = report("v100-compiled-ddp")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         figure = view.page.locator("[data-figure$='-timeline']")
         figure.scroll_into_view_if_needed()
         figure.locator(".drawing svg").wait_for()
@@ -152,7 +152,7 @@ def test_the_timeline_zooms_by_its_buttons_and_shows_all_again(report, chromium)
 
 def test_a_table_sorts_and_searches(report, chromium):
     path, _ = report("v100-compiled-ddp")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         figure = view.page.locator("[data-figure$='-kernels']")
         figure.scroll_into_view_if_needed()
         # The page's script has made it a table that sorts.
@@ -310,7 +310,7 @@ def test_a_page_of_several_runs_draws_all_and_loads_nothing(
     assert path.stat().st_size < MOST_BYTES
     for width, scheme in LOOKS:
         size = {"width": width, "height": 800}
-        with opened(chromium, path, viewport=size, color_scheme=scheme) as view:
+        with open_page(chromium, path, viewport=size, color_scheme=scheme) as view:
             view.scroll_through()
             for other in view.page.locator("nav.views button").all()[1:2]:
                 other.click()
@@ -329,7 +329,7 @@ def test_a_page_of_several_runs_draws_all_and_loads_nothing(
 def test_a_source_is_copied_with_one_click(report, chromium):
     path, _ = report("a100-nccl")
     permissions = ["clipboard-read", "clipboard-write"]
-    with opened(chromium, path, permissions=permissions) as view:
+    with open_page(chromium, path, permissions=permissions) as view:
         figure = view.page.locator("[data-figure]").nth(1)
         figure.scroll_into_view_if_needed()
         figure.get_by_role("button", name="Copy").click()
@@ -341,7 +341,7 @@ def test_a_source_is_copied_with_one_click(report, chromium):
 @pytest.mark.thorough
 def test_each_chart_has_its_rows_as_a_table(report, chromium):
     path, _ = report("a100-nccl")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         view.scroll_through()
         for details in view.page.locator("details.data").all():
             details.locator("summary").click()
@@ -353,7 +353,7 @@ def test_each_chart_has_its_rows_as_a_table(report, chromium):
 @pytest.mark.parametrize("name", ["a100-nccl", "v100-compiled-ddp"])
 def test_a_report_has_no_serious_accessibility_fault(name, scheme, report, chromium):
     path, _ = report(name)
-    with opened(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
+    with open_page(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
         view.scroll_through()
         assert serious_faults(view.page) == []
 
@@ -365,7 +365,7 @@ def test_a_page_of_several_runs_has_no_serious_accessibility_fault(
 ):
     path = made_page(kind, tmp_path, shared_database)
     for scheme in ("light", "dark"):
-        with opened(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
+        with open_page(chromium, path, color_scheme=scheme, bypass_csp=True) as view:
             view.scroll_through()
             assert serious_faults(view.page) == [], scheme
 
@@ -385,7 +385,7 @@ def serious_faults(page):
 @pytest.mark.parametrize("name", ["h100-bert-small", "cpu-only", "a100-nccl", "mi250-minitoy"])
 def test_each_link_of_the_contents_leads_to_its_section(name, report, chromium):
     path, _ = report(name)
-    with opened(chromium, path, viewport={"width": 1440, "height": 900}) as view:
+    with open_page(chromium, path, viewport={"width": 1440, "height": 900}) as view:
         links = [each.get_attribute("href") for each in view.page.locator("nav.contents a").all()]
         assert len(links) > 3
         for link in links:
@@ -404,7 +404,7 @@ def test_each_link_of_the_contents_leads_to_its_section(name, report, chromium):
 def test_long_names_are_short_in_tables_and_whole_on_hover(report, chromium):
     path, verdict = report("h100-bert-small")
     whole = verdict.top_kernels[0]["name"]
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         view.scroll_through()
         cell = view.page.locator("#trace1-kernels td.long", has_text="cutlass").first
         assert cell.inner_text().startswith("cutlass_80") and whole.startswith("void cutlass::")

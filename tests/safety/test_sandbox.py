@@ -267,7 +267,7 @@ def test_brackets_in_texts_and_comments_do_not_count(database):
 @pytest.mark.sampled(9, of=16)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
-    path = hostile.made(tmp_path, attempt)
+    path = hostile.make_hostile(tmp_path, attempt)
     began = time.monotonic()
     with pytest.raises(tracekit.TracekitError, match=r"good\.duckdb") as refused:
         tracekit.open_database(path)
@@ -279,7 +279,7 @@ def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
 @pytest.mark.sampled(9, of=16)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path):
-    path, copy = hostile.made(tmp_path, attempt), tmp_path / "copy.duckdb"
+    path, copy = hostile.make_hostile(tmp_path, attempt), tmp_path / "copy.duckdb"
     if attempt in hostile.TRACES_ARE_WHOLE:
         with tracekit.load(path, copy) as database:
             assert database.fetch("SELECT path FROM trace")[1] == [(str(tmp_path / "good.json"),)]
@@ -296,7 +296,7 @@ BY_COMMANDS = sample("changed databases that commands refuse", BY_COMMANDS, BY_C
 
 @pytest.mark.parametrize("attempt", BY_COMMANDS)
 def test_commands_refuse_such_a_database_in_one_line(attempt, tmp_path, run):
-    path = hostile.made(tmp_path, attempt)
+    path = hostile.make_hostile(tmp_path, attempt)
     commands = [["analyze", str(path)], ["sql", str(path), "SELECT 1"]]
     if attempt not in hostile.TRACES_ARE_WHOLE:
         commands.append(["load", str(path), "-o", "copy.duckdb"])

@@ -165,8 +165,8 @@ def test_a_collective_has_the_size_and_peer_that_nccl_told_nsys(as_text, tmp_pat
         calls.append(nsys.call(strings, "cudaLaunchKernelExC_v11060", 2_560, 2_580, 4))
         tables["NVTX_EVENTS"][0]["binaryData"] = None if as_text else b""
         tables["NVTX_EVENTS"].append(
-            nsys.pushed(strings, None, 2_555, 2_590, textId=strings["ncclAllReduce"], domainId=1,
-                        binaryData=payload.hex() if as_text else payload)
+            nsys.nvtx_range(strings, None, 2_555, 2_590, textId=strings["ncclAllReduce"],
+                            domainId=1, binaryData=payload.hex() if as_text else payload)
         )  # fmt: skip
         tables["NVTX_PAYLOAD_SCHEMA_ENTRIES"] = [
             {"domainId": 1, "schemaId": 16777226, "idx": place, "type": kind, "name": name,

@@ -48,7 +48,9 @@ def read():
             with ByteStream(str(file), file.open("rb")) as stream:
                 reader = TraceReader(stream, 1 << LABEL_BITS, batch_bytes)
                 Ingest(connection).insert_events(1, reader)
-            texts = connection.execute(catalog.filled("write_events", chosen="")).fetchall()
+            texts = connection.execute(
+                catalog.render_template("write_events", chosen="")
+            ).fetchall()
             places = connection.execute("SELECT event_id FROM event ORDER BY 1").fetchall()
             read.rejected = connection.execute(
                 "SELECT byte_offset, text FROM rejected ORDER BY 1"

@@ -48,7 +48,7 @@ def calls(events, name="cudaLaunchKernel"):
 
 
 def without_ops_of(events, launches, keep=0):
-    """The events without the GPU ops of some launches, but for the first ones of each."""
+    """The events without the GPU ops of some launches, except the first ones of each."""
     left = {each["args"]["correlation"]: keep for each in launches}
     kept = []
     for each in events:

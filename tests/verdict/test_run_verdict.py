@@ -280,4 +280,4 @@ def test_two_sampled_ranks_of_128_tell_that_waits_are_not_known():
     assert (found.pace_rank, found.span_ns, found.savings) == (None, None, [])
     assert "Only 2 of 128 ranks are here" in found.unknown[0]
     assert "do not" not in found.unknown[0]
-    assert "Who waits for whom is not known" in found.unknown[1]
+    assert "It is unknown who waits for whom" in found.unknown[1]

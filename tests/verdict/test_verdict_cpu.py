@@ -1,4 +1,4 @@
-"""What bounds a run without GPU ops: other ranks, memory, math, or a GPU that was not recorded."""
+"""Bounds of a run without GPU ops: other ranks, memory, math, or a GPU that was not recorded."""
 
 import pytest
 

@@ -14,7 +14,7 @@ import tracekit
 from tests.bench import experiments, gpu_check, gpu_tests
 from tests.bench.experiments import Tried
 from tests.bench.gpu_check import CUT, FAILED, PASSED, Plan, Task, python, record_of
-from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judged, judged_verdicts, of_bench
+from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judge_figures, judge_verdicts, of_bench
 from tests.bench.variants import Row, in_ranges_us
 from tests.kit.atoms import US, Launch, Slice
 from tests.kit.simulated import write
@@ -31,7 +31,7 @@ GOOD = {
 
 
 def test_figures_at_the_targets_meet_them():
-    assert all(each.met for each in judged(GOOD, 0.85))
+    assert all(each.met for each in judge_figures(GOOD, 0.85))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,9 @@ def test_figures_at_the_targets_meet_them():
     ],
 )
 def test_a_figure_below_its_target_misses_it_alone(rows, slower, missed):
-    found = [str(each) for each in judged(GOOD | {rows: GOOD[rows] | slower}, 0.9) if not each.met]
+    found = [
+        str(each) for each in judge_figures(GOOD | {rows: GOOD[rows] | slower}, 0.9) if not each.met
+    ]
     assert len(found) == len(missed)
     for line, end in zip(found, missed, strict=True):
         assert line.startswith(f"FAIL: {rows} rows: ")
@@ -60,18 +62,18 @@ def test_a_figure_below_its_target_misses_it_alone(rows, slower, missed):
 
 
 def test_the_roof_is_judged_as_it_is():
-    (roof,) = (each for each in judged(GOOD, 0.849) if not each.met)
+    (roof,) = (each for each in judge_figures(GOOD, 0.849) if not each.met)
     assert str(roof) == "FAIL: 8192 rows: act(gate) * up at 85% of the memory roof or more: 84.9%"
 
 
 def test_what_was_not_measured_meets_no_target():
-    nothing = judged({}, None)
+    nothing = judge_figures({}, None)
     assert len(nothing) == 2 + 2 * len(SMALL_ROWS)
     assert not any(each.met for each in nothing)
     without = {
         rows: {k: v for k, v in us.items() if k != "mlp-compiled"} for rows, us in GOOD.items()
     }
-    (line, *_) = (str(each) for each in judged(without, 0.9) if not each.met)
+    (line, *_) = (str(each) for each in judge_figures(without, 0.9) if not each.met)
     assert line.endswith("not measured: no mlp-compiled")
 
 
@@ -79,13 +81,13 @@ def test_verdicts_are_judged_over_the_points_that_experiments_can_tell():
     agree = [Tried("a", True, 0.1)] * 38
     unknown = [Tried("b", None, None)] * 5
     wrong = [Tried("c", False, -0.3)] * 2
-    regime, graph = judged_verdicts([*agree, *wrong, *unknown])
+    regime, graph = judge_verdicts([*agree, *wrong, *unknown])
     assert (regime.met, regime.found) == (True, "38 of 40; 5 were inconclusive")
     assert (graph.met, graph.found) == (True, "10.0% of 40")
     # One point fewer, and one more that disagrees.
-    assert [each.met for each in judged_verdicts([*agree[1:], *wrong, *unknown])] == [False, False]
-    assert not judged_verdicts([*agree, *wrong, wrong[0]])[0].met
-    assert [each.found for each in judged_verdicts([])] == [
+    assert [each.met for each in judge_verdicts([*agree[1:], *wrong, *unknown])] == [False, False]
+    assert not judge_verdicts([*agree, *wrong, wrong[0]])[0].met
+    assert [each.found for each in judge_verdicts([])] == [
         "0 of 0; 0 were inconclusive",
         "not measured",
     ]
@@ -107,7 +109,7 @@ def test_only_what_a_name_promises_and_a_graph_replays_is_judged(tmp_path):
     }
     (tmp_path / "rows-8192.json").write_text(json.dumps(anchor))
     assert [str(each) for each in of_bench(tmp_path)] == [
-        str(each) for each in judged(GOOD, 0.9)
+        str(each) for each in judge_figures(GOOD, 0.9)
     ]  # fmt: skip
 
 
@@ -331,7 +333,7 @@ def test_tests_that_passed_do_not_run_again(tmp_path):
         "import os\ndef test_good(): pass\ndef test_bad(): assert 'NOW' in os.environ\n"
     )
     seen = []
-    # A worker of pytest-xdist leaves noting to the process that started it.
+    # With pytest-xdist, the process that started a worker notes its results.
     alone = {key: value for key, value in os.environ.items() if key != "PYTEST_XDIST_WORKER"}
     for more in ({}, {"NOW": "1"}, {}):
         done = subprocess.run(

@@ -67,7 +67,7 @@ class Remedy:
         return bool(self.question)
 
     @property
-    def told(self) -> tuple[tuple[str, str, bool], ...]:
+    def sections(self) -> tuple[tuple[str, str, bool], ...]:
         """How to apply it: headings, their texts, and whether a text is code."""
         return (
             ("Before", self.before, True),

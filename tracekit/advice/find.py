@@ -14,7 +14,7 @@ from tracekit.advice.model import (
     FixList,
     NotChecked,
 )
-from tracekit.advice.places import Place, Priced, alone, places
+from tracekit.advice.places import Place, PricedPlace, find_places, price_alone
 from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.prices import STALLED, Prices
 
@@ -66,11 +66,13 @@ def find(
         and (combine or _at_most(each, of_window) >= least_share)
     ]
     replay.remedies.ask(each.name for each in looked)
-    priced: list[Priced] = []
+    priced: list[PricedPlace] = []
     for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
-        at = places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
-        priced += [alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns]
+        at = find_places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
+        priced += [
+            price_alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns
+        ]
     worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
     together: BestCombination | None = None
     if combine:
@@ -109,7 +111,7 @@ def find(
     )
 
 
-def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Priced | None:
+def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> PricedPlace | None:
     """The largest batch that fits into the host's slack."""
     found = prices.larger_batch(growth)
     if found is None:
@@ -117,10 +119,10 @@ def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Priced | Non
     times, length = found
     detail = f"{times} times as large in {length / prices.window_ns:.2f} times the time"
     place = Place(remedy, None, detail, 1, f"batch*{times}", prices.window_ns)
-    return Priced(place, prices.window_ns - round(length / times))
+    return PricedPlace(place, prices.window_ns - round(length / times))
 
 
-def _together(priced: list[Priced], prices: Prices, least_ns: float) -> BestCombination | None:
+def _together(priced: list[PricedPlace], prices: Prices, least_ns: float) -> BestCombination | None:
     """The best combination of the changes that were priced alone."""
     places = [each.place for each in priced]
     found = prices.combined(
@@ -146,10 +148,10 @@ def _is_combined(remedy: Remedy) -> bool:
     return not remedy.is_apart and not remedy.is_batch
 
 
-def _ranked(priced: list[Priced], thresholds: Thresholds) -> list[Priced]:
+def _ranked(priced: list[PricedPlace], thresholds: Thresholds) -> list[PricedPlace]:
     """The highest saving first; the least effort first if a replay can hardly tell the savings
     apart."""
-    ranked: list[Priced] = []
+    ranked: list[PricedPlace] = []
     for each in sorted(priced, key=lambda each: -each.saves_ns):
         at = len(ranked)
         while at and _is_easier(each, ranked[at - 1], thresholds):
@@ -158,7 +160,7 @@ def _ranked(priced: list[Priced], thresholds: Thresholds) -> list[Priced]:
     return sorted(ranked, key=lambda each: (each.place.remedy.is_apart, each.place.remedy.is_batch))
 
 
-def _is_easier(one: Priced, other: Priced, thresholds: Thresholds) -> bool:
+def _is_easier(one: PricedPlace, other: PricedPlace, thresholds: Thresholds) -> bool:
     efforts = (EFFORTS.index(each.place.remedy.effort) for each in (one, other))
     close_ns = (1 - thresholds.price_error) * other.saves_ns
     return one.saves_ns >= close_ns and next(efforts) < next(efforts)
@@ -198,7 +200,7 @@ def _applicable(
 
 
 def _advice(
-    priced: Priced, window_ns: int, removed: dict[str, float], doubted: dict[str, str]
+    priced: PricedPlace, window_ns: int, removed: dict[str, float], doubted: dict[str, str]
 ) -> Advice:
     whole, remedy = priced.place, priced.place.remedy
     best = priced.parts[0].place if priced.parts else whole

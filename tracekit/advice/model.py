@@ -48,7 +48,7 @@ class Advice:
     """A change to the program, and how much it would save alone."""
 
     remedy: str
-    """Its name; `tracekit advise --how NAME` tells how to do it."""
+    """Its name; `tracekit advise --how NAME` says how to do it."""
     title: str
     """What to do, as an imperative."""
     cause: str

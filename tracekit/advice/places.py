@@ -33,28 +33,28 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Priced:
+class PricedPlace:
     """A call site and what the remedy saves there, in ns of the window."""
 
     place: Place
     saves_ns: int
-    parts: tuple[Priced, ...] = ()
-    """What it saves at each call site alone, the highest saving first; only where it saves
-    anything."""
+    parts: tuple[PricedPlace, ...] = ()
+    """What it saves at each call site alone, the highest saving first; only call sites with a
+    saving."""
 
 
-def alone(place: Place, prices: Prices, least_ns: float = 0) -> Priced:
+def price_alone(place: Place, prices: Prices, least_ns: float = 0) -> PricedPlace:
     """What a remedy saves at a call site, and at each of its parts if it saves at least
     `least_ns`."""
     saves_ns = prices.saved(place.change)
     if saves_ns < least_ns:
-        return Priced(place, saves_ns)
-    parts = (Priced(each, prices.saved(each.change)) for each in place.parts)
+        return PricedPlace(place, saves_ns)
+    parts = (PricedPlace(each, prices.saved(each.change)) for each in place.parts)
     worth = sorted((each for each in parts if each.saves_ns > 0), key=lambda each: -each.saves_ns)
-    return Priced(place, saves_ns, tuple(worth))
+    return PricedPlace(place, saves_ns, tuple(worth))
 
 
-def places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
+def find_places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
     """What a remedy changes in a window: all of its call sites together, listing at most `most`; or
     each call site, if each has its own cause."""
     start = np.ma.filled(rows["start_ns"], start_ns)

@@ -275,7 +275,7 @@ def list_questions(topic: str | None, page: Page) -> Fitted:
     names = {each: list(found[each]) for each in found if topic in (None, each)}
     if len(text_of(names)) <= page.characters:
         return {"names": names}, ["the texts of the questions: query with a name gives one"]
-    return {"topics": list(names)}, ["the questions: query with a topic lists those of the topic"]
+    return {"topics": list(names)}, ["the questions: query with a topic lists them"]
 
 
 def remedy_words(remedy: Remedy) -> dict[str, Any]:

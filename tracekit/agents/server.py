@@ -36,7 +36,7 @@ _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 
-# The methods of Tools that are tools, with the titles that clients show.
+# The methods of Tools to offer, with the titles that clients show.
 _TITLES = {
     "load": "Load traces",
     "verdict": "What bounds the run, and why",

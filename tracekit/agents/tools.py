@@ -223,14 +223,14 @@ class Tools:
         rows: _Rows = ROWS,
         offset: _Offset = 0,
     ) -> ToolAnswer:
-        """Ask a trace a named question. Without a path, tell the question's parameters, columns and
-        SQL. Begin with overview, idle_waterfall and top_kernels."""
+        """Ask a trace a named question. Without a path, describe the question's parameters, columns
+        and SQL. Begin with overview, idle_waterfall and top_kernels."""
         page = self._page(rows, offset)
         if name is None or path is None:
             return self._about_questions(name, topic)
         question = catalog.query(name)
-        chosen = question.chosen(columns or ())
-        given = question.checked(parameters or {})
+        chosen = question.check_columns(columns or ())
+        given = question.check_parameters(parameters or {})
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
             asked = first_rows(
@@ -355,7 +355,7 @@ class Tools:
     def _reading(self, *paths: str) -> Iterator[Session]:
         """The traces at these paths, while no other call is answered."""
         with self._lock:
-            files = [each for path in paths for each in self._folders.checked(path)]
+            files = [each for path in paths for each in self._folders.resolve(path)]
             with self._opened.using(files) as database:
                 yield database
 

@@ -148,7 +148,7 @@ class Folders:
         if not self.roots:
             raise TracekitError("no folder is given")
 
-    def checked(self, path: str) -> tuple[str, ...]:
+    def resolve(self, path: str) -> tuple[str, ...]:
         """The absolute paths that `path` refers to: one file, database or lake, or the traces of a
         folder or pattern.
 

@@ -61,7 +61,7 @@ class Recorder:
         return os.getpid() == self._owner
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def refusing_others(self) -> Iterator[None]:
         """Refuses other profilers from here on, before the session itself begins."""
         if Recorder._active is self and self.here:
             yield
@@ -90,7 +90,7 @@ class Recorder:
                 Recorder._active = None
 
     def __enter__(self) -> Recorder:
-        self._alone.enter_context(self.alone())
+        self._alone.enter_context(self.refusing_others())
         _let_children_exit()
         try:
             with self._calling_torch():

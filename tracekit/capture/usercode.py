@@ -111,7 +111,8 @@ def _as_step(target: str, function: Callable[[], object]) -> Callable[[], object
 
 
 def is_deferred(function: Callable[..., object]) -> str | None:
-    """What a call returns if it does not run the function's body; None if it does."""
+    """The kind of object that a call returns if it does not run the function's body; None if it
+    does."""
     if inspect.iscoroutinefunction(function):
         return "coroutine"
     if inspect.isasyncgenfunction(function):

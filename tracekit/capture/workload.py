@@ -131,7 +131,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
         # The code is imported, so its files are known.
         require_no_input(path, sources())
         recorder = _recorder(runnable, options)
-        with _explain_failures(target), recorder.alone():
+        with _explain_failures(target), recorder.refusing_others():
             with stage("warming up"):
                 for _ in range(options.warmup):
                     runnable.step()

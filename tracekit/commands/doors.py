@@ -54,7 +54,7 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
 @part_options
 @resource_options
 def open_trace(
-    trace: str, plain: bool, print_url: bool, timeout_s: float, part: Chosen, request: Request
+    trace: str, plain: bool, print_url: bool, timeout_s: float, part: PartChoice, request: Request
 ) -> None:
     """Open TRACE, or a part of it, in Perfetto, with tracekit's findings drawn in.
 

@@ -24,10 +24,10 @@ def part_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def call(**given: Any) -> Any:
-        from tracekit.perfetto.part import Chosen
+        from tracekit.perfetto.part import PartChoice
 
-        names = Chosen.__dataclass_fields__
-        chosen = Chosen(**{name: given.pop(name) for name in names})
+        names = PartChoice.__dataclass_fields__
+        chosen = PartChoice(**{name: given.pop(name) for name in names})
         return command(**given, part=chosen)
 
     return _OPTIONS(call)

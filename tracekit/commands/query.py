@@ -67,7 +67,9 @@ def query(
     if source is None:
         raise TracekitError(f"query {question.name} needs one trace or database")
     values = dict(pair(each) for each in parameters)
-    chosen = question.chosen([each.strip() for each in columns.split(",")] if columns else [])
+    chosen = question.check_columns(
+        [each.strip() for each in columns.split(",")] if columns else []
+    )
     with request.open(source) as run:
         variables = run.session.of_own(question, values)
         statement = run.session.shown_sql(question, variables)

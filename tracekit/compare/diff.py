@@ -168,7 +168,9 @@ def fails(database: Session, expression: str, a: int = 1, b: int = 2) -> bool:
         TracekitError: when the expression is not valid, or is neither true nor false.
     """
     figures = catalog.query("run_metrics").sql
-    query = catalog.filled("read_gate", figures=figures, condition=expression, a=int(a), b=int(b))
+    query = catalog.render_template(
+        "read_gate", figures=figures, condition=expression, a=int(a), b=int(b)
+    )
     try:
         database.require_select(query)
         _, rows = database.fetch(query)

@@ -68,7 +68,7 @@ def schema(name: str) -> str:
     return packaged.text(f"schema/{name}.sql")
 
 
-def filled(name: str, **values: object) -> str:
+def render_template(name: str, **values: object) -> str:
     """The SQL of queries/schema/NAME.sql with its $words replaced by values."""
     # The $words in comments explain them.
     sql = "\n".join(line for line in schema(name).splitlines() if not line.startswith("--"))
@@ -131,7 +131,7 @@ class Parameter:
         """The default where it is a number; otherwise None."""
         return int(self.default) if self.default.isdecimal() else None
 
-    def typed(self, value: Value) -> Value:
+    def convert(self, value: Value) -> Value:
         if self.type != "integer" or value is None:
             return value
         try:
@@ -174,14 +174,14 @@ class Query:
         lines += [f"{each.name} ({each.unit}): {each.help}" for each in self.columns]
         return "\n".join(lines)
 
-    def named(self, name: str) -> Query:
+    def under_name(self, name: str) -> Query:
         """The query under another one of its names, without the parameter that the name fixes."""
         (_, fixed, value), *_ = (each for each in self.also if each[0] == name)
         sql = self.sql.replace(f"getvariable('{fixed}')", f"'{value}'")
         others = tuple(each for each in self.parameters if each.name != fixed)
         return replace(self, name=name, sql=sql, parameters=others, also=())
 
-    def checked(self, given: Mapping[str, Value]) -> dict[str, Value]:
+    def check_parameters(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """The given parameter values, converted to the parameters' types.
 
         Raises:
@@ -195,9 +195,9 @@ class Query:
                     f"query {self.name} has no parameter {name!r}; it takes: {takes}"
                     + suggestion(name, known)
                 )
-        return {name: known[name].typed(value) for name, value in given.items()}
+        return {name: known[name].convert(value) for name, value in given.items()}
 
-    def chosen(self, names: Sequence[str]) -> list[str]:
+    def check_columns(self, names: Sequence[str]) -> list[str]:
         """The names, if they are columns of its answer.
 
         Raises:
@@ -338,7 +338,7 @@ def query(name: str) -> Query:
     """
     topic = _topics().get(name)
     if topic is None and is_query(name):
-        return query(_aliases()[name]).named(name)
+        return query(_aliases()[name]).under_name(name)
     if topic is None:
         similar = suggestion(name, (*_topics(), *_aliases()))
         raise TracekitError(

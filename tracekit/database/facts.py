@@ -5,8 +5,8 @@ the rows are derived from:
 
 -- fact: what a row is
 -- needs: other facts that its rows read
--- of: such facts, too; where one of them has no rows, this one has none, and nothing is planned
--- when: a condition on the table slice_label: where it holds for no name, there are no rows
+-- of: such facts, too; if one of them has no rows, this one has none, and nothing is planned
+-- when: a condition on the table slice_label: if it holds for no name, there are no rows
 -- into: another fact, which gets the rows
 -- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
 -- scope: all: a row may be about several traces

@@ -1,8 +1,8 @@
 """The meanings of names: the spellings in queries/names, as SQL macros and a view.
 
 Each row of these files says that a name which matches `pattern` has `meaning` in one respect, the
-`facet`, if it is the name of an event of one of `kinds` (of any, where they are empty). Of a
-facet's matches, the one of the lowest rank decides; an event has each trait that matches.
+`facet`, if it is the name of an event of one of `kinds` (of any, if they are empty). Among a
+facet's matches, the one with the lowest rank decides; an event has each trait that matches.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Session:
 
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
-        given = question.checked(parameters)
+        given = question.check_parameters(parameters)
         columns, rows = self.fetch(self._judging_sql(self.sql_of(question, given)), given)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -280,7 +280,7 @@ class Session:
         sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
         found = self._read(
             lambda cursor: cursor.execute(sql).fetchnumpy(),
-            question.checked(parameters),
+            question.check_parameters(parameters),
         )
         self.give_back_memory()
         return found
@@ -378,7 +378,7 @@ class Session:
 
     @property
     def judges_as_stored(self) -> bool:
-        """Whether questions judge by the thresholds by which stored answers were made."""
+        """Whether the current thresholds are those of the stored answers."""
         return self._judged == constants.judging(Thresholds())
 
     @contextmanager

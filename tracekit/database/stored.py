@@ -182,7 +182,7 @@ def is_part_of_ours(connection: duckdb.DuckDBPyConnection) -> bool:
 def _difference(
     connection: duckdb.DuckDBPyConnection, database: str, found: list[Entry], expected: list[Entry]
 ) -> str:
-    """What is wrong with a catalog `found` that is not the one `expected`."""
+    """The error in a catalog `found` that differs from the `expected` one."""
     marks = [each for each in expected if each.name == _FORMAT_TABLE]
     if not set(marks) <= set(found):
         return "is not a tracekit database"

@@ -22,7 +22,7 @@ class Finding:
     message: str
     count: int
     time_ns: int | None = None
-    """The time that it concerns, where that is known."""
+    """The time that it concerns, if known."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _SHORT_NS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Slowed:
+class SlowedStep:
     """A step that does the same work with a slower host.
 
     `delay_ns` is the measured host time added, split into `pieces` busy waits; it includes the cost
@@ -40,7 +40,7 @@ class Slowed:
         return f"host {duration(self.delay_ns)} slower, in {self.pieces} {waits}"
 
 
-def slowed(step: Step, by_ns: int, is_compiled: bool = False) -> Slowed:
+def slow_step(step: Step, by_ns: int, is_compiled: bool = False) -> SlowedStep:
     """`step`, slowed by about `by_ns`, or by more if watching its calls takes longer.
 
     The delay is one wait before the step if no call can be watched, or if a mode would change what
@@ -57,12 +57,12 @@ def slowed(step: Step, by_ns: int, is_compiled: bool = False) -> Slowed:
             _wait(by_ns)
             return step()
 
-        return Slowed(late, by_ns, 1, f"one wait before the step, which {seen}")
+        return SlowedStep(late, by_ns, 1, f"one wait before the step, which {seen}")
     calls = counting.calls
     own_ns, bare_ns = _own_cost(step, calls)
     wait_ns = max(0, by_ns - own_ns) // calls
     waited_ns = _cost_of(calls, wait_ns)
-    return Slowed(_under(wait_ns, step), waited_ns + own_ns - bare_ns, calls, None)
+    return SlowedStep(_under(wait_ns, step), waited_ns + own_ns - bare_ns, calls, None)
 
 
 class _Delay(TorchFunctionMode):  # type: ignore[misc]

@@ -32,7 +32,7 @@ from tracekit.experiments.predicting import (
 from tracekit.experiments.timing import Step, interleaved, median
 
 if TYPE_CHECKING:
-    from tracekit.experiments.slowing import Slowed
+    from tracekit.experiments.slowing import SlowedStep
 
 UNCHANGED = "the unchanged run"
 MORE, LESS, SLOWED, GRAPHED = "more work", "less work", "slow host", "graph"
@@ -139,15 +139,15 @@ class ExperimentVariants(_Variants):
         changes = ", ".join(f"{k} {self.parameters[k]} to {v}" for k, v in sizes.items())
         return Variant((name,), changes or name, build)
 
-    def _slowed(self) -> Slowed:
+    def _slowed(self) -> SlowedStep:
         """Delays by the host's time for a step; by half of it on a CPU, which also computes."""
-        from tracekit.experiments.slowing import compiled_graphs, slowed
+        from tracekit.experiments.slowing import compiled_graphs, slow_step
 
         few = interleaved({self.target: self.plain.step}, self.device, FEW_ROUNDS)[self.target]
         host_ns = median(few.host_ns)
         is_compiled = compiled_graphs() > self._compiled_before
         by_ns = host_ns // 2 if self.device.type == "cpu" else host_ns
-        return slowed(self.plain.step, by_ns, is_compiled)
+        return slow_step(self.plain.step, by_ns, is_compiled)
 
 
 class RemedyVariants(_Variants):

@@ -55,10 +55,10 @@ def _harmless(
 class StepRecorder:
     """Records the steps `steps[0]` to `steps[1]` (both included; the first step is 1).
 
-    Steps count from where this process begins to train. Before the recorded steps, one step is
-    recorded to see how large its trace is; `estimate_mb` is that size times the number of steps.
-    If it exceeds `max_mb`, fewer steps are recorded. If the final trace is larger anyway, it is not
-    kept. A first step below 6 leaves no room for that estimate.
+    Steps are counted from the point where this process begins to train. Before the recorded steps,
+    one step is recorded to see how large its trace is; `estimate_mb` is that size times the number
+    of steps. If it exceeds `max_mb`, fewer steps are recorded. If the final trace is larger anyway,
+    it is not kept. A first step below 6 leaves no room for that estimate.
 
     The trace is written when the last step ends: `path`. The verdict is written after training,
     beside it: `path` with .verdict.json and .verdict.txt. `ranks` are the ranks that record; None

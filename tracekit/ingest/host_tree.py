@@ -10,14 +10,14 @@ import duckdb
 from tracekit.database import catalog
 from tracekit.native.library import Batch, BatchStream, Rows
 from tracekit.native.walk import walk
-from tracekit.native.walk_codes import Walked, parameters
+from tracekit.native.walk_codes import WalkOutput, parameters
 
 # One of DuckDB's row groups.
 _ROWS_AT_ONCE = 122_880
-_WRITE: dict[Walked, tuple[Rows, str]] = {
-    Walked.SEGMENTS: ("segment", "write_segments"),
-    Walked.SLICES: ("slice", "write_slices"),
-    Walked.WAITS: ("wait", "write_waits"),
+_WRITE: dict[WalkOutput, tuple[Rows, str]] = {
+    WalkOutput.SEGMENTS: ("segment", "write_segments"),
+    WalkOutput.SLICES: ("slice", "write_slices"),
+    WalkOutput.WAITS: ("wait", "write_waits"),
 }
 
 
@@ -27,7 +27,7 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
     queries/views/host.sql and timeline.sql document these tables.
     """
     with connection.cursor() as reading, ExitStack() as writing:
-        ordered = reading.sql(catalog.filled("host_order", **parameters()))
+        ordered = reading.sql(catalog.render_template("host_order", **parameters()))
         tables = {
             kind: writing.enter_context(_Table(connection.cursor(), *names))
             for kind, names in _WRITE.items()

@@ -80,7 +80,7 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def together(
+def load_opened(
     streams: Sequence[ByteStream], database: Path, resources: Resources
 ) -> tuple[duckdb.DuckDBPyConnection, dict[int, TracekitError]]:
     """Loads traces that are open into the new file `database`; returns a connection that may write

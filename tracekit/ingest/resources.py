@@ -38,7 +38,7 @@ class LoadProgress(Protocol):
 
 @dataclass(frozen=True)
 class Resources:
-    """What loading may use.
+    """The resources that loading may use.
 
     `memory_mb` is roughly the memory of the whole process, however large the traces are. The
     default for loading is 200 MB per thread, at least 400; for querying a database it is DuckDB's

@@ -191,7 +191,9 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
                 ("trace", moved),
             ):
                 connection.execute(
-                    catalog.filled("write_copy", table=table, replaced=replaced, old_id=old_id)
+                    catalog.render_template(
+                        "write_copy", table=table, replaced=replaced, old_id=old_id
+                    )
                 )
         connection.commit()
     except BaseException:
@@ -286,7 +288,7 @@ class Ingest:
         rows = BatchStream(kind, self._watched(pieces))
         try:
             # The statement reads the local variable `rows` by its name.
-            self._connection.execute(catalog.filled(_INSERT[kind], label_bits=LABEL_BITS))
+            self._connection.execute(catalog.render_template(_INSERT[kind], label_bits=LABEL_BITS))
         except duckdb.Error:
             if rows.error is not None:
                 raise rows.error from None

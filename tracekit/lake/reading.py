@@ -138,7 +138,9 @@ class Lake(Session):
         if "trace_id" not in names:
             return self.sql_of(question, given)
         beside = "".join(f"trace.{name}, " for name in ("run", "rank") if name not in names)
-        return catalog.filled("lake_answer", beside=beside, answer=self.sql_of(question, given))
+        return catalog.render_template(
+            "lake_answer", beside=beside, answer=self.sql_of(question, given)
+        )
 
     def in_order(self) -> list[int]:
         return [rank.trace_id for rank in self.ranks]
@@ -291,7 +293,7 @@ def ask_ranks(
     Raises:
         TracekitError: when there is no such question or parameter, or a rank cannot be read.
     """
-    checked = catalog.query(question).checked(given)
+    checked = catalog.query(question).check_parameters(given)
     parts = [part.only(rank) for part in selected_parts(selection(lake)) for rank in part.ranks]
     place = {part.ranks[0].trace_id: number for number, part in enumerate(parts)}
     tasks = [RankQuestion(part, question, checked, resources or Resources()) for part in parts]

@@ -16,7 +16,7 @@ import duckdb
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
-from tracekit.ingest.load import together
+from tracekit.ingest.load import load_opened
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
 from tracekit.lake.layout import (
@@ -175,7 +175,7 @@ def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
     with work_folder(temp_dir, WORK_PREFIX) as folder:
         try:
             streams = [each.stream for each in batch]
-            connection, bad = together(streams, folder / "trace.duckdb", task.resources)
+            connection, bad = load_opened(streams, folder / "trace.duckdb", task.resources)
         except StorageError:
             raise
         except TracekitError as error:

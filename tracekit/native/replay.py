@@ -95,7 +95,7 @@ class Parts:
         self.struct = _Rates(_integers(kind), address)
 
 
-def scaled(ns: NDArray[Any], rates: Parts) -> Ints:
+def scale_times(ns: NDArray[Any], rates: Parts) -> Ints:
     """The times of parts at these rates; `ns` are the measured times."""
     out = np.empty(len(ns), np.int64)
     library().tracekit_scaled(

@@ -9,10 +9,10 @@ from ctypes import byref, c_char_p, c_void_p, py_object
 import duckdb
 
 from tracekit.native.library import CAPSULE_NAME, Batch, library
-from tracekit.native.walk_codes import Walked
+from tracekit.native.walk_codes import WalkOutput
 
 
-def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, None]:
+def walk(capsule: object, rows: int) -> Generator[tuple[WalkOutput, Batch], None, None]:
     """Batches of segments, slices and waits, about `rows` rows each. Close it.
 
     `capsule` is an Arrow stream of host slices, with the columns and in the order of
@@ -27,13 +27,13 @@ def walk(capsule: object, rows: int) -> Generator[tuple[Walked, Batch], None, No
     try:
         while opened:
             batch = Batch()
-            walked = Walked(library().tracekit_walk_next(opened, rows, byref(batch)))
-            if walked is Walked.IS_DONE:
+            walked = WalkOutput(library().tracekit_walk_next(opened, rows, byref(batch)))
+            if walked is WalkOutput.IS_DONE:
                 return
-            if walked is Walked.FAILED:
+            if walked is WalkOutput.FAILED:
                 reason = library().tracekit_walk_error(opened) or b"no reason is given"
                 raise _error(reason.decode("utf-8", "replace"))
-            if walked is Walked.OUT_OF_MEMORY:
+            if walked is WalkOutput.OUT_OF_MEMORY:
                 break
             yield walked, batch
         raise duckdb.OutOfMemoryException("a batch of host slices does not fit in memory")

@@ -42,7 +42,7 @@ class Shift(IntEnum):
     KIND = 60
 
 
-class Walked(IntEnum):
+class WalkOutput(IntEnum):
     """The output of a step of the walk."""
 
     SEGMENTS = 0
@@ -65,7 +65,7 @@ def parameters() -> dict[str, int]:
 def header() -> str:
     """The text of src/walk_codes.h."""
     tables = []
-    for table in (Kind, Flag, Shift, Walked):
+    for table in (Kind, Flag, Shift, WalkOutput):
         kind = table.__name__.upper()
         names = ",\n    ".join(f"{each.name}_{kind} = {int(each)}" for each in table)
         said = (table.__doc__ or "").removesuffix(".")

@@ -52,7 +52,7 @@ def annotate(
         process = Process("tracekit")
         with stage("drawing tracks"):
             draw(database, trace_ids[0], process)
-    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
+    with written_whole(output, database.inputs) as beside, open_output(beside) as sink:
         _splice(name, block(process.events), sink)
     return len(process.events), 1
 
@@ -96,7 +96,7 @@ def _join(database: Session, output: str | Path) -> int:
             )
             draw(database, each.trace, process)
             added += process.events
-    with written_whole(output, database.inputs) as beside, opened(beside) as sink:
+    with written_whole(output, database.inputs) as beside, open_output(beside) as sink:
         sink.write(b'{"traceEvents": [' + block(added))
         before = b""
         for each in given:
@@ -136,6 +136,8 @@ def _joined_traces(database: Session) -> list[_JoinedTrace]:
 
 
 def _event_texts(database: Session, place: _JoinedTrace) -> Iterator[bytes]:
-    sql = catalog.filled("write_joined_events", processes=catalog.schema("joined_processes"))
+    sql = catalog.render_template(
+        "write_joined_events", processes=catalog.schema("joined_processes")
+    )
     for batch in database.batches(sql, place._asdict(), _ROWS_AT_ONCE):
         yield from (row[0].encode() for row in batch)

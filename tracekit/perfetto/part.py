@@ -17,7 +17,7 @@ _BYTES_PER_MB = 1_000_000
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PartChoice:
     """The chosen trace of a database, and the chosen part of it."""
 
     trace_id: int | None = None
@@ -40,7 +40,7 @@ class Chosen:
     @property
     def is_chosen(self) -> bool:
         """Whether anything is chosen."""
-        return self != Chosen()
+        return self != PartChoice()
 
     def write(self, database: Session, output: str | Path) -> int:
         """Writes the part as Kineto JSON, compressed if `output` ends in .gz or .zst; returns its

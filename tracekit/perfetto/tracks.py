@@ -249,7 +249,7 @@ class Process:
 
     def _track(self, track: str) -> int:
         if track not in self._tracks:
-            # Perfetto may tell threads apart by this number alone.
+            # Perfetto may distinguish threads by this number alone.
             self._tracks[track] = tid = self.pid + (len(self._tracks) + 1) * _PROCESSES
             self._metadata("thread_name", tid, name=track)
             self._metadata("thread_sort_index", tid, sort_index=tid)

@@ -248,7 +248,9 @@ def _host_pieces(run: Run, since: Ints, until: Ints, begun: Ints) -> Iterator[Pi
         stop = host.borders[stretch + 1]
         begin = np.maximum(since[which], host.at[stretch])
         end = np.maximum(np.minimum(until[which], stop), begin)
-        ns = host.worked(stop - begin, stretch, rates) - host.worked(stop - end, stretch, rates)
+        ns = host.scaled_work(stop - begin, stretch, rates) - host.scaled_work(
+            stop - end, stretch, rates
+        )
         done = worked + np.cumsum(ns) - ns
         new = piece == offset[which]
         begun[which[new]] -= done[new]
@@ -297,7 +299,7 @@ def path_between(
     blocks = [kept for block in path if len((kept := block.between(since, until)).ns)]
     if not blocks:
         return []
-    found = Pieces.joined(blocks)
+    found = Pieces.concatenate(blocks)
     found = found.take(np.argsort(found.start, kind="stable"))
     start, ns, kind = found.start, found.ns, 2 * found.cause.astype(np.int64) + found.on_device
     # Neighbours of one kind are one piece.

@@ -34,18 +34,18 @@ memory-bandwidth, math, math-or-memory (kernels limited by either) or latency; *
 (sync*0: no call waits for the device).
 kernel:NAME*K, class:NAME*K: kernels whose name contains NAME (or matches it, with *, ? or [), or of
 such a class.
-operator:NAME*K, module:NAME*K: what is in such an operator or module, and the ops launched there.
-sync:NAME*0: calls of that name, or in an operator of that name, wait no more.
+operator:NAME*K, module:NAME*K: the work in such an operator or module, and the ops launched there.
+sync:NAME*0: calls of that name, or in an operator of that name, no longer wait.
 cuda-graph: launches are free, as in a graph captured between two synchronizations.
-steady: what happened once takes no longer than usual (`tracekit query one_offs`).
+steady: one-off events take no longer than usual (`tracekit query one_offs`).
 fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip.
-batch*K: a batch K times as large: loading and all work of the device take K times as long. What is
-predicted is the longer step of that batch.
-remedy:NAME, remedy:NAME:PLACE: what `tracekit advise` lists, at all places or at one.
-Of the traces of a run's ranks, a change applies to all ranks, and these apply, too:
+batch*K: a batch K times as large: loading and all work of the device take K times as long. The
+prediction is the longer step of that batch.
+remedy:NAME, remedy:NAME:PLACE: a remedy that `tracekit advise` lists, at all call sites or at one.
+For traces of a run's ranks, a change applies to all ranks, and there are further changes:
 rank:N:CHANGE: a change of rank N alone, such as rank:6:host*0.5.
-straggler*K: the rank for which the others wait longest differs K times as much from those that do
-the same; with *0, it takes as long as they do. rank:N:straggler*K: the same of another rank.
+straggler*K: the rank for which the others wait longest differs K times as much from its peers; with
+*0, it takes as long as they do. rank:N:straggler*K: the same for another rank.
 network*K: collectives take K times as long once all ranks have come.
 pipeline-bubble*0: no stage of a pipeline waits for another one."""
 
@@ -108,7 +108,7 @@ def parse(text: str, causes: list[str]) -> Change:
         )
     factor = float(number)
     if not factor < 1e6:
-        raise TracekitError(f"{text!r}: the factor is how many times as long it takes")
+        raise TracekitError(f"{text!r}: the factor is the new time as a multiple of the old one")
     if colon:
         if what not in PATTERNS or not body:
             kinds = ", ".join(f"{kind}:NAME" for kind in [*PATTERNS, REMEDY])

@@ -44,8 +44,8 @@ class Causal:
 
     gains: Gains
     flip: float | None
-    """How many times faster the side that bounds the window has to be before the verdict's margin
-    changes its sign; None if it does not even at `fastest` times (tracekit/verdict/regime.py)."""
+    """The factor by which the side that bounds the window must get faster before the verdict's
+    margin changes its sign; None if it does not even at `fastest` (tracekit/verdict/regime.py)."""
     undilated: tuple[float, float] | None
     """The gains of host and device without the profiler's own cost, measured by `capture` or
     estimated from its events; None if it is not known, or small."""

@@ -21,7 +21,7 @@ from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.replay.windows import Marked
+    from tracekit.replay.windows import MarkedWindows
     from tracekit.thresholds import Thresholds
 
 
@@ -60,14 +60,14 @@ class OneOff:
         return len(self.ops) or self.end - self.begin
 
 
-class Recorded(Protocol):
+class ReplayInput(Protocol):
     """The input of the search for one-offs; `tracekit.replay.replay.Replay` has it."""
 
     database: Session
     trace_id: int
     thresholds: Thresholds
     graph: Graph
-    steps: Marked
+    steps: MarkedWindows
 
 
 def _one_off(
@@ -85,7 +85,7 @@ def _one_off(
     return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
 
 
-def one_offs_of(replay: Recorded) -> list[OneOff]:
+def one_offs_of(replay: ReplayInput) -> list[OneOff]:
     """The one-offs of a trace, in order of their starts.
 
     If one-offs inside an event cause its excess, they are listed instead of it. A slow step is
@@ -119,7 +119,7 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
     return outer.begin <= inner.begin and inner.end <= outer.end
 
 
-def _priced(replay: Recorded) -> list[OneOff]:
+def _priced(replay: ReplayInput) -> list[OneOff]:
     """The candidates with the excess of their work; those without any are left out."""
     graph, worked = replay.graph, _HostWork.of(replay.graph)
     rows = replay.database.ask("one_off_candidates", trace=replay.trace_id)
@@ -180,7 +180,7 @@ def without(found: list[OneOff], graph: Graph) -> Scale:
     """The scale of a replay in which one-offs have no excess."""
     scale, worked = Scale.of(graph), _HostWork.of(graph)
     host, edges = graph.host, graph.edges
-    work = host.worked(np.diff(host.borders), slice(None))
+    work = host.scaled_work(np.diff(host.borders), slice(None))
     left, ops_left = np.ones(len(host), np.bool_), np.ones(graph.ops, np.bool_)
     calls_left = np.ones(len(edges), np.bool_)
     # From the inside out: events in a step are scaled before the rest of the step.
@@ -260,14 +260,14 @@ class _HostWork:
         graph, edge = self.graph, self.calls(begin, end)
         host = graph.host.cut(np.array([begin, end]))
         stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
-        worked = host.worked(np.diff(host.borders)[stretches], stretches)
+        worked = host.scaled_work(np.diff(host.borders)[stretches], stretches)
         edges, causes = graph.edges, len(graph.causes)
         by_cause = sums(host.cause[stretches], worked, causes)
         by_cause += sums(edges.fixed_cause[edge], edges.fixed_ns[edge], causes)
         return graph.causes[int(by_cause.argmax())]
 
 
-def _slow_steps(replay: Recorded, worked: _HostWork) -> list[OneOff]:
+def _slow_steps(replay: ReplayInput, worked: _HostWork) -> list[OneOff]:
     """Profiler steps with far more work than the median step, split by launching thread."""
     graph, steps, host = replay.graph, replay.steps, replay.graph.host
     launching = graph.device.thread[graph.device.linked]
@@ -291,9 +291,9 @@ def _slow_steps(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     return found
 
 
-def _busy_steps(replay: Recorded) -> list[OneOff]:
+def _busy_steps(replay: ReplayInput) -> list[OneOff]:
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
-    evaluation, kernels that are tried out), a part for each cause with a long excess."""
+    evaluation, kernels that are tried out), split by causes with a long excess."""
     graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
     device, causes = graph.device, len(graph.causes)
     launched = [steps.ops(number) for number in range(len(steps))]
@@ -319,13 +319,13 @@ def _far_slower(work: Ints, usual: int, thresholds: Thresholds) -> list[int]:
     return slow if 2 * len(slow) <= len(work) else []
 
 
-def _row_of(steps: Marked, number: int) -> dict[str, Any]:
+def _row_of(steps: MarkedWindows, number: int) -> dict[str, Any]:
     """A step as the row of a one-off, without a cause."""
     times = {"start_ns": steps.began_ns[number], "dur_ns": steps.lasted_ns[number]}
     return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
 
 
-def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
+def _slow_start(replay: ReplayInput, worked: _HostWork) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; split by launching thread."""
     graph, thresholds = replay.graph, replay.thresholds
@@ -360,7 +360,7 @@ def _slow_start(replay: Recorded, worked: _HostWork) -> list[OneOff]:
     return found if is_long else []
 
 
-def _paces(replay: Recorded, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
+def _paces(replay: ReplayInput, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
     """For each launch: one of its ops, its key, and the host's work since the thread's previous
     launch, divided by the median for kernels of this name; and whether there are enough names to
     compare."""

@@ -25,7 +25,7 @@ from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale
-from tracekit.replay.windows import Marked, ReplayedWindow
+from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 
 T = TypeVar("T")
 _HALF = 0.5
@@ -39,7 +39,7 @@ STALLED = "threads-and-quota"
 _TWICE = 2
 
 
-def scaled(replay: Replay, scale: Scale | None = None, /, **factors: float) -> Scale:
+def with_factors(replay: Replay, scale: Scale | None = None, /, **factors: float) -> Scale:
     """A copy of a scale (by default that of the run without one-offs) in which sides or causes are
     scaled as well, such as `host=0.5`."""
     changed = replay.scale(steady=True) if scale is None else scale.copy()
@@ -53,7 +53,7 @@ class WindowGains:
 
     def __init__(self, replay: Replay, dilation: float | None = None, recorder_ns: int = 0) -> None:
         """Args:
-        dilation: the factor by which recording made a step longer, where it was measured.
+        dilation: the factor by which recording made a step longer, if measured.
         recorder_ns: otherwise the recorder's cost to the host, estimated from its events.
         """
         self.replay = replay
@@ -64,7 +64,7 @@ class WindowGains:
         totals = graph.host.totals(len(graph.causes))
         totals += sums(graph.device.cause, graph.device.ns, len(graph.causes))
         self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
-        self._windows = {place: number for number, place in enumerate(replay.places)}
+        self._windows = {place: number for number, place in enumerate(replay.window_ids)}
         self._measured_ns = replay.lengths(replay.run(steady=True))
         has_one_offs = bool(replay.one_offs)
         self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
@@ -85,7 +85,7 @@ class WindowGains:
         }
 
     def _gain(self, **factors: float) -> list[float]:
-        return self._gain_in(self.replay.simulator.run(scaled(self.replay, **factors)))
+        return self._gain_in(self.replay.simulator.run(with_factors(self.replay, **factors)))
 
     def _gain_in(self, run: Run) -> list[float]:
         """How much shorter each window is in a replay, as a fraction of its length."""
@@ -123,7 +123,7 @@ class WindowGains:
         """The window's one-offs that are GPU ops."""
         found = [each for each in self.replay.one_offs if not each.on_host]
         window = self.replay.windows[kind]
-        if not found or not isinstance(window, Marked):
+        if not found or not isinstance(window, MarkedWindows):
             return found
         ops = set(window.ops(number).tolist())
         return [each for each in found if each.ops <= ops]
@@ -149,7 +149,7 @@ class WindowGains:
 
     def _without(self, dilation: float) -> list[tuple[float, float]]:
         """The gains from halving host and device in all windows of a run that is not recorded."""
-        plain = scaled(self.replay, host=1 / dilation)
+        plain = with_factors(self.replay, host=1 / dilation)
         before, host, device = _with_halves(self.replay, plain, self.replay.lengths)
         return [
             (_shorter(length, a), _shorter(length, b))
@@ -159,7 +159,7 @@ class WindowGains:
     def halved(self, window: ReplayedWindow, **factors: float) -> tuple[int, float, float]:
         """A window's length with sides scaled by these factors, and the gains from then halving the
         host's or the device's work."""
-        return _halved(self.replay, window, scaled(self.replay, **factors))
+        return _halved(self.replay, window, with_factors(self.replay, **factors))
 
 
 def _halved(replay: Replay, window: ReplayedWindow, scale: Scale) -> tuple[int, float, float]:
@@ -171,7 +171,7 @@ def _halved(replay: Replay, window: ReplayedWindow, scale: Scale) -> tuple[int, 
 def _with_halves(replay: Replay, scale: Scale, lengths: Callable[[Run], T]) -> Iterator[T]:
     """Lengths in the replay with a scale, and with half the host's and half the device's work."""
     for half in ({}, {"host": _HALF}, {"device": _HALF}):
-        yield lengths(replay.simulator.run(scaled(replay, scale, **half)))
+        yield lengths(replay.simulator.run(with_factors(replay, scale, **half)))
 
 
 def _shorter(before_ns: int, after_ns: int) -> float:
@@ -324,7 +324,7 @@ def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
             if has_network:
                 # The device's change applies to communication, too.
                 factors["communication"] = device / network
-            lengths[point] = window.length(replay.simulator.run(scaled(replay, **factors)))
+            lengths[point] = window.length(replay.simulator.run(with_factors(replay, **factors)))
         return lengths[point]
 
     found = []

@@ -16,7 +16,7 @@ from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.replay.windows import (
-    Marked,
+    MarkedWindows,
     ReplayedWindow,
     Windows,
     gpu_active,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 2 << 20
 # A window's kind, and the number of its device (`gpu_active`), step or range; 0 for `trace`.
-Place = tuple[str, int]
+WindowId = tuple[str, int]
 
 
 class Replay:
@@ -53,7 +53,7 @@ class Replay:
         self.graph = database.once(
             ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
         )
-        self.steps: Marked = steps_of(database, trace_id, self.graph)
+        self.steps: MarkedWindows = steps_of(database, trace_id, self.graph)
         self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
         """The annotated ranges that can be windows."""
         self.windows: dict[str, Windows] = {
@@ -129,7 +129,7 @@ class Replay:
         return found
 
     @cached_property
-    def places(self) -> list[Place]:
+    def window_ids(self) -> list[WindowId]:
         """All windows, in the order of `lengths`."""
         return [
             (kind, self._devices[number] if kind == "gpu_active" else number)
@@ -151,7 +151,7 @@ class Replay:
         at = self._devices.index(number) if kind == "gpu_active" else number
         return ReplayedWindow(self.windows[kind], at)
 
-    def place(self, window: str | None = None, at: int | None = None) -> Place:
+    def place(self, window: str | None = None, at: int | None = None) -> WindowId:
         """The kind and number of `gpu_active`, `trace` or a step by its name; by default of the
         verdict's window. Among ranges, it is the one numbered `at`, or that of median length."""
         if self.ranges is not None:

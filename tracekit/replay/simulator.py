@@ -87,8 +87,8 @@ class Run:
         reached += self.wait[edges.target]
         reached -= self.time[edges.target]
         tight = np.flatnonzero((reached == 0) & ~self.scale.dropped)
-        # Of equally late edges, the one of the lowest kind binds, because it is assigned last: for
-        # an op, its stream rather than its launch.
+        # If edges are equally late, the one with the lowest kind binds, because it is assigned
+        # last: for an op, its stream rather than its launch.
         tight = tight[np.argsort(-edges.kind[tight], kind="stable")]
         binding = np.full(len(self.time), -1, np.int32)
         binding[edges.target[tight]] = tight
@@ -161,7 +161,12 @@ class Simulator:
             scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown
         )
         return Run(
-            self, scale, time, length, replay.scaled(self.graph.device.ns, scale.op.parts), work
+            self,
+            scale,
+            time,
+            length,
+            replay.scale_times(self.graph.device.ns, scale.op.parts),
+            work,
         )
 
     def work(self, rates: Rates) -> Ints:

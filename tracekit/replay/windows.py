@@ -11,7 +11,7 @@ import numpy as np
 from tracekit.errors import TracekitError
 from tracekit.replay.critical_path import End, Path, Pieces, critical_path, last_of, pieces
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, narrow
+from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, compact_ids
 from tracekit.replay.simulator import Run
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def whole(graph: Graph) -> Extents:
 
 
 @dataclass(frozen=True)
-class Marked(Windows):
+class MarkedWindows(Windows):
     """Windows that the trace marks: the profiler's steps, or ranges.
 
     A window begins when the host has begun it and the device has finished what was launched before.
@@ -106,7 +106,7 @@ class Marked(Windows):
     """
 
     kinds: list[str]
-    """`step`, `phase` (an outermost range, where no steps are marked) or `range` (of one name)."""
+    """`step`, `phase` (an outermost range, if no steps are marked) or `range` (of one name)."""
     began_ns: list[int]
     """When the host begins each window, as recorded."""
     lasted_ns: list[int]
@@ -171,13 +171,13 @@ class ReplayedWindow:
         return pieces(run, self.span(run)[0], self.of.last(run, self.number))
 
 
-def steps_of(database: Session, trace_id: int, graph: Graph) -> Marked:
+def steps_of(database: Session, trace_id: int, graph: Graph) -> MarkedWindows:
     """The steps of a trace, or its outermost ranges if it marks no steps."""
     rows = database.arrays("replay_steps", trace=trace_id)
     return _marked(graph, rows, [str(each) for each in rows["kind"]])
 
 
-def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Marked:
+def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> MarkedWindows:
     """The ranges with a name: `NAME@1`, `NAME@2` and so on. Only launches of the range's own thread
     count: other threads may run ranges of the same name at the same time."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
@@ -186,7 +186,7 @@ def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> Mark
     return _marked(graph, rows, ["range"] * count)
 
 
-def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> Marked:
+def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> MarkedWindows:
     host, device = graph.host, graph.device
     own = host.numbers(rows["pid"], rows["tid"]) if kinds else _NONE
     begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
@@ -199,8 +199,8 @@ def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> Marked:
         call, mine = device.call[ops] + host.origin_ns, thread == each
         first[mine] = np.searchsorted(call, begin_ns[mine], "left")
         stop[mine] = np.searchsorted(call, end_ns[mine], "left")
-        launched[each] = narrow(ops)
-    return Marked(
+        launched[each] = compact_ids(ops)
+    return MarkedWindows(
         [str(each) for each in rows["name"]],
         host.key(own, begin_ns),
         host.key(own, end_ns),

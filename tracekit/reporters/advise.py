@@ -189,7 +189,7 @@ def render_how(remedy: Remedy) -> None:
     out = console()
     out.print(Text(f"{remedy.title}   ({remedy.effort} effort)", "bold"))
     out.print(Text(remedy.needs))
-    for title, text, is_code in remedy.told:
+    for title, text, is_code in remedy.sections:
         section(out, title)
         out.print(Padding(Text(text), (0, 0, 0, 2)) if is_code else Text(text))
     section(out, "Sources")

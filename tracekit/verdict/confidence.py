@@ -21,8 +21,8 @@ from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
     UNKNOWN,
-    accounted,
     bound_of,
+    side_by_time,
     weigh,
 )
 from tracekit.verdict.steady import excess_in, is_single_pass, is_unrepeated
@@ -36,14 +36,14 @@ _MOST, _FEWEST = 6, 4
 Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]
 
 
-def doubted(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
+def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict with its confidence lowered by each doubt, and a sentence for each."""
     margin = verdict.margin
     if verdict.regime == UNKNOWN or margin is None:
         return replace(verdict, why=verdict.why[:_MOST])
     found = (doubt(verdict, evidence, thresholds) for doubt in DOUBTS)
     doubts = [each for each in found if each]
-    # They come last: the caveats tell of them as well.
+    # They come last: the caveats mention them as well.
     for finding in evidence.health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
@@ -160,7 +160,7 @@ def _overlaps_streams(verdict: Verdict, evidence: Evidence, thresholds: Threshol
 def _differs_by_time(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     if evidence.gpu is None or evidence.idle is None or evidence.gains is None:
         return None
-    by_time = REGIMES[accounted(evidence.gpu, evidence.idle, evidence.gains)]
+    by_time = REGIMES[side_by_time(evidence.gpu, evidence.idle, evidence.gains)]
     if by_time == verdict.regime:
         return None
     return (

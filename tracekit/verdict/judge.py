@@ -15,17 +15,17 @@ from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import is_captured, next_step, waits_for_workers
-from tracekit.verdict.confidence import doubted
+from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
-from tracekit.verdict.recorder import told, unbent
+from tracekit.verdict.recorder import with_omission, without_recorder
 from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
     UNKNOWN,
     Bound,
-    accounted,
     bound_of,
+    side_by_time,
     steady_busy_ns,
     unexplained_ns,
     weigh,
@@ -49,7 +49,7 @@ _WORK = ("compute", "communication")
 
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict on a window."""
-    evidence = unbent(evidence)
+    evidence = without_recorder(evidence)
     if evidence.gpu is not None and evidence.gains is not None:
         verdict = _judge_device(evidence, thresholds)
     elif evidence.gpu is not None:
@@ -67,7 +67,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     verdict.why.extend(window_sentences(evidence, verdict.regime, thresholds))
     if evidence.gains is not None and verdict.bottleneck is not None:
         verdict.why.extend(_lesser_sentences(evidence, thresholds))
-    verdict = doubted(verdict, evidence, thresholds)
+    verdict = with_doubts(verdict, evidence, thresholds)
     bound = None
     if evidence.gpu is not None and evidence.gains is not None and evidence.gains.window_ns:
         bound = bound_of(evidence, thresholds)
@@ -140,7 +140,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         next_ = [_UNEXPLAINED]
         return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, margin, next_)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
-    agrees = REGIMES[accounted(gpu, idle, gains)] == regime
+    agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
     # The reason comes first: the gains, if a busy device is not the bottleneck.
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)

@@ -49,10 +49,10 @@ class Saving:
 class Verdict:
     """The judgement on a window.
 
-    `shares` are fractions of the window. `margin` tells how clear the regime is, also as a fraction
+    `shares` are fractions of the window. `margin` is how clear the regime is, also as a fraction
     of the window: with GPU ops, the gain from halving the device's work minus the gain from halving
     the host's; without, the time of compute operators and of waits for other ranks minus all other
-    time. A positive margin means compute-bound, a negative one overhead-bound. What the host gains
+    time. A positive margin means compute-bound, a negative one overhead-bound. The host's gain
     counts up to the device's idle share. If neither gain reaches the threshold `small_gain`, the
     regime, and with it the margin's sign, follows from busy and waiting time instead. None: there
     is nothing to judge by.

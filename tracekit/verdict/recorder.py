@@ -24,7 +24,7 @@ _MOST = 6
 
 
 @dataclass(frozen=True)
-class Seen:
+class RuleInput:
     """The input of the rules."""
 
     verdict: Verdict
@@ -49,20 +49,20 @@ class Omission:
 
 
 # Returns the highest confidence that a finding leaves; None: the finding does not matter.
-Rule = Callable[[Seen, Finding], "str | None"]
+Rule = Callable[[RuleInput, Finding], "str | None"]
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
-    """What bounds the window of a verdict, without what the recorder added to it."""
+    """What bounds the window of a verdict, without the effects of the recorder."""
     judged = analysis.judged
     found = Evidence(
         window=judged.window, gpu=judged.gpu, idle=judged.idle, causal=analysis.causal,
         health=analysis.trace.health,
     )  # fmt: skip
-    return bound_of(unbent(found), thresholds)
+    return bound_of(without_recorder(found), thresholds)
 
 
-def unbent(evidence: Evidence) -> Evidence:
+def without_recorder(evidence: Evidence) -> Evidence:
     """The evidence without effects of the recorder: the first collective's wait for late ranks is
     not communication, and gaps in replays cost nothing."""
     findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
@@ -111,10 +111,10 @@ def _without_queued(evidence: Evidence, ns: int) -> Evidence:
     return replace(evidence, causal=replace(causal, gains=gains))
 
 
-def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
+def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict with the recorder's omission as its first reason, and with a confidence that
     fits."""
-    seen = Seen(verdict, evidence, _by_code(evidence), thresholds)
+    seen = RuleInput(verdict, evidence, _by_code(evidence), thresholds)
     first = (_first(seen, codes, rule) for codes, rule in RULES)
     found = [each for each in (*first, _costly(seen)) if each is not None]
     if not found:
@@ -141,7 +141,7 @@ def told(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdic
     )
 
 
-def _first(seen: Seen, codes: Iterable[str], rule: Rule) -> Omission | None:
+def _first(seen: RuleInput, codes: Iterable[str], rule: Rule) -> Omission | None:
     """The effect of the first of these findings that matters to the verdict."""
     for finding in (seen.findings[code] for code in codes if code in seen.findings):
         if leaves := rule(seen, finding):
@@ -166,18 +166,18 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.message[0].upper()}{finding.message[1:]}."
 
 
-def _cut(seen: Seen, finding: Finding) -> str:
+def _cut(seen: RuleInput, finding: Finding) -> str:
     """The file breaks off. GPU events are written last: if there are none, they may be the missing
     part."""
     return "low" if seen.evidence.gpu is None else "medium"
 
 
-def _nothing(seen: Seen, finding: Finding) -> str:
+def _nothing(seen: RuleInput, finding: Finding) -> str:
     """The recording has a start, a capture or an end in place of the work."""
     return "none"
 
 
-def _lost(seen: Seen, finding: Finding) -> str | None:
+def _lost(seen: RuleInput, finding: Finding) -> str | None:
     """Kernels of graph replays, or of a session's first launches, are missing. If most are, nobody
     knows what the run did."""
     if finding.severity == "error":
@@ -186,12 +186,12 @@ def _lost(seen: Seen, finding: Finding) -> str | None:
     return "low" if is_start or seen.share(finding) >= seen.thresholds.lost_share else None
 
 
-def _unended(seen: Seen, finding: Finding) -> str | None:
+def _unended(seen: RuleInput, finding: Finding) -> str | None:
     """Python frames without an end: the time that they cover counts as Python's."""
     return "low" if seen.verdict.bottleneck == "python" else None
 
 
-def _skewed(seen: Seen, finding: Finding) -> str | None:
+def _skewed(seen: RuleInput, finding: Finding) -> str | None:
     """The first collective waits for ranks that record later. It is a one-off; if it takes most of
     the window, hardly anything is left to judge."""
     if not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
@@ -202,7 +202,7 @@ def _skewed(seen: Seen, finding: Finding) -> str | None:
     return "low" if share >= seen.thresholds.unseen_share else "medium"
 
 
-def _queued(seen: Seen, finding: Finding) -> str | None:
+def _queued(seen: RuleInput, finding: Finding) -> str | None:
     """The device worked on ops launched before the recording, and the host waited for it."""
     if seen.evidence.window.kind != "gpu_active":
         return None
@@ -210,7 +210,7 @@ def _queued(seen: Seen, finding: Finding) -> str | None:
     return "low" if seen.share(finding) > seen.thresholds.unseen_share else "medium"
 
 
-def _gaps(seen: Seen, finding: Finding) -> str | None:
+def _gaps(seen: RuleInput, finding: Finding) -> str | None:
     """Equal gaps between the kernels of replays, which may be the recorder's."""
     if seen.verdict.regime == UNKNOWN:
         return None
@@ -218,7 +218,7 @@ def _gaps(seen: Seen, finding: Finding) -> str | None:
     return "low" if rests else "medium"
 
 
-def _costly(seen: Seen) -> Omission | None:
+def _costly(seen: RuleInput) -> Omission | None:
     """The recorder's own cost, as measured; or as estimated from its events, if it could be all
     that the device waits for."""
     measured, causal = seen.findings.get("profiler_dilation"), seen.evidence.causal
@@ -239,7 +239,7 @@ def _costly(seen: Seen) -> Omission | None:
     return Omission("recorder_cost", _sentence(estimated), "low")
 
 
-def _is_recorders(seen: Seen) -> bool:
+def _is_recorders(seen: RuleInput) -> bool:
     """Whether the host bounds the run only while it is being recorded."""
     evidence = seen.evidence
     is_weighed = evidence.gpu is not None and evidence.gains is not None

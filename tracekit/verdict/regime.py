@@ -33,7 +33,7 @@ _OF_SIDE = {"host": OF_HOST, "device": OF_DEVICE}
 _TRIES = 5
 
 
-class Measured(Protocol):
+class MeasuredWindow(Protocol):
     """A window of a device, with the gains from changes to it."""
 
     @property
@@ -83,8 +83,8 @@ class Bound:
     takes_turns: bool = False
     """Host and device work one after the other: a faster host gains as much as a faster device."""
     bottleneck: str | None = None
-    """The cause, on that side, whose removal gains most, or on either side where they take turns;
-    None if the regime is unknown."""
+    """The cause, on that side, whose removal gains most, or on either side if they take turns; None
+    if the regime is unknown."""
 
 
 def weigh(host: float, device: float, by_time: str | None = None, least: float = 0.0) -> Bound:
@@ -100,12 +100,12 @@ def weigh(host: float, device: float, by_time: str | None = None, least: float =
     return Bound(REGIMES[side], side, margin, host, device, decides)
 
 
-def bound_of(found: Measured, thresholds: Thresholds) -> Bound:
+def bound_of(found: MeasuredWindow, thresholds: Thresholds) -> Bound:
     """What bounds a window of a device, and its bottleneck."""
     gpu, idle, gains = found.gpu, found.idle, found.gains
     assert gpu is not None and idle is not None and gains is not None
-    host = capped(gains.host, gains.window_ns, steady_busy_ns(gpu, gains))
-    by_time = accounted(gpu, idle, gains)
+    host = cap_host_gain(gains.host, gains.window_ns, steady_busy_ns(gpu, gains))
+    by_time = side_by_time(gpu, idle, gains)
     bound = _weighed(host, gains.device, by_time, thresholds)
     if bound.side == "host" and by_time == "device" and gains.undilated is not None:
         # Without the recorder, a host that gains little has slack.
@@ -132,11 +132,11 @@ def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -
     return weigh(host, device, None if is_nil else by_time, thresholds.small_gain)
 
 
-def _is_unexplained(found: Measured, bound: Bound, thresholds: Thresholds) -> bool:
-    """Whether the device waits long for nothing that was recorded, while replay and accounting
+def _is_unexplained(found: MeasuredWindow, bound: Bound, thresholds: Thresholds) -> bool:
+    """Whether the device waits long although nothing was recorded, while replay and accounting
     disagree: the host's path in a sampled trace may be just as incomplete."""
     assert found.gpu is not None and found.idle is not None and found.gains is not None
-    if bound.side == accounted(found.gpu, found.idle, found.gains) or bound.takes_turns:
+    if bound.side == side_by_time(found.gpu, found.idle, found.gains) or bound.takes_turns:
         return False
     span_ns = found.gpu.busy_ns + found.gpu.idle_ns
     return bool(
@@ -151,7 +151,7 @@ def unexplained_ns(gpu: Gpu, idle: Idle, thresholds: Thresholds) -> int:
     return int(max(0, gaps_ns - gpu.gpu_ops * thresholds.launch_floor_ns))
 
 
-def capped(host: float, window_ns: float, busy_ns: float) -> float:
+def cap_host_gain(host: float, window_ns: float, busy_ns: float) -> float:
     """The gain from halving the host's work, but at most the device's idle share.
 
     A replay runs streams side by side without slowing each other, so a faster host may seem to
@@ -165,7 +165,7 @@ def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
     return max(0, gpu.busy_ns - gains.device_one_offs_ns)
 
 
-def accounted(gpu: Gpu, idle: Idle, gains: Gains) -> str:
+def side_by_time(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     """The side that bounds a window by time alone: the device's busy time against its time waiting
     for the host, as in queries/time/regime.sql, without one-offs."""
     waited_ns = idle.waits_for_host_ns - (gains.one_offs_ns - gains.device_one_offs_ns)
@@ -204,10 +204,10 @@ def _bottleneck(
 
 
 def flip_of(
-    found: Measured, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
+    found: MeasuredWindow, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
 ) -> float | None:
-    """How many times faster the side that bounds a window has to be before the margin changes its
-    sign; None if it does not even at `fastest` times. `place` is as `WindowGains.gains` names it.
+    """The factor by which the side that bounds a window must get faster before the margin changes
+    its sign; None if it does not even at `fastest`. `place` is as `WindowGains.gains` names it.
     """
     window, bound = replayed.window(*place), bound_of(found, thresholds)
     side = bound.side
@@ -219,7 +219,7 @@ def flip_of(
     def flipped(faster: float) -> bool:
         length, host, device = replayed.halved(window, **{side: 1 / faster})
         still_ns = busy_ns / (faster if side == "device" else 1)
-        margin = weigh(capped(host, length, still_ns), device).margin
+        margin = weigh(cap_host_gain(host, length, still_ns), device).margin
         return margin > 0 if side == "host" else margin < 0
 
     fastest = thresholds.fastest
@@ -244,7 +244,7 @@ def slower_sides(speeds: Sequence[Speed], analysis: Analysis) -> list[str]:
     found = []
     for each in speeds:
         still_ns = (busy_ns - exposed_ns) / each.device + exposed_ns / each.network
-        side = weigh(capped(each.host_gain, each.window_ns, still_ns), each.device_gain).side
+        side = weigh(cap_host_gain(each.host_gain, each.window_ns, still_ns), each.device_gain).side
         if verdict_side and each.host == each.device == each.network == 1:
             side = verdict_side
         is_network = side == "device" and 2 * each.network_gain > each.device_gain

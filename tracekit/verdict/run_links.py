@@ -55,7 +55,7 @@ def _as_quick(joined: RankReplay, rows: Sequence[dict[str, Any]]) -> np.ndarray:
     return factor
 
 
-def told(link: SlowLink) -> str:
+def describe_link(link: SlowLink) -> str:
     """A link in a sentence."""
     ranks = ", ".join(map(str, link.ranks))
     return f"{link.type} of {size(link.message_bytes)} among ranks {ranks}"

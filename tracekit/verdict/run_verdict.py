@@ -17,7 +17,7 @@ from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run,
 from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.run_links import slow_links, told
+from tracekit.verdict.run_links import describe_link, slow_links
 from tracekit.verdict.run_model import (
     ClockAhead,
     Clocks,
@@ -161,11 +161,11 @@ class _Judge:
             )
         if not len(joined.members):
             self.unknown.append(
-                "No collective could be matched between the ranks: who waits for whom is not known."
+                "No collective could be matched between the ranks: who waits for whom is unknown."
             )
         if self.doubt:
             self.unknown.append(
-                f"Who waits for whom is not known: {self.doubt}. So the ranks are not replayed "
+                f"It is unknown who waits for whom: {self.doubt}. So the ranks are not replayed "
                 "together."
             )
         missing = len(self.analyses) - len(joined.clocks)
@@ -193,7 +193,7 @@ class _Judge:
                 saves = self.pricing.like_the_others([number])
             link = self._link_of(trace.rank, held[number])
             if cause is None and link is not None:
-                cause, where, excess = SLOW_LINK, told(link), link.excess_ns
+                cause, where, excess = SLOW_LINK, describe_link(link), link.excess_ns
                 saves = link.saves_ns
             found.append(
                 LateRank(

@@ -29,7 +29,7 @@ def headline(run: RunVerdict) -> str:
     if any(each.remove == "pipeline-bubble" for each in run.savings):
         return f"{ranks}: the stages of the pipeline wait for each other (pipeline-bubble)"
     if run.span_ns is None:
-        return f"{ranks}: who waits for whom is not known"
+        return f"{ranks}: who waits for whom is unknown"
     if missing:
         return f"{ranks}: none of these holds up the others, but a missing one may"
     return f"{ranks}: no rank holds up the others"
@@ -111,12 +111,12 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
     if late.cause == "start-skew":
         return [
             f"{said[:-1]}: its recording begins {duration(late.excess_ns)} after the median of the "
-            "others, and what made it late lies before that."
+            "others, and its delay happened before that."
         ]
     if late.cause == "slow-link":
         return [f"{said[:-1]}: its link is slow ({late.place})."]
     if late.cause is None:
-        return [f"{said[:-1]}; the traces do not tell what it does for longer than the others."]
+        return [f"{said[:-1]}; the traces do not show what it spends more time on than the others."]
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
     steps = max(1, run.steps)
     each = " in each step" if run.steps > 1 else ""

@@ -85,7 +85,7 @@ def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
 
 
 def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
-    """Whether one-offs take so much of the window that sentences say that shares are of the
+    """Whether one-offs take a large part of the window, so that sentences state shares of the
     rest."""
     gains = judged.gains
     return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns

@@ -52,8 +52,8 @@ def why_not(device: torch.device) -> str | None:
 
 
 def toolkit(nvcc: str) -> Path:
-    """The folder of the CUDA toolkit, as its compiler names it: `nvcc` may be a wrapper elsewhere,
-    beside which PyTorch looks for the libraries in vain."""
+    """The folder of the CUDA toolkit, as its compiler names it: `nvcc` may be a wrapper in another
+    folder, where PyTorch would not find the libraries."""
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     found = re.search(r"^#\$ TOP=(.+)$", told.stderr, re.MULTILINE)

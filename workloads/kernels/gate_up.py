@@ -1,9 +1,9 @@
 """act(x @ gate.T) * (x @ up.T) in one kernel: both projections, with the activation as epilogue.
 
 The kernel never writes the two intermediates (rows x hidden) of the unfused form. There are two
-versions: one reads through pointers, any strides on any device; the other through tensor
-descriptors, which a Hopper's copy engine (TMA) fills shared memory from, for aligned tensors. The
-first call for a size times the tiles of both and keeps the fastest.
+versions. One reads through pointers: any strides, on any device. The other reads aligned tensors
+through tensor descriptors, from which a Hopper's copy engine (TMA) fills shared memory. The first
+call for a size times the tiles of both and keeps the fastest.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ __device__ __forceinline__ float activated(float x) {
   }
 }
 
-// One flat range over the packs of the result; `packs` is the count in half a row. Index is 32-bit
-// where that counts all packs, since a 64-bit division takes some 70 instructions.
+// One flat range over the packs of the result; `packs` is the count in half a row. Index is 32-bit if that counts all packs, since a 64-bit division takes some 70 instructions.
 template <typename T, int WIDTH, Activation ACTIVATION, typename Index>
 __global__ void act_mul_kernel(const Pack<T, WIDTH>* __restrict__ projected,
                                Pack<T, WIDTH>* __restrict__ out, Index total, Index packs) {

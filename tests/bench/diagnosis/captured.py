@@ -125,7 +125,7 @@ def captured(case: Case, folder: Path) -> Iterator[tuple[Case, Path]]:
         for _ in range(STEPS + 3):
             faulty()
             profiler.step()
-    matched(faulty, trace)
+    write_matched_patterns(faulty, trace)
     if pair.mended:
         share = _observed(faulty, pair.mended())
         saves = (share - NOISE, min(share + NOISE, 1.0))
@@ -159,7 +159,7 @@ PATTERNS = {
 }
 
 
-def matched(step: Step, trace: Path) -> None:
+def write_matched_patterns(step: Step, trace: Path) -> None:
     """Writes beside a trace which patterns PyTorch's matcher finds; it needs a running profiler."""
     from torch.profiler import ProfilerActivity, profile
 

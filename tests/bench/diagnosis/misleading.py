@@ -92,7 +92,7 @@ def repetitions_in_one_range(rng: random.Random) -> Program:
 
 
 def allocator_under_pressure(rng: random.Random) -> Program:
-    """In some steps after the first, the allocator frees its memory and allocates it anew."""
+    """In some steps after the first, the allocator frees its memory and allocates it again."""
     retry = [
         *[Call("cudaFree", rng.randint(900, 2000) * US, "allocation")] * 5,
         *[Call("cudaMalloc", rng.randint(900, 2000) * US, "allocation")] * 5,
@@ -322,7 +322,7 @@ def a_cut_file(rng: random.Random) -> Program:
 
 
 def a_device_by_another_name(rng: random.Random) -> Program:
-    """Products whose shapes tell their limit, on a device whose name resembles a known one."""
+    """Products whose shapes show their limit, on a device whose name resembles a known one."""
     # With the time that 137 GFLOP take at 80 % of its peak in fp32.
     devices = {"NVIDIA H800": 2600, "NVIDIA A100-PG509-210": 8800, "GeForce RTX 2080 Ti": 12_800}
     name, us = rng.choice([*devices.items()])

@@ -15,9 +15,9 @@ from tracekit.text import percent
 FOLDER = Path(__file__).parents[1]
 _SHOWN = 3
 _ABOUT = """\
-The labels are those of tests/bench/diagnosis/cases/real.toml: what someone who knows the hardware
-says of each trace from its raw events, written and committed before the verdict was read. The
-answers are those of tests/answers.json. `make answers ACCEPT=1` renews this page."""
+The labels are those of tests/bench/diagnosis/cases/real.toml: an expert wrote them from the raw
+events of each trace, and committed them before reading the verdict. The answers are those of
+tests/answers.json. `make answers ACCEPT=1` renews this page."""
 _VERDICTS = "trace", "regime", "said", "held up by", "said", "at most", "said", "differs in", "why"
 _ADVICE = "trace", "first change", "saves", "said first", "then", "differs in"
 

@@ -41,7 +41,7 @@ def answer_of(analysis: dict[str, Any]) -> Answer:
         regime=verdict["regime"],
         cause=verdict["bottleneck"],
         changes=tuple(dict.fromkeys(each["remedy"].replace("-", "_") for each in advice)),
-        # A line without a share saves something once, and nothing of the window.
+        # A line without a share saves time once, but none in the window.
         saves=(advice[0]["share"] or 0.0) if advice else None,
         confidence=verdict["confidence"],
         sentence=verdict.get("headline"),
@@ -61,7 +61,7 @@ _BOUND_BY: dict[str, tuple[str, str | None]] = {
 def holistic_trace_analysis(trace: Path) -> Answer:
     """The bound of most of the critical path: of all marked steps except the first, or of
     everything."""
-    found, error = hta.run(_bound_by, hta.opened(trace))
+    found, error = hta.run(_bound_by, hta.open_trace(trace))
     if error or found not in _BOUND_BY:
         return Answer(error=error)
     regime, cause = _BOUND_BY[found]

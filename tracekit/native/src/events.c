@@ -331,7 +331,7 @@ struct verbatim {
     int64_t begin, end, event_id, is_event, elements;
 };
 
-/* Of consecutive elements, this many are kept apart; the following ones join the last. */
+/* This many consecutive elements are kept separate; the following ones join the last. */
 enum { MOST_ALONE = 100 };
 
 static bool joins_last(struct heap *verbatim, int64_t end, int64_t event_id) {

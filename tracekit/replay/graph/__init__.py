@@ -83,7 +83,7 @@ def root_of(host: Host, joins: Ints, ops: int, key: Ints, side: str = "right") -
 
 
 def since(host: Host, joins: Ints, ops: int, node: Numbers, key: Ints) -> Ints:
-    begun = host.begin_of(host.thread_of(key))
+    begun = host.start_of(host.thread_of(key))
     joined = node > ops
     begun[joined] = joins[node[joined] - 1 - ops]
     return begun

@@ -29,7 +29,7 @@ def distinct(values: Ints) -> Ints:
     return found
 
 
-def narrow(ids: Numbers) -> Numbers:
+def compact_ids(ids: Numbers) -> Numbers:
     """The ids in 32 bits if all fit, else in 64."""
     fits = not len(ids) or (ids.min() >= -(1 << 31) and ids.max() < 1 << 31)
     return ids.astype(np.int32 if fits else np.int64, copy=False)
@@ -44,7 +44,7 @@ class Columns:
         return type(self)(*(getattr(self, each.name)[which] for each in fields(self)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, concatenated; there has to be at least one part."""
         columns = ([getattr(part, each.name) for part in parts] for each in fields(cls))
         return cls(*(np.concatenate(column) for column in columns))

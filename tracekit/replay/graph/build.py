@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.replay.graph import Graph, root_of, since
-from tracekit.replay.graph.arrays import NEVER, Ints, narrow
+from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
 from tracekit.replay.graph.device import Device
-from tracekit.replay.graph.edges import EdgeKind, Edges, ranked
+from tracekit.replay.graph.edges import EdgeKind, Edges, rank_nodes
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of
 from tracekit.replay.graph.unmarked import unmarked_waits
@@ -71,12 +71,12 @@ def _finished(
     rejected = int((~kept).sum())
     if rejected:
         edges = edges.take(kept)
-    rank, tied = ranked(time, edges)
+    rank, tied = rank_nodes(time, edges)
     if len(tied):
         rejected += len(tied)
         edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
     fixed_ns, reached = _fitted(host, device, joins, edges, time)
-    edges = replace(edges, fixed_ns=narrow(fixed_ns))
+    edges = replace(edges, fixed_ns=compact_ids(fixed_ns))
     latest = np.full(len(time), NEVER)
     latest[0] = 0
     np.maximum.at(latest, edges.target, reached)
@@ -84,7 +84,7 @@ def _finished(
     if len(orphans):
         source = _before(time, orphans, len(device.start))
         latest[orphans] = time[source]
-        edges = Edges.joined([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
+        edges = Edges.concatenate([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
     # In topological order of the targets; edges of one target are ordered by kind.
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
@@ -141,7 +141,7 @@ class _Builder:
             self._launch_edges(host, joins, ops),
             self._wait_edges(),
         ]
-        return host, joins, Edges.joined(parts)
+        return host, joins, Edges.concatenate(parts)
 
     def _thread_edges(self, host: Host, joins: Ints, waits: Waits, join: Ints) -> Edges:
         """From each join of a thread to the next, over the work between them."""

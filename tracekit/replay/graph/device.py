@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, narrow
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, compact_ids
 from tracekit.replay.graph.host import Host
 from tracekit.thresholds import Thresholds
 
@@ -59,12 +59,12 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     def filled(name: str) -> Ints:
         return np.ma.filled(rows.pop(name), -1).astype(np.int64, copy=False)
 
-    launch_id = narrow(filled("launch_id"))
+    launch_id = compact_ids(filled("launch_id"))
     linked = launch_id >= 0
     thread = np.full(len(linked), -1, np.int32)
     if linked.any():
         thread[linked] = host.numbers(filled("pid")[linked], filled("tid")[linked])
-    device_id, stream = narrow(filled("device_id")), narrow(filled("stream"))
+    device_id, stream = compact_ids(filled("device_id")), compact_ids(filled("stream"))
     start = filled("start_ns") - host.origin_ns
     call = np.where(linked, filled("launch_start_ns") - host.origin_ns, 0)
     call_end = np.where(linked, filled("launch_end_ns") - host.origin_ns, 0)
@@ -79,7 +79,7 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     start = start + shift[of_device]
     new = np.append(True, (np.diff(device_id) != 0) | (np.diff(stream) != 0))[: len(start)]
     return Device(
-        op_id=narrow(filled("event_id")),
+        op_id=compact_ids(filled("event_id")),
         device_id=device_id,
         stream=stream,
         queue=np.cumsum(new, dtype=np.int32) - 1,
@@ -137,7 +137,7 @@ class UsualTimes:
 
 
 def usual_times_of(
-    device: Device, order: Order, launched: Launched, thresholds: Thresholds
+    device: Device, order: Order, launched: LaunchedOps, thresholds: Thresholds
 ) -> UsualTimes:
     linked = device.linked & ~device.is_blocking
     idle = linked & (order.free <= device.call)
@@ -158,7 +158,7 @@ def usual_times_of(
     )
 
 
-class Launched:
+class LaunchedOps:
     """The ops of each stream, in order of their starts and in order of their launches."""
 
     def __init__(self, device: Device) -> None:

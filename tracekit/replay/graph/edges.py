@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import Columns, Ints, Numbers, narrow
+from tracekit.replay.graph.arrays import Columns, Ints, Numbers, compact_ids
 
 
 class EdgeKind(IntEnum):
@@ -61,7 +61,7 @@ class Edges(Columns):
 
         return Edges(
             column(kind, np.int8), column(source, np.int32), column(target, np.int32),
-            column(host_to), narrow(column(op_ns)), narrow(column(fixed_ns)),
+            column(host_to), compact_ids(column(op_ns)), compact_ids(column(fixed_ns)),
             column(cause, np.int8),
         )  # fmt: skip
 
@@ -69,7 +69,7 @@ class Edges(Columns):
         return len(self.kind)
 
 
-def ranked(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
+def rank_nodes(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
     """The rank of each node in a topological order, and the edges to drop because they close a
     cycle."""
     rank = _ranks(np.argsort(time, kind="stable"))

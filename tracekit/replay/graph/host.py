@@ -28,8 +28,8 @@ from tracekit.replay.graph.arrays import (
     Numbers,
     Rates,
     Which,
+    compact_ids,
     distinct,
-    narrow,
     sums,
 )
 from tracekit.thresholds import Thresholds
@@ -62,9 +62,9 @@ class Host:
 
     def key(self, thread: Numbers, time_ns: Ints) -> Ints:
         """The keys of instants in ns on the trace's clock, clipped to the span."""
-        return self.begin_of(thread) + np.clip(time_ns - self.origin_ns, 0, self.span_ns - 1)
+        return self.start_of(thread) + np.clip(time_ns - self.origin_ns, 0, self.span_ns - 1)
 
-    def begin_of(self, thread: Numbers) -> Ints:
+    def start_of(self, thread: Numbers) -> Ints:
         """The keys at which threads begin."""
         return thread.astype(np.int64, copy=False) * self.span_ns
 
@@ -143,7 +143,7 @@ class Host:
         parts = None if rates is None else rates.parts
         return work_at(self.borders, self.blocked, parts, points, stretch)
 
-    def worked(self, ns: Ints, which: Which, rates: Rates | None = None) -> Ints:
+    def scaled_work(self, ns: Ints, which: Which, rates: Rates | None = None) -> Ints:
         """The work in `ns` of the stretches `which`, scaled; 0 where the thread is blocked."""
         scaled = ns if rates is None else rates.times(ns, which)
         worked: Ints = scaled * ~self.blocked[which]
@@ -184,7 +184,7 @@ def host_from(
         kept = np.clip(start + each["dur_ns"], origin_ns, end_ns) > begin
         borders.append((thread * span_ns + (begin - origin_ns))[kept])
         causes.append(each["cause"][kept])
-        events.append(narrow(np.ma.filled(each["event_id"], -1)[kept]))
+        events.append(compact_ids(np.ma.filled(each["event_id"], -1)[kept]))
     cause = np.concatenate(causes)
     end = np.array([len(threads) * span_ns], np.int64)
     return Host(
@@ -235,7 +235,7 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
         for given in _in_process(host, turn, workers, thresholds)
     ]
     nothing = np.zeros(0, np.int64)
-    return Handovers.joined([Handovers(*[nothing] * len(fields(Handovers))), *found])
+    return Handovers.concatenate([Handovers(*[nothing] * len(fields(Handovers))), *found])
 
 
 def _in_process(

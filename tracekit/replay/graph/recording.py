@@ -1,4 +1,4 @@
-"""What a trace recorded of host and device, and the usual delays: the input of the graph."""
+"""The input of the graph: the recorded work of host and device, and the usual delays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.graph.arrays import NEVER, Flags, Ints, sums
 from tracekit.replay.graph.device import (
     Device,
-    Launched,
+    LaunchedOps,
     Order,
     UsualTimes,
     device_from,
@@ -64,11 +64,11 @@ class Recording:
         return usual_times_of(self.device, self.order, self.launched, self.thresholds)
 
     @cached_property
-    def launched(self) -> Launched:
-        return Launched(self.device)
+    def launched(self) -> LaunchedOps:
+        return LaunchedOps(self.device)
 
     @cached_property
-    def given(self) -> Handovers:
+    def handovers(self) -> Handovers:
         """The work that threads give to the ones that launch."""
         launching = np.unique(self.device.thread[self.device.linked])
         return handovers(self.host, launching, self.thresholds)
@@ -91,8 +91,8 @@ class Recording:
         else:
             recorded = np.where(host.event >= 0, np.diff(host.borders), 0)
             found = [int(sums(host.thread_of(host.at), recorded, len(host.threads)).argmax())]
-        worker = host.thread_of(self.given.begin)
-        giver = host.thread_of(self.given.given)
+        worker = host.thread_of(self.handovers.begin)
+        giver = host.thread_of(self.handovers.given)
         while (more := giver[worker == found[0]]).size and int(more[0]) not in found:
             found.insert(0, int(more[0]))
         return np.array(found, np.int64)
@@ -195,7 +195,7 @@ def _on_time(
     chosen = np.flatnonzero(calls["scope"].astype(str) != "maybe")
     end = (calls["start_ns"] + calls["dur_ns"])[chosen] - origin_ns
     stream = np.ma.filled(calls["stream"], -1).astype(np.int64)[chosen]
-    last = Launched(device).before(
+    last = LaunchedOps(device).before(
         calls["until_ns"][chosen] - origin_ns, np.full(len(chosen), -NEVER), stream
     )[0]
     late = (np.append(device.end, 0)[last] - end)[last >= 0]

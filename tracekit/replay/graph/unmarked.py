@@ -40,7 +40,7 @@ def _answers(recorded: Recording) -> Waits:
     host = recorded.host
     chosen = np.flatnonzero(host.cause == recorded.causes.index("communication"))
     start, end = host.at[chosen], host.borders[chosen + 1]
-    end = np.minimum(end, host.begin_of(host.thread_of(start) + 1) - 1)
+    end = np.minimum(end, host.start_of(host.thread_of(start) + 1) - 1)
     return Waits.make(
         EdgeKind.HANDOVER, start, end, own_cause=recorded.causes.index("communication"),
         instant=start, lag_ns=end - start,
@@ -66,7 +66,7 @@ def _spins(recorded: Recording) -> list[Waits]:
     spins = (op >= 0) & ~late & (ended > begin) & (end - ended <= known) & covered
     told = np.ma.filled(rows["is_message"], False).astype(np.bool_)
     pending = late | (ended > begin) | told
-    given = np.sort(recorded.given.returned)
+    given = np.sort(recorded.handovers.returned)
     first, last = (
         host.key(thread, rows["start_ns"]),
         host.key(thread, rows["start_ns"] + rows["dur_ns"]),

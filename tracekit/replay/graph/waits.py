@@ -50,7 +50,7 @@ class Waits(Columns):
 
     @staticmethod
     def all(parts: Iterable[Waits]) -> Waits:
-        return Waits.joined([Waits.make(EdgeKind.SYNC, _NONE, _NONE), *parts])
+        return Waits.concatenate([Waits.make(EdgeKind.SYNC, _NONE, _NONE), *parts])
 
 
 _NONE = np.zeros(0, np.int64)
@@ -243,7 +243,7 @@ def _fetches(recorded: Recording) -> Waits:
 
 def _handovers(recorded: Recording) -> list[Waits]:
     """Threads that work while another one stands still in one slice and waits for them."""
-    given = recorded.given
+    given = recorded.handovers
     # The worker is blocked until it gets work, and the giver until that work is done.
     return [
         Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
@@ -306,7 +306,7 @@ def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
         since = np.where(
             same,
             np.roll(key, 1),
-            recorded.host.begin_of(device.thread),
+            recorded.host.start_of(device.thread),
         )
         index = np.searchsorted(calls, key) - 1
         waits = late & (index >= 0) & (calls[index] >= since) & ~device.is_graph
@@ -356,8 +356,8 @@ def _late(recorded: Recording, op: Ints, source: Ints, ready: Ints) -> tuple[Int
 
 
 def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
-    """For each op: of the ops on other streams of its device that were launched before `until`, the
-    one that ended last before the op's start; -1: none."""
+    """For each op, the last one to end before its start among the ops on other streams of its
+    device that were launched before `until`; -1: none."""
     device = recorded.device
     best = np.full(len(op), -1, np.int64)
     best_end = np.full(len(op), NEVER)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tracekit.native.replay import Turns
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, narrow
+from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, compact_ids
 from tracekit.replay.graph.edges import Edges
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class CollectiveMembers(Columns):
         return found
 
     def take(self, which: Numbers | Flags) -> CollectiveMembers:
-        """Some of the members, with meetings numbered anew."""
+        """Some of the members, with meetings renumbered."""
         some = super().take(which)
         return replace(some, meeting=np.unique(some.meeting, return_inverse=True)[1])
 
@@ -96,14 +96,14 @@ def members_of(database: Session) -> tuple[CollectiveMembers, int]:
 class Seats:
     """The kernels of one rank that meet those of others.
 
-    Each gets a node of its own for the end of the meeting: nodes that followed the kernel's end
+    Each gets a separate node for the end of the meeting: nodes that followed the kernel's end
     follow that node; nodes that followed its start still do.
     """
 
     def __init__(self, graph: Graph, ops: Ints, meeting: Ints, waits: np.ndarray) -> None:
         """`ops` are the numbers of the kernels among the graph's ops, `meeting` their meetings.
 
-        `waits` tells which end only with their meeting; the others only arrive.
+        `waits` marks those that end only with their meeting; the others only arrive.
         """
         self.graph = graph
         self.ops = ops
@@ -128,7 +128,7 @@ class Seats:
         """The edge before which the end of each kernel has to be known."""
         np.minimum.at(self.needed, self._seat, first[edges.target[at]])
 
-    def moved(self, is_met: np.ndarray) -> Graph:
+    def with_ends(self, is_met: np.ndarray) -> Graph:
         """The graph with the ends of the meetings `is_met` as nodes."""
         graph, edges = self.graph, self.graph.edges
         met = is_met[self.meeting[self._seat]]
@@ -144,7 +144,7 @@ class Seats:
         more = np.zeros(len(self.ops), np.int64)
         return replace(
             graph,
-            edges=replace(edges, source=source, op_ns=op_ns, fixed_ns=narrow(fixed_ns)),
+            edges=replace(edges, source=source, op_ns=op_ns, fixed_ns=compact_ids(fixed_ns)),
             time=np.concatenate([graph.time, ends]),
             unknown=np.concatenate([graph.unknown, more]),
         )
@@ -220,7 +220,7 @@ def turns_of(
 
 
 def _events(seats: Seats) -> list[tuple[int, int, int]]:
-    """The events of a rank's edges, in order: kernels arrive, and ends are needed."""
+    """The events along a rank's edges, in order: a kernel arrives, or an end is needed."""
     found = [
         *zip(seats.known.tolist(), [_ARRIVE] * len(seats.ops), seats.meeting.tolist(), strict=True),
         *zip(seats.needed.tolist(), [_NEED] * len(seats.ops), seats.meeting.tolist(), strict=True),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scaled
+from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scale_times
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
 from tracekit.replay.ranks.collectives import CollectiveMembers, Seats, members_of, turns_of
 from tracekit.replay.replay import Replay
@@ -210,7 +210,7 @@ class RankReplay:
         hosted = [np.flatnonzero(each.graph.edges.host_to >= 0) for each in self.replays]
         arrivals = np.bincount(members.meeting, minlength=count)
         self._turns, self.is_met = turns_of(seats, arrivals, ended, hosted)
-        self.graphs = [each.moved(self.is_met) for each in seats]
+        self.graphs = [each.with_ends(self.is_met) for each in seats]
         self.simulators = [
             Simulator(graph, replay.watched)
             for graph, replay in zip(self.graphs, self.replays, strict=True)
@@ -285,7 +285,7 @@ class RankReplay:
         for number, (simulator, (length, time)) in enumerate(
             zip(self.simulators, found, strict=True)
         ):
-            op_ns = scaled(simulator.graph.device.ns, scales[number].op.parts)
+            op_ns = scale_times(simulator.graph.device.ns, scales[number].op.parts)
             own = (self.rank == number) & self.waits & self.is_met[members.meeting]
             op_ns[self.op[own]] = time[self._leaving[own]] - time[1 + self.op[own]]
             runs.append(Run(simulator, scales[number], time, length, op_ns, works[number]))

@@ -89,7 +89,7 @@ def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]
 def _passed(
     last: int, others: list[int], waits: dict[int, _Between], walls: dict[int, int]
 ) -> tuple[float, _Between]:
-    """Which share of a lateness is due to the late rank's own waits, and these waits."""
+    """The share of a lateness that is due to the late rank's own waits, and these waits."""
     if not others:
         return 0.0, []
 
