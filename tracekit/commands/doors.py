@@ -12,7 +12,6 @@ from tracekit.commands.part import part_options
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
-    from tracekit.perfetto.part import Chosen
     from tracekit.reporters.written import Steps
 
 

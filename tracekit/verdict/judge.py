@@ -18,7 +18,7 @@ from tracekit.verdict.advice import is_captured, next_step, waits_for_workers
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
-from tracekit.verdict.recorder import with_omission, without_recorder
+from tracekit.verdict.recorder import without_recorder
 from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
