@@ -101,7 +101,7 @@ def open_database(
 
 def _stored(
     path: str | Path, copy: BinaryIO | None, limit_mb: int | None, spill_mb: int | None
-) -> Stored:
+) -> StoredSession:
     """Opens a database; of one at a URL, its copy."""
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
@@ -109,7 +109,7 @@ def _stored(
     name = shown(str(path))
     file = path if copy is None else copy.name
     try:
-        return Stored(connect_reading(file, config, name, spill_mb), name, file, copy)
+        return StoredSession(connect_reading(file, config, name, spill_mb), name, file, copy)
     except BaseException:
         if copy is not None:
             copy.close()

@@ -40,7 +40,7 @@ class StepBudget:
 
     test: str
     """The test's id."""
-    beside: Path
+    folder: Path
     """The folder of the test's file."""
     leave: Path
     """Where the traces of steps that are over their budgets are left."""
@@ -71,10 +71,10 @@ class StepBudget:
         from tracekit.opening import load
 
         check_budget(self.budget)
-        base_file = file_of(self.test, self.beside)
+        base_file = file_of(self.test, self.folder)
         base = read_figures(base_file)
         if base is None and not self.update and (not self.budget or "time" in self.budget):
-            require_no_former(self.test, self.beside)
+            require_no_former(self.test, self.folder)
         self.leave.mkdir(parents=True, exist_ok=True)
         trace = self.leave / f"{name_of(self.test)}.json.gz"
 

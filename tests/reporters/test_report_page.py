@@ -176,7 +176,7 @@ def test_a_flame_graph_is_searched_inverted_and_looked_into_and_its_address_keep
     report, chromium
 ):
     path, _ = report("h100-bert-small")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         figure = view.page.locator("#trace1-flame")
         frames = figure.locator(".drawing .mark-rect path")
 
@@ -215,7 +215,7 @@ def test_a_flame_graph_is_searched_inverted_and_looked_into_and_its_address_keep
 
 def test_the_address_keeps_the_view_the_step_and_the_zoom(report, chromium):
     path, _ = report("v100-compiled-ddp")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         view.scroll_through()
         view.page.locator("select.step").first.select_option("ProfilerStep#4")
         timeline = view.page.locator("#trace1-timeline")
@@ -223,7 +223,7 @@ def test_the_address_keeps_the_view_the_step_and_the_zoom(report, chromium):
         view.page.wait_for_url("**zoom=*")
         shown = timeline.locator(".here code").inner_text()
         address = view.page.url
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         view.page.goto(address)
         view.scroll_through()
         assert view.page.locator("select.step").first.input_value() == "ProfilerStep#4"
@@ -236,7 +236,7 @@ def test_the_address_keeps_the_view_the_step_and_the_zoom(report, chromium):
 def test_a_fix_unfolds_how_to_apply_it_and_leads_to_its_place(report, chromium):
     path, verdict = report("h100-bert-small")
     fix = next(each for each in verdict.advice if each.where and ".py(" in each.where)
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         line = view.page.locator("details.how", has_text=fix.where).first
         line.locator("summary").click()
         for heading in ("Before", "After", "Risks", "To check"):
@@ -253,7 +253,7 @@ def timeline_of(view):
 
 def test_a_row_leads_to_the_time_line_the_flame_graph_and_perfetto(report, chromium):
     path, _ = report("h100-bert-small")
-    with opened(chromium, path) as view:
+    with open_page(chromium, path) as view:
         view.scroll_through()
         view.page.locator("#trace1-gaps tbody tr").first.click()
         row = view.page.locator("#trace1-gaps .described")
@@ -280,7 +280,7 @@ def test_a_row_leads_to_the_time_line_the_flame_graph_and_perfetto(report, chrom
 
 def test_the_page_of_a_small_trace_is_not_too_high(report, chromium):
     path, _ = report("h100-bert-small")
-    with opened(chromium, path, viewport={"width": 1440, "height": 900}) as view:
+    with open_page(chromium, path, viewport={"width": 1440, "height": 900}) as view:
         view.scroll_through()
         assert view.page.evaluate("document.documentElement.scrollHeight") < 6_000
 

@@ -77,11 +77,11 @@ def has_work(exported: Path) -> bool:
 def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
     """Copies the trace with `facts` and the host's name as one more top-level key, without parsing
     the trace."""
-    from tracekit.database.export import opened
+    from tracekit.database.export import open_output
 
     told = {"host": platform.node()} | facts
     member = b'{"tracekit": ' + json.dumps(told).encode() + b","
-    with exported.open("rb") as source, opened(output) as sink:
+    with exported.open("rb") as source, open_output(output) as sink:
         head = source.read(4096).lstrip()
         sink.write(member + head.removeprefix(b"{"))
         shutil.copyfileobj(source, sink)

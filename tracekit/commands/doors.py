@@ -12,6 +12,7 @@ from tracekit.commands.part import part_options
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
+    from tracekit.perfetto.part import PartChoice
     from tracekit.reporters.written import Steps
 
 

@@ -14,7 +14,7 @@ from tracekit.stages import stage
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.perfetto.part import Chosen
+    from tracekit.perfetto.part import PartChoice
     from tracekit.reporters.written import Steps
 
 
@@ -115,7 +115,7 @@ def _state_of(output: str) -> tuple[int, int] | None:
 )
 @part_options
 @writing
-def export(source: str, output: str, form: str, weight: str | None, part: Chosen) -> Steps:
+def export(source: str, output: str, form: str, weight: str | None, part: PartChoice) -> Steps:
     """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.

@@ -172,7 +172,7 @@ class Session:
     def of_own(self, question: Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
         """The checked parameters of a question. If it is about no trace in particular, and others
         were loaded only for one, it is about that one."""
-        given = question.checked(parameters)
+        given = question.check_parameters(parameters)
         if "trace" in given or all(each.name != "trace" for each in question.parameters):
             return given
         own, loaded = self.trace_ids(), self.fetch("SELECT count(*) FROM trace")[1][0][0]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from tracekit.database import catalog
+from tracekit.database.export import open_output
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.perfetto.tracks import Process, draw

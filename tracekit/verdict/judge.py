@@ -18,7 +18,7 @@ from tracekit.verdict.advice import is_captured, next_step, waits_for_workers
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
-from tracekit.verdict.recorder import without_recorder
+from tracekit.verdict.recorder import with_omission, without_recorder
 from tracekit.verdict.regime import (
     OVERHEAD,
     REGIMES,
@@ -73,7 +73,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         bound = bound_of(evidence, thresholds)
     said = headline(verdict, evidence, bound, thresholds)
     verdict = replace(verdict, headline=said.rstrip(".") + ".")
-    verdict = told(verdict, evidence, thresholds)
+    verdict = with_omission(verdict, evidence, thresholds)
 
     def in_its_switches(texts: Sequence[str]) -> list[str]:
         return [in_switches_of(evidence.profiler, text) for text in texts]
