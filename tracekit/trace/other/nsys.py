@@ -25,9 +25,9 @@ from tracekit.trace.other.nsys_events import (
     RUNTIME,
     SCHED,
     metrics,
-    query,
     sources,
 )
+from tracekit.trace.other.nsys_sql import query
 from tracekit.trace.other.sqlite import Tables
 
 # Tables that the trace's metadata repeats, each up to this many rows.

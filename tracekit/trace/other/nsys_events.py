@@ -1,4 +1,4 @@
-"""The tables of an Nsight Systems report that hold events, and the SQL that writes their text.
+"""The tables of an Nsight Systems report that hold events, and SQL of their parts.
 
 Each becomes events of the categories and arguments that Kineto has for the same CUPTI records;
 columns without a counterpart there keep their own names. A column is used if it is there.
@@ -7,10 +7,10 @@ columns without a counterpart there keep their own names. A column is used if it
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 
-from tracekit.trace.other.sqlite import ROWS, Tables
+from tracekit.trace.other.nsys_sql import KERNEL_NAMES, EventTable, cases, string, time_parts
+from tracekit.trace.other.sqlite import Tables
 
 KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 RUNTIME, GRAPH = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
@@ -35,44 +35,10 @@ _COPIES = (
 _WAITS = ("Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
 # Types of NVTX events: ENUM_NSYS_EVENT_TYPE.
 _MARK, _PUSHED, _STARTED = 34, 59, 60
-_RENAMED = {
-    "deviceId": "device",
-    "contextId": "context",
-    "streamId": "stream",
-    "correlationId": "correlation",
-    "registersPerThread": "registers per thread",
-    "graphId": "graph id",
-    "graphNodeId": "graph node id",
-    "originalGraphNodeId": "original graph node id",
-}
-_KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
-_STRINGS = ("nameId", "textId", "jsonTextId", *_KERNEL_NAMES)
 # A payload begins with 32 bytes; the first number is its domain, the third its schema.
 _PAYLOAD_HEAD = struct.Struct("<IIIIQQ")
 # github.com/NVIDIA/NVTX, nvToolsExtPayload.h: types of entries, by struct's letters
 _PAYLOAD_TYPES = dict(zip(range(1, 21), "bBhHiIqQqQbBhHiIqQfd", strict=True)) | {22: "Q", 23: "Q"}
-
-
-@dataclass
-class EventTable:
-    """A table whose rows are events: SQL of their parts, over its rows `t`."""
-
-    table: str
-    category: str
-    name: str
-    pid: str = "t.globalTid >> 24 & 16777215"
-    tid: str = "t.globalTid & 16777215"
-    phase: str = "'X'"
-    end: str = "t.end"
-    where: str = "TRUE"
-    args: dict[str, str] = field(default_factory=dict)
-    """Arguments that no column is by itself: JSON, or NULL."""
-    members: str = "''"
-    """Further arguments as text, each with a comma before it."""
-    used: Sequence[str] = ()
-    """Columns that the parts above say in full."""
-    rows: str | None = None
-    """A relation of the rows of `mine`, those of the process, with further columns."""
 
 
 def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
@@ -90,56 +56,11 @@ def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
         if table in known or table in (SYNC, EVENT) or not columns.keys() >= {"start", "end"}:
             continue
         category = f"'{_CATEGORIES.get(table, table.lower())}'"
-        name = _string("nameId") if "nameId" in columns else f"'{table}'"
+        name = string("nameId") if "nameId" in columns else f"'{table}'"
         if "globalTid" in columns:
             yield EventTable(table, category, name, used=["nameId"])
         elif "globalPid" in columns:
             yield EventTable(table, category, name, "t.globalPid >> 24 & 16777215", "0")
-
-
-def query(tables: Tables, source: EventTable, mine: str) -> str:
-    """A query for the texts of the events of a table's rows for which `mine` holds.
-
-    One printf writes an event: SQLite copies the text again for each `||`.
-    """
-    columns, counts = tables.columns[source.table], tables.counts(source.table)
-    told = {*source.used, "start", "end", "globalTid", "globalPid"}
-    form = '{"ph":"%s","cat":"%s","name":%s,"pid":%d,"tid":%d,"ts":%s%d.%03d'
-    values = [
-        source.phase,
-        source.category,
-        f"json_quote(CAST({source.name} AS TEXT))",
-        source.pid,
-        source.tid,
-        *_time("t.start"),
-    ]
-    if source.end == "t.end" and counts.get("end") == counts[ROWS]:
-        form += ',"dur":%s%d.%03d'
-        values += _time("(t.end - t.start)")
-    elif source.end != "t.end" or "end" in columns:
-        length = f"({source.end} - t.start)"
-        form += "%s"
-        dur = f"printf(',\"dur\":%s%d.%03d', {', '.join(_time(length))})"
-        values.append(f"CASE WHEN {length} IS NOT NULL THEN {dur} END")
-    always, sometimes = [], []
-    for column, kind in columns.items():
-        if counts[column] and column not in told:
-            key = f'"{_RENAMED.get(column, column)}":'
-            if counts[column] == counts[ROWS] and kind.startswith("INT") and column not in _STRINGS:
-                always.append(f"{key}%d")
-                values.append(f't."{column}"')
-            else:
-                sometimes.append(f"ifnull(',{key}' || {_value(column, kind)}, '')")
-    sometimes += [f"ifnull(',\"{key}\":' || {value}, '')" for key, value in source.args.items()]
-    rest = " || ".join([*sometimes, source.members])
-    # The first argument has no comma before it.
-    values.append(rest if always else f"substr({rest}, 2)")
-    form += f',"args":{{{",".join(always)}%s}}}}'
-    return (
-        f"WITH mine AS (SELECT * FROM {source.table} WHERE {mine})"
-        f" SELECT printf('{form}', {', '.join(values)}) FROM {source.rows or 'mine'} AS t"
-        f" WHERE {source.where} AND t.start IS NOT NULL"
-    )
 
 
 def metrics(tables: Tables) -> str | None:
@@ -157,7 +78,7 @@ def metrics(tables: Tables) -> str | None:
     # The lowest byte of the type is the GPU's number.
     return (
         'SELECT printf(\'{"ph":"C","name":"GPU %d","pid":%d,"tid":0,"ts":%s%d.%03d,'
-        f'"args":{{%s:%s}}}}\', typeId & 255, typeId & 255, {", ".join(_time(at))},'
+        f'"args":{{%s:%s}}}}\', typeId & 255, typeId & 255, {", ".join(time_parts(at))},'
         f" json_quote(CAST({name} AS TEXT)), json_quote(CAST(value AS REAL)))"
         f" FROM {METRICS} AS t WHERE {at} IS NOT NULL"
     )
@@ -172,8 +93,8 @@ def _on_device(table: str, category: str, name: str) -> EventTable:
 
 def _kernels(tables: Tables) -> EventTable:
     has = tables.columns[KERNEL].keys()
-    names: list[str] = [each for each in _KERNEL_NAMES if each in has]
-    source = _on_device(KERNEL, "kernel", f"coalesce({', '.join(map(_string, names))}, 'kernel')")
+    names: list[str] = [each for each in KERNEL_NAMES if each in has]
+    source = _on_device(KERNEL, "kernel", f"coalesce({', '.join(map(string, names))}, 'kernel')")
     used = names[:1]
     for shape in ("grid", "block"):
         axes = [f"{shape}{axis}" for axis in "XYZ"]
@@ -211,15 +132,15 @@ def _graphs(_: Tables) -> EventTable:
 def _copies(tables: Tables) -> EventTable:
     has = tables.columns[MEMCPY]
     ends = [
-        _cases(f"t.{side}", _PLACES, 0) if side in has else "'Unknown'"
+        cases(f"t.{side}", _PLACES, 0) if side in has else "'Unknown'"
         for side in ("srcKind", "dstKind")
     ]
-    name = f"'Memcpy ' || {_cases('t.copyKind', _COPIES, 1)} || ' (' || {ends[0]}"
+    name = f"'Memcpy ' || {cases('t.copyKind', _COPIES, 1)} || ' (' || {ends[0]}"
     return _on_device(MEMCPY, "gpu_memcpy", f"{name} || ' -> ' || {ends[1]} || ')'")
 
 
 def _fills(tables: Tables) -> EventTable:
-    place = _cases("t.memKind", _PLACES, 0) if "memKind" in tables.columns[MEMSET] else "'Device'"
+    place = cases("t.memKind", _PLACES, 0) if "memKind" in tables.columns[MEMSET] else "'Device'"
     return _on_device(MEMSET, "gpu_memset", f"'Memset (' || {place} || ')'")
 
 
@@ -243,7 +164,7 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
     )
     if whens:
         device = f"CASE t.contextId {whens} ELSE t.deviceId END"
-    kind = _cases("t.syncType", _WAITS, 1)
+    kind = cases("t.syncType", _WAITS, 1)
     source = EventTable(SYNC, "'cuda_sync'", kind, device, "t.streamId", used=["deviceId"])
     source.args["device"] = f"CAST({device} AS INTEGER)"
     keys = ("globalPid", "eventId", "eventSyncId")
@@ -286,7 +207,7 @@ def _ranges(tables: Tables) -> EventTable:
     has = tables.columns[NVTX].keys()
     texts = [
         *(["text"] if "text" in has else []),
-        *([_string("textId")] if "textId" in has else []),
+        *([string("textId")] if "textId" in has else []),
     ]
     places = {
         "seq": ", seq = ",
@@ -395,30 +316,3 @@ def _allocations(tables: Tables) -> EventTable:
             " ROWS UNBOUNDED PRECEDING) AS held FROM mine)"
         ),
     )  # fmt: skip
-
-
-# -- SQL -------------------------------------------------------------------------------------------
-
-
-def _string(column: str) -> str:
-    return f'(SELECT value FROM StringIds WHERE id = t."{column}")'
-
-
-def _value(column: str, kind: str) -> str:
-    """A column as JSON; NULL where it is NULL."""
-    if column in _STRINGS:
-        return f"json_quote({_string(column)})"
-    if kind.startswith("INT"):
-        return f'CAST(t."{column}" AS INTEGER)'
-    text = f'CAST(t."{column}" AS {"REAL" if kind == "REAL" else "TEXT"})'
-    return f'CASE WHEN t."{column}" IS NOT NULL THEN json_quote({text}) END'
-
-
-def _time(ns: str) -> list[str]:
-    """What printf shows as microseconds with three decimals, as Kineto has them: %s%d.%03d."""
-    return [f"CASE WHEN {ns} < 0 THEN '-' END", f"abs({ns}) / 1000", f"abs({ns}) % 1000"]
-
-
-def _cases(column: str, names: Sequence[str], first: int) -> str:
-    whens = " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(names, first))
-    return f"CASE {column} {whens} ELSE 'Unknown' END"
