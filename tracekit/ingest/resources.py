@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Protocol
 
 import duckdb
@@ -68,6 +69,11 @@ class Resources:
             raise TracekitError("queries cannot spill less than 0 MB")
         if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
             raise TracekitError(f"{self.temp_dir}: is not a directory for temporary files")
+
+    @property
+    def folder(self) -> Path:
+        """The directory for temporary files."""
+        return Path(self.temp_dir or gettempdir())
 
     def settings(self, path: str | Path) -> Config:
         """DuckDB's settings for a database at `path`, except the memory limit."""
