@@ -33,3 +33,8 @@ def first_line(error: BaseException) -> str:
     """Any exception in one line: its type, and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def reason_of(error: BaseException) -> str:
+    """The first line of an exception's message; of one without a message, its type."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from tempfile import gettempdir
 from weakref import WeakKeyDictionary
 
 from tracekit.database.connection import is_database
@@ -103,7 +102,7 @@ class Opened:
 
     @cached_property
     def _folder(self) -> Path:
-        parent = Path(self.resources.temp_dir or gettempdir())
+        parent = self.resources.folder
         try:
             return self._stack.enter_context(work_folder(parent, _FOLDER_PREFIX))
         except OSError as error:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import click
@@ -115,7 +113,7 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
         require_no_input(request.output, files_named([target], resources))
     given = dict(options.pair(each) for each in parameters)
     with (
-        work_folder(Path(resources.temp_dir or gettempdir()), WORK_PREFIX) as folder,
+        work_folder(resources.folder, WORK_PREFIX) as folder,
         _workers(request) as pool,
         ask_ranks(target, question, given, pool, folder, resources) as answers,
     ):

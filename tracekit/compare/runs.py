@@ -63,7 +63,7 @@ def compare_runs(
     return RunComparison(*names, first, second, rank, why)
 
 
-class Member(NamedTuple):
+class RunMember(NamedTuple):
     """A rank of a run."""
 
     name: str
@@ -83,10 +83,10 @@ class _Named(Protocol):
 M = TypeVar("M", bound=_Named)
 
 
-def members(session: Session) -> list[Member]:
+def members(session: Session) -> list[RunMember]:
     """The ranks that a session holds, by trace_id; a trace without one goes by its file's name."""
     return [
-        Member(
+        RunMember(
             f"file={PurePath(row['path']).name}" if row["rank"] is None else f"rank={row['rank']}",
             row["rank"],
             row["path"],

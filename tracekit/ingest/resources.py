@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Protocol
 
 import duckdb
@@ -76,6 +77,11 @@ class Resources:
     def inputs(self) -> list[str | Path]:
         """The files that it names."""
         return [*([] if self.hardware is None else [self.hardware]), *self.annotations]
+
+    @property
+    def folder(self) -> Path:
+        """The directory for temporary files."""
+        return Path(self.temp_dir or gettempdir())
 
     def settings(self, path: str | Path) -> Config:
         """DuckDB's settings for a database at `path`, except the memory limit."""

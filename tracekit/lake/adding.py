@@ -11,7 +11,7 @@ from functools import partial
 from math import ceil
 
 from tracekit.database import catalog
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, reason_of
 from tracekit.ingest.resources import Resources
 from tracekit.lake import judging, publishing
 from tracekit.lake.compacting import MOST_GROUPS, Compacting, compact
@@ -143,7 +143,7 @@ def add_traces(
     ]
     for task, result in workers.each(add, tasks):
         if isinstance(result, Exception):
-            reason = str(result).strip().partition("\n")[0] or type(result).__name__
+            reason = reason_of(result)
             for source in task.sources:
                 note(Outcome("failed", source, message=f"{source.url}: {reason}"))
             continue
@@ -247,13 +247,9 @@ def _moved(run: LakeRun, sources: Mapping[str, Source]) -> dict[str, Source]:
     return {
         name: source
         for name, source in sources.items()
-        if name in run.ranks and _is_same(run.ranks[name].source, source)
+        if name in run.ranks and run.ranks[name].source.is_same(source)
         and run.ranks[name].source != source
     }  # fmt: skip
-
-
-def _is_same(a: Source, b: Source) -> bool:
-    return (a.url, a.member) == (b.url, b.member)
 
 
 def _publish_group(
@@ -271,7 +267,7 @@ def _publish_group(
             rank.name
             for rank in run.ranks.values()
             for each in group.ranks
-            if each.name in taken and each.name != rank.name and _is_same(each.source, rank.source)
+            if each.name in taken and each.name != rank.name and each.source.is_same(rank.source)
         ]
         return run.with_group(group, [name for name in taken if name], gone)
 
@@ -283,13 +279,13 @@ def _publish_group(
 def _outcome(rank: Rank, run: LakeRun, took_s: float, replace_others: bool) -> Outcome:
     """What becomes of a rank whose files are written."""
     kept = run.ranks.get(rank.name)
-    same = next((r for r in run.ranks.values() if _is_same(r.source, rank.source)), None)
+    same = next((r for r in run.ranks.values() if r.source.is_same(rank.source)), None)
     found = Outcome("added", rank.source, rank.run, rank.name, rank.events, took_s)
     if kept is None or kept.tables != catalog.FORMAT:
         return found if kept is None and same is None else replace(found, status="replaced")
     if kept.sha256 == rank.sha256:
         return replace(found, status="unchanged")
-    if not replace_others and not _is_same(kept.source, rank.source):
+    if not replace_others and not kept.source.is_same(rank.source):
         return Outcome(
             "failed",
             rank.source,
@@ -311,7 +307,7 @@ def _clashes(outcomes: list[Outcome]) -> Iterator[Outcome]:
         if each.status == "failed":
             continue
         before = went.get((each.run, each.name))
-        if before and not _is_same(before.source, each.source):
+        if before and not before.source.is_same(each.source):
             yield clash(each, before.source)
         went[each.run, each.name] = each
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tracekit.database import catalog
 from tracekit.database.connection import connect
@@ -63,7 +61,6 @@ def compact(task: Compacting) -> int:
 
 
 def _write(lake: Storage, task: Compacting, run: LakeRun, some: list[Held]) -> Group:
-    temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
     token = new_token()
     files: dict[str, int] = {}
     ranks = [rank for each in some for rank in each.ranks]
@@ -72,7 +69,7 @@ def _write(lake: Storage, task: Compacting, run: LakeRun, some: list[Held]) -> G
         task.lake, LakeRun(run.name, run.number, tuple(some)), frozenset(r.name for r in ranks)
     )
     with (
-        work_folder(temp_dir, WORK_PREFIX) as folder,
+        work_folder(task.resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", task.resources.settings(folder), task.lake)) as connection,
     ):
         for table, rows in Binding(connection, [part]).scans().items():

@@ -3,12 +3,12 @@ that changed, and which rank changed it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import pi, sqrt
 from statistics import median, median_low
-from typing import Any
+from typing import Any, TypeVar
 
 from tracekit.compare.diff import Diff, Pair
 from tracekit.compare.runs import common_rank, compare_runs
@@ -20,6 +20,7 @@ from tracekit.lake.runs import RunPart
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
+T = TypeVar("T")
 SCHEMA = "tracekit/history/1"
 
 # A trace whose clock begins after 2001 counts from the Unix epoch.
@@ -197,9 +198,14 @@ def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
             known = [row[name] for row in figures if row[name] is not None]
             medians[name] = median(known) if known else None
         runs.append(RunFigures(run, started, len(figures), medians))
-    timed = all(each.started_ns is not None for each in runs)
-    runs.sort(key=lambda each: (each.started_ns or 0 if timed else 0, each.run))
-    return ("time" if timed else "name"), runs
+    return put_in_order(runs, lambda each: (each.started_ns, each.run)), runs
+
+
+def put_in_order(runs: list[T], when: Callable[[T], tuple[int | None, str]]) -> str:
+    """Sorts runs by when they began, or by name where one of them does not tell; says which."""
+    is_timed = all(when(each)[0] is not None for each in runs)
+    runs.sort(key=lambda each: (when(each)[0] or 0 if is_timed else 0, when(each)[1]))
+    return "time" if is_timed else "name"
 
 
 def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[StepChange]:

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.lake.comparing import began_ns, shifts
+from tracekit.lake.comparing import began_ns, put_in_order, shifts
 from tracekit.lake.layout import Rank
 from tracekit.lake.reading import Lake
 from tracekit.records import Record
@@ -260,9 +260,7 @@ def _runs(lake: Lake) -> tuple[str, list[_Costs]]:
         _Costs(name, some, min(began.get(each.rank.trace_id, 0) for each in some) or None)
         for name, some in members.items()
     ]
-    is_timed = all(each.began is not None for each in runs)
-    runs.sort(key=lambda each: (each.began or 0 if is_timed else 0, each.name))
-    return ("time" if is_timed else "name"), runs
+    return put_in_order(runs, lambda each: (each.began, each.name)), runs
 
 
 def _member(rank: Rank, host: str | None, rows: Sequence[dict[str, Any]]) -> _Member:

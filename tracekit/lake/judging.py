@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Set
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tracekit.database import catalog, prepared
 from tracekit.database.connection import connect
@@ -71,7 +69,6 @@ def judge(task: Judging) -> Group:
     Raises:
         TracekitError: when the run cannot be read or the lake not be written.
     """
-    temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
     with open_run(task.lake, task.run, task.resources) as lake, lake.sharing():
         ranks: dict[int, Rank] = {
             each.trace_id: each for each in lake.ranks if each.name in task.names
@@ -79,7 +76,7 @@ def judge(task: Judging) -> Group:
         context = lake.parts[0].run.context
         rows = [rows_of(each, context) for each in examine_all(lake, list(ranks))]
     with (
-        work_folder(temp_dir, WORK_PREFIX) as folder,
+        work_folder(task.resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", task.resources.settings(folder), task.lake)) as made,
     ):
         prepared.create_all(made)

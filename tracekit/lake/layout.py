@@ -70,6 +70,10 @@ class Source:
     member: str | None = None
     """The trace's path in an archive; null: the file is no archive."""
 
+    def is_same(self, other: Source) -> bool:
+        """Whether both are one trace, in whatever state its file was."""
+        return (self.url, self.member) == (other.url, other.member)
+
 
 @dataclass(frozen=True)
 class Rank:

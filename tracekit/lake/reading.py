@@ -22,7 +22,7 @@ from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES
-from tracekit.errors import TracekitError, first_line
+from tracekit.errors import TracekitError, first_line, reason_of
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
@@ -300,8 +300,7 @@ def ask_ranks(
     for task, found in workers.each(answer, tasks):
         rank = task.part.ranks[0]
         if isinstance(found, Exception):
-            reason = str(found).strip().partition("\n")[0] or type(found).__name__
-            raise TracekitError(f"run={rank.run}/{rank.name}: {reason}") from found
+            raise TracekitError(f"run={rank.run}/{rank.name}: {reason_of(found)}") from found
         (folder / f"{place[rank.trace_id]:09d}.parquet").write_bytes(found)
     return Session(_opened(sorted(folder.glob("*.parquet")), lake), lake)
 

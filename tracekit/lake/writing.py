@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -115,7 +114,7 @@ def add(task: Task) -> list[Written]:
         StorageError: when a file system fails, for a source or the lake. Another attempt may
             succeed.
     """
-    temp_dir = Path(task.resources.temp_dir or tempfile.gettempdir())
+    temp_dir = task.resources.folder
     done: list[Written] = []
     outcomes: list[Outcome] = []
     batch: list[_Opened] = []
@@ -147,7 +146,7 @@ def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
                 member = stream.path.removeprefix(source.url).lstrip("/") or None
                 here = replace(source, member=member)
                 sha256 = stream.stored_sha256()
-                before = next((each for each in task.known if _same_file(each.source, here)), None)
+                before = next((each for each in task.known if each.source.is_same(here)), None)
                 if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT):
                     # The file was written again with the same bytes.
                     stream.close()
@@ -158,10 +157,6 @@ def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
             raise
         except TracekitError as error:
             yield _failed(source, error)
-
-
-def _same_file(a: Source, b: Source) -> bool:
-    return (a.url, a.member) == (b.url, b.member)
 
 
 def _failed(source: Source, error: TracekitError) -> Outcome:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, reason_of
 
 # What of a URL may be secret: user and password, and the query of a signed address.
 _USER = re.compile(r"(\w://)[^/\s'\"]*@")
@@ -63,7 +63,7 @@ def translated_errors(root: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    return shown(str(error).strip().partition("\n")[0]) or type(error).__name__
+    return shown(reason_of(error))
 
 
 def filesystem(url: str) -> tuple[Any, str]:
