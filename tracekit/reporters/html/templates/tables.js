@@ -75,9 +75,9 @@ function drawTable(element, figure) {
     autoWidth: false,
     language: { search: "Search:", emptyTable: "Nothing to show", info: "_START_ to _END_ of _TOTAL_", infoFiltered: "(of _MAX_)", lengthMenu: "_MENU_ a page" },
   });
-  // Long text has the room that the other columns leave, of about 84 pixels each.
+  // Long text has the room that the other columns leave, of about 84 pixels each, or 60 in half a page.
   const long = table.querySelectorAll("thead th.long"), others = table.querySelectorAll("thead th").length - long.length;
-  const room = Math.max(300, element.clientWidth) - 84 * others;
+  const room = Math.max(300, element.clientWidth) - (element.clientWidth < 800 ? 60 : 84) * others;
   for (const cell of long) cell.style.width = `${Math.max(element.clientWidth < 600 ? 170 : 110, room / long.length)}px`;
   // A click on a row shows all of it, with links to where its names stand in other figures.
   table.tBodies[0].addEventListener("click", (event) => {
