@@ -13,7 +13,7 @@ from docs.generate import site, sources
 from docs.generate.commands import all_commands
 from docs.generate.markdown import code, fence, prose, table
 from docs.generate.pictures import PICTURES
-from tests.kit.browser import browser, opened
+from tests.kit.browser import browser, open_page
 from tracekit.advice.catalogue import catalogue
 from tracekit.database.catalog import queries
 from tracekit.thresholds import Thresholds
@@ -122,7 +122,7 @@ def test_the_site_builds_strictly(tmp_path):
     assert "https://fonts" not in (tmp_path / "index.html").read_text()
     # Opened as files, pages load nothing from the web, log no error, and can be searched.
     first, *others = [*tmp_path.glob("*/*.html"), tmp_path / "index.html"]
-    with browser() as running, opened(running, first) as seen:
+    with browser() as running, open_page(running, first) as seen:
         for path in others:
             seen.open(path)
         seen.page.locator(".md-search__input").first.fill("straggler")

@@ -332,7 +332,7 @@ def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tm
     assert "gemm" in (tmp_path / "page.html").read_text()
 
 
-PEER = json.loads((Path(__file__).parent / "data" / "nsys_ai.json").read_text())["files"]
+PEER = json.loads((Path(__file__).parents[1] / "data" / "nsys_ai.json").read_text())["files"]
 
 
 @pytest.mark.parametrize("name", sorted(PEER) if EXPECTED else WITHOUT)
