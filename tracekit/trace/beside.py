@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other.snapshot import is_pickle, plain_pickle
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import unreadable
 from tracekit.trace.unpacking import (
@@ -131,6 +130,8 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
 
 
 def _content(path: str) -> object:
+    from tracekit.trace.other.snapshot import is_pickle, plain_pickle
+
     try:
         with Path(path).open("rb") as file:
             codec = codec_of(file.read(HEAD_BYTES))

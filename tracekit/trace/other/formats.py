@@ -9,15 +9,17 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other import nsys, perfetto, rocpd, rocprof, snapshot, xplane
-from tracekit.trace.other.converted import Converted, OneProcess
-from tracekit.trace.other.sqlite import Tables
 from tracekit.trace.source import ByteStream, named_copy, open_streams
 from tracekit.trace.unpacking import HEAD_BYTES
 
+if TYPE_CHECKING:
+    from tracekit.trace.other.converted import OneProcess
+
 _SQLITE = b"SQLite format 3\0"
+_JSON = re.compile(rb"(\xef\xbb\xbf)?\s*[\[{]")
 _ROCPROF = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"')
 _REPORTS = (".nsys-rep", ".qdrep")
 
@@ -43,18 +45,28 @@ def open_traces(
         stream.rewind()
         if stream.path.endswith(_REPORTS):
             yield from _exported(stream, folder)
-        elif head.startswith(_SQLITE):
-            yield from _of_sqlite(stream, folder)
-        elif _ROCPROF.match(head):
-            yield from _opened(stream, rocprof.processes(stream), ExitStack())
-        elif perfetto.is_perfetto(head, stream.path):
-            yield from _opened(stream, perfetto.processes(stream, folder), ExitStack())
-        elif xplane.is_xplane(head, stream.path):
-            yield from _opened(stream, xplane.processes(stream), ExitStack())
-        elif snapshot.is_pickle(head):
-            yield from _opened(stream, snapshot.processes(stream), ExitStack())
-        else:
+        elif _JSON.match(head) and not _ROCPROF.match(head):
             yield stream
+        else:
+            yield from _of_other(stream, head, folder)
+
+
+def _of_other(stream: ByteStream, head: bytes, folder: str) -> Iterator[ByteStream]:
+    """The traces in a file that is not JSON as Kineto writes it: few are, so readers load late."""
+    from tracekit.trace.other import perfetto, rocprof, snapshot, xplane
+
+    if head.startswith(_SQLITE):
+        yield from _of_sqlite(stream, folder)
+    elif _ROCPROF.match(head):
+        yield from _opened(stream, rocprof.processes(stream), ExitStack())
+    elif perfetto.is_perfetto(head, stream.path):
+        yield from _opened(stream, perfetto.processes(stream, folder), ExitStack())
+    elif xplane.is_xplane(head, stream.path):
+        yield from _opened(stream, xplane.processes(stream), ExitStack())
+    elif snapshot.is_pickle(head):
+        yield from _opened(stream, snapshot.processes(stream), ExitStack())
+    else:
+        yield stream
 
 
 def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
@@ -67,6 +79,9 @@ def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
 
 
 def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[ByteStream]:
+    from tracekit.trace.other import nsys, rocpd
+    from tracekit.trace.other.sqlite import Tables
+
     with held, closing(Tables(file, stream.path)) as tables:
         if nsys.is_report(tables):
             found = nsys.processes(tables, stream.path)
@@ -103,6 +118,8 @@ def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
 
 def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Iterator[ByteStream]:
     """A stream for each process; what they share is closed with the last."""
+    from tracekit.trace.other.converted import Converted
+
     held.callback(stream.close)
     left = len(found)
 
