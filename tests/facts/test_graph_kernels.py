@@ -441,8 +441,8 @@ def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
             nsys.kernel(strings, "gemm", 5_000, 5_100, 5, graphNodeId=node(2, 21)),
         ],
         "NVTX_EVENTS": [
-            nsys.pushed(strings, "aten::mm, op_id = 11, sizes = [[8, 16]]", 1_100, 1_150),
-            nsys.pushed(strings, "aten::relu, op_id = 12, sizes = [[8, 4]]", 1_200, 1_250),
+            nsys.nvtx_range(strings, "aten::mm, op_id = 11, sizes = [[8, 16]]", 1_100, 1_150),
+            nsys.nvtx_range(strings, "aten::relu, op_id = 12, sizes = [[8, 4]]", 1_200, 1_250),
         ],
         "CUDA_GRAPH_NODE_EVENTS": made,
     }
