@@ -71,7 +71,7 @@ speed AS (
 work AS (FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 traffic AS (SELECT trace_id, sum(read_bytes + written_bytes)::BIGINT AS n FROM work GROUP BY trace_id),
 operator AS (SELECT trace_id, count(*) AS n FROM cpu_ops GROUP BY trace_id),
-figure AS (FROM run_figures())
+figure AS (FROM run_figures() SEMI JOIN main_device USING (trace_id))
 SELECT
     trace_id, workload, variant, device, batch, seq, dim, hidden, dtype, activation, reason, is_wrong,
     step_ns,

@@ -29,7 +29,7 @@ SELECT *, any_value(end_ns - start_ns) FILTER (kind = 'gpu_active') OVER (PARTIT
 FROM run_windows
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1;
 
--- The figures of each run, taken from that window. Those of a device are NULL in a trace without GPU ops.
+-- The figures of each run, taken from that window. In a trace without GPU ops, a device's times are NULL.
 CREATE OR REPLACE MACRO run_figures() AS TABLE
 WITH ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,

@@ -423,7 +423,7 @@ def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made)
     everything = stored | set(tables.summaries())
     assert told == everything
     # Trino's statement needs no columns: the Delta table has them (test_lake_engines.py).
-    published = page.split("Published are")[1].split(".")[0]
+    published = page.split("It publishes")[1].split(".")[0]
     named = set(re.findall(r"`(\w+)`", published)) - {"answer_"}
     assert named == {each for each in PUBLISHED if not each.startswith("answer_")}
 

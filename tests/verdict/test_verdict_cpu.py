@@ -15,14 +15,14 @@ GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 4
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as run:
-        yield run
+def loaded(tmp_path_factory):
+    with TRACES.load(tmp_path_factory.mktemp("traces")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
-def judged(run):
-    found = {each.trace.trace_id: (each.verdict, each.host) for each in run.verdicts()}
+def judged(loaded):
+    found = {each.trace.trace_id: (each.verdict, each.host) for each in loaded.verdicts()}
     return found.__getitem__
 
 
@@ -135,8 +135,8 @@ def test_a_cpu_job_that_waits_for_other_ranks_is_bound_by_communication(trace, j
 
 
 @pytest.mark.parametrize(("change", "left_us"), [("host*0.5", 9300), ("communication*0", 1400)])
-def test_waits_for_other_ranks_take_as_long_at_any_speed_of_the_host(change, left_us, run):
-    found = run.whatif(change, trace=REDUCED)
+def test_waits_for_other_ranks_take_as_long_at_any_speed_of_the_host(change, left_us, loaded):
+    found = loaded.whatif(change, trace=REDUCED)
     assert (found.window_ns, found.predicted_ns) == (10_000_000, left_us * 1000)
 
 
@@ -146,8 +146,8 @@ CALLED = TRACES.events([
 ])  # fmt: skip
 
 
-def test_the_replay_attributes_time_as_the_verdict_does(judged, run):
-    shares = run.whatif("host*1", trace=CALLED).bound_by
+def test_the_replay_attributes_time_as_the_verdict_does(judged, loaded):
+    shares = loaded.whatif("host*1", trace=CALLED).bound_by
     told = judged(CALLED)[0].shares
     assert shares == pytest.approx({"math": 0.45, "communication": 0.5, "python": 0.05})
     assert (told["compute"], told["communication"], told["untraced"]) == (0.45, 0.5, 0.05)

@@ -14,7 +14,6 @@ import duckdb
 
 from tracekit.database import catalog, constants
 from tracekit.database.catalog import Query, Value
-from tracekit.database.frames import frame_of
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
 from tracekit.errors import TracekitError
@@ -313,6 +312,8 @@ class Session:
         self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
     ) -> polars.DataFrame:
         """The rows of one SELECT, which may read `variables`, as a Polars frame."""
+        from tracekit.database.frames import frame_of
+
         return self.stream(query, variables, frame_of, timeout_s)
 
     def trace_ids(self) -> list[int]:

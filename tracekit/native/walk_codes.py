@@ -6,6 +6,7 @@ queries/schema/host_order.sql takes them as parameters. C takes them from src/wa
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def header() -> str:
     """The text of src/walk_codes.h."""
     tables = []
     for table in (Kind, Flag, Shift, WalkOutput):
-        kind = table.__name__.upper()
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", table.__name__).upper()
         names = ",\n    ".join(f"{each.name}_{kind} = {int(each)}" for each in table)
         said = (table.__doc__ or "").removesuffix(".")
         tables.append(f"/* {said}. */\nenum {{\n    {names},\n}};\n")

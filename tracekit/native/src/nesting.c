@@ -260,27 +260,27 @@ TRACEKIT_EXPORT struct walk *tracekit_walk_open(struct ArrowArrayStream *input) 
  * input fails, tracekit_walk_error gives the stream's error. */
 TRACEKIT_EXPORT int tracekit_walk_next(struct walk *walk, int64_t rows, struct ArrowArray *out) {
     struct batch **batches[] = {&walk->segments, &walk->slices, &walk->waited};
-    int fullest = SEGMENTS_WALKED;
+    int fullest = SEGMENTS_WALK_OUTPUT;
     *out = (struct ArrowArray){0};
     if (walk->segments == NULL) walk->segments = batch_new(segment_columns, SEGMENT_COLUMNS);
     if (walk->slices == NULL) walk->slices = batch_new(slice_columns, SLICE_COLUMNS);
     if (walk->waited == NULL) walk->waited = batch_new(wait_columns, WAIT_COLUMNS);
-    for (int kind = SEGMENTS_WALKED; kind <= WAITS_WALKED; kind++)
-        if (*batches[kind] == NULL) return OUT_OF_MEMORY_WALKED;
+    for (int kind = SEGMENTS_WALK_OUTPUT; kind <= WAITS_WALK_OUTPUT; kind++)
+        if (*batches[kind] == NULL) return OUT_OF_MEMORY_WALK_OUTPUT;
     while (!walk->is_done && walk->segments->rows < rows && walk->slices->rows < rows && walk->waited->rows < rows) {
         if (walk->rows.release != NULL && walk->row < walk->rows.length) {
-            if (!step(walk)) return OUT_OF_MEMORY_WALKED;
+            if (!step(walk)) return OUT_OF_MEMORY_WALK_OUTPUT;
             continue;
         }
         if (walk->rows.release != NULL) walk->rows.release(&walk->rows);
         walk->row = 0;
-        if (walk->input.get_next(&walk->input, &walk->rows) != 0) return FAILED_WALKED;
+        if (walk->input.get_next(&walk->input, &walk->rows) != 0) return FAILED_WALK_OUTPUT;
         walk->is_done = walk->rows.release == NULL;
-        if (walk->is_done && !end_thread(walk)) return OUT_OF_MEMORY_WALKED;
+        if (walk->is_done && !end_thread(walk)) return OUT_OF_MEMORY_WALK_OUTPUT;
     }
-    for (int kind = SLICES_WALKED; kind <= WAITS_WALKED; kind++)
+    for (int kind = SLICES_WALK_OUTPUT; kind <= WAITS_WALK_OUTPUT; kind++)
         if ((*batches[kind])->rows > (*batches[fullest])->rows) fullest = kind;
-    if ((*batches[fullest])->rows == 0) return IS_DONE_WALKED;
+    if ((*batches[fullest])->rows == 0) return IS_DONE_WALK_OUTPUT;
     batch_export(*batches[fullest], out);
     *batches[fullest] = NULL;
     return fullest;

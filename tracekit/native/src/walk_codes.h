@@ -32,12 +32,12 @@ enum {
 
 /* The output of a step of the walk. */
 enum {
-    SEGMENTS_WALKED = 0,
-    SLICES_WALKED = 1,
-    WAITS_WALKED = 2,
-    IS_DONE_WALKED = 3,
-    FAILED_WALKED = 4,
-    OUT_OF_MEMORY_WALKED = 5,
+    SEGMENTS_WALK_OUTPUT = 0,
+    SLICES_WALK_OUTPUT = 1,
+    WAITS_WALK_OUTPUT = 2,
+    IS_DONE_WALK_OUTPUT = 3,
+    FAILED_WALK_OUTPUT = 4,
+    OUT_OF_MEMORY_WALK_OUTPUT = 5,
 };
 
 #endif
