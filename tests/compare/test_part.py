@@ -34,6 +34,7 @@ def events(path):
     return json.loads(path.read_text())["traceEvents"]
 
 
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdict_on_a_step_is_that_of_the_whole_trace(name, shared_database, tmp_path):
     whole = shared_database(name)

@@ -105,6 +105,7 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
     assert len(bucket.find("traces/lake/tables")) == len(files_in_use(lake))
 
 
+@pytest.mark.thorough
 def test_small_tables_are_published_there_and_runs_compacted(bucket, tmp_path, monkeypatch):
     deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
     # Its own client speaks HTTPS otherwise.

@@ -285,6 +285,7 @@ def test_what_is_exported_is_a_trace_that_loads_alike(name, loaded, tmp_path):
             assert again.fetch(rows)[1] == first.fetch(rows)[1]
 
 
+@pytest.mark.sampled(3, of=5)
 @pytest.mark.parametrize("name", sorted(EXPECTED) or WITHOUT)
 def test_every_command_takes_it(name, run, loaded):
     file = str(OTHER / name)
