@@ -36,7 +36,7 @@ kernel AS (
 )
 SELECT k.trace_id, regexp_replace(name, '_\d[\dcde]*$', '') AS place,
        coalesce(format('{:.0f} % of its peak', 100 * avg(reached) OVER same),
-           format('{:.0f} us each', avg(dur_ns) OVER same / 1e3)) AS detail,
+           duration_text(avg(dur_ns) OVER same) || ' each') AS detail,
        'op' AS target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns,
        coalesce(reached / thresholds().tuned_reach, thresholds().tuned_share) AS factor
 FROM kernel AS k LEFT JOIN worked USING (trace_id, event_id)
