@@ -11,6 +11,7 @@ if the two ranges overlap, the experiments are inconclusive.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class Prediction(NamedTuple):
 _NO_FACTOR = Prediction(None, "unknown: how the work grows with that size is not known")
 
 
-class _Predictor:
+class _Predictor(ABC):
     """Predicts changed runs from the trace of the unchanged one.
 
     `timed` are its rounds without the profiler, and `step_ns` their median; a slowed host adds
@@ -75,8 +76,8 @@ class _Predictor:
         self.limits = limits
         self._read(database, analysis, timed)
 
-    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None: ...
 
     def parts(
         self,
@@ -91,8 +92,8 @@ class _Predictor:
             device = part_of_device(more, at_most, grew, self.share, self.limits)
         return device, self._of_host(device, slow)
 
-    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None: ...
 
 
 class OnDevice(_Predictor):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ _EVERY = -1
 
 
 @dataclass(frozen=True)
-class Windows:
+class Windows(ABC):
     """Windows of one kind, with their lengths and critical paths in any replay."""
 
     names: list[str]
@@ -40,13 +41,13 @@ class Windows:
         """The keys of the host whose times the windows need."""
         return np.concatenate([self.begin, self.end])
 
+    @abstractmethod
     def spans(self, run: Run) -> tuple[Ints, Ints]:
         """When each window begins and when it is complete, in ns since the trace's start."""
-        raise NotImplementedError
 
+    @abstractmethod
     def last(self, run: Run, number: int) -> End:
         """The event that ends a window."""
-        raise NotImplementedError
 
     def lengths(self, run: Run) -> Ints:
         """The windows' lengths in ns."""
