@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tracekit.advice.model import AdvisedWindow
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     account_between,
@@ -303,16 +302,13 @@ class _Examiner:
 
         # Without a device, all of the trace is replayed.
         of_host = main.gpu is None and place[0] == "trace"
-        judged = AdvisedWindow(
-            *place,
-            "whole trace" if of_host else main.window.name,
-            main.window.start_ns,
-            main.window.end_ns,
-            repeats=not is_unrepeated(self.repetition),
-        )
+        window = replace(main.window, name="whole trace") if of_host else main.window
         findings = [(each.code, each.severity, each.message) for each in self.trace.health]
         with stage("pricing possible changes"):
-            found = find(replayed, judged, findings, self.thresholds, combine=combine)
+            found = find(
+                replayed, place, window, findings, self.thresholds,
+                repeats=not is_unrepeated(self.repetition), combine=combine,
+            )  # fmt: skip
         return replace(found, trace=self.trace.path)
 
     # -- windows

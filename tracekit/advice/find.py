@@ -8,19 +8,19 @@ from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
 from tracekit.advice.model import (
     Advice,
     AdvisedPlace,
-    AdvisedWindow,
     BestCombination,
     CombinationStep,
     FixList,
     NotChecked,
 )
-from tracekit.advice.places import Place, PricedPlace, find_places, price_alone
+from tracekit.advice.places import Place, find_places, price_alone
 from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.prices import STALLED, Prices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tracekit.evidence.model import Window
     from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
@@ -33,22 +33,25 @@ _ALLOCATOR = "allocator"
 
 def find(
     gains: WindowGains,
-    judged: AdvisedWindow,
+    place: tuple[str, int],
+    window: Window,
     findings: Sequence[tuple[str, str, str]],
     thresholds: Thresholds,
     *,
+    repeats: bool,
     combine: bool,
 ) -> FixList:
     """Possible changes in a window of a trace; those that save most come first.
 
     One-offs come last, or first if they take longer than the rest of the window.
-    `findings` are the code, severity and message of each problem of the trace. Advice is listed if
-    it saves the share `advised_gain` of the window. With `combine`, the list also has the best
-    combination.
+    `place` is the window as `WindowGains.gains` names it, and `findings` are the code, severity and
+    message of each problem of the trace. `repeats` says whether most kernels run again and again.
+    Advice is listed if it saves the share `advised_gain` of the window. With `combine`, the list
+    also has the best combination.
     """
     replay = gains.replay
-    prices = Prices(replay, gains.window(judged.kind, judged.number))
-    of_window = gains.gains(judged.kind, judged.number)
+    prices = Prices(replay, replay.window(*place))
+    of_window = gains.gains(*place)
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
@@ -57,7 +60,7 @@ def find(
         looked = []
     is_cold = any(code == "cold_start" for code, _, _ in findings)
     # Code that is loaded once is not a loop.
-    repeats = judged.repeats and not is_cold
+    repeats = repeats and not is_cold
     looked = [
         each
         for each in looked
@@ -66,10 +69,10 @@ def find(
         and (combine or _at_most(each, of_window) >= least_share)
     ]
     replay.remedies.ask(each.name for each in looked)
-    priced: list[PricedPlace] = []
+    priced: list[Place] = []
     for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
-        at = find_places(remedy, rows, judged.start_ns, judged.end_ns, thresholds.most_places)
+        at = find_places(remedy, rows, window.start_ns, window.end_ns, thresholds.most_places)
         priced += [
             price_alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns
         ]
@@ -78,8 +81,12 @@ def find(
     if combine:
         # Includes changes that save nothing alone: another bottleneck may hide their gain.
         others = [each for each in priced if each not in worth]
-        others.sort(key=lambda each: -each.place.at_most_ns)
-        mine = [each for each in [*worth, *others] if _is_combined(each.place.remedy)]
+        others.sort(key=lambda each: -each.at_most_ns)
+        mine = [
+            each
+            for each in [*worth, *others]
+            if not each.remedy.is_apart and not each.remedy.is_batch
+        ]
         together = _together(mine[: thresholds.most_combined], prices, least_ns)
     # A larger batch saves time per sample, not time of this step: it has its own list.
     if looked and repeats and of_window.host >= thresholds.small_gain:
@@ -101,7 +108,7 @@ def find(
     is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
     return FixList(
         trace=replay.database.name,
-        window=judged.name,
+        window=window.name,
         window_ns=prices.window_ns,
         bottleneck=None,
         advice=[*once, *listed] if is_start else [*listed, *once],
@@ -111,57 +118,48 @@ def find(
     )
 
 
-def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> PricedPlace | None:
+def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Place | None:
     """The largest batch that fits into the host's slack."""
     found = prices.larger_batch(growth)
     if found is None:
         return None
     times, length = found
     detail = f"{times} times as large in {length / prices.window_ns:.2f} times the time"
-    place = Place(remedy, None, detail, 1, f"batch*{times}", prices.window_ns)
-    return PricedPlace(place, prices.window_ns - round(length / times))
+    saves_ns = prices.window_ns - round(length / times)
+    change = f"batch*{times}"
+    return Place(remedy, None, detail, 1, change, prices.window_ns, saves_ns=saves_ns)
 
 
-def _together(priced: list[PricedPlace], prices: Prices, least_ns: float) -> BestCombination | None:
-    """The best combination of the changes that were priced alone."""
-    places = [each.place for each in priced]
-    found = prices.combined(
-        [each.change for each in places], [each.saves_ns for each in priced], least_ns
-    )
-    if found is None:
+def _together(places: list[Place], prices: Prices, least_ns: float) -> BestCombination | None:
+    """The best combination of the changes that were priced alone; None: none saves enough."""
+    alone = [each.saves_ns for each in places]
+    if max(alone, default=0) < least_ns:
         return None
-    taken = [(places[number], adds_ns) for number, adds_ns in found.taken]
+    taken, path, host, device = prices.combined([each.change for each in places], alone, least_ns)
+    saves_ns = sum(adds_ns for _, adds_ns in taken)
+    steps = [
+        CombinationStep(places[at].remedy.name, places[at].where, adds_ns) for at, adds_ns in taken
+    ]
+    changes = [places[at].change for at, _ in taken]
     return BestCombination(
-        saves_ns=found.saves_ns,
-        share=found.saves_ns / prices.window_ns,
-        additions=[
-            CombinationStep(each.remedy.name, each.where, adds_ns) for each, adds_ns in taken
-        ],
-        changes=[each.change for each, _ in taken],
-        bound_by=found.bound_by,
-        host_gain=found.host_gain,
-        device_gain=found.device_gain,
+        saves_ns, saves_ns / prices.window_ns, steps, changes, path, host, device
     )
 
 
-def _is_combined(remedy: Remedy) -> bool:
-    return not remedy.is_apart and not remedy.is_batch
-
-
-def _ranked(priced: list[PricedPlace], thresholds: Thresholds) -> list[PricedPlace]:
+def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
     """The highest saving first; the least effort first if a replay can hardly tell the savings
     apart."""
-    ranked: list[PricedPlace] = []
+    ranked: list[Place] = []
     for each in sorted(priced, key=lambda each: -each.saves_ns):
         at = len(ranked)
         while at and _is_easier(each, ranked[at - 1], thresholds):
             at -= 1
         ranked.insert(at, each)
-    return sorted(ranked, key=lambda each: (each.place.remedy.is_apart, each.place.remedy.is_batch))
+    return sorted(ranked, key=lambda each: (each.remedy.is_apart, each.remedy.is_batch))
 
 
-def _is_easier(one: PricedPlace, other: PricedPlace, thresholds: Thresholds) -> bool:
-    efforts = (EFFORTS.index(each.place.remedy.effort) for each in (one, other))
+def _is_easier(one: Place, other: Place, thresholds: Thresholds) -> bool:
+    efforts = (EFFORTS.index(each.remedy.effort) for each in (one, other))
     close_ns = (1 - thresholds.price_error) * other.saves_ns
     return one.saves_ns >= close_ns and next(efforts) < next(efforts)
 
@@ -200,10 +198,9 @@ def _applicable(
 
 
 def _advice(
-    priced: PricedPlace, window_ns: int, removed: dict[str, float], doubted: dict[str, str]
+    place: Place, window_ns: int, removed: dict[str, float], doubted: dict[str, str]
 ) -> Advice:
-    whole, remedy = priced.place, priced.place.remedy
-    best = priced.parts[0].place if priced.parts else whole
+    remedy, best = place.remedy, (*place.parts, place)[0]
     # The first one, if gains are equal.
     cause = max(remedy.causes, key=lambda each: removed.get(each, 0.0))
     return Advice(
@@ -212,25 +209,25 @@ def _advice(
         cause=cause,
         where=best.where,
         detail=best.detail,
-        count=whole.count,
-        saves_ns=priced.saves_ns,
-        share=priced.saves_ns / window_ns,
+        count=place.count,
+        saves_ns=place.saves_ns,
+        share=place.saves_ns / window_ns,
         once=False,
         effort=remedy.effort,
         needs=remedy.needs,
         doubts=[each for each in [remedy.caveat] if each]
         + [doubted[code] for code in remedy.codes if code in doubted],
-        change=whole.change,
+        change=place.change,
         places=[
             AdvisedPlace(
-                where=each.place.where or "",
-                detail=each.place.detail,
-                count=each.place.count,
+                where=each.where or "",
+                detail=each.detail,
+                count=each.count,
                 saves_ns=each.saves_ns,
                 share=each.saves_ns / window_ns,
-                change=each.place.change,
+                change=each.change,
             )
-            for each in priced.parts
+            for each in place.parts
         ],
     )
 

@@ -13,19 +13,6 @@ SCHEMA = "tracekit/advice/1"
 
 
 @dataclass(frozen=True)
-class AdvisedWindow:
-    """The window that advice is about, with its names in the replay and in the tables."""
-
-    kind: str
-    number: int
-    name: str
-    start_ns: int
-    end_ns: int
-    repeats: bool
-    """Whether most of the trace's kernels run again and again."""
-
-
-@dataclass(frozen=True)
 class AdvisedPlace:
     """One of a change's call sites."""
 

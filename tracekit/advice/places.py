@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.replay.changes import Rows
-from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.prices import Prices
 
 if TYPE_CHECKING:
@@ -30,28 +29,19 @@ class Place:
     changes that also remove time outside their rows."""
     parts: tuple[Place, ...] = ()
     """The call sites with most time, if it stands for several."""
+    saves_ns: int = 0
+    """What the remedy saves there, in ns of the window; 0 before it is priced."""
 
 
-@dataclass(frozen=True)
-class PricedPlace:
-    """A call site and what the remedy saves there, in ns of the window."""
-
-    place: Place
-    saves_ns: int
-    parts: tuple[PricedPlace, ...] = ()
-    """What it saves at each call site alone, the highest saving first; only call sites with a
-    saving."""
-
-
-def price_alone(place: Place, prices: Prices, least_ns: float = 0) -> PricedPlace:
-    """What a remedy saves at a call site, and at each of its parts if it saves at least
-    `least_ns`."""
-    saves_ns = prices.saved(place.change)
-    if saves_ns < least_ns:
-        return PricedPlace(place, saves_ns)
-    parts = (PricedPlace(each, prices.saved(each.change)) for each in place.parts)
+def price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
+    """The call site with what the remedy saves there; if that is at least `least_ns`, with those of
+    its parts at which it saves anything alone, the highest saving first."""
+    priced = replace(place, saves_ns=prices.saved(place.change), parts=())
+    if priced.saves_ns < least_ns:
+        return priced
+    parts = [replace(each, saves_ns=prices.saved(each.change)) for each in place.parts]
     worth = sorted((each for each in parts if each.saves_ns > 0), key=lambda each: -each.saves_ns)
-    return PricedPlace(place, saves_ns, tuple(worth))
+    return replace(priced, parts=tuple(worth))
 
 
 def find_places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
@@ -68,7 +58,10 @@ def find_places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: in
     saved = np.bincount(place, dur * (1 - factor), len(number))
     whole_window = set(chosen["target"].tolist()) & {"call", "cuda-graph"}
     event_id = np.ma.filled(chosen["event_id"], -1).astype(np.int64)
-    counts = _distinct_of(place, event_id, len(number))
+    # The number of distinct events at each call site.
+    many = int(event_id.max(initial=0)) + 2
+    distinct = np.unique(place * many + event_id + 1)
+    counts = np.bincount(distinct // many, minlength=len(number))
     first = np.unique(place, return_index=True)[1]
     found = [
         Place(
@@ -97,11 +90,3 @@ def find_places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: in
             parts,
         )
     ]
-
-
-def _distinct_of(place: Ints, event_id: Ints, places: int) -> Ints:
-    """The number of distinct events at each call site."""
-    order = np.lexsort((event_id, place))
-    place, event_id = place[order], event_id[order]
-    is_new = np.append(True, (np.diff(place) != 0) | (np.diff(event_id) != 0))[: len(place)]
-    return np.bincount(place[is_new], minlength=places)

@@ -363,7 +363,8 @@ def promises_of(found: Examination) -> Promises:
     def price(changes: Sequence[str]) -> float:
         if found.gains is None:
             return 0.0
-        prices = Prices(found.gains.replay, found.gains.window(*found.place))
+        replay = found.gains.replay
+        prices = Prices(replay, replay.window(*found.place))
         return prices.saved(*changes) / prices.window_ns if prices.window_ns else 0.0
 
     return Promises(found.fixes, "; ".join(found.analysis.verdict.why), price)

@@ -8,11 +8,11 @@ can be the critical path, and shortening one of them gains nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,14 +20,13 @@ from tracekit.causes import LIMITS, OF_HOST, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.changes import query_of, scale_cause
 from tracekit.replay.grammar import BATCH, REMEDY, parse
-from tracekit.replay.graph.arrays import sums
+from tracekit.replay.graph.arrays import Floats, Ints, sums
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale
 from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 
-T = TypeVar("T")
 _HALF = 0.5
 # Speeds, as multiples of the recorded one. Each is twice the previous one, so that the next point
 # of the grid gives the gain from halving a side's work.
@@ -72,7 +71,11 @@ class WindowGains:
         # An estimate of more than half of the host's work would be too rough.
         if dilation is None and 0 < 2 * recorder_ns <= host_ns:
             dilation = host_ns / (host_ns - recorder_ns)
-        self._undilated = self._without(dilation) if dilation and dilation > 1 else None
+        self._undilated: list[tuple[float, float]] = []
+        if dilation and dilation > 1:
+            plain = with_factors(replay, host=1 / dilation)
+            _, host, device = _halved(replay, plain, replay.lengths)
+            self._undilated = list(zip(host, device, strict=True))
         self._host, self._device, self._unknown = (
             self._gain(**factor) for factor in ({"host": _HALF}, {"device": _HALF}, {"unknown": 0})
         )
@@ -89,8 +92,8 @@ class WindowGains:
 
     def _gain_in(self, run: Run) -> list[float]:
         """How much shorter each window is in a replay, as a fraction of its length."""
-        lengths = zip(self._measured_ns, self.replay.lengths(run), strict=True)
-        return [_shorter(measured, length) for measured, length in lengths]
+        found: list[float] = _shorter(self._measured_ns, self.replay.lengths(run)).tolist()
+        return found
 
     def gains(self, kind: str, number: int) -> Gains:
         """The gains in a window.
@@ -101,9 +104,9 @@ class WindowGains:
                 which is one window for all devices.
         """
         window = self._windows[kind, 0 if kind == "trace" else number]
-        measured = self._measured_ns[window]
+        measured = int(self._measured_ns[window])
         removed = [(name, gain[window]) for name, gain in self._removed.items()]
-        one_offs_ns = self._recorded_ns[window] - measured
+        one_offs_ns = int(self._recorded_ns[window]) - measured
         device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
         return Gains(
             window_ns=measured,
@@ -128,13 +131,9 @@ class WindowGains:
         ops = set(window.ops(number).tolist())
         return [each for each in found if each.ops <= ops]
 
-    def window(self, kind: str, number: int) -> ReplayedWindow:
-        """The window that `gains` names."""
-        return self.replay.window(kind, number)
-
     def causal(self, kind: str, number: int, flip: float | None) -> Causal:
         """The gains, with the critical path and the speed at which the verdict flips."""
-        window, graph = self.window(kind, number), self.replay.graph
+        window, graph = self.replay.window(kind, number), self.replay.graph
         path = window.path(self.replay.run(steady=True))
         gains = self.gains(kind, number)
         return Causal(
@@ -147,49 +146,24 @@ class WindowGains:
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )
 
-    def _without(self, dilation: float) -> list[tuple[float, float]]:
-        """The gains from halving host and device in all windows of a run that is not recorded."""
-        plain = with_factors(self.replay, host=1 / dilation)
-        before, host, device = _with_halves(self.replay, plain, self.replay.lengths)
-        return [
-            (_shorter(length, a), _shorter(length, b))
-            for length, a, b in zip(before, host, device, strict=True)
-        ]
-
     def halved(self, window: ReplayedWindow, **factors: float) -> tuple[int, float, float]:
         """A window's length with sides scaled by these factors, and the gains from then halving the
         host's or the device's work."""
-        return _halved(self.replay, window, with_factors(self.replay, **factors))
+        return _halved(self.replay, with_factors(self.replay, **factors), window.length)
 
 
-def _halved(replay: Replay, window: ReplayedWindow, scale: Scale) -> tuple[int, float, float]:
-    length, *halves = _with_halves(replay, scale, window.length)
-    host, device = (_shorter(length, each) for each in halves)
-    return length, host, device
+def _halved(replay: Replay, scale: Scale, lengths: Callable[[Run], Any]) -> tuple[Any, Any, Any]:
+    """Lengths in the replay with a scale, and the gains from then halving each side's work."""
+    before, host, device = (
+        lengths(replay.simulator.run(with_factors(replay, scale, **half)))
+        for half in ({}, {"host": _HALF}, {"device": _HALF})
+    )
+    return before, _shorter(before, host).tolist(), _shorter(before, device).tolist()
 
 
-def _with_halves(replay: Replay, scale: Scale, lengths: Callable[[Run], T]) -> Iterator[T]:
-    """Lengths in the replay with a scale, and with half the host's and half the device's work."""
-    for half in ({}, {"host": _HALF}, {"device": _HALF}):
-        yield lengths(replay.simulator.run(with_factors(replay, scale, **half)))
-
-
-def _shorter(before_ns: int, after_ns: int) -> float:
-    return (before_ns - after_ns) / before_ns if before_ns else 0.0
-
-
-@dataclass(frozen=True)
-class Combination:
-    """The best combination of changes, found greedily."""
-
-    saves_ns: int
-    taken: list[tuple[int, int]]
-    """The index of each change in the given list, and what it adds to the previous ones."""
-    bound_by: dict[str, float]
-    """The changed window's critical path by cause: shares of its length."""
-    host_gain: float
-    """The gain from halving the host's work then."""
-    device_gain: float
+def _shorter(before_ns: Ints | int, after_ns: Ints | int) -> Floats:
+    saved = np.subtract(before_ns, after_ns, dtype=np.float64)
+    return np.divide(saved, before_ns, out=np.zeros(saved.shape), where=np.not_equal(before_ns, 0))
 
 
 class Prices:
@@ -243,12 +217,15 @@ class Prices:
 
     def combined(
         self, changes: Sequence[str], alone: Sequence[int], least_ns: float
-    ) -> Combination | None:
-        """The best combination of changes that each save `least_ns` alone; None: no change does.
+    ) -> tuple[list[tuple[int, int]], dict[str, float], float, float]:
+        """The best combination of changes, found greedily; `alone` is what each saves alone.
 
         Each round takes the change that saves most on top of those already taken, until none saves
         `least_ns`. The remaining changes are priced again in each round: the second of two waits in
         a row costs nothing until the first one is gone.
+
+        Returns the index of each change taken and what it adds to the previous ones, the changed
+        window's critical path by cause, and the gains from then halving host and device.
         """
         scale, length = self._plain(), self.window_ns
         taken: list[tuple[int, int]] = []
@@ -263,11 +240,9 @@ class Prices:
             scale = self._with(scale, changes[best])
             length -= saves_ns
             taken.append((best, saves_ns))
-        if not taken:
-            return None
         shares = self.window.path(self.replay.simulator.run(scale)).shares
-        _, host, device = _halved(self.replay, self.window, scale)
-        return Combination(self.window_ns - length, taken, shares, host, device)
+        _, host, device = _halved(self.replay, scale, self.window.length)
+        return taken, shares, host, device
 
     def _plain(self) -> Scale:
         return self.replay.scale(steady=True)
@@ -312,7 +287,8 @@ class Speed:
 
 def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
     """The window that `WindowGains.gains` names, at all combinations of the speeds."""
-    window, replay = gains.window(kind, number), gains.replay
+    replay = gains.replay
+    window = replay.window(kind, number)
     has_network = bool(gains.gains(kind, number).work_ns.get("communication"))
     networks = _NETWORK_SPEEDS if has_network else (1.0,)
     lengths: dict[tuple[float, float, float], int] = {}
@@ -335,5 +311,6 @@ def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
             length(host, 2 * device, 2 * network),
             length(host, device, 2 * network),
         )
-        found.append(Speed(host, device, network, here, *(_shorter(here, n) for n in faster)))
+        gained = (float(_shorter(here, each)) for each in faster)
+        found.append(Speed(host, device, network, here, *gained))
     return found

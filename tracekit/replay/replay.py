@@ -137,11 +137,9 @@ class Replay:
             for number in range(len(windows))
         ]
 
-    def lengths(self, run: Run) -> list[int]:
+    def lengths(self, run: Run) -> Ints:
         """The lengths of all windows in a replay, in ns."""
-        lengths = [each.lengths(run) for each in self.windows.values()]
-        found: list[int] = np.concatenate(lengths).tolist()
-        return found
+        return np.concatenate([each.lengths(run) for each in self.windows.values()])
 
     def window(self, kind: str, number: int) -> ReplayedWindow:
         """A window, whose length and critical path any replay gives. There is one `trace`, whatever

@@ -209,7 +209,7 @@ def flip_of(
     """The factor by which the side that bounds a window must get faster before the margin changes
     its sign; None if it does not even at `fastest`. `place` is as `WindowGains.gains` names it.
     """
-    window, bound = replayed.window(*place), bound_of(found, thresholds)
+    window, bound = replayed.replay.window(*place), bound_of(found, thresholds)
     side = bound.side
     if bound.is_recorders:
         return None
