@@ -54,7 +54,7 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin
     level = min(len(LEVELS) - 1, len(doubts) + (0 if plain else 1))
-    if any(is_low(verdict, evidence, thresholds) for is_low in _LOWEST):
+    if _is_low_at_once(verdict, evidence, thresholds):
         level = len(LEVELS) - 1
     if level == 0 and (alone := _stands_alone(evidence, thresholds)):
         level = 1
@@ -242,51 +242,23 @@ DOUBTS: tuple[Doubt, ...] = (
 )
 
 
-# -- doubts that make the confidence low at once
-# -----------------------------------------------------
-
-
-def _has_few_ops(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    return bool(evidence.ops < thresholds.few_ops)
-
-
-def _repeats_nothing(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    return is_unrepeated(evidence.repetition)
-
-
-def _is_a_start(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    return _is_mostly_once(verdict, evidence, thresholds) is not None
-
-
-def _windows_disagree(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    return differing_window(evidence, verdict.regime, thresholds) is not None
-
-
-def _could_be_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    """Communication that may be waiting for other ranks exceeds the difference between the
-    sides."""
-    if _may_wait_for_ranks(verdict, evidence, thresholds) is None or evidence.gpu is None:
+def _is_low_at_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether one fact alone makes the confidence low."""
+    gpu, given = evidence.gpu, (verdict, evidence, thresholds)
+    if (
+        evidence.ops < thresholds.few_ops
+        or is_unrepeated(evidence.repetition)
+        or _is_mostly_once(*given)
+        or differing_window(evidence, verdict.regime, thresholds)
+    ):
+        return True
+    if gpu is None:
         return False
-    return evidence.gpu.exposed_comm_ns > abs(verdict.margin or 0.0) * evidence.window.span_ns
-
-
-def _takes_turns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    is_weighed = evidence.gpu is not None and evidence.gains is not None
-    return is_weighed and bound_of(evidence, thresholds).takes_turns
-
-
-def _is_mostly_unlinked(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
-    """The replay does not know which host work most GPU ops wait for."""
-    gpu = evidence.gpu
-    return gpu is not None and gpu.linked < (1 - thresholds.unlinked_majority) * gpu.gpu_ops
-
-
-_LOWEST = (
-    _has_few_ops,
-    _is_mostly_unlinked,
-    _repeats_nothing,
-    _is_a_start,
-    _windows_disagree,
-    _could_be_ranks,
-    _takes_turns,
-)
+    # The replay does not know which host work most GPU ops wait for.
+    if gpu.linked < (1 - thresholds.unlinked_majority) * gpu.gpu_ops:
+        return True
+    # Communication that may be waiting for other ranks exceeds the difference between the sides.
+    apart_ns = abs(verdict.margin or 0.0) * evidence.window.span_ns
+    if _may_wait_for_ranks(*given) and gpu.exposed_comm_ns > apart_ns:
+        return True
+    return evidence.gains is not None and bound_of(evidence, thresholds).takes_turns

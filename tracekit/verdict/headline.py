@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from tracekit.causes import words
 from tracekit.text import duration, percent, share
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
-from tracekit.verdict.steady import excess_in, is_single_pass, named_window, one_off_name
+from tracekit.verdict.steady import (
+    ends_beyond,
+    excess_in,
+    is_single_pass,
+    named_window,
+    one_off_name,
+)
 
 if TYPE_CHECKING:
     from tracekit.evidence.model import Evidence, Period
@@ -21,13 +27,19 @@ def headline(
 ) -> str:
     """The sentence; where windows disagree or the two sides take turns, it says so."""
     if verdict.regime == UNKNOWN or verdict.bottleneck is None:
-        return _unknown(verdict)
+        reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
+        return f"The trace does not tell what holds this run up: {lowered(reason)}"
     if evidence.gpu is None or bound is None:
         if evidence.host is not None and evidence.host.launches:
             does = words("host_does")[verdict.bottleneck]
             return f"The host holds this run up: {does}, though the GPU's work was not recorded"
         return _of_cpu(verdict)
-    said = _turns(evidence, bound) if bound.takes_turns else _side(verdict, bound, evidence)
+    if bound.takes_turns:
+        said = _turns(evidence, bound)
+    elif verdict.regime == OVERHEAD:
+        said = f"The host holds this run up: {words('host_does')[verdict.bottleneck]}"
+    else:
+        said = words("device_does")[verdict.bottleneck]
     if once := _once(evidence):
         said = f"{once}{lowered(said)}"
     other = differing_window(evidence, verdict.regime, thresholds)
@@ -48,11 +60,6 @@ def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) ->
         if other == "gpu_active" or (is_led and is_single_pass(evidence.repetition, thresholds)):
             return each
     return None
-
-
-def _unknown(verdict: Verdict) -> str:
-    reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
-    return f"The trace does not tell what holds this run up: {lowered(reason)}"
 
 
 def lowered(sentence: str) -> str:
@@ -83,12 +90,6 @@ def _once(evidence: Evidence) -> str:
     )
 
 
-def _side(verdict: Verdict, bound: Bound, evidence: Evidence) -> str:
-    if verdict.regime == OVERHEAD:
-        return f"The host holds this run up: {words('host_does')[str(verdict.bottleneck)]}"
-    return words("device_does")[str(verdict.bottleneck)]
-
-
 def _turns(evidence: Evidence, bound: Bound) -> str:
     gpu, idle, gains = evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
@@ -110,21 +111,10 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
 def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
     """Why another window has a different regime from the judged one."""
     window, span = evidence.window, other.window
+    by = f", by {other.bottleneck}" if other.bottleneck else ""
     if span.kind == "trace":
         lead = duration(window.start_ns - span.start_ns)
-        by = f", by {other.bottleneck}" if other.bottleneck else ""
         return f"With the {lead} before the first GPU op, the run would be {other.regime}{by}"
-    ends = {
-        "before its first GPU op": span.start_ns - window.start_ns,
-        "after its last one": window.end_ns - span.end_ns,
-    }
-    named = [
-        f"{duration(ns)} {end}"
-        for end, ns in ends.items()
-        if ns > thresholds.named_gain * window.span_ns
-    ]
-    by = f", by {other.bottleneck}" if other.bottleneck else ""
-    left_out = (
-        f": it leaves out {' and '.join(named)}" if named and len(evidence.steps) == 1 else ""
-    )
+    named = ends_beyond(window, span, ("its first GPU op", "its last one"), thresholds)
+    left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
     return f"The GPU-active span alone would be {other.regime}{by}{left_out}"

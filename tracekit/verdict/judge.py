@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, cause_of, in_switches_of, words
-from tracekit.evidence.model import Evidence, Gpu, HostThread, Launch, Period, Window
+from tracekit.evidence.model import Evidence, Gpu, HostThread, Idle, Launch, Period, Window
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
@@ -44,7 +44,13 @@ _RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
+# Times of a device, of its idle time, and of a host thread: fields without `_ns`.
+_OF_GPU = ("busy", "compute", "exposed_comm", "exposed_memcpy", "idle")
+_OF_IDLE = ("host_late", "device", "unlinked", "after_last_op")
 _WORK = ("compute", "communication")
+_OVERHEADS = (
+    "dispatch", "view", "allocation", "python", "input", "compilation", "runtime", "untraced",
+)  # fmt: skip
 
 
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
@@ -74,16 +80,11 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     said = headline(verdict, evidence, bound, thresholds)
     verdict = replace(verdict, headline=said.rstrip(".") + ".")
     verdict = with_omission(verdict, evidence, thresholds)
-
-    def in_its_switches(texts: Sequence[str]) -> list[str]:
-        return [in_switches_of(evidence.profiler, text) for text in texts]
-
-    return replace(
-        verdict,
-        why=in_its_switches(verdict.why),
-        doubts=in_its_switches(verdict.doubts),
-        try_next=in_its_switches(verdict.try_next),
+    why, doubts, try_next = (
+        [in_switches_of(evidence.profiler, text) for text in texts]
+        for texts in (verdict.why, verdict.doubts, verdict.try_next)
     )
+    return replace(verdict, why=why, doubts=doubts, try_next=try_next)
 
 
 def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:
@@ -97,8 +98,19 @@ def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | No
     return verdict.regime, verdict.bottleneck
 
 
-def _unknown(window: Window, why: list[str], shares: dict[str, float], next_: list[str]) -> Verdict:
-    return Verdict("", UNKNOWN, None, "none", window, shares, why, [], None, next_)
+def _unknown(
+    window: Window,
+    why: list[str],
+    shares: dict[str, float],
+    next_: list[str],
+    savings: Sequence[Saving] = (),
+    margin: float | None = None,
+) -> Verdict:
+    return Verdict("", UNKNOWN, None, "none", window, shares, why, [*savings], margin, next_)
+
+
+def _times(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, int]:
+    return {name: getattr(found, f"{name}_ns") for name in names}
 
 
 # -- a device --------------------------------------------------------------------------------------
@@ -108,26 +120,19 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     window, gpu, idle, gains = evidence.window, evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
     span = window.span_ns
-    shares = {
-        "busy": gpu.busy_ns,
-        "compute": gpu.compute_ns,
-        "exposed_comm": gpu.exposed_comm_ns,
-        "exposed_memcpy": gpu.exposed_memcpy_ns,
-        "idle": gpu.idle_ns,
-        "idle_host_late": idle.host_late_ns,
-        "idle_device": idle.device_ns,
-        "idle_unlinked": idle.unlinked_ns,
-        "idle_after_last_op": idle.after_last_op_ns,
-    }
+    of_idle = {f"idle_{name}": ns for name, ns in _times(idle, _OF_IDLE).items()}
+    shares = _times(gpu, _OF_GPU) | of_idle
     fractions = {name: ns / span if span else 0.0 for name, ns in shares.items()}
+    # The most that removing math or memory saves: if it also limits all kernels of unknown limit.
+    most_ns = {name: round(gain * gains.window_ns) for name, gain in gains.removed_at_most.items()}
     savings = [
-        Saving(name, round(gain * gains.window_ns), _unknown_limits_ns(name, gains))
+        Saving(name, round(gain * gains.window_ns), most_ns.get(name))
         for name, gain in gains.removed.items()
         if gain > 0
     ]
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:
-        return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, None, [])
+        return _unknown(window, why, fractions, [], savings)
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
@@ -137,8 +142,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             f"{percent(unexplained)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."
         )
-        next_ = [_UNEXPLAINED]
-        return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, margin, next_)
+        return _unknown(window, why, fractions, [_UNEXPLAINED], savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
     # The reason comes first: the gains, if a busy device is not the bottleneck.
@@ -275,51 +279,28 @@ def _launch_sentence(launch: Launch, thresholds: Thresholds) -> str:
     return f"{launch.count:,} {calls}, median delay {duration(delay)}{meaning}."
 
 
-def _unknown_limits_ns(cause: str, gains: Gains) -> int | None:
-    """The most that removing math or memory saves: if it also limits all such kernels."""
-    if cause not in gains.removed_at_most:
-        return None
-    return round(gains.removed_at_most[cause] * gains.window_ns)
-
-
 def _limit_sentences(gains: Gains, regime: str, thresholds: Thresholds) -> list[str]:
     """A sentence that prices math and memory as ranges, if the device bounds the window and the
     doubt matters (tracekit/replay/prices.py, `removed_at_most`)."""
     doubtful = gains.removed.get(UNKNOWN_LIMIT, 0.0)
     if regime == OVERHEAD or doubtful < thresholds.named_gain:
         return []
-    ranges = [
-        f"{name} {_range(gains.removed.get(name, 0.0), most)}"
-        for name, most in gains.removed_at_most.items()
-    ]
+    ranges = []
+    for name, most in gains.removed_at_most.items():
+        low, high = sorted(max(gain, 0.0) for gain in (gains.removed.get(name, 0.0), most))
+        ranges.append(f"{name} {share(low, 1)} to {share(high, 1)}")
     return [
         f"The trace does not show whether math or memory limits kernels worth "
         f"{share(doubtful, 1)}: removing {', '.join(ranges)}."
     ]
 
 
-def _range(least: float, most: float) -> str:
-    low, high = sorted((max(least, 0.0), max(most, 0.0)))
-    return f"{share(low, 1)} to {share(high, 1)}"
-
-
 def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
     """The verdict on the trace's busiest thread."""
     span = window.span_ns
-    times = {
-        "compute": host.compute_ns,
-        "communication": host.communication_ns,
-        "dispatch": host.dispatch_ns,
-        "view": host.view_ns,
-        "allocation": host.allocation_ns,
-        "python": host.python_ns,
-        "input": host.input_ns,
-        "compilation": host.compilation_ns,
-        "runtime": host.runtime_ns,
-        "untraced": host.untraced_ns,
-    }
+    times = _times(host, (*_WORK, *_OVERHEADS))
+    overheads = _times(host, _OVERHEADS)
     fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
-    overheads = {name: ns for name, ns in times.items() if name not in _WORK}
     explained_ns = sum(times.values()) - host.untraced_ns
     why = [
         f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "

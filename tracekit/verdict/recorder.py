@@ -7,7 +7,7 @@ how much of a verdict a finding leaves, and what to record instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tracekit.causes import OF_HOST, words
@@ -32,10 +32,6 @@ class RuleInput:
     findings: Mapping[str, Finding]
     """By code."""
     thresholds: Thresholds
-
-    def share(self, finding: Finding) -> float:
-        """The finding's time as a fraction of the window."""
-        return _share(finding, self.evidence)
 
 
 @dataclass(frozen=True)
@@ -115,8 +111,15 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
     """The verdict with the recorder's omission as its first reason, and with a confidence that
     fits."""
     seen = RuleInput(verdict, evidence, _by_code(evidence), thresholds)
-    first = (_first(seen, codes, rule) for codes, rule in RULES)
-    found = [each for each in (*first, _costly(seen)) if each is not None]
+    found = []
+    for codes, rule in RULES:
+        omissions = (
+            Omission(each.code, _sentence(each), leaves)
+            for each in (seen.findings[code] for code in codes if code in seen.findings)
+            if (leaves := rule(seen, each))
+        )
+        found += [*omissions][:1]
+    found += [each for each in [_costly(seen)] if each]
     if not found:
         return verdict
     level = min((each.leaves for each in found), key=_LEVELS.index)
@@ -139,14 +142,6 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
         why=[*sentences, *verdict.why][:_MOST],
         try_next=[*advice, *verdict.try_next],
     )
-
-
-def _first(seen: RuleInput, codes: Iterable[str], rule: Rule) -> Omission | None:
-    """The effect of the first of these findings that matters to the verdict."""
-    for finding in (seen.findings[code] for code in codes if code in seen.findings):
-        if leaves := rule(seen, finding):
-            return Omission(finding.code, _sentence(finding), leaves)
-    return None
 
 
 def _by_code(evidence: Evidence) -> dict[str, Finding]:
@@ -183,7 +178,9 @@ def _lost(seen: RuleInput, finding: Finding) -> str | None:
     if finding.severity == "error":
         return "none"
     is_start = finding.code == "dropped_at_start"
-    return "low" if is_start or seen.share(finding) >= seen.thresholds.lost_share else None
+    return (
+        "low" if is_start or _share(finding, seen.evidence) >= seen.thresholds.lost_share else None
+    )
 
 
 def _unended(seen: RuleInput, finding: Finding) -> str | None:
@@ -196,7 +193,7 @@ def _skewed(seen: RuleInput, finding: Finding) -> str | None:
     the window, hardly anything is left to judge."""
     if not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
         return None
-    share = seen.share(finding)
+    share = _share(finding, seen.evidence)
     if share < seen.thresholds.lost_share:
         return None
     return "low" if share >= seen.thresholds.unseen_share else "medium"
@@ -207,7 +204,7 @@ def _queued(seen: RuleInput, finding: Finding) -> str | None:
     if seen.evidence.window.kind != "gpu_active":
         return None
     # If it takes most of the window, hardly anything is left to judge.
-    return "low" if seen.share(finding) > seen.thresholds.unseen_share else "medium"
+    return "low" if _share(finding, seen.evidence) > seen.thresholds.unseen_share else "medium"
 
 
 def _gaps(seen: RuleInput, finding: Finding) -> str | None:
@@ -234,7 +231,9 @@ def _costly(seen: RuleInput) -> Omission | None:
         leaves = "high" if bound.regime == OVERHEAD else "low"
         return Omission("recorder_cost", _corrected(measured, seen.evidence), leaves)
     estimated = seen.findings.get("recorder_cost")
-    if estimated is None or seen.share(estimated) < _waited(seen.evidence, seen.verdict.margin):
+    if estimated is None or _share(estimated, seen.evidence) < _waited(
+        seen.evidence, seen.verdict.margin
+    ):
         return None
     return Omission("recorder_cost", _sentence(estimated), "low")
 

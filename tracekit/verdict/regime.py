@@ -184,19 +184,19 @@ def _bottleneck(
 ) -> str:
     """The one of these causes whose removal gains most. Guessed Python time counts only if no
     recorded cause comes near."""
-    best = max(names, key=lambda name: gains.removed.get(name, 0.0))
+    removed = {name: gains.removed.get(name, 0.0) for name in names}
+    best = max(removed, key=removed.__getitem__)
     if best == "python" and is_guess:
-        known = [name for name in names if name != "python"]
-        other = max(known, key=lambda name: gains.removed.get(name, 0.0))
-        if gains.removed.get(other, 0.0) >= thresholds.near_share * gains.removed[best]:
+        other = max((name for name in names if name != best), key=removed.__getitem__)
+        if removed[other] >= thresholds.near_share * removed[best]:
             best = other
-    if gains.removed.get(best, 0.0) < thresholds.named_gain:
+    if removed[best] < thresholds.named_gain:
         # Two chains are equally long, so removing one gains nothing: take the cause with most time.
         return max(names, key=lambda name: gains.work_ns.get(name, 0))
-    kernels = {name: gains.removed.get(name, 0.0) for name in _OF_KERNELS if name in names}
-    if best not in _OF_KERNELS and sum(kernels.values()) > gains.removed[best]:
+    kernels = [name for name in _OF_KERNELS if name in names]
+    if best not in kernels and sum(removed[name] for name in kernels) > removed[best]:
         # The causes of kernels split the device's own work; it counts if together they gain more.
-        best = max(kernels, key=lambda name: kernels[name])
+        best = max(kernels, key=removed.__getitem__)
     return best
 
 

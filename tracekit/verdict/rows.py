@@ -92,22 +92,19 @@ def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
         "saves_ns": best and best.saves_ns,
         "analysis": json.loads(json.dumps(analysis.as_dict(), default=str)),
     }
-    for each in (*analysis.windows, *analysis.steps):
-        if each.window != main:
-            yield _window(each.window) | {
-                "is_main": False,
-                "regime": each.regime,
-                "bottleneck": each.bottleneck,
-            }
+    for each in _others(analysis):
+        judged = {"is_main": False, "regime": each.regime, "bottleneck": each.bottleneck}
+        yield _window(each.window) | judged
+
+
+def _others(analysis: Analysis) -> list[Period]:
+    """The windows beside the judged one."""
+    main = analysis.judged.window
+    return [each for each in (*analysis.windows, *analysis.steps) if each.window != main]
 
 
 def _window(window: Window) -> dict[str, Any]:
-    return {
-        "kind": window.kind,
-        "name": window.name,
-        "start_ns": window.start_ns,
-        "end_ns": window.end_ns,
-    }
+    return {name: value for name, value in plain(window).items() if name != "span_ns"}
 
 
 def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
@@ -115,9 +112,7 @@ def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
     yield from _numbers(main, {"launch": analysis.launch})
     for name, value in analysis.verdict.shares.items():
         yield _number(main, f"shares.{name}", value, "gpu", "the window's length")
-    others = (each for each in (*analysis.windows, *analysis.steps) if each.window != main)
-    periods: list[Period] = [analysis.judged, *others]
-    for each in periods:
+    for each in [analysis.judged, *_others(analysis)]:
         parts = {name: getattr(each, name) for name in ("gpu", "idle", "host", "gains")}
         yield from _numbers(each.window, parts)
 

@@ -110,11 +110,13 @@ def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> l
     differ from the verdict's."""
     sentences, steps = [], evidence.steps
     if len(steps) >= thresholds.fewest_alike:
-        typical_ns = median_low(_length(step) for step in steps)
-        typical = next(step for step in steps if _length(step) == typical_ns)
+        typical_ns = median_low(step.window.span_ns for step in steps)
+        typical = next(step for step in steps if step.window.span_ns == typical_ns)
         ratio = thresholds.cold_step_ratio
         odd = [
-            step for step in steps if not typical_ns / ratio <= _length(step) <= typical_ns * ratio
+            step
+            for step in steps
+            if not typical_ns / ratio <= step.window.span_ns <= typical_ns * ratio
         ]
         named = "; ".join(_difference(step, typical) for step in odd[:_NAMED])
         more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
@@ -132,24 +134,16 @@ def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> l
     return sentences
 
 
-def _length(step: Period) -> int:
-    """A step's recorded length."""
-    return step.window.span_ns
-
-
 def _difference(step: Period, typical: Period) -> str:
-    """A step's length, and the part of the host's step that differs most from the typical one's if
-    the host's step differs as well."""
-    longer = _length(step) > _length(typical)
-    said = f"{step.window.name} took {duration(_length(step))}"
+    """A step's length, and the part of the step that differs most from the typical one's."""
+    is_longer = step.window.span_ns > typical.window.span_ns
+    said = f"{step.window.name} took {duration(step.window.span_ns)}"
     grown = Counter(_parts(step))
     grown.subtract(_parts(typical))
-    host_ns = step.window.span_ns - typical.window.span_ns
-    differs = 2 * abs(host_ns) > abs(_length(step) - _length(typical))
-    if not grown or not differs or (host_ns > 0) != longer:
+    if not grown:
         return said
-    name, ns = max(grown.items(), key=lambda item: item[1] if longer else -item[1])
-    return f"{said} ({duration(abs(ns))} {'more' if longer else 'less'} {name})"
+    name, ns = max(grown.items(), key=lambda item: item[1] if is_longer else -item[1])
+    return f"{said} ({duration(abs(ns))} {'more' if is_longer else 'less'} {name})"
 
 
 def _parts(step: Period) -> dict[str, int]:
@@ -174,20 +168,24 @@ def is_hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> b
 def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
     """Why the whole trace has a different regime from the window."""
     sentences = []
+    window, is_active = evidence.window, evidence.window.kind == "gpu_active"
+    first, last = ("the first GPU op", "the last GPU op") if is_active else (window.name,) * 2
     for other in evidence.windows:
-        if other.window.kind != "trace" or other.regime == regime:
+        if other.window.kind != "trace" or other.regime == regime or window.kind == "trace":
             continue
-        window, is_active = evidence.window, evidence.window.kind == "gpu_active"
-        if window.kind == "trace":
-            continue
-        first, last = ("the first GPU op", "the last GPU op") if is_active else (window.name,) * 2
-        ends = {
-            f"before {first}": window.start_ns - other.window.start_ns,
-            f"after {last}": other.window.end_ns - window.end_ns,
-        }
-        least_ns = thresholds.named_gain * other.window.span_ns
-        named = [f"{duration(ns)} {end}" for end, ns in ends.items() if ns > least_ns]
+        named = ends_beyond(other.window, window, (first, last), thresholds)
         by = f" by {other.bottleneck}" if other.bottleneck else ""
-        also = f": it also has {' and '.join(named)}" if named else ""
+        also = f": it also has {named}" if named else ""
         sentences.append(f"The whole trace is {other.regime}{by}{also}.")
     return sentences
+
+
+def ends_beyond(
+    outer: Window, inner: Window, names: tuple[str, str], thresholds: Thresholds
+) -> str:
+    """The parts of a window before and after another one inside it, if they are long; `names` are
+    those of the inner one's first and last op."""
+    lengths = (inner.start_ns - outer.start_ns, outer.end_ns - inner.end_ns)
+    ends = zip(("before", "after"), names, lengths, strict=True)
+    least_ns = thresholds.named_gain * outer.span_ns
+    return " and ".join(f"{duration(ns)} {end} {name}" for end, name, ns in ends if ns > least_ns)
