@@ -140,12 +140,12 @@ def examine_together(database: Session, thresholds: Thresholds | None = None) ->
     Raises:
         TracekitError: the traces are not the ranks of one run.
     """
-    from tracekit.verdict.run_verdict import NoRun, judge_run
+    from tracekit.verdict.run_verdict import judge_run
 
     with database.judging(thresholds or Thresholds()), database.sharing():
         found = judge_run(database, examine_all(database, thresholds=thresholds), thresholds)
-    if isinstance(found, NoRun):
-        raise TracekitError(f"{database.name}: not the ranks of one run: {found.reason}")
+    if isinstance(found, str):
+        raise TracekitError(f"{database.name}: not the ranks of one run: {found}")
     return found
 
 
@@ -163,10 +163,10 @@ def verdict_together(
         return None, "these are several runs: choose one, as LAKE/run=NAME"
     if unread := database.settled:
         return None, f"another version of tracekit wrote {len(unread):,} of the ranks"
-    from tracekit.verdict.run_verdict import NoRun, judge_run
+    from tracekit.verdict.run_verdict import judge_run
 
     found = judge_run(database, analyses, thresholds)
-    return (None, found.reason) if isinstance(found, NoRun) else (found, "")
+    return (None, found) if isinstance(found, str) else (found, "")
 
 
 class _Examiner:

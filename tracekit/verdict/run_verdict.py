@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import median, median_low
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import places_of
-from tracekit.replay.ranks.prices import COMMUNICATION, Pricing
+from tracekit.replay.grammar import BUBBLE
+from tracekit.replay.ranks.prices import Pricing
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
 from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.run_links import describe_link, slow_links
 from tracekit.verdict.run_model import (
     ClockAhead,
     Clocks,
@@ -28,14 +28,13 @@ from tracekit.verdict.run_model import (
     SlowLink,
     WaitingRank,
 )
-from tracekit.verdict.run_words import sentences, waits_only
+from tracekit.verdict.run_words import describe_link, sentences, waits_only
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
 START_SKEW = "start-skew"
-BUBBLE = "pipeline-bubble"
 SLOW_LINK = "slow-link"
 # Examine this many late ranks: those for which the others waited longest.
 _EXAMINED = 5
@@ -43,28 +42,22 @@ _EXAMINED = 5
 _NAMED = 8
 # Look for a late rank's call site among this many of its events.
 _EVENTS = 200
-
-
-@dataclass(frozen=True)
-class NoRun:
-    """Why several traces have no verdict as one run."""
-
-    reason: str
+# The columns of the query link_bandwidth that describe a slow link.
+_OF_LINK = ("type", "message_bytes", "wire_ns", "others_wire_ns")
 
 
 def judge_run(
     database: Session, analyses: Sequence[Analysis], thresholds: Thresholds | None = None
-) -> RunVerdict | NoRun:
-    """The verdict of the run whose ranks these traces are."""
-    reason = not_one_run(database)
-    if reason:
-        return NoRun(reason)
+) -> RunVerdict | str:
+    """The verdict of the run whose ranks these traces are, or why there is none."""
+    if reason := not_one_run(database):
+        return reason
     limits = thresholds or Thresholds()
     with database.judging(limits), stage("replaying all ranks together"):
         try:
             judge = _Judge(database, analyses, limits)
         except TracekitError as error:
-            return NoRun(f"the ranks cannot be replayed together: {error}")
+            return f"the ranks cannot be replayed together: {error}"
         return judge.verdict()
 
 
@@ -83,42 +76,37 @@ class _Judge:
         )
         self.pricing = Pricing(self.joined)
         self.peers: PeerRanks = self.pricing.peers
-        self.unknown: list[str] = []
-        members = self.joined.members
-        collective = ~members.is_exchange
-        self.collective = collective
-        self.waited_ns = self.joined.waited_ns
-        self.doubt = self.joined.doubt
-        self.residual_ns = self.joined.residual_ns
-
-    @cached_property
-    def bandwidth(self) -> list[dict[str, Any]]:
-        return self.database.ask("link_bandwidth")
+        self.steps = max(1, len(self.joined.step_names))
+        self.world = max((each.trace.world_size or 0 for each in self.analyses), default=0)
+        self.bandwidth = database.ask("link_bandwidth") if len(self.joined.members) else []
 
     def verdict(self) -> RunVerdict:
-        joined, steps = self.joined, max(1, len(self.joined.step_names))
-        self._tell_unknown()
-        known = len(joined.members) > 0 and not self.doubt
+        joined = self.joined
+        known = len(joined.members) > 0 and not joined.doubt
         run = joined.measured if known else None
-        self.slow = slow_links(self.pricing, self.bandwidth, self.thresholds) if known else []
+        self.slow = self._slow_links() if known else []
         late = self._late(blamed_wait_ns(joined) if known else {})
         links = [
             replace(
-                each, excess_ns=round(each.excess_ns / steps), saves_ns=round(each.saves_ns / steps)
+                each,
+                excess_ns=round(each.excess_ns / self.steps),
+                saves_ns=round(each.saves_ns / self.steps),
             )
             for each in self.slow
         ]
         lengths = self._lengths(run) if run else []
         waiting = self._waiting(lengths) if run else []
-        has_pace = bool(late) and self._matters(sum(lengths))
+        # Whether the ranks wait for each other long enough to mention.
+        matters = joined.waited_ns >= self.thresholds.named_gain * sum(lengths) > 0
+        has_pace = bool(late) and matters
         if run and not has_pace and self._exchanged().any():
             stage = self._slow_stage()
             late, has_pace = ([stage, *late], True) if stage else (late, False)
-        bubble_ns = int(joined.members.wait_ns[~self.collective].sum()) if known else 0
+        exchanges = joined.members.is_exchange
+        bubble_ns = int(joined.members.wait_ns[exchanges].sum()) if known else 0
         found = RunVerdict(
             ranks=[each.trace.rank for each in self.analyses],
-            world_size=max((each.trace.world_size or 0 for each in self.analyses), default=0)
-            or None,
+            world_size=self.world or None,
             steps=len(joined.step_names),
             step_ns=median_low(run.lengths.tolist()) if run else None,
             span_ns=run.span_ns if run else None,
@@ -132,7 +120,7 @@ class _Judge:
             slow_links=links,
             savings=self._savings(late, bubble_ns) if known else [],
             why=[],
-            unknown=self.unknown,
+            unknown=list(self._unknown()),
         )
         found.why.extend(sentences(found, self.analyses))
         self._tell_ranks(found)
@@ -145,40 +133,30 @@ class _Judge:
             if said and (waiting.waited_ns >= self.thresholds.small_gain * waiting.length_ns):
                 each.verdict.why.append(said)
 
-    def _tell_unknown(self) -> None:
+    def _unknown(self) -> Iterator[str]:
+        """What the traces do not show, as sentences."""
         joined, present = self.joined, len(self.analyses)
-        world = max((each.trace.world_size or 0 for each in self.analyses), default=0)
-        if world > present:
-            self.unknown.append(
-                f"Only {present} of {world:,} ranks are here: the one that comes last of all may "
-                "be missing, and what looks like time on the wire may be waiting for it."
+        if self.world > present:
+            yield (
+                f"Only {present} of {self.world:,} ranks are here: the one that comes last of all "
+                "may be missing, and what looks like time on the wire may be waiting for it."
             )
         if self.left_out:
             named = ", ".join(map(str, self.left_out[:_NAMED]))
             more = f" and {len(self.left_out) - _NAMED:,} more" * (len(self.left_out) > _NAMED)
-            self.unknown.append(
-                f"The traces of ranks {named}{more} have no GPU ops: they are left out."
-            )
+            yield f"The traces of ranks {named}{more} have no GPU ops: they are left out."
         if not len(joined.members):
-            self.unknown.append(
-                "No collective could be matched between the ranks: who waits for whom is unknown."
-            )
-        if self.doubt:
-            self.unknown.append(
-                f"It is unknown who waits for whom: {self.doubt}. So the ranks are not replayed "
+            yield "No collective could be matched between the ranks: who waits for whom is unknown."
+        if joined.doubt:
+            yield (
+                f"It is unknown who waits for whom: {joined.doubt}. So the ranks are not replayed "
                 "together."
             )
-        missing = len(self.analyses) - len(joined.clocks)
+        missing = present - len(joined.clocks)
         if missing and joined.clocks:
-            self.unknown.append(
-                f"{missing} of the ranks share no collective by which to compare their clocks."
-            )
+            yield f"{missing} of the ranks share no collective by which to compare their clocks."
 
     # -- who is late
-
-    def _matters(self, whole_ns: int) -> bool:
-        """Whether the ranks wait for each other long enough to mention."""
-        return bool(whole_ns) and self.waited_ns >= self.thresholds.named_gain * whole_ns
 
     def _late(self, held: dict[int, float]) -> list[LateRank]:
         order = sorted((n for n in held if round(held[n])), key=lambda n: (-held[n], n))
@@ -190,7 +168,7 @@ class _Judge:
             cause, where, excess, saves = None, None, None, None
             if place < _EXAMINED:
                 cause, where, excess = self._own_cause(number, held[number])
-                saves = self.pricing.like_the_others([number])
+                saves = self._saves_like_the_others([number])
             link = self._link_of(trace.rank, held[number])
             if cause is None and link is not None:
                 cause, where, excess = SLOW_LINK, describe_link(link), link.excess_ns
@@ -214,7 +192,7 @@ class _Judge:
             if found is not None
         }
         number = max(excess, key=lambda each: excess[each], default=None)
-        run = None if number is None else self.pricing.run_like_the_others([number])
+        run = None if number is None else self.pricing.like_the_others([number])
         if number is None or run is None:
             return None
         saves = self.pricing.saved(run)
@@ -230,7 +208,12 @@ class _Judge:
 
     def _each_step(self, ns: int | None) -> int | None:
         """A time of the whole run as the mean of its steps."""
-        return None if ns is None else round(ns / max(1, len(self.joined.step_names)))
+        return None if ns is None else round(ns / self.steps)
+
+    def _saves_like_the_others(self, numbers: Sequence[int]) -> int | None:
+        """What the run saves if these ranks take as long as their peers; None: there are none."""
+        run = self.pricing.like_the_others(numbers)
+        return None if run is None else self.pricing.saved(run)
 
     def _exchanged(self) -> Any:
         """Which meetings are a send with its receive."""
@@ -255,6 +238,23 @@ class _Judge:
             return None, None, None
         name = self.joined.graphs[number].causes[cause]
         return name, self._place(number, side, cause), more
+
+    def _slow_links(self) -> list[SlowLink]:
+        """The groups of ranks whose messages take longer on the wire than in similar groups, the
+        most expensive first. Only groups that exchange the same messages among as many ranks are
+        compared."""
+        slow: dict[tuple[int, ...], list[dict[str, Any]]] = defaultdict(list)
+        for row in self.bandwidth:
+            if row["alike"] and row["slower"] >= self.thresholds.slow_link:
+                slow[tuple(row["ranks"])].append(row)
+        found = []
+        for ranks, rows in slow.items():
+            excess = [(row["wire_ns"] - row["others_wire_ns"]) * row["count"] for row in rows]
+            most = rows[excess.index(max(excess))]
+            about = {name: most[name] for name in _OF_LINK}
+            saves_ns = self.pricing.saved(self.pricing.with_quick_messages(rows))
+            found.append(SlowLink([*ranks], **about, excess_ns=sum(excess), saves_ns=saves_ns))
+        return sorted(found, key=lambda link: (-link.saves_ns, -link.excess_ns))
 
     def _link_of(self, rank: int | None, held_ns: float) -> SlowLink | None:
         """The slow link that makes a rank late."""
@@ -287,7 +287,7 @@ class _Judge:
         awaited = joined.rank[joined.last[members.meeting]]
         found = []
         for number, each in enumerate(self.analyses):
-            own = (joined.rank == number) & self.collective
+            own = (joined.rank == number) & ~members.is_exchange
             by = np.bincount(awaited[own], weights=members.wait_ns[own])
             for_whom = int(np.argmax(by)) if by.size and by.max() > 0 else None
             waited = int(members.wait_ns[own].sum())
@@ -311,7 +311,7 @@ class _Judge:
             exchanges=int(exchanged.sum()),
             matched_by=dict(zip(names.tolist(), counts.tolist(), strict=True)),
             left_out=joined.ambiguous + int((~joined.is_met).sum()),
-            waited_ns=self.waited_ns,
+            waited_ns=joined.waited_ns,
             wire_ns=int(members.wire_ns[last][~exchanged].sum()),
             bandwidth=self.bandwidth,
         )
@@ -333,7 +333,7 @@ class _Judge:
         ahead = [
             ClockAhead(row["rank"], row["offset_ns"] - middle, row["residual_ns"]) for row in rows
         ]
-        return Clocks(max(offsets) - min(offsets), self.residual_ns, len(rows), ahead)
+        return Clocks(max(offsets) - min(offsets), self.joined.residual_ns, len(rows), ahead)
 
     def _begins(self) -> dict[int, int]:
         """When the ranks whose clocks can be compared begin, by the first rank's clock."""
@@ -352,24 +352,22 @@ class _Judge:
 
     def _savings(self, late: list[LateRank], bubble_ns: int) -> list[RunSaving]:
         """What would make the run shorter, most first."""
-        span, steps = self.joined.measured.span_ns, max(1, len(self.joined.step_names))
+        span, steps = self.joined.measured.span_ns, self.steps
         found: list[tuple[str, int | None, int | None]] = [
             ("straggler", each.rank, (each.saves_ns or 0) * steps)
             for each in late[:_EXAMINED]
             if each.cause != SLOW_LINK
         ]
         if len(late) > 1:
-            every = list(range(len(self.analyses)))
-            found.append(("stragglers", None, self.pricing.like_the_others(every)))
+            every = range(len(self.analyses))
+            found.append(("stragglers", None, self._saves_like_the_others(every)))
         if bubble_ns:
-            found.append((BUBBLE, None, self.pricing.saving(f"{BUBBLE}*0")))
-        present: set[int] = set()
-        for graph in self.joined.graphs:
-            present |= set(np.unique(graph.host.cause).tolist())
-            present |= set(np.unique(graph.device.cause).tolist())
-        names = [self.joined.graphs[0].causes[each] for each in sorted(present)]
+            found.append((BUBBLE, None, self._saves_without(BUBBLE)))
+        graphs = self.joined.graphs
+        causes = [cause for each in graphs for cause in (each.host.cause, each.device.cause)]
+        names = [graphs[0].causes[each] for each in np.unique(np.concatenate(causes))]
         found += [
-            ("network" if name == COMMUNICATION else name, None, self.pricing.saving(f"{name}*0"))
+            ("network" if name == "communication" else name, None, self._saves_without(name))
             for name in names
             if name != "unknown"
         ]
@@ -380,3 +378,6 @@ class _Judge:
             if ns is not None and span and ns >= self.thresholds.named_gain * span
         ]
         return sorted(savings, key=lambda each: -each.saves_ns)
+
+    def _saves_without(self, cause: str) -> int:
+        return self.pricing.saved(self.pricing.changed([f"{cause}*0"]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.text import duration, printable, share, size
 from tracekit.verdict.headline import lowered
-from tracekit.verdict.run_model import LateRank, RunVerdict, WaitingRank
+from tracekit.verdict.run_model import LateRank, RunVerdict, SlowLink, WaitingRank
 
 if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis
@@ -185,6 +185,12 @@ def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
     if best is not None and best.where:
         worth = f"; most worth a change there: {lowered(best.title)} ({_clipped(best.where)})"
     return [f"Rank {late.rank} itself is {own.verdict.regime}{by}{worth}."]
+
+
+def describe_link(link: SlowLink) -> str:
+    """A link in a phrase."""
+    ranks = ", ".join(map(str, link.ranks))
+    return f"{link.type} of {size(link.message_bytes)} among ranks {ranks}"
 
 
 def waits_only(waiting: WaitingRank, is_late: bool) -> str | None:

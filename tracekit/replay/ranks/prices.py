@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,6 @@ from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
 from tracekit.replay.simulator import Scale
 
-COMMUNICATION = "communication"
-
 
 class Pricing:
     """Replays of a run's ranks with changes. Lengths are in ns."""
@@ -23,13 +22,9 @@ class Pricing:
         self.joined = joined
         self.peers = PeerRanks(joined)
 
-    @property
-    def measured(self) -> RanksRun:
-        return self.joined.measured
-
     def saved(self, run: RanksRun) -> int:
         """How much shorter the run is in a replay, from start to end."""
-        return self.measured.span_ns - run.span_ns
+        return self.joined.measured.span_ns - run.span_ns
 
     def changed(self, texts: Sequence[str]) -> RanksRun:
         """The replay with changes such as `rank:6:host*0.5` or `straggler*0`.
@@ -55,10 +50,6 @@ class Pricing:
             return joined.run(scales)
         self._set_apart(scales)
         return self._apart.run(scales)
-
-    def saving(self, *texts: str) -> int:
-        """What changes save; see `changed`."""
-        return self.saved(self.changed(texts))
 
     def _apply(self, each: RunChange, scales: list[Scale]) -> None:
         """Applies a change to a rank, or to all ranks in which it matches something."""
@@ -90,18 +81,23 @@ class Pricing:
             raise TracekitError("straggler: no rank is waited for")
         return max(held, key=lambda number: (held[number], -number))
 
-    def like_the_others(self, numbers: list[int]) -> int | None:
-        """What the run saves if these ranks take as long as their peers; None: they have no
-        peers."""
-        run = self.run_like_the_others(numbers)
-        return None if run is None else self.saved(run)
-
-    def run_like_the_others(self, numbers: list[int]) -> RanksRun | None:
+    def like_the_others(self, numbers: Iterable[int]) -> RanksRun | None:
         """The replay in which these ranks take as long as their peers; None: they have no peers."""
-        scales, found = self.joined.scales(), False
-        for number in numbers:
-            found |= self.peers.scale(number, 0.0, scales[number])
-        return self.joined.run(scales) if found else None
+        scales = self.joined.scales()
+        found = [self.peers.scale(number, 0.0, scales[number]) for number in numbers]
+        return self.joined.run(scales) if any(found) else None
+
+    def with_quick_messages(self, rows: Sequence[dict[str, Any]]) -> RanksRun:
+        """The replay in which the messages in these rows of the query link_bandwidth take as long
+        as the same messages in other groups."""
+        members, last = self.joined.members, self.joined.last
+        wire = np.maximum(members.wire_ns[last], 1)
+        factor = np.ones(members.count)
+        for row in rows:
+            alike = (members.group[last] == row["group_key"]) & (members.type[last] == row["type"])
+            alike &= members.bytes[last] == row["message_bytes"]
+            factor[alike] = np.minimum(1.0, row["others_wire_ns"] / wire[alike])
+        return self.joined.run(self.joined.scales(), factor)
 
     @cached_property
     def _apart(self) -> RankReplay:
