@@ -10,7 +10,7 @@ from dataclasses import fields
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tracekit.causes import words
 from tracekit.errors import TracekitError
@@ -56,6 +56,7 @@ QUERIES = (
 )
 
 Sites = dict[int | None, dict[str, Any]]
+T = TypeVar("T")
 
 # Kinds of windows, in the order in which they are listed.
 _ORDER = ("range", "gpu_active", "host_active", "step", "trace")
@@ -65,9 +66,10 @@ def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trac
     """The trace, out of its row of the question `overview`."""
     health = database.ask("health", trace=trace_id)
     captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
-    return Trace(
-        **_pick(Trace, overview, health=None, capture=None),
-        health=[Finding(**_pick(Finding, row)) for row in health],
+    return _of_row(
+        Trace,
+        overview,
+        health=[_of_row(Finding, row) for row in health],
         capture=captured if isinstance(captured, dict) else None,
     )
 
@@ -98,15 +100,14 @@ def account_between(
         raise TracekitError(f"no GPU op runs in the {' '.join(window)}")
     row = rows[0]
     named = Window(*window, row["start_ns"], row["end_ns"], row["span_ns"])
-    idle = Idle(**_pick(Idle, row, causes=None), causes=row["causes"])
-    gpu = Gpu(**_pick(Gpu, row))
+    gpu, idle = _of_row(Gpu, row), _of_row(Idle, row)
     return Evidence(window=named, gpu=gpu, idle=idle, launch=of.launch, ops=gpu.gpu_ops)
 
 
 def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     """Whether the run repeats itself; None without operators and GPU ops."""
     rows = database.ask("repetition", trace=trace_id)
-    return Repetition(**_pick(Repetition, rows[0])) if rows else None
+    return _of_row(Repetition, rows[0]) if rows else None
 
 
 def recorder_of(database: Session, trace_id: int) -> tuple[str, bool]:
@@ -218,14 +219,13 @@ def _of_devices(database: Session, trace_id: int) -> list[Evidence]:
     for row in database.ask("idle_causes", trace=trace_id):
         causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
     launches = {
-        row["device_id"]: Launch(row["launches"], **_pick(Launch, row, count=None))
+        row["device_id"]: _of_row(Launch, row, count=row["launches"])
         for row in database.ask("launch_stats", trace=trace_id)
     }
     found = []
     for row in database.ask("partition", trace=trace_id):
-        row["causes"] = causes.get(_window_key(row), {})
-        window, gpu = Window(*_values(Window)(row)), Gpu(*_values(Gpu)(row))
-        idle = Idle(*_values(Idle)(row))
+        window, gpu = _of_row(Window, row), _of_row(Gpu, row)
+        idle = _of_row(Idle, row, causes=causes.get(_window_key(row), {}))
         launch = launches.get(row["device_id"])
         found.append(Evidence(window=window, gpu=gpu, idle=idle, launch=launch, ops=gpu.gpu_ops))
     ranked = "SELECT trace_id, device_id, place FROM ranked_devices"
@@ -251,8 +251,8 @@ def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list
     last_wait_ns = waited[0]["last_wait_ns"] if waited else None
     found = [
         Evidence(
-            window=Window(**_pick(Window, row)),
-            host=HostThread(**_pick(HostThread, row | {"last_wait_ns": last_wait_ns})),
+            window=_of_row(Window, row),
+            host=_of_row(HostThread, row, last_wait_ns=last_wait_ns),
             ops=row["operators"],
         )
         for row in rows
@@ -263,12 +263,11 @@ def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list
     return [Evidence(window=Window("trace", "whole trace", start, start + span, span))]
 
 
-def _pick(kind: type, row: dict[str, Any], **without: None) -> dict[str, Any]:
-    """The values of `row` for the fields of `kind`, except the fields in `without`."""
-    return {each.name: row[each.name] for each in fields(kind) if each.name not in without}
+def _of_row(kind: Callable[..., T], row: dict[str, Any], **given: Any) -> T:
+    """A dataclass with the values of a row for its fields, except the fields that are given."""
+    return kind(**{name: row[name] for name in _names(kind) if name not in given}, **given)
 
 
 @cache
-def _values(kind: type) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
-    """Gets the values for the fields of `kind`, in their order, out of a row."""
-    return itemgetter(*(each.name for each in fields(kind)))
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))

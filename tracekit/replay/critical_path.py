@@ -19,6 +19,8 @@ _AT_ONCE = 20_000
 _STRETCHES_AT_ONCE = 100_000
 # Longest links that a path reports.
 _LONGEST = 10
+# The side of a piece, by whether it is on the device.
+_SIDES = ("host", "device")
 
 
 @dataclass(frozen=True)
@@ -73,39 +75,6 @@ class Pieces(Columns):
         return clipped.take(until > since)
 
 
-class _Account:
-    """Adds up pieces, from the path's end to its start."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.causes = graph.causes
-        self.total = np.zeros(len(graph.causes), np.int64)
-        ids = [each.max(initial=-1) for each in (graph.host.event, graph.device.op_id)]
-        self.of_event = np.zeros(int(max(ids)) + 1, np.int64)
-        self.nameless: list[Pieces] = []
-        self.length = 0
-
-    def add(self, pieces: Pieces) -> None:
-        self.length += int(pieces.ns.sum())
-        self.total += sums(pieces.cause, pieces.ns, len(self.total))
-        named = pieces.event >= 0
-        np.add.at(self.of_event, pieces.event[named], pieces.ns[named])
-        nameless = np.flatnonzero(~named)
-        longest = nameless[np.argsort(-pieces.ns[nameless], kind="stable")[:_LONGEST]]
-        self.nameless.append(pieces.take(longest))
-
-    def by_cause(self) -> dict[str, int]:
-        named = {name: int(ns) for name, ns in zip(self.causes, self.total, strict=True) if ns}
-        return dict(sorted(named.items(), key=lambda item: -item[1]))
-
-    def longest_events(self) -> Ints:
-        """The events with the most time on the path."""
-        chosen = np.zeros(0, np.int64)
-        for first in range(0, len(self.of_event), _AT_ONCE):
-            few = np.append(chosen, np.arange(first, min(first + _AT_ONCE, len(self.of_event))))
-            chosen = few[np.argsort(-self.of_event[few], kind="stable")[:_LONGEST]]
-        return chosen[self.of_event[chosen] > 0]
-
-
 @dataclass(frozen=True)
 class End:
     """Where a path ends: with the GPU op `op`, or at the instant `key` of the host."""
@@ -131,27 +100,38 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     """The path from `end` back to `start` (ns since the trace's start, as replayed)."""
     graph = run.graph
     chain = _chain(run, start, end.node)
-    account = _Account(graph)
-    for each in _pieces_of(run, chain, start, end):
-        account.add(each)
-    # The trace does not show the time before its first record.
-    missing = end.time - start - account.length
-    if missing > 0:
-        unknown = np.array([graph.number("unknown")], np.int8)
-        account.add(_pieces(np.array([start]), np.array([missing]), unknown, None, False))
-    # Second pass: the sums say how long an event is on the path, but not where.
-    chosen = account.longest_events()
+    total = np.zeros(len(graph.causes), np.int64)
+    ids = [each.max(initial=-1) for each in (graph.host.event, graph.device.op_id)]
+    of_event = np.zeros(int(max(ids)) + 1, np.int64)
     links = []
+    for each in _pieces_of(run, chain, start, end):
+        total += sums(each.cause, each.ns, len(total))
+        named = each.event >= 0
+        np.add.at(of_event, each.event[named], each.ns[named])
+        between = each.take(~named)
+        longest = between.take(np.argsort(-between.ns, kind="stable")[:_LONGEST])
+        links += _links(graph, longest, longest.ns)
+    # The trace does not show the time before its first record.
+    missing = end.time - start - int(total.sum())
+    if missing > 0:
+        total[graph.number("unknown")] += missing
+        links.append(Link(None, "unknown", "host", start, missing))
+    # Second pass: the sums say how long an event is on the path, but not where.
+    events = np.flatnonzero(of_event)
+    chosen = events[np.argsort(-of_event[events], kind="stable")[:_LONGEST]]
+    of_events = []
     for each in _pieces_of(run, chain, start, end):
         if not len(chosen):
             break
         ours = each.take(np.isin(each.event, chosen))
         chosen = np.setdiff1d(chosen, ours.event)
-        _, first = np.unique(ours.event, return_index=True)
-        links += _links(ours.take(first), account)
-    for each in account.nameless:
-        links += _links(each, account)
-    return Path(account.by_cause(), sorted(links, key=lambda link: -link.dur_ns)[:_LONGEST])
+        last = ours.take(np.unique(ours.event, return_index=True)[1])
+        of_events += _links(graph, last, of_event[last.event])
+    by_cause = {name: int(ns) for name, ns in zip(graph.causes, total, strict=True) if ns}
+    return Path(
+        dict(sorted(by_cause.items(), key=lambda item: -item[1])),
+        sorted([*of_events, *links], key=lambda link: -link.dur_ns)[:_LONGEST],
+    )
 
 
 def pieces(run: Run, start: int, end: End) -> Iterator[Pieces]:
@@ -167,22 +147,13 @@ def _pieces_of(run: Run, chain: NDArray[np.int32], start: int, end: End) -> Iter
             yield part.between(start, end.time)
 
 
-def _links(pieces: Pieces, account: _Account) -> list[Link]:
+def _links(graph: Graph, pieces: Pieces, ns: Ints) -> list[Link]:
+    """A link for each piece; `ns` are their lengths on the whole path."""
+    columns = (pieces.start, ns, pieces.cause, pieces.event, pieces.on_device)
     return [
-        Link(
-            event if event >= 0 else None,
-            account.causes[cause],
-            "device" if on_device else "host",
-            start,
-            int(account.of_event[event]) if event >= 0 else ns,
-        )
-        for start, ns, cause, event, on_device in zip(
-            pieces.start.tolist(),
-            pieces.ns.tolist(),
-            pieces.cause.tolist(),
-            pieces.event.tolist(),
-            pieces.on_device.tolist(),
-            strict=True,
+        Link(event if event >= 0 else None, graph.causes[cause], _SIDES[on_device], start, length)
+        for start, length, cause, event, on_device in zip(
+            *(each.tolist() for each in columns), strict=True
         )
     ]
 
@@ -323,5 +294,5 @@ def path_between(
         begin = max(begin, end_of.get(at, begin))
         end_of[at] = begin + length
         name = graph.causes[which // 2]
-        pieces.append(PathPiece(begin + origin, length, name, "device" if which % 2 else "host"))
+        pieces.append(PathPiece(begin + origin, length, name, _SIDES[which % 2]))
     return pieces

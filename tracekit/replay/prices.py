@@ -249,7 +249,7 @@ class Prices:
 
     def _with(self, scale: Scale, change: str) -> Scale:
         changed = scale.copy()
-        self.replay.change(changed, change)
+        self.replay.apply(parse(change, self.replay.graph.causes), changed)
         return changed
 
     def _length(self, scale: Scale) -> int:

@@ -97,14 +97,6 @@ class Replay:
             self.apply(change, scale)
         return self.simulator.run(scale)
 
-    def change(self, scale: Scale, text: str) -> None:
-        """Applies a change to a scale, on top of those that it holds already.
-
-        Raises:
-            TracekitError: the text is not a change, or matches nothing in the trace.
-        """
-        self.apply(parse(text, self.graph.causes), scale)
-
     def apply(self, change: Change, scale: Scale) -> None:
         """Applies a change to a scale, which is `steady` from the start if the change says so."""
         if change.what != STEADY:
