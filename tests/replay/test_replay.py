@@ -13,7 +13,7 @@ from tests.kit.traces import frame, gpu_op, launch, operator, slice_event, step
 from tracekit.errors import TracekitError
 from tracekit.replay.changes import ChangedParts
 from tracekit.replay.grammar import PATTERNS
-from tracekit.replay.graph.edges import EdgeKind
+from tracekit.replay.graph import EdgeKind
 from tracekit.replay.replay import Replay
 
 US = 1_000

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
-from tracekit.replay.graph import Graph
+from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, Rates, distinct
-from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph import Graph
+from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, sums
-from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Run
 
 # Edges of the path, and stretches of host work, that are split into pieces per block.

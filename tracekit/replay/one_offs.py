@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tracekit.replay.graph import Graph
+from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, sums
-from tracekit.replay.graph.edges import EdgeKind
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:

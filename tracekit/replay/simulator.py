@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.native import replay
-from tracekit.replay.graph import Graph
+from tracekit.replay.graph import Edges, Graph
 from tracekit.replay.graph.arrays import Flags, Ints, Rates, Which, distinct, times
-from tracekit.replay.graph.edges import Edges
 
 
 @dataclass

@@ -35,7 +35,7 @@ from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.recorder import bound_of_verdict
 from tracekit.verdict.run_model import RUN_QUERIES
-from tracekit.verdict.steady import is_hardly_longer
+from tracekit.verdict.sentences import is_hardly_longer
 
 _BAR = 34
 _ADVISED = 5

@@ -15,7 +15,7 @@ from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.steady import is_partly_once
+from tracekit.verdict.sentences import is_partly_once
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.

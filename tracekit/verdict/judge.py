@@ -16,7 +16,6 @@ from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import is_captured, next_step, waits_for_workers
 from tracekit.verdict.confidence import with_doubts
-from tracekit.verdict.headline import headline
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.recorder import with_omission, without_recorder
 from tracekit.verdict.regime import (
@@ -30,7 +29,8 @@ from tracekit.verdict.regime import (
     unexplained_ns,
     weigh,
 )
-from tracekit.verdict.steady import (
+from tracekit.verdict.sentences import (
+    headline,
     named_rest,
     named_window,
     steady_sentences,

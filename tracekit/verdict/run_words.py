@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.text import duration, printable, share, size
-from tracekit.verdict.headline import lowered
 from tracekit.verdict.run_model import LateRank, RunVerdict, SlowLink, WaitingRank
+from tracekit.verdict.sentences import lowered
 
 if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis

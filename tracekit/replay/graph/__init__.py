@@ -25,13 +25,71 @@ https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import Ints, Numbers
+from tracekit.replay.graph.arrays import Columns, Ints, Numbers, compact_ids
 from tracekit.replay.graph.device import Device
-from tracekit.replay.graph.edges import Edges
 from tracekit.replay.graph.host import Host
+
+
+class EdgeKind(IntEnum):
+    """The kind of a dependency; the docstring above defines each."""
+
+    HOST = 0
+    STREAM = 1
+    LAUNCH = 2
+    WAIT = 3
+    SYNC = 4
+    QUEUE = 5
+    HANDOVER = 6
+    LOADER = 7
+
+
+@dataclass(frozen=True)
+class Edges(Columns):
+    """Edges as columns. Node 0 is the trace's start; the ops follow, then the host's joins.
+
+    An edge's length is the sum of the host work from the source (a join, or the start of a thread)
+    to the key `host_to` (-1: no host work), `op_ns` of the source's work if it is an op, and
+    `fixed_ns`.
+    """
+
+    kind: NDArray[np.int8]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    host_to: Ints
+    op_ns: NDArray[Any]
+    fixed_ns: NDArray[Any]
+    fixed_cause: NDArray[np.int8]
+
+    @staticmethod
+    def make(
+        kind: Numbers | int,
+        source: Numbers,
+        target: Numbers,
+        *,
+        host_to: Numbers | int = -1,
+        op_ns: Numbers | int = 0,
+        fixed_ns: Numbers | int = 0,
+        cause: Numbers | int = 0,
+    ) -> Edges:
+        """Makes edges; each argument is a column, or one value for all edges."""
+
+        def column(value: Numbers | int, kind: Any = np.int64) -> NDArray[Any]:
+            return np.broadcast_to(value, len(source)).astype(kind)
+
+        return Edges(
+            column(kind, np.int8), column(source, np.int32), column(target, np.int32),
+            column(host_to), compact_ids(column(op_ns)), compact_ids(column(fixed_ns)),
+            column(cause, np.int8),
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.kind)
 
 
 @dataclass(frozen=True)

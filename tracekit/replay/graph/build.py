@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tracekit.replay.graph import Graph, root_of, since
+from tracekit.replay.graph import EdgeKind, Edges, Graph, root_of, since
 from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
 from tracekit.replay.graph.device import Device
-from tracekit.replay.graph.edges import EdgeKind, Edges, rank_nodes
 from tracekit.replay.graph.host import Host
-from tracekit.replay.graph.recording import Recording, recording_of
-from tracekit.replay.graph.unmarked import unmarked_waits
-from tracekit.replay.graph.waits import Waits, stream_waits, waits_of
+from tracekit.replay.graph.recording import Recording, recording_of, stream_waits
+from tracekit.replay.graph.waits import Waits, waits_of
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def _finished(
     rejected = int((~kept).sum())
     if rejected:
         edges = edges.take(kept)
-    rank, tied = rank_nodes(time, edges)
+    rank, tied = _rank_nodes(time, edges)
     if len(tied):
         rejected += len(tied)
         edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
@@ -116,6 +115,50 @@ def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -
     return fixed_ns, reached
 
 
+def _rank_nodes(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
+    """The rank of each node in a topological order, and the edges to drop because they close a
+    cycle."""
+    rank = _ranks(np.argsort(time, kind="stable"))
+    against = np.flatnonzero(rank[edges.source] >= rank[edges.target])
+    if not len(against):
+        return rank, against
+    # These edges join nodes of the same instant: only the nodes of such instants need sorting.
+    instants = np.unique(time[edges.target[against]])
+    among = np.flatnonzero(
+        (time[edges.source] == time[edges.target]) & np.isin(time[edges.target], instants)
+    )
+    lost: list[int] = []
+    while True:
+        sorter: TopologicalSorter[int] = TopologicalSorter()
+        for edge in among:
+            if edges.source[edge] == edges.target[edge]:
+                lost.append(int(edge))
+            else:
+                sorter.add(int(edges.target[edge]), int(edges.source[edge]))
+        among = np.setdiff1d(among, lost)
+        try:
+            turn = list(sorter.static_order())
+            break
+        except CycleError as error:
+            cycle = error.args[1]
+            ends = {(cycle[i + 1], cycle[i]) for i in range(len(cycle) - 1)}
+            ends |= {(b, a) for a, b in ends}
+            found = [e for e in among if (edges.source[e], edges.target[e]) in ends]
+            lost.append(int(found[-1]))
+            among = np.setdiff1d(among, lost)
+    first = np.zeros(len(time), np.int64)
+    first[np.array(turn, np.int64)] = 1 + np.arange(len(turn))
+    order = np.lexsort((np.arange(len(time)), first, time))
+    return _ranks(order), np.array(sorted(lost), np.int64)
+
+
+def _ranks(order: Ints) -> NDArray[np.int32]:
+    """The rank of each node in an order."""
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank
+
+
 class _Builder:
     def __init__(self, recorded: Recording) -> None:
         self.recorded = recorded
@@ -128,8 +171,7 @@ class _Builder:
 
     def edges(self) -> tuple[Host, Ints, Edges]:
         """The threads (blocked where they may wait), their joins, and all edges."""
-        known = waits_of(self.recorded, self.submitted)
-        waits = Waits.all([known, unmarked_waits(self.recorded)])
+        waits = waits_of(self.recorded, self.submitted)
         # Waits that end at the same instant share a join.
         host = self.recorded.host.blocking(waits.start, waits.end)
         joins, join = np.unique(waits.end, return_inverse=True)

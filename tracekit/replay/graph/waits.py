@@ -1,11 +1,8 @@
-"""Finds what host threads and GPU ops wait for; unmarked.py finds waits that no call marks.
+"""Finds what host threads wait for: synchronizations, room in full queues, loaders, other threads.
 
-Host threads wait for synchronizations, room in full queues, loaders and other threads. A call waits
-until the awaited event has happened. It usually takes a short time to return. Any longer time after
-the event is the call's own work: the thread is no longer blocked, and the work has the call's
-cause.
-
-Ops wait for other streams: the trace records that, or its calls and times show it.
+A call waits until the awaited event has happened. It usually takes a short time to return. Any
+longer time after the event is the call's own work: the thread is no longer blocked, and the work
+has the call's cause.
 """
 
 from __future__ import annotations
@@ -15,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracekit.replay.graph.arrays import NEVER, Columns, Ints, distinct
-from tracekit.replay.graph.edges import EdgeKind
+from tracekit.replay.graph import EdgeKind
+from tracekit.replay.graph.arrays import NEVER, Columns, Flags, Ints
 from tracekit.replay.graph.recording import Recording
 from tracekit.thresholds import Thresholds
 
@@ -57,7 +54,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def waits_of(recorded: Recording, submitted: Ints) -> Waits:
-    """The stretches in which the trace's threads may stand still, by their calls.
+    """The stretches in which the trace's threads may stand still.
 
     Args:
         submitted: the instant in each launch call from which its op could start.
@@ -69,6 +66,9 @@ def waits_of(recorded: Recording, submitted: Ints) -> Waits:
             _full_queues(recorded),
             _fetches(recorded),
             *_handovers(recorded),
+            _idling(recorded),
+            _answers(recorded),
+            *_spins(recorded),
         ]
     )
 
@@ -251,137 +251,86 @@ def _handovers(recorded: Recording) -> list[Waits]:
     ]
 
 
-def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
-    """Ops that wait for an op of another stream, and the ops that they wait for.
+# -- waits that no call marks: by their times
 
-    The waits come from the trace's own records, or are inferred from its calls and times.
+
+def _idling(recorded: Recording) -> Waits:
+    """Where threads other than the leading ones only wait: for a lock, a queue or a timer. A trace
+    does not record what wakes them. In a replay, they go on when the leading thread has reached the
+    point at which they went on in the trace.
     """
-    rows = recorded.database.arrays("stream_waits", trace=recorded.trace_id)
-    pairs = [_told_waits(recorded, rows), _seen_waits(recorded, rows)]
-    return _distinct_pairs(pairs, len(recorded.device.start))
+    rows = recorded.database.arrays("thread_waits", trace=recorded.trace_id)
+    thread = recorded.host.numbers(rows["pid"], rows["tid"])
+    launching = np.unique(recorded.device.thread[recorded.device.linked])
+    chosen = np.isin(thread, launching) & ~np.isin(thread, recorded.leading)
+    start = recorded.host.key(thread[chosen], rows["start_ns"][chosen])
+    end = recorded.host.key(thread[chosen], (rows["start_ns"] + rows["dur_ns"])[chosen])
+    leader = recorded.leading[:1] * recorded.host.span_ns
+    instant = recorded.host.time_of(end) + (leader if len(leader) else 0)
+    return Waits.make(EdgeKind.HANDOVER, start, end, instant=instant)
 
 
-def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
-    """The waits in the trace's own records (cuda_sync): ops that wait, and what they wait for."""
-    device, origin = recorded.device, recorded.host.origin_ns
-    told = ~np.ma.getmaskarray(rows["until_ns"])
-    call = rows["start_ns"][told] - origin
-    until = np.ma.getdata(rows["until_ns"])[told] - origin
-    stream = np.ma.filled(rows["stream"], -1)[told]
-    other = np.ma.filled(rows["wait_on_stream"], -1)[told]
-    source, _ = recorded.launched.before(until, np.full(len(until), -NEVER), other)
-    target = np.full(len(call), -1, np.int64)
-    # The first op launched on each stream from the call on.
-    linked = np.flatnonzero(device.linked)
-    linked = linked[np.lexsort((linked, device.call[linked], device.stream[linked]))]
-    of_stream = device.stream[linked]
-    for number in np.unique(stream):
-        first, stop = np.searchsorted(of_stream, [number, number + 1])
-        mine, asked = linked[first:stop], np.flatnonzero(stream == number)
-        index = np.searchsorted(device.call[mine], call[asked], "left")
-        found = index < len(mine)
-        target[asked[found]] = mine[index[found]]
-    good = (target >= 0) & (source >= 0) & (other >= 0)
-    return target[good], source[good]
+def _answers(recorded: Recording) -> Waits:
+    """Where a thread waits for other ranks or workers: that takes the same at any speed of the
+    host.
 
-
-def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
-    """The waits inferred from calls that make streams wait, and from late starts.
-
-    An op launched right after such a call waits for the op that its thread launched right before
-    the call, if that is on another stream. An op that starts late waits for the op that ended last
-    before its start. That op has to be on another stream and launched before such a call, which
-    itself comes after the previous launch on the late op's stream; within a CUDA graph, it has to
-    belong to the same graph launch.
+    The network or the other side takes the time; no edge leads there.
     """
-    device, order, ready = recorded.device, recorded.order, recorded.ready
-    late = device.linked & (device.start > ready + recorded.usual.gap_ns)
-    calls = np.sort(
-        recorded.host.key(recorded.host.numbers(rows["pid"], rows["tid"]), rows["start_ns"])
+    host = recorded.host
+    chosen = np.flatnonzero(host.cause == recorded.causes.index("communication"))
+    start, end = host.at[chosen], host.borders[chosen + 1]
+    end = np.minimum(end, host.start_of(host.thread_of(start) + 1) - 1)
+    return Waits.make(
+        EdgeKind.HANDOVER, start, end, own_cause=recorded.causes.index("communication"),
+        instant=start, lag_ns=end - start,
+    )  # fmt: skip
+
+
+def _spins(recorded: Recording) -> list[Waits]:
+    """Where a thread spins until the device, or a collective or message on another thread, is done.
+
+    A slice without work of its own that ends right after the last op launched before it, and covers
+    most of that op, may do so by chance. If slices of one name do so repeatedly, they wait.
+    """
+    thresholds, device, host = recorded.thresholds, recorded.device, recorded.host
+    rows = recorded.database.arrays("possible_waits", trace=recorded.trace_id)
+    thread = host.numbers(rows["pid"], rows["tid"])
+    begin = rows["start_ns"] - host.origin_ns
+    end = begin + rows["dur_ns"]
+    everywhere = np.full(len(begin), -1, np.int64)
+    op, late = recorded.launched.before(begin, end + thresholds.clock_tick_ns, everywhere)
+    start, ended = np.append(device.start, NEVER)[op], np.append(device.end, NEVER)[op]
+    known = np.minimum(thresholds.spin_ns, thresholds.spin_share * rows["dur_ns"])
+    covered = 2 * (ended - np.maximum(begin, start)) >= ended - start
+    spins = (op >= 0) & ~late & (ended > begin) & (end - ended <= known) & covered
+    told = np.ma.filled(rows["is_message"], False).astype(np.bool_)
+    pending = late | (ended > begin) | told
+    given = np.sort(recorded.handovers.returned)
+    first, last = (
+        host.key(thread, rows["start_ns"]),
+        host.key(thread, rows["start_ns"] + rows["dur_ns"]),
     )
-    key = recorded.host.key(device.thread, recorded.host.origin_ns + device.call)
-    pairs = [_neighbours(recorded, calls, key)]
-    if len(calls):
-        same = ~order.is_first & (np.roll(device.thread, 1) == device.thread)
-        since = np.where(
-            same,
-            np.roll(key, 1),
-            recorded.host.start_of(device.thread),
-        )
-        index = np.searchsorted(calls, key) - 1
-        waits = late & (index >= 0) & (calls[index] >= since) & ~device.is_graph
-        op = np.flatnonzero(waits)
-        pairs.append(
-            _late(
-                recorded,
-                op,
-                _ended_before(recorded, op, recorded.host.time_of(calls[index[op]])),
-                ready,
-            )
-        )
-    op = np.flatnonzero(late & device.is_graph)
-    source = _ended_before(recorded, op, device.call_end[op] + 1)
-    other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
-    pairs.append(_late(recorded, op, np.where(other, -1, source), ready))
-    return _distinct_pairs(pairs, len(device.start))
+    handed = np.searchsorted(given, first) < np.searchsorted(given, last, "right")
+    usable = (thread >= 0) & ~handed
+    group = np.unique(np.stack([thread, rows["alike"]]), axis=1, return_inverse=True)[1].ravel()
 
+    def again(found: Flags) -> Ints:
+        """The stretches of groups in which most stretches that could wait do wait."""
+        count = np.bincount(group, found & usable)[group]
+        could = np.bincount(group, pending & usable)[group]
+        often = (count >= thresholds.fewest_alike) & (2 * count >= could)
+        return np.flatnonzero(often & found & usable)
 
-def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
-    """Ops of different streams that a thread launched one after the other, with only a call in
-    between that makes a stream wait."""
-    device = recorded.device
-    op = np.flatnonzero(device.linked)
-    op = op[np.argsort(key[op], kind="stable")]
-    first, second = op[:-1], op[1:]
-    if not len(calls):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    index = np.searchsorted(calls, key[second]) - 1
-    waits = (index >= 0) & (calls[index] >= key[first])
-    good = (
-        waits
-        & (device.thread[first] == device.thread[second])
-        & (device.queue[first] != device.queue[second])
-        & (device.device_id[first] == device.device_id[second])
-        & (device.end[first] <= device.start[second] + recorded.thresholds.clock_tick_ns)
-        & (device.start[first] < device.start[second])
-    )
-    return second[good], first[good]
-
-
-def _late(recorded: Recording, op: Ints, source: Ints, ready: Ints) -> tuple[Ints, Ints]:
-    """The pairs whose source ended after the op could have started: only they explain a delay."""
-    good = source >= 0
-    good[good] = recorded.device.end[source[good]] > ready[op[good]]
-    return op[good], source[good]
-
-
-def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
-    """For each op, the last one to end before its start among the ops on other streams of its
-    device that were launched before `until`; -1: none."""
-    device = recorded.device
-    best = np.full(len(op), -1, np.int64)
-    best_end = np.full(len(op), NEVER)
-    linked, end = device.linked, device.end
-    for queue in recorded.launched.by_start if len(op) else []:
-        mine = queue[np.argsort(end[queue], kind="stable")]
-        latest = device.start[op] + recorded.thresholds.clock_tick_ns
-        index = np.searchsorted(end[mine], latest, "right") - 1
-        candidate = mine[np.maximum(index, 0)]
-        good = (
-            (index >= 0)
-            & (device.queue[op] != device.queue[queue[0]])
-            & (device.device_id[op] == device.device_id[candidate])
-            & (end[candidate] > best_end)
-            & (device.start[candidate] < device.start[op])
-            & (~linked[candidate] | (device.call[candidate] < until))
-        )
-        best = np.where(good, candidate, best)
-        best_end = np.where(good, end[candidate], best_end)
-    return best
-
-
-def _distinct_pairs(pairs: list[tuple[Ints, Ints]], ops: int) -> tuple[Ints, Ints]:
-    """The distinct pairs of ops, in order; ops are numbers below `ops`."""
-    both = distinct(np.concatenate([target * ops + source for target, source in pairs]))
-    target, source = np.divmod(both, max(1, ops))
-    return target, source
+    of_device = again(spins)
+    of_others = np.setdiff1d(again(told), of_device)
+    return [
+        Waits.make(
+            EdgeKind.SYNC, first[of_device], last[of_device], op=op[of_device],
+            own_cause=recorded.causes.index("sync"), lag_ns=np.maximum(end - ended, 0)[of_device],
+        ),
+        Waits.make(
+            EdgeKind.HANDOVER, first[of_others], last[of_others], instant=first[of_others],
+            own_cause=recorded.causes.index("communication"),
+            lag_ns=(last - first)[of_others],
+        ),
+    ]  # fmt: skip

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.native.replay import Turns
-from tracekit.replay.graph import Graph
+from tracekit.replay.graph import Edges, Graph
 from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, compact_ids
-from tracekit.replay.graph.edges import Edges
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
