@@ -60,7 +60,7 @@ def compared(planted: str, files: list[Path]) -> str:
             if each.cause
         )
         hidden = [row["overlap_percent"] for row in run.ask("hta_overlap")]
-    theirs = hta.open_ranks(files)
+    theirs = hta.analysis_of(*files)
     stragglers, why = hta.run(lambda each: each.get_potential_stragglers(), theirs)
     table, _ = hta.run(lambda each: each.get_comm_comp_overlap(visualize=False), theirs)
     shares = None if table is None else table["comp_comm_overlap_pctg"].tolist()

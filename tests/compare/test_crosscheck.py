@@ -12,7 +12,7 @@ from tests.conftest import SHARED_TRACES, expected_numbers, shared_trace_names
 from tests.kit import traces
 from tests.kit.sampling import IS_ALL, sample
 from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
-from tracekit.compare.hta import open_trace
+from tracekit.compare.hta import analysis_of
 
 # In one process: shared data is made once.
 pytestmark = pytest.mark.xdist_group("crosscheck")
@@ -72,7 +72,7 @@ def checked(shared_database):
     @cache
     def get(name):
         path, database = SHARED_TRACES / name, shared_database(name)
-        answers = ask(open_trace(path), database)
+        answers = ask(analysis_of(path), database)
         return compare(path, answers, database), {each.analysis.name: each for each in answers}
 
     return get
@@ -134,7 +134,7 @@ def test_hta_drops_flow_arrows_that_tracekit_keeps(shared_database):
     database = shared_database("a100-nccl.json.gz")
     _, rows = database.fetch("SELECT DISTINCT category FROM flows ORDER BY 1")
     assert rows == [("ac2g",), ("fwdbwd",)]
-    trace = open_trace(SHARED_TRACES / "a100-nccl.json.gz").t
+    trace = analysis_of(SHARED_TRACES / "a100-nccl.json.gz").t
     names = trace.symbol_table.get_sym_table()
     assert not {names[each] for each in trace.get_trace(0)["cat"]} & {"ac2g", "fwdbwd"}
 

@@ -140,7 +140,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
             given = {"unprofiled_step_ns": unprofiled_ns}
             facts = _profile_steps(runnable, options, recorder, given)
     with stage("writing"), publish(path) as beside:
-        _write(recorder, facts, beside)
+        save(recorder, facts, beside, nothing=f"{target}: {NO_WORK}")
     return Captured(str(asked), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
 
 
@@ -157,7 +157,7 @@ def record(
     recorder = _recorder(runnable, options)
     with _explain_failures(runnable.target):
         facts = _profile_steps(runnable, options, recorder, facts)
-    _write(recorder, facts, output)
+    save(recorder, facts, output, nothing=f"{runnable.target}: {NO_WORK}")
     return facts
 
 
@@ -178,18 +178,27 @@ def _profile_steps(
     runnable: Runnable, options: Options, recorder: Recorder, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """Runs the steps under the profiler; returns the facts for the trace's metadata."""
+    torch, synchronize = import_torch(), _synchronizer(runnable.device)
+    began = ended = 0
+    with recorder:
+        for place in range(1 + options.active):
+            if place == 1:
+                synchronize()
+                began = time.perf_counter_ns()
+            with torch.profiler.record_function("forward"):
+                runnable.step()
+            if place == options.active:
+                synchronize()
+                ended = time.perf_counter_ns()
+            recorder.step()
     return runnable.facts | {
-        "profiled_step_ns": _profiled_ns(runnable, options, recorder),
+        "profiled_step_ns": (ended - began) // options.active,
         "active_steps": options.active,
         "warmup_steps": options.warmup,
-        "torch": import_torch().__version__,
+        "torch": torch.__version__,
         **({"labels": dict(options.labels)} if options.labels else {}),
         **facts,
     }
-
-
-def _write(recorder: Recorder, facts: dict[str, Any], output: Path) -> None:
-    save(recorder, facts, output, nothing=f"{facts['workload']}: {NO_WORK}")
 
 
 @contextmanager
@@ -336,22 +345,3 @@ def _time(step: Callable[[], object], count: int, synchronize: Callable[[], None
         synchronize()
         rounds.append((time.perf_counter_ns() - began) // count)
     return int(statistics.median(rounds))
-
-
-def _profiled_ns(runnable: Runnable, options: Options, recorder: Recorder) -> int:
-    """Nanoseconds per step under the profiler."""
-    torch = import_torch()
-    synchronize = _synchronizer(runnable.device)
-    began = ended = 0
-    with recorder:
-        for place in range(1 + options.active):
-            if place == 1:
-                synchronize()
-                began = time.perf_counter_ns()
-            with torch.profiler.record_function("forward"):
-                runnable.step()
-            if place == options.active:
-                synchronize()
-                ended = time.perf_counter_ns()
-            recorder.step()
-    return (ended - began) // options.active

@@ -89,11 +89,11 @@ def crosscheck(path: str | Path, database: Session) -> Report:
     traces = len(database.trace_ids())
     if traces != 1:
         raise TracekitError(f"{path}: holds {traces} traces; crosscheck takes one")
-    return compare(path, ask(hta.open_trace(path), database), database)
+    return compare(path, ask(hta.analysis_of(path), database), database)
 
 
 def ask(opened: Any, database: Session) -> list[Answer]:
-    """The answers of all analyses; `opened` is the result of `hta.open_trace`."""
+    """The answers of all analyses; `opened` is the result of `hta.analysis_of`."""
     return [
         Answer(
             analysis,

@@ -25,6 +25,10 @@ _MODULE = re.compile(r"\[\d+\](/|$)")
 
 Rows = list[dict[str, Any]]
 
+# The queries `diff_NAME`: those that answer in full, and those of which the first rows are shown.
+_WHOLE = ("summary", "waterfall", "classes")
+_LISTS = ("kernels", "operators", "modules", "parts", "memory")
+
 
 @dataclass(frozen=True, repr=False)
 class Diff(Shown, form=SCHEMA):
@@ -115,6 +119,7 @@ class Pair:
         return fails(self.database, condition, self.a, self.b)
 
 
+@stage("comparing")
 def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     """Compares two traces of one database, given by trace_id. `top` limits the rows of the lists of
     kernels, operators and modules.
@@ -122,11 +127,6 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
     Raises:
         TracekitError: when the database has no such trace.
     """
-    with stage("comparing"):
-        return _diff(database, a, b, top)
-
-
-def _diff(database: Session, a: int, b: int, top: int) -> Diff:
     paths = {row["trace_id"]: row["path"] for row in database.ask("overview")}
     for trace_id in (a, b):
         if trace_id not in paths:
@@ -143,19 +143,9 @@ def _diff(database: Session, a: int, b: int, top: int) -> Diff:
     if len(without) == len({a, b}):
         # Runs without GPU ops compare by what the host does.
         findings = {key: row for key, row in findings.items() if key not in without}
-    return Diff(
-        a=paths[a],
-        b=paths[b],
-        summary=database.ask("diff_summary", a=a, b=b),
-        waterfall=database.ask("diff_waterfall", a=a, b=b),
-        classes=database.ask("diff_classes", a=a, b=b),
-        kernels=database.ask("diff_kernels", a=a, b=b, top=top),
-        operators=database.ask("diff_operators", a=a, b=b, top=top),
-        modules=database.ask("diff_modules", a=a, b=b, top=top),
-        parts=database.ask("diff_parts", a=a, b=b, top=top),
-        memory=database.ask("diff_memory", a=a, b=b, top=top),
-        doubts=list(findings.values()),
-    )
+    rows: dict[str, Any] = {name: database.ask(f"diff_{name}", a=a, b=b) for name in _WHOLE}
+    rows |= {name: database.ask(f"diff_{name}", a=a, b=b, top=top) for name in _LISTS}
+    return Diff(paths[a], paths[b], **rows, doubts=[*findings.values()])
 
 
 def fails(database: Session, expression: str, a: int = 1, b: int = 2) -> bool:

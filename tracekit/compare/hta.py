@@ -8,7 +8,7 @@ import io
 import logging
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -45,14 +45,9 @@ def require(path: str | Path) -> None:
             ) from error
 
 
-def open_trace(path: str | Path) -> Any:
-    """HTA's TraceAnalysis of the file, or the exception that HTA raised."""
-    return open_ranks([path])
-
-
-def open_ranks(paths: Sequence[str | Path]) -> Any:
-    """HTA's TraceAnalysis of the files of several ranks of a run, in order of rank, or the
-    exception."""
+def analysis_of(*paths: str | Path) -> Any:
+    """HTA's TraceAnalysis of a file, or of those of several ranks of a run in order of rank; or the
+    exception that HTA raised."""
     # HTA takes a relative path to be relative to `trace_dir`.
     absolute = [Path(path).absolute() for path in paths]
     with _silence():
@@ -73,7 +68,7 @@ def version() -> str:
 
 
 def run(ask: Callable[[Any], Any], hta: Any) -> tuple[Any, str | None]:
-    """HTA's answer and None, or None and the reason why HTA failed; `hta` is what `open_trace`
+    """HTA's answer and None, or None and the reason why HTA failed; `hta` is what `analysis_of`
     returned."""
     error = hta
     if not isinstance(hta, Exception):

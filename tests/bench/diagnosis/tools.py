@@ -61,7 +61,7 @@ _BOUND_BY: dict[str, tuple[str, str | None]] = {
 def holistic_trace_analysis(trace: Path) -> Answer:
     """The bound of most of the critical path: of all marked steps except the first, or of
     everything."""
-    found, error = hta.run(_bound_by, hta.open_trace(trace))
+    found, error = hta.run(_bound_by, hta.analysis_of(trace))
     if error or found not in _BOUND_BY:
         return Answer(error=error)
     regime, cause = _BOUND_BY[found]
