@@ -41,7 +41,7 @@ TARGETS = ("host", "call", "overhead", "wait", "op", "cuda-graph")
 COLUMNS = ("target", "event_id", "pid", "tid", "start_ns", "dur_ns", "factor")
 # Which work each named change scales.
 _TARGETS = {
-    "kernel": "op", "class": "op", "operator": "call", "module": "call",
+    "kernel": "op", "class": "op", "fuse": "op", "operator": "call", "module": "call",
     # A removed wait does not remove the op that its call launched (a copy).
     "sync": "host",
 }  # fmt: skip
@@ -68,9 +68,7 @@ def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> Non
                 _free_launches(scale, graph)
             else:
                 part.apply(scale, graph)
-    elif change.what == "fuse":
-        _fuse(change, scale, graph, remedies)
-    elif change.pattern is not None:
+    elif change.what == "fuse" or change.pattern is not None:
         _scale_named(change, scale, graph, remedies)
     else:
         scale_cause(change.what, change.factor, scale, graph)
@@ -123,20 +121,21 @@ def _staging(graph: Graph) -> Flags:
 
 
 def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> None:
-    pattern = change.pattern if change.what == "class" else _glob(change)
-    question = PATTERNS[change.what]
+    pattern = change.pattern or "*"
+    # Text without wildcards matches any part of a name.
+    if change.what != "class" and not re.search(r"[*?\[]", pattern):
+        pattern = f"*{pattern}*"
+    question = "fused_ops" if change.what == "fuse" else PATTERNS[change.what]
     # DuckDB would need pandas for arrays of an enumeration, such as a kernel's class.
     columns = [each.name for each in catalog.query(question).columns if each.unit != "text"]
     rows = remedies.arrays(question, columns, pattern=pattern)
     if not len(rows["event_id"]):
-        raise TracekitError(f"{change.text!r} names nothing in this trace")
-    ChangedParts.of(rows, _TARGETS[change.what], change.factor).apply(scale, graph)
-
-
-def _glob(change: Change) -> str:
-    """The glob that names have to match; text without wildcards matches any part of a name."""
-    pattern = change.pattern or "*"
-    return pattern if re.search(r"[*?\[]", pattern) else f"*{pattern}*"
+        nothing = " names nothing in this trace"
+        if change.what == "fuse":
+            nothing = ": no neighbouring operators have intermediates of known shape"
+        raise TracekitError(f"{change.text!r}{nothing}")
+    factor = 1 - rows["saved_share"] if change.what == "fuse" else change.factor
+    ChangedParts.of(rows, _TARGETS[change.what], factor).apply(scale, graph)
 
 
 def _free_launches(scale: Scale, graph: Graph) -> None:
@@ -197,17 +196,6 @@ def _groups(graph: Graph) -> Ints:
         low, high = sorted((first_of(a), first_of(b)))
         first[high] = low
     return np.array([first_of(each) for each in first], np.int64)
-
-
-def _fuse(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> None:
-    rows = remedies.arrays("fused_ops", pattern=_glob(change))
-    if not len(rows["event_id"]):
-        raise TracekitError(
-            f"{change.text!r}: no neighbouring operators have intermediates of known shape"
-        )
-    order = np.argsort(graph.device.op_id)
-    index = order[np.searchsorted(graph.device.op_id[order], rows["event_id"])]
-    scale.op.scale_each(1 - rows["saved_share"], index)
 
 
 def query_of(remedy: str) -> str:
@@ -284,13 +272,13 @@ class ChangedParts:
     factor: Floats
 
     @staticmethod
-    def of(rows: dict[str, NDArray[Any]], target: str, factor: float | None = None) -> ChangedParts:
+    def of(rows: Rows, target: str, factor: Floats | float | None = None) -> ChangedParts:
         """The rows with this target; without columns `target` and `factor`, all, by `factor`."""
         chosen = rows["target"] == target if "target" in rows else slice(None)
         plain = {name: np.ma.filled(rows[name], 0)[chosen] for name in COLUMNS[1:6] if name in rows}
         count = len(plain["event_id"])
         given = {name: plain.get(name, np.zeros(count, np.int64)) for name in COLUMNS[1:6]}
-        factors = np.full(count, factor) if factor is not None else rows["factor"][chosen]
+        factors = rows["factor"][chosen] if factor is None else np.broadcast_to(factor, count)
         return ChangedParts(target, **given, factor=np.ma.filled(factors, 1.0).astype(np.float64))
 
     def apply(self, scale: Scale, graph: Graph) -> None:
