@@ -14,6 +14,7 @@ import click
 
 from tracekit.errors import TracekitError
 from tracekit.reporters import FORMATS
+from tracekit.reporters.written import tell
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -197,8 +198,6 @@ def writing(command: _Command) -> _Command:
     @json_option
     @wraps(command)
     def call(as_json: bool, **given: Any) -> int:
-        from tracekit.reporters.written import tell
-
         return tell(command(**given), as_json)
 
     return call
@@ -292,3 +291,29 @@ def gate_options(help: str) -> _Decorator:
         option("--top", "How many kernels, operators and modules to show.", default=10),
         option("--fail-if conditions", help, multiple=True, metavar="CONDITION"),
     )
+
+
+# The fields of `tracekit.perfetto.part.PartChoice`.
+_PART = all_of(
+    option("--trace-id", "Which trace, if the database holds several.", int),
+    option("--rank", "The same, by its rank.", int),
+    option("--step", "Only this step of the profiler, with all that its events refer to.", int),
+    option("--window", "Only this window: gpu_active, a step's or a range's name, or NAME@2."),
+    option("--from from_ms", "Only from here on, in ms since the trace's start.", float),
+    option("--to to_ms", "Only up to here.", float),
+    option("--max-mb", "End earlier where the JSON text would be larger than this.", float),
+)
+
+
+def part_options(command: _Command) -> _Command:
+    """Adds the options that choose a part of a trace, which the command receives as one `part`."""
+
+    @wraps(command)
+    def call(**given: Any) -> Any:
+        from tracekit.perfetto.part import PartChoice
+
+        names = PartChoice.__dataclass_fields__
+        chosen = PartChoice(**{name: given.pop(name) for name in names})
+        return command(**given, part=chosen)
+
+    return _PART(call)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +18,8 @@ from tracekit.commands.options import (
     writing,
 )
 from tracekit.errors import TracekitError
+from tracekit.reporters.written import Steps, tell, wrote
 from tracekit.text import printable, size
-
-if TYPE_CHECKING:
-    from tracekit.reporters.written import Steps
 
 _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
@@ -93,10 +90,7 @@ def _beside(run: str) -> str:
 def _written(output: str, opening: bool) -> Steps:
     import webbrowser
 
-    from tracekit.reporters import written
-
-    yield written.output(output)
-    yield f"{output}: {size(Path(output).stat().st_size)}"
+    yield from wrote(output, says=size(Path(output).stat().st_size))
     if opening and not webbrowser.open(Path(output).resolve().as_uri()):
         yield "No browser was found: open the file yourself."
 
@@ -112,7 +106,7 @@ def demo(output: str, is_quiet: bool) -> None:
     """
     from tracekit.files import require_writable
     from tracekit.opening import load
-    from tracekit.reporters import first_screen, written
+    from tracekit.reporters import first_screen
     from tracekit.run import Database
 
     require_writable(output, [])
@@ -127,7 +121,7 @@ def demo(output: str, is_quiet: bool) -> None:
                 raise
             click.echo(f"The page of charts is left out: {error}")
             return
-    written.tell(_written(output, not is_quiet), as_json=False)
+    tell(_written(output, not is_quiet), as_json=False)
 
 
 @contextmanager
