@@ -11,7 +11,9 @@ from tests.conftest import trace_file
 from tests.kit.browser import browser, executable, open_page
 from tests.kit.sampling import sample
 from tests.reporters.test_report_sweep import found_sweep
-from tracekit.reporters.html.reports import write_diff, write_ranks, write_sweep, write_trace
+from tracekit.reporters.html.page import page
+from tracekit.reporters.html.reports import write_any, write_diff
+from tracekit.reporters.html.sweep import sweep_view
 from tracekit.run import load
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
@@ -57,7 +59,8 @@ def report(shared_database, tmp_path_factory):
         if name not in made:
             trace_file(f"{name}.json.gz")
             path = folder / f"{name}.html"
-            made[name] = path, write_trace(shared_database(f"{name}.json.gz"), path)
+            (analysis,) = write_any(shared_database(f"{name}.json.gz"), path)
+            made[name] = path, analysis
         return made[name]
 
     return of
@@ -295,9 +298,9 @@ def made_page(kind, folder, shared_database):
     elif kind == "ranks":
         files = [trace_file(f"v100-dlrm-rank{number}.json.gz") for number in range(8)]
         with load(files) as database:
-            write_ranks(database, path)
+            write_any(database, path)
     else:
-        write_sweep(found_sweep(), path)
+        path.write_text(page("Sweep", [sweep_view(found_sweep())]), "utf-8")
     return path
 
 

@@ -67,9 +67,9 @@ def add(
     A bad trace does not stop the others: it is reported, with exit status 2.
     """
     from tracekit.lake.adding import add_traces
-    from tracekit.reporters.progress import sweep_bar
+    from tracekit.reporters.progress import work_bar
 
-    with _workers(request) as pool, sweep_bar() as bar:
+    with _workers(request) as pool, work_bar("points") as bar:
         found = add_traces(
             sources,
             target,

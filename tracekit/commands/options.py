@@ -178,9 +178,10 @@ def stage_line() -> AbstractContextManager[None]:
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if is_plain or sys.stderr is None or not sys.stderr.isatty():
         return nullcontext()
-    from tracekit.reporters import progress
+    from tracekit import stages
+    from tracekit.reporters.progress import StageLine
 
-    return progress.stage_line()
+    return stages.heard_by(StageLine().hear)
 
 
 label_option = option(

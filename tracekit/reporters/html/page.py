@@ -6,13 +6,12 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import altair
@@ -116,16 +115,6 @@ def page(title: str, views: Sequence[View]) -> str:
         data=script_json(data),
         version=__version__,
     )
-
-
-def write(output: str | Path, text: str, inputs: Iterable[str | Path]) -> None:
-    """Writes a page, completely or not at all.
-
-    Raises:
-        TracekitError: when `output` cannot be written, or is one of `inputs`.
-    """
-    with written_whole(output, inputs) as beside:
-        beside.write_text(text, encoding="utf-8")
 
 
 def script_json(value: object) -> str:
