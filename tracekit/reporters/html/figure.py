@@ -84,7 +84,7 @@ _COUNTED = {
 }  # fmt: skip
 _SLIGHT = 0.01
 # A table of more columns needs the whole width of the page.
-_NARROW = 7
+_NARROW = 5
 
 S = TypeVar("S", bound=PageSubject)
 T = TypeVar("T")
@@ -111,9 +111,8 @@ class Figure:
     """What makes these numbers doubtful."""
     name: str = ""
     """Names the figure in the page: the name of the function that makes it."""
-    wide: bool | None = None
-    """Whether the chart needs the whole width of the page (True), or is never wider than half of it
-    (False); None: half beside another figure, else all."""
+    wide: bool = False
+    """Whether the chart needs the whole width of the page."""
     shows: Sequence[str] = ()
     """Columns of which the chart shows how they differ."""
 
@@ -128,17 +127,10 @@ class Figure:
     @property
     def is_half(self) -> bool:
         """Whether half of a wide page is enough for it."""
-        return not self.wide if self.chart is not None else self._columns <= _NARROW
-
-    @property
-    def is_never_wide(self) -> bool:
-        """Whether it takes half of a wide page even where nothing stands beside it."""
-        return self.is_half and (self.chart is None or self.wide is False)
-
-    @property
-    def _columns(self) -> int:
+        if self.chart is not None:
+            return not self.wide
         hidden = len(self.control.get("hidden", ())) + (self.control.get("step") == "own")
-        return self.rows.width - hidden
+        return 0 < self.rows.width - hidden <= _NARROW
 
     @property
     def question(self) -> str | None:

@@ -10,16 +10,16 @@ import polars
 from tracekit.evidence.model import Window
 from tracekit.reporters.html.figure import Section
 from tracekit.reporters.html.page import View, part_of
-from tracekit.reporters.html.sections.allocations import (
+from tracekit.reporters.html.sections.memory import (
     fragmentation,
     largest_allocations,
+    memory,
     memory_flame,
     memory_left,
     memory_segments,
     memory_sites,
     out_of_memory,
 )
-from tracekit.reporters.html.sections.memory import memory
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import size
 

@@ -15,17 +15,16 @@ from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.reporters.html.figure import Figure, Section, without_empty
 from tracekit.reporters.html.page import Part, View, part_of
-from tracekit.reporters.html.sections.allocations import memory_flame, memory_sites
+from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.host import delays, operators, python, queue, synchronizations
 from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
 from tracekit.reporters.html.sections.memory import (
-    bandwidth,
-    collectives,
-    communication,
     copies,
     holders,
     memory,
+    memory_flame,
+    memory_sites,
 )
 from tracekit.reporters.html.sections.steps import faster, steps
 from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
