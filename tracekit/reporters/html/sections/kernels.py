@@ -18,7 +18,7 @@ _MOST, _LEAST = 300, 10
 # Operators with shapes in the roofline, those with the most GPU time.
 _DOTS = 1000
 
-# A roof is drawn so many times beyond the outermost dot and the ridge; its name stands on the right.
+# How far a roof goes beyond the outermost dot and the ridge; its name stands on the right.
 _LEFT, _RIGHT = 2, 24
 
 # Where the axes have lines.
