@@ -75,9 +75,9 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database that holds both")
     if len(runs) == 1:
-        from tracekit.opening import open_given
+        from tracekit.opening import open_any
 
-        return Pair(open_given(runs[0], resources), *trace_ids)
+        return Pair(open_any(runs[0], resources), *trace_ids)
     if any(lakes):
         if not all(lakes):
             raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
@@ -204,10 +204,10 @@ def baseline() -> None:
 def save(name: str, trace: str, folder: str, request: Request) -> Steps:
     """Make TRACE the baseline NAME, in place of an older one."""
     from tracekit.database.export import export
-    from tracekit.opening import open_given
+    from tracekit.opening import open_any
 
     path = _path(name, folder)
-    with open_given(trace, request.resources) as opened:
+    with open_any(trace, request.resources) as opened:
         path.parent.mkdir(parents=True, exist_ok=True)
         count = export(opened, path)
     yield from wrote(path, count, "events")

@@ -72,7 +72,7 @@ def open_trace(
     import tempfile
     import webbrowser
 
-    from tracekit.opening import open_given
+    from tracekit.opening import open_any
     from tracekit.perfetto.annotate import annotate
     from tracekit.perfetto.serving import HOST, PORT, TraceServer
 
@@ -87,7 +87,7 @@ def open_trace(
         with TraceServer(file) as server:
             if part.is_chosen:
                 shown = file if plain else Path(folder) / f"part-{file.name}"
-                with open_given(trace, resources) as opened:
+                with open_any(trace, resources) as opened:
                     part.write(opened, shown)
                 trace = str(shown)
             if not plain:

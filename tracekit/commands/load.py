@@ -133,7 +133,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.opening import open_given
+    from tracekit.opening import open_any
     from tracekit.reporters import stacks
 
     if form == "trace" and weight is not None:
@@ -144,7 +144,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
     if is_book and (form != "trace" or not part.is_whole):
         raise click.UsageError("a workbook is about whole traces: omit --format and the part")
     unit = "events" if form == "trace" else "stacks"
-    with stage_line(), open_given(source, Resources(), output) as opened:
+    with stage_line(), open_any(source, Resources(), output) as opened:
         if is_book:
             try:
                 from tracekit.reporters import workbook

@@ -52,11 +52,11 @@ class Request:
     @contextmanager
     def open(self, path: str) -> Iterator[Database]:
         """Opens a trace, a database or a lake; questions judge by the thresholds."""
-        from tracekit.opening import open_given
+        from tracekit.opening import open_any
         from tracekit.run import Database
 
         judged = self.thresholds
-        opened = open_given(path, self.resources, self.output)
+        opened = open_any(path, self.resources, self.output)
         tell_notes(opened)
         with Database(opened) as run, opened.judging(judged):
             yield run

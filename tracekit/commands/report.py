@@ -50,7 +50,7 @@ def report(
     """
     from tracekit.commands.diff import open_pair
     from tracekit.files import require_writable
-    from tracekit.opening import files_named, load, open_given
+    from tracekit.opening import files_named, load, open_any
 
     try:
         with _without_unused_formats():
@@ -69,7 +69,7 @@ def report(
             reports.write_diff(database, pair.a, pair.b, output, judged)
     else:
         one = len(runs) == 1
-        opened = open_given(runs[0], resources) if one else load(runs, resources=resources)
+        opened = open_any(runs[0], resources) if one else load(runs, resources=resources)
         tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)

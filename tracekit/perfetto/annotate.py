@@ -12,7 +12,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake
-from tracekit.opening import open_given
+from tracekit.opening import open_any
 from tracekit.perfetto.tracks import Process, draw
 from tracekit.stages import stage
 from tracekit.trace.added import PID, block
@@ -45,7 +45,7 @@ def annotate(
     name = str(trace)
     if name == "-":
         raise TracekitError("annotate reads a trace twice: give a file, not standard input")
-    with open_given(name, resources or Resources()) as database:
+    with open_any(name, resources) as database:
         trace_ids = database.trace_ids()
         if len(trace_ids) > 1 or database.is_stored or may_be_lake(name):
             return _join(database, output), len(trace_ids)

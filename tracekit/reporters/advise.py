@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _PLACE = 60
-# With less room than this, a place is left out.
-_SHORTEST = 12
 # Where the title of a piece of advice begins.
 _INDENT = 21
 
@@ -37,7 +35,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     for heading, listed in lists_of(fixes.advice, recurring(fixes)):
         section(out, heading)
         most = listed if every else listed[:_SHOWN]
-        _list(out, most, fixes.bottleneck)
+        print_list(out, most, fixes.bottleneck)
         if len(most) < len(listed):
             out.print(f"... and {len(listed) - len(most)} more (--all)")
         shown += most
@@ -71,52 +69,25 @@ def _caveats(out: Console, advice: Sequence[Advice]) -> None:
         out.print(f"{taken}: {each.detail} ({each.remedy}).")
 
 
-def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
-    """Prints one line of the terminal for each piece of advice: what it saves alone, what to do."""
-    first = _first(advice)
-    for each in advice:
-        saved = "" if each.share is None else percent(each.share)
-        line = f"{saved:>6}  {duration(each.saves_ns):>7}  {each.title}"
-        aside = _aside(each, bottleneck) if each is first else ""
-        room = out.width - len(line) - len(aside) - 2
-        if len(each.places) > 1:
-            line += f": {len(each.places)} places"
-        elif each.where and room > _SHORTEST:
-            line += f": {fitted(each.where, room)}"
-        out.print(Text(line + aside), no_wrap=True, overflow="ellipsis")
-
-
-def _first(advice: Sequence[Advice]) -> Advice | None:
-    """The first advice on what recurs."""
-    return next((each for each in advice if not each.once), None)
-
-
-def _aside(advice: Advice, bottleneck: str | None) -> str:
-    """A remark on advice that is not against the verdict's bottleneck."""
-    if not bottleneck or advice.cause == bottleneck:
-        return ""
-    return f" (not against the bottleneck, {bottleneck})"
-
-
-def _list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
+def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
     """Prints each piece of advice: what it saves and what to do, then where, and what it takes; of
     several places, each with its own share."""
-    first = _first(advice)
+    first = next((each for each in advice if not each.once), None)
     for number, each in enumerate(advice, 1):
         saved = "" if each.share is None else percent(each.share)
         line = Text(f"{number:>2}  {saved:>6}  {duration(each.saves_ns):>7}  ")
         line.append(each.title, "bold")
-        if each is first:
-            line.append(_aside(each, bottleneck), "dim")
+        if each is first and bottleneck and each.cause != bottleneck:
+            line.append(f" (not against the bottleneck, {bottleneck})", "dim")
         out.print(line, no_wrap=True, overflow="ellipsis")
         room = out.width - _INDENT
-        beneath = [fitted(each.where, room)] if each.where and len(each.places) < 2 else []
+        lines = [fitted(each.where, room)] if each.where and len(each.places) < 2 else []
         for place in each.places if len(each.places) > 1 else []:
-            beneath.append(fitted(place.where, room))
-            beneath.append(f"  {'; '.join([percent(place.share), *_details(place)])}")
-        told = [f"{each.count:,} times"] if len(each.places) > 1 else _details(each)
-        beneath.append("; ".join([f"{each.remedy}, {each.effort} effort", *told]))
-        for text in beneath:
+            lines.append(fitted(place.where, room))
+            lines.append(f"  {'; '.join([percent(place.share), *_details(place)])}")
+        details = [f"{each.count:,} times"] if len(each.places) > 1 else _details(each)
+        lines.append("; ".join([f"{each.remedy}, {each.effort} effort", *details]))
+        for text in lines:
             out.print(Padding(Text(text, "dim"), (0, 0, 0, _INDENT), expand=False))
 
 
