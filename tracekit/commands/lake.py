@@ -197,7 +197,7 @@ def files(target: str, table: str) -> Steps:
 
     where = selection(target)
     store = storage(where.root)
-    groups = [held.group for part in selected_parts(where) for held in part.held()]
+    groups = [ranks.group for part in selected_parts(where) for ranks in part.held()]
     known = sorted({name for each in groups for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")

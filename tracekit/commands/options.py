@@ -29,7 +29,7 @@ _Decorator = Callable[[_Command], _Command]
 
 
 class Request:
-    """How traces are to be opened and judged, and where rows go."""
+    """The options that say how to open and judge traces, and where rows go."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.given = given
@@ -109,7 +109,7 @@ def warn(text: str) -> None:
 
 
 def tell_notes(opened: Session) -> None:
-    """Prints what a person has to know about what is not there."""
+    """Prints the notes on traces that are missing or incomplete."""
     for note in opened.notes:
         warn(f"{opened.name}: {note}")
 

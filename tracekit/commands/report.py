@@ -77,7 +77,7 @@ def report(
 
 
 def _beside(run: str) -> str:
-    """Where the page of a trace, a folder or a database goes, unless asked otherwise."""
+    """The default path of the page of a trace, a folder or a database."""
     name = "report" if run == "-" or "://" in run else run.rstrip("/")
     path = Path(name)
     if path.name in ("", ".", ".."):

@@ -54,13 +54,13 @@ def render(fixes: FixList, *, every: bool = False) -> None:
 
 
 def recurring(fixes: FixList) -> str:
-    """The heading of what recurs, with what its shares are of."""
+    """The heading of the advice on recurring work, with the length that its shares are of."""
     length = duration(fixes.window_ns)
     return f"What to change ({fixes.window} without what happened once: {length} = 100 %)"
 
 
 def _caveats(out: Console, advice: Sequence[Advice]) -> None:
-    """What recording costs."""
+    """Prints the cost of recording."""
     if advice:
         section(out, "Caveats")
     for each in advice:
@@ -106,17 +106,17 @@ def _together(out: Console, together: BestCombination, listed: Collection[str]) 
         rows.append((f"+ {duration(each.adds_ns)}", each.remedy + after, Name(each.where or "")))
     share = f"{percent(together.share)} of the window"
     if is_alone:
-        said = f"{share}; no other change adds enough to it"
+        sentence = f"{share}; no other change adds enough to it"
     else:
-        said = f"{duration(together.saves_ns)} in all, {share}"
+        sentence = f"{duration(together.saves_ns)} in all, {share}"
     out.print(table([">", Column(no_wrap=True), ""], rows))
-    out.print(said)
+    out.print(sentence)
     if together.bound_by:
         out.print(_bound_then(together))
 
 
 def _bound_then(together: BestCombination) -> str:
-    """What bounds the run after the changes."""
+    """A sentence on the bound of the run after the changes."""
     thresholds = Thresholds()
     if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:
         return (
@@ -126,17 +126,17 @@ def _bound_then(together: BestCombination) -> str:
     cause, part = max(together.bound_by.items(), key=lambda item: item[1])
     bound = weigh(together.host_gain, together.device_gain)
     gain = bound.host if bound.side == "host" else bound.device
-    said = (
+    bounds = (
         f"the run is {bound.regime} (halving the {bound.side}'s work would gain {percent(gain)})"
         if gain >= thresholds.small_gain
         else "neither side bounds the run (halving the work of either would gain less than "
         f"{thresholds.small_gain:.0%})"
     )
-    return f"Then {said}, and {percent(part)} of its critical path is {cause}."
+    return f"Then {bounds}, and {percent(part)} of its critical path is {cause}."
 
 
 def _conditions(out: Console, advice: Sequence[Advice]) -> None:
-    """Prints what each remedy needs, and what makes its price doubtful."""
+    """Prints the needs of each remedy, and the doubts about its price."""
     first = {each.remedy: each for each in reversed(advice)}
     if not first:
         return
@@ -204,7 +204,7 @@ def render_run(prediction: RunWhatIf) -> None:
 
 
 def headline(prediction: WhatIf | RunWhatIf) -> str:
-    """How much shorter a window gets."""
+    """A line on how much shorter a window gets."""
     change = _change(prediction.window_ns, prediction.predicted_ns)
     lengths = f"{duration(prediction.window_ns)} -> {duration(prediction.predicted_ns)}"
     window = printable(prediction.window)

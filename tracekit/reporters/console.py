@@ -142,7 +142,7 @@ def _has_row(period: Period, analysis: Analysis) -> bool:
 
 
 def _gain(period: Period, side: str) -> str:
-    """What halving a side's work gains."""
+    """The gain of halving a side's work."""
     if period.gains is None:
         return "-"
     return percent(max(period.gains.host if side == "host" else period.gains.device, 0.0))

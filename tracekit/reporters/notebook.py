@@ -40,7 +40,7 @@ _PRINTERS: dict[type, Callable[[Any], None]] = {
 
 
 def text(result: object) -> str:
-    """What the result's command prints, a screen of it at most."""
+    """The output of the result's command, a screen of it at most."""
     lines = _printed(_PRINTERS[type(result)], result).split("\n")
     if len(lines) > _MOST_LINES:
         more = len(lines) - _MOST_LINES + 1
@@ -91,7 +91,7 @@ def page_of(
 
 
 def html(result: Any) -> str:
-    """What the result's command prints, and a chart where the extra `report` is installed."""
+    """The output of the result's command, and a chart where the extra `report` is installed."""
     render = console.render if isinstance(result, Analysis) else _PRINTERS[type(result)]
     first, _, rest = _printed(render, result).partition("\n")
     text = f"<pre><b>{escape(first)}</b>\n{escape(rest)}</pre>"

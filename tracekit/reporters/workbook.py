@@ -130,7 +130,7 @@ def _verdict(analyses: Sequence[Analysis]) -> Sheet:
     rows: list[tuple[Any, ...]] = []
     for each in analyses:
         verdict, trace = each.verdict, each.trace
-        said = [
+        facts = [
             ("verdict", verdict.headline),
             ("bound", bound_by(verdict.regime, verdict.bottleneck)),
             ("confidence", verdict.confidence),
@@ -142,7 +142,7 @@ def _verdict(analyses: Sequence[Analysis]) -> Sheet:
             ("window", each.judged.window.name),
             ("length of the window (ms)", each.judged.window.span_ns / 1e6),
         ]
-        rows += [(trace.trace_id, *pair) for pair in said]
+        rows += [(trace.trace_id, *pair) for pair in facts]
     rows += [
         (None, f"sheet {name}", f"tracekit query TRACE {question}")
         for name, question in _QUESTIONS.items()
@@ -218,11 +218,11 @@ def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> Sheet:
 
 def _answer(database: Session, name: str, question: str, starts: dict[int, int]) -> Sheet:
     """The rows of a question. Instants count from their trace's start."""
-    asked = catalog.query(question)
-    limit = {"top": _ROWS} if any(each.name == "top" for each in asked.parameters) else {}
+    described = catalog.query(question)
+    limit = {"top": _ROWS} if any(each.name == "top" for each in described.parameters) else {}
     rows = database.ask(question, **limit)[:_ROWS]
     heads, columns = [], []
-    for column in asked.columns:
+    for column in described.columns:
         if rows and column.name not in rows[0]:
             continue
         values: Iterable[Any] = [row[column.name] for row in rows]

@@ -1,4 +1,4 @@
-"""What a command wrote, as lines for people or as one JSON object."""
+"""The outputs of a command, as lines for people or as one JSON object."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Output:
 
 @dataclass(frozen=True)
 class Outputs(Record, form="tracekit/written/1"):
-    """What a command wrote."""
+    """The outputs of a command."""
 
     outputs: list[Output]
     """In the order in which they were written."""
 
 
-# What a command does: its outputs, lines for people, and its exit status, if that is not 0.
+# The steps of a command: its outputs, lines for people, and its exit status, if that is not 0.
 Steps = Iterator[Output | str | int]
 
 

@@ -48,7 +48,7 @@ _FRAME_COLUMNS = (
 def diff_view(
     database: Session, a: int, b: int, analyses: Sequence[Analysis] = ()
 ) -> tuple[Diff, View]:
-    """What changed from run a to run b; `analyses` are the verdicts on them, a's first.
+    """The changes from run a to run b; `analyses` are the verdicts on them, a's first.
 
     Raises:
         TracekitError: when the database has no such trace.
@@ -315,12 +315,12 @@ def _frame(rows: Rows) -> pl.DataFrame:
 
 def _headed(rows: pl.DataFrame, *first: str) -> pl.DataFrame:
     """The rows with these columns first, and then the changes."""
-    kept = [name for name in (*first, "change", "change_ns") if name in rows.columns]
-    return rows.select(*kept, pl.exclude(kept)).rename(_CHANGE, strict=False)
+    front = [name for name in (*first, "change", "change_ns") if name in rows.columns]
+    return rows.select(*front, pl.exclude(front)).rename(_CHANGE, strict=False)
 
 
 def _most(rows: pl.DataFrame, key: str) -> str:
-    """What grew most, and what shrank most."""
+    """A sentence on the row that grew most and the one that shrank most."""
     by_change = rows.sort("change_ns", maintain_order=True)
     longer = rows.row(int(rows["change_ns"].arg_max() or 0), named=True)
     shorter = by_change.row(0, named=True)

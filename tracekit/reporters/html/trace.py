@@ -105,7 +105,7 @@ def health(subject: Subject) -> Figure | None:
 
 
 def missing(subject: Subject) -> Figure | None:
-    """What was not recorded, and how to record it."""
+    """The data that was not recorded, and how to record it."""
     rows = subject.findings_of("missing", "message")
     if rows.is_empty():
         return None
@@ -168,7 +168,7 @@ class Snapshot(Subject):
         return Window("trace", "the recording", first, last, last - first)
 
     def sentences(self) -> list[str]:
-        """What each device has in use and reserved, and what it had at its peak."""
+        """Sentences on the memory of each device: in use, reserved, and at its peak."""
         pools = self.rows("fragmentation").group_by("device_id", maintain_order=True).agg(
             pl.sum("segment_bytes", "used_bytes", "rounding_bytes")
         )  # fmt: skip

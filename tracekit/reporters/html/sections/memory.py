@@ -1,5 +1,4 @@
-"""What is held and moved: memory over time, who holds it by operator, line and call path, how its
-segments are filled; copies."""
+"""Memory: its use over time, its holders by operator, line and call path, its segments; copies."""
 
 from __future__ import annotations
 
@@ -30,10 +29,10 @@ def _has_memory(subject: Subject) -> bool:
 @figure("memory_bins", when=_has_memory, bins=_BINS)
 def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Allocated and reserved memory over time, and its peak."""
-    held = subject.rows("memory_peak", top=_HOLDERS)
-    if held.is_empty():
+    holders = subject.rows("memory_peak", top=_HOLDERS)
+    if holders.is_empty():
         return None
-    first = _peak(held).row(0, named=True)
+    first = _peak(holders).row(0, named=True)
     rows = rows.drop("trace_id").filter(
         device_type=first["device_type"], device_id=first["device_id"]
     )
@@ -80,15 +79,15 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
     top=_COPIES,
 )
 def copies(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """Copies by direction, with their bandwidth and who asks for them."""
+    """Copies by direction, with their bandwidth and their callers."""
     first = rows.row(0, named=True)
     speed = f" at {size(first['bytes_per_s'])}/s" if first["bytes_per_s"] else ""
     blocking = int(rows["blocking_count"].sum())
     waited = counted(blocking, "copy", "copies")
-    held_up = f" {waited} kept the host waiting until done." if blocking else ""
+    says = f" {waited} kept the host waiting until done." if blocking else ""
     return Figure(
         f"{first['copy_kind']} takes most: {counted(first['count'], 'copy', 'copies')}, "
-        f"{size(first['bytes'])} in {duration(first['total_ns'])}{speed}.{held_up}",
+        f"{size(first['bytes'])} in {duration(first['total_ns'])}{speed}.{says}",
         without_empty(rows.drop("trace_id")),
     )
 
@@ -125,8 +124,8 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         ["allocations:Q|,"],
         begin="from_bytes",
         length="live_bytes",
-        measures=["held:N=live at the peak"],
-        held=charts.size_of("datum.live_bytes"),
+        measures=["live:N=live at the peak"],
+        live=charts.size_of("datum.live_bytes"),
     )
     return Figure(
         f"{size(first['live_bytes'])} of {size(total)} ({share(first['live_bytes'], total)}) are "
@@ -155,7 +154,7 @@ def largest_allocations(subject: Subject, rows: pl.DataFrame) -> Figure:
 
 @figure("fragmentation", "Reserved memory by pool")
 def fragmentation(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """What of the reserved memory is in use, rounding, or free in pieces."""
+    """The parts of reserved memory that are in use, rounding, or free in pieces."""
     reserved, free = int(rows["segment_bytes"].sum()), int(rows["free_bytes"].sum())
     return Figure(
         f"{size(free)} of {size(reserved)} reserved ({share(free, reserved)}) are free, in "
@@ -177,7 +176,7 @@ def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
         .transform_fold(["used_bytes", "free_bytes"], as_=["part", "bytes"])
         .transform_calculate(
             colour="datum.part == 'used_bytes' ? 'allocated' : 'idle'",
-            held=charts.size_of("datum.bytes"),
+            part_bytes=charts.size_of("datum.bytes"),
             whole=charts.size_of("datum.segment_bytes"),
             largest=charts.size_of("datum.largest_free_bytes"),
         )
@@ -186,7 +185,9 @@ def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
             x=alt.X("bytes:Q", title="in use, and free", axis=charts.size_axis(tickCount=6)),
             y=alt.Y("segment:N", sort=None, title=None),
             color=charts.colour(["allocated", "idle"], "memory"),
-            tooltip=charts.tips("segment:N", "whole:N", "held:N", "largest:N=largest free"),
+            tooltip=charts.tips(
+                "segment:N", "whole:N", "part_bytes:N=in this part", "largest:N=largest free"
+            ),
         )
     )
     first = rows.row(0, named=True)
@@ -223,7 +224,7 @@ def _sites(rows: pl.DataFrame, live: str) -> Figure:
 
 
 def _peak(rows: pl.DataFrame) -> pl.DataFrame:
-    """Who holds the peak of the device with the highest one, before the host's."""
+    """The holders of the highest peak of a device; without one, of the host's."""
     rows = rows.drop("trace_id").sort(
         pl.col("device_type") == _HOST, -pl.col("peak_bytes"), "device_type", "device_id",
         -pl.col("live_bytes"), "operator",
@@ -282,7 +283,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
 
 
 def _bars(rows: pl.DataFrame, column: str, live: str, *tips: str) -> alt.TopLevelMixin:
-    """What each operator or place holds."""
+    """A bar for each operator or place: the memory that it holds."""
     bars = alt.Chart(rows).transform_calculate(live=charts.size_of("datum.live_bytes")).mark_bar(
         color=colours.of("allocated")
     ).encode(
