@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tracekit
 from tests.kit.browser import browser, open_page
-from tracekit.reporters.html.reports import write_trace
+from tracekit.reporters.html.reports import write_any
 
 # From the repository's root, so that the page names no other folder.
 PICTURE = Path("examples/report.png")
@@ -20,7 +20,7 @@ RUN = Path("tests/data/simulated-overhead-bound.json.gz")
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, tracekit.load(RUN) as run:
         page = Path(folder) / "report.html"
-        write_trace(run, page)
+        write_any(run, page)
         with (
             browser() as chromium,
             open_page(chromium, page, viewport={"width": 1280, "height": 1250}) as view,

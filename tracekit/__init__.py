@@ -16,7 +16,7 @@ from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from tracekit.capture.profile import profile
-    from tracekit.frameworks.ready import on_trace_ready
+    from tracekit.frameworks.judging import on_trace_ready
     from tracekit.run import Database, load, open_database, open_lake
 
 # In a checkout that is not installed, `queries` and `workloads` are beside this folder.
@@ -31,7 +31,7 @@ __all__ = [
 _HOMES = {
     "Database": "tracekit.run",
     "load": "tracekit.run",
-    "on_trace_ready": "tracekit.frameworks.ready",
+    "on_trace_ready": "tracekit.frameworks.judging",
     "open_database": "tracekit.run",
     "open_lake": "tracekit.run",
     "profile": "tracekit.capture.profile",

@@ -51,8 +51,11 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
             yield from trace_paths([path])
 
 
-def open_given(path: str, resources: Resources, output: str | None = None) -> Session:
-    """Opens a lake or a part of one, a database, or a trace, whose answers go to `output`.
+def open_any(
+    path: str | Path, resources: Resources | None = None, output: str | None = None
+) -> Session:
+    """Opens a lake or a part of one, or a database, or loads anything else as `load` does; answers
+    go to `output`.
 
     Raises:
         TracekitError: when it cannot be read, or `output` is one of its files.
@@ -60,6 +63,7 @@ def open_given(path: str, resources: Resources, output: str | None = None) -> Se
     from tracekit.files import require_no_input
     from tracekit.lake.layout import may_be_lake
 
+    path, resources = str(path), resources or Resources()
     if output is not None:
         require_no_input(output, files_named([path], resources))
     if may_be_lake(path):
@@ -67,25 +71,14 @@ def open_given(path: str, resources: Resources, output: str | None = None) -> Se
 
         if resources.annotations:
             raise TracekitError(f"{path}: is a lake; give --annotations with a trace")
-
         return open_lake(path, resources)
-    return open_any(path, resources)
-
-
-def open_any(path: str | Path, resources: Resources | None = None) -> Session:
-    """Opens a database, or loads anything else as `load` does.
-
-    Raises:
-        TracekitError: as `open_database` and `load` do.
-    """
-    resources = resources or Resources()
-    copy = fetched_database(str(path), resources.temp_dir)
+    copy = fetched_database(path, resources.temp_dir)
     if copy is None and not is_database(path):
         return load(path, resources=resources)
     for name in ("hardware", "annotations"):
         if getattr(resources, name):
             raise TracekitError(
-                f"{shown(str(path))}: is a database; give --{name} when loading its traces"
+                f"{shown(path)}: is a database; give --{name} when loading its traces"
             )
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB

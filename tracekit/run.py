@@ -309,18 +309,6 @@ def load(
     )
 
 
-def open_any(path: str | Path, resources: Resources | None = None) -> Database:
-    """Opens a database or a lake, or loads anything else as `load` does.
-
-    Raises:
-        TracekitError: as `open_database` and `load` do.
-    """
-    from tracekit.ingest.resources import Resources
-    from tracekit.opening import open_given
-
-    return Database(open_given(str(path), resources or Resources()))
-
-
 def open_lake(paths: str | Iterable[str], resources: Resources | None = None) -> Database:
     """Opens a lake, a part of one, or several together, read-only.
 

@@ -145,7 +145,7 @@ def _report(trace: Path) -> str:
         from tracekit.reporters.html import reports
 
         with load(trace) as database:
-            reports.write_trace(database, page)
+            reports.write_any(database, page)
     except ImportError:
         return "none: pip install 'tracekit[report]'"
     except TracekitError as error:

@@ -150,7 +150,10 @@ def test_results_show_themselves_in_a_screen(run):
         assert 1 < len(repr(found).splitlines()) <= 40
     assert " ".join(repr(verdict).split()).startswith(verdict.headline)
     assert "3 events" in repr(run)
-    assert "<table" in run.whatif("gpu*0.5")._repr_html_()
+    prediction = run.whatif("gpu*0.5")
+    assert prediction._repr_html_().startswith(
+        "<div><pre><b>" + str(repr(prediction)).split("\n")[0]
+    )
 
 
 def test_many_traces_are_counted_not_listed(tmp_path):

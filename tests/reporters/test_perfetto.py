@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 import tracekit
 from tests.conftest import trace_file, trace_names
-from tests.kit import perfetto_page, ranks_simulated
+from tests.kit import lakes, perfetto_page, ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.ranks_simulated import Job
 from tracekit.commands import cli
@@ -205,6 +205,17 @@ def test_ranks_become_one_file_on_one_clock(tmp_path):
     with tracekit.load(output) as run, tracekit.load(tmp_path / "run") as ranks:
         count = "SELECT sum(events) FROM trace"
         assert run.fetch(count)[1] == ranks.fetch(count)[1]
+
+
+def test_a_rank_of_a_lake_is_annotated_as_its_file_is(tmp_path):
+    path = lakes.write_rank(tmp_path / "run", 1)
+    lakes.add(tmp_path / "lake", path)
+    in_lake, of_file = tmp_path / "lake.json", tmp_path / "file.json"
+    found = annotate(tmp_path / "lake" / "run=run" / "rank=1", in_lake)
+    assert found == annotate(path, of_file) and found[1] == 1
+    with tracekit.load(in_lake) as one, tracekit.load(of_file) as other:
+        kernels = "SELECT name, dur_ns FROM kernels ORDER BY ALL"
+        assert one.fetch(kernels) == other.fetch(kernels)
 
 
 def test_names_from_the_trace_stay_text(tmp_path):

@@ -15,9 +15,9 @@ EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, n
 _PROGRAM = """
 import sys, time
 from tracekit.reporters import progress
-from tracekit.stages import stage
+from tracekit.stages import heard_by, stage
 progress._PATIENCE_S = {patience}
-with progress.stage_line():
+with heard_by(progress.StageLine().hear):
     with stage("replaying \\x1b[31m"):
         time.sleep(0.5)
     print("printed")

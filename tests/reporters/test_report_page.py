@@ -8,10 +8,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.conftest import trace_file
+from tests.kit import traces
 from tests.kit.browser import browser, executable, open_page
 from tests.kit.sampling import sample
 from tests.reporters.test_report_sweep import found_sweep
-from tracekit.reporters.html.reports import write_diff, write_ranks, write_sweep, write_trace
+from tracekit.reporters.html.page import page
+from tracekit.reporters.html.reports import write_any, write_diff
+from tracekit.reporters.html.sweep import sweep_view
 from tracekit.run import load
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
@@ -57,7 +60,8 @@ def report(shared_database, tmp_path_factory):
         if name not in made:
             trace_file(f"{name}.json.gz")
             path = folder / f"{name}.html"
-            made[name] = path, write_trace(shared_database(f"{name}.json.gz"), path)
+            (analysis,) = write_any(shared_database(f"{name}.json.gz"), path)
+            made[name] = path, analysis
         return made[name]
 
     return of
@@ -282,7 +286,7 @@ def test_the_page_of_a_small_trace_is_not_too_high(report, chromium):
     path, _ = report("h100-bert-small")
     with open_page(chromium, path, viewport={"width": 1440, "height": 900}) as view:
         view.scroll_through()
-        assert view.page.evaluate("document.documentElement.scrollHeight") < 6_000
+        assert view.page.evaluate("document.documentElement.scrollHeight") < 6_500
 
 
 def made_page(kind, folder, shared_database):
@@ -295,9 +299,9 @@ def made_page(kind, folder, shared_database):
     elif kind == "ranks":
         files = [trace_file(f"v100-dlrm-rank{number}.json.gz") for number in range(8)]
         with load(files) as database:
-            write_ranks(database, path)
+            write_any(database, path)
     else:
-        write_sweep(found_sweep(), path)
+        path.write_text(page("Sweep", [sweep_view(found_sweep())]), "utf-8")
     return path
 
 
@@ -409,3 +413,21 @@ def test_long_names_are_short_in_tables_and_whole_on_hover(report, chromium):
         cell = view.page.locator("#trace1-kernels td.long", has_text="cutlass").first
         assert cell.inner_text().startswith("cutlass_80") and whole.startswith("void cutlass::")
         assert cell.locator("span").get_attribute("title") == whole
+
+
+def test_threads_that_only_wait_are_hidden_in_the_flame_graph_until_asked_for(tmp_path, chromium):
+    waits = [
+        traces.frame("threading.py(1): run", 0, 1000),
+        traces.frame("threading.py(327): wait", 1, 990),
+    ]
+    events = [traces.operator("aten::mm", 0, 900), *(each | {"tid": 99} for each in waits)]
+    with load(traces.write(tmp_path / "t.json", events)) as run:
+        write_any(run.session, tmp_path / "page.html")
+    with open_page(chromium, tmp_path / "page.html") as view:
+        figure = view.page.locator("#trace1-flame")
+        figure.scroll_into_view_if_needed()
+        threads = figure.locator(".mark-text text", has_text=re.compile("^thread "))
+        expect(threads).to_have_count(1)
+        figure.get_by_label("Threads that only wait").check()
+        expect(threads).to_have_count(2)
+        assert view.said == []

@@ -12,6 +12,7 @@ from tests.kit.simulated import ranks, write
 from tests.kit.traces import gpu_op, launch
 from tests.kit.traces import step as marked
 from tests.questions.test_ranks import collective
+from tests.reporters.test_report_sweep import found_sweep
 from tracekit.commands import cli
 from tracekit.reporters.html import reports, trace
 from tracekit.reporters.html.page import page
@@ -167,13 +168,11 @@ def test_a_directory_becomes_one_page_with_a_page_for_each_rank(files, tmp_path)
 
 
 def test_the_database_of_a_sweep_becomes_the_page_of_the_sweep(files, tmp_path, monkeypatch):
-    monkeypatch.setattr("tracekit.experiments.points.sweep_in", lambda database: "the sweep")
-    written = []
-    monkeypatch.setattr(reports, "write_sweep", lambda *given: written.append(given))
+    monkeypatch.setattr("tracekit.experiments.points.sweep_in", lambda database: found_sweep())
     output = str(tmp_path / "report.html")
     (tmp_path / "report.html").touch()
     CliRunner().invoke(cli, ["report", str(files[0].parent), "-o", output], catch_exceptions=False)
-    assert written == [("the sweep", output)]
+    assert "<h1>Sweep of mlp-eager" in (tmp_path / "report.html").read_text()
     done = CliRunner().invoke(
         cli, ["report", str(files[0].parent), "-o", output, "--window", "trace"]
     )

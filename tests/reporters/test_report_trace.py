@@ -13,7 +13,7 @@ from tests.kit.traces import gpu_op, launch, slice_event
 from tests.kit.traces import load as load_events
 from tests.kit.traces import operator as operator_event
 from tracekit.reporters.html.page import page
-from tracekit.reporters.html.reports import MOST_BYTES, write_trace
+from tracekit.reporters.html.reports import MOST_BYTES, write_any
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.host import delays, queue, synchronizations
 from tracekit.reporters.html.sections.steps import faster
@@ -177,9 +177,9 @@ def test_hostile_names_do_no_harm_and_others_are_shown(tmp_path):
 def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(tmp_path):
     (tmp_path / "cpu").mkdir()
     with load_events(tmp_path / "cpu", [operator_event("aten::mm", 0, 50)]) as run:
-        write_trace(run, tmp_path / "cpu.html")
+        write_any(run, tmp_path / "cpu.html")
     with load_events(tmp_path, [slice_event("overhead", "nothing", 0, 0)]) as run:
-        write_trace(run, tmp_path / "empty.html")
+        write_any(run, tmp_path / "empty.html")
     for name in ("cpu", "empty"):
         assert re.search(r"<h1>.*</h1>", (tmp_path / f"{name}.html").read_text(), re.DOTALL)
 

@@ -106,6 +106,13 @@ def test_a_real_traces_workbook_has_its_advice(tmp_path, run):
     assert 0.7 < first[heads.index("share of the window (%)")] < 1
 
 
+def test_a_cut_traces_workbook_comes_with_a_warning(tmp_path, run):
+    whole = traces.write(tmp_path / "t.json", [traces.operator("aten::mm", 0, 9)] * 9)
+    whole.write_bytes(whole.read_bytes()[:-40])
+    done = run("export", "t.json", "-o", "book.xlsx")
+    assert done.returncode == 0 and "the end is missing" in done.stderr
+
+
 @pytest.mark.parametrize(
     "more", [["--format", "collapsed"], ["--step", "0"], ["--weight", "gpu"]]
 )  # fmt: skip

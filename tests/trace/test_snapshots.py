@@ -164,7 +164,7 @@ def test_the_page_shows_who_holds_the_memory(tmp_path):
     write(tmp_path / "a.pickle", trained())
     write(tmp_path / "b.pickle", trained(leak=7 << 20))
     with tracekit.load([tmp_path / "a.pickle", tmp_path / "b.pickle"]) as run:
-        reports.write_trace(run.session, tmp_path / "one.html", 2)
+        reports.write_any(run.session, tmp_path / "one.html", 2)
         reports.write_diff(run.session, 1, 2, tmp_path / "both.html")
     page = (tmp_path / "one.html").read_text()
     for figure in ("memory_flame", "memory_sites", "largest_allocations", "memory_segments"):

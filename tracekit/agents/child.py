@@ -18,7 +18,7 @@ from tracekit.database.interrupt import took_longer
 from tracekit.database.session import NEEDS_MEMORY
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.opening import open_given
+from tracekit.opening import open_any
 from tracekit.reporters.rows import first_rows
 
 Rows = tuple[list[str], list[list[Any]]]
@@ -137,7 +137,7 @@ def _main() -> None:
     Thread(target=_end_with_the_server, daemon=True).start()
     page, resources = Page(**asked["page"]), Resources(**asked["resources"])
     try:
-        with open_given(asked["path"], resources) as database:
+        with open_any(asked["path"], resources) as database:
             _limit_memory(resources.memory_mb or MEMORY_MB)
             out.write(_READY)
             out.flush()

@@ -22,7 +22,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
-from tracekit.opening import load, open_any, open_given
+from tracekit.opening import load, open_any
 from tracekit.trace.source import trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
@@ -57,7 +57,7 @@ class Opened:
             TracekitError: when they cannot be read.
         """
         if len(paths) == 1 and may_be_lake(paths[0]):
-            with open_given(paths[0], self.resources) as lake:
+            with open_any(paths[0], self.resources) as lake:
                 self._paths[lake] = paths[0]
                 yield lake
             return

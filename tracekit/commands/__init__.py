@@ -33,15 +33,15 @@ _GROUPS = {
     },
     "Fix": {
         "advise": ("analyze", "run.json.gz"),
-        "whatif": ("whatif", "run.json.gz cuda-graph 'kernel:gemm*0.5'"),
+        "whatif": ("analyze", "run.json.gz cuda-graph 'kernel:gemm*0.5'"),
         "probe": ("probe", "mlp-eager"),
         "sweep": ("probe", "mlp --batch 1,8,64"),
     },
     "Compare": {
         "diff": ("diff", "before.json.gz after.json.gz"),
         "history": ("diff", "lake"),
-        "fleet": ("fleet", "lake"),
-        "baseline": ("baseline", "save main run.json.gz"),
+        "fleet": ("diff", "lake"),
+        "baseline": ("diff", "save main run.json.gz"),
         "crosscheck": ("diff", "run.json.gz"),
     },
     "Ask": {
@@ -61,7 +61,7 @@ _GROUPS = {
         "export": ("load", "run.json.gz --step 12 -o step12.json.gz"),
         "annotate": ("doors", "run.json.gz -o annotated.json.gz"),
         "mcp": ("doors", "traces"),
-        "skill": ("skill", "install"),
+        "skill": ("doors", "install"),
         "completion": ("completion", "bash"),
     },
 }

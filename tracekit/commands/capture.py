@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -23,11 +23,9 @@ from tracekit.commands.options import (
     writing,
 )
 from tracekit.errors import TracekitError
+from tracekit.reporters.written import Steps, wrote
 from tracekit.text import duration, size
 from tracekit.workloads import WORKLOADS
-
-if TYPE_CHECKING:
-    from tracekit.reporters.written import Steps
 
 
 @click.command(no_args_is_help=False)
@@ -99,7 +97,6 @@ def capture(
     from tracekit.capture.profile import profile_script
     from tracekit.capture.usercode import refuse_unseen_ends
     from tracekit.capture.workload import Options, capture
-    from tracekit.reporters.written import output as output_of
 
     is_script = workload.endswith(".py")
     if arguments and not is_script:
@@ -127,23 +124,21 @@ def capture(
                 f"under the profiler {duration(timed.profiled_step_ns)}"
             )
     to = "-" if is_piped else str(written)
-    yield output_of(to)
-    yield f"{to}: {done}"
+    yield from wrote(to, says=done)
 
 
 def _by_other(
     profiler: str, program: list[str], output: str | None, options: dict[str, Any]
 ) -> Steps:
     from tracekit.capture.others import record
-    from tracekit.reporters.written import output as output_of
 
     written = output or f"{Path(program[0]).stem}.{profiler}.duckdb"
     traces, is_ended = record(profiler, program, written, options)
     with traces:
         events = sum(row["events"] for row in traces.traces())
     until = "until it was interrupted" if is_ended else "to its end"
-    yield output_of(written, events, "events")
-    yield f"{written}: recorded by {profiler} {until}, {events:,} events"
+    says = f"recorded by {profiler} {until}, {events:,} events"
+    yield from wrote(written, events, "events", says=says)
 
 
 def _of_server(
@@ -155,7 +150,6 @@ def _of_server(
     options: dict[str, Any],
 ) -> Steps:
     from tracekit.capture.server import Server
-    from tracekit.reporters.written import output as output_of
 
     given = (output, *map(os.environ.get, ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")))
     folder = next(filter(None, given), None)
@@ -165,8 +159,7 @@ def _of_server(
         steps, seconds, timeout_s, stacks=options["stacks"], shapes=options["shapes"]
     )
     for path in found:
-        yield output_of(path)
-        yield f"{path}: {size(path.stat().st_size)}"
+        yield from wrote(path, says=size(path.stat().st_size))
 
 
 def _refuse(workload: str, call: str) -> int:

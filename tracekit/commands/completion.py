@@ -43,18 +43,18 @@ def questions(ctx: click.Context, param: click.Parameter, typed: str) -> list[Co
 
 def parameters(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
     """The parameters of the named question."""
-    asked = _question(ctx)
+    question = _question(ctx)
     return _starting(
-        typed, ((f"{each.name}=", each.help) for each in asked.parameters) if asked else ()
+        typed, ((f"{each.name}=", each.help) for each in question.parameters) if question else ()
     )
 
 
 def columns(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:
     """The columns of the named question, after those already typed."""
-    asked = _question(ctx)
+    question = _question(ctx)
     before = typed[: typed.rfind(",") + 1]
     return _starting(
-        typed, ((before + each.name, each.help) for each in asked.columns) if asked else ()
+        typed, ((before + each.name, each.help) for each in question.columns) if question else ()
     )
 
 

@@ -1,19 +1,25 @@
-"""Comparisons: of two runs, of a lake's runs over time, and with HTA: diff, history, crosscheck."""
+"""Comparisons: of two runs, with a baseline, of a lake's runs, and with HTA: diff, baseline,
+history, fleet, crosscheck."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tracekit.commands import options
 from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError
+from tracekit.reporters.written import Steps, wrote
 
 if TYPE_CHECKING:
     from tracekit.compare.diff import Pair
     from tracekit.ingest.resources import Resources
+
+_NAME = re.compile(r"\w[\w.-]*")
+_FOLDER = option("--dir folder", "Where baselines are kept.", default=".tracekit/baselines")
 
 
 @click.command()
@@ -69,9 +75,9 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
     if len(runs) > 2:
         raise TracekitError("give two traces to compare, or one database that holds both")
     if len(runs) == 1:
-        from tracekit.opening import open_given
+        from tracekit.opening import open_any
 
-        return Pair(open_given(runs[0], resources), *trace_ids)
+        return Pair(open_any(runs[0], resources), *trace_ids)
     if any(lakes):
         if not all(lakes):
             raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")
@@ -141,6 +147,26 @@ def history(
 
 
 @click.command()
+@click.argument("lake", metavar="LAKE")
+@json_option
+@options.threshold_options
+def fleet(lake: str, as_json: bool, request: Request) -> None:
+    """Tell what costs most over all runs of a lake, which hosts are slow, and what changed when.
+
+    Each change comes with the labels that changed with it (`tracekit lake add --label`).
+    `tracekit report LAKE` writes the same as a page.
+    """
+    from tracekit.lake.fleet import fleet as library
+    from tracekit.lake.reading import open_lake
+    from tracekit.reporters import fleet as reporter
+
+    with open_lake(lake, request.resources) as opened:
+        options.tell_notes(opened)
+        found = library(opened, request.thresholds)
+    options.show(found, as_json, reporter.render)
+
+
+@click.command()
 @click.argument("trace")
 @json_option
 @options.resource_options
@@ -159,3 +185,48 @@ def crosscheck(trace: str, as_json: bool, request: Request) -> int:
         report = library.crosscheck(trace, run.session)
     options.show(report, as_json, reporter.render_crosscheck)
     return 0 if report.agrees else 1
+
+
+@click.group()
+def baseline() -> None:
+    """Keep a trace by a name, and compare later ones with it.
+
+    The GitHub Action of the repository (action.yml) does both for pull requests.
+    """
+
+
+@baseline.command()
+@click.argument("name")
+@click.argument("trace")
+@_FOLDER
+@options.resource_options
+@options.writing
+def save(name: str, trace: str, folder: str, request: Request) -> Steps:
+    """Make TRACE the baseline NAME, in place of an older one."""
+    from tracekit.database.export import export
+    from tracekit.opening import open_any
+
+    path = _path(name, folder)
+    with open_any(trace, request.resources) as opened:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        count = export(opened, path)
+    yield from wrote(path, count, "events")
+
+
+@baseline.command(params=[each for each in diff.params if each.name not in ("runs", "trace_ids")])
+@click.argument("name")
+@click.argument("trace")
+@_FOLDER
+@click.pass_context
+def compare(context: click.Context, /, name: str, trace: str, folder: str, **given: Any) -> Any:
+    """Compare TRACE with the baseline NAME, as `tracekit diff` does."""
+    path = _path(name, folder)
+    if not path.exists():
+        raise TracekitError(f"{path}: no such baseline: `tracekit baseline save {name}` makes one")
+    return context.invoke(diff, runs=(str(path), trace), trace_ids=(1, 2), **given)
+
+
+def _path(name: str, folder: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise TracekitError(f"{name!r} names no baseline: take letters, digits, _, . and -")
+    return Path(folder) / f"{name}.json.gz"

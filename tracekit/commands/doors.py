@@ -1,19 +1,27 @@
-"""Traces for other programs: Perfetto (annotate, open), and an agent (mcp)."""
+"""Traces for other programs: Perfetto (annotate, open), and agents (mcp, skill)."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import Request, option, resource_options, warn, writing
-from tracekit.commands.part import part_options
+from tracekit.commands.options import (
+    Request,
+    option,
+    part_options,
+    resource_options,
+    warn,
+    writing,
+)
 from tracekit.errors import TracekitError
+from tracekit.reporters import written
+from tracekit.reporters.written import Steps, wrote
 
 if TYPE_CHECKING:
     from tracekit.perfetto.part import PartChoice
-    from tracekit.reporters.written import Steps
 
 
 @click.command()
@@ -32,13 +40,12 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
     from tracekit.files import require_writable
     from tracekit.opening import files_named
     from tracekit.perfetto.annotate import annotate
-    from tracekit.reporters import written
 
     require_writable(output, files_named([trace], request.resources))
     events, traces = annotate(trace, output, request.resources)
     of = "" if traces == 1 else f" to {traces} traces"
-    yield written.output(output, events, "events added")
-    yield f"{output}: {events:,} events added{of}; open it in https://ui.perfetto.dev"
+    says = f"{events:,} events added{of}; open it in https://ui.perfetto.dev"
+    yield from wrote(output, events, "events added", says=says)
 
 
 @click.command("open")
@@ -64,10 +71,8 @@ def open_trace(
     """
     import tempfile
     import webbrowser
-    from pathlib import Path
 
-    from tracekit.errors import TracekitError
-    from tracekit.opening import open_given
+    from tracekit.opening import open_any
     from tracekit.perfetto.annotate import annotate
     from tracekit.perfetto.serving import HOST, PORT, TraceServer
 
@@ -82,7 +87,7 @@ def open_trace(
         with TraceServer(file) as server:
             if part.is_chosen:
                 shown = file if plain else Path(folder) / f"part-{file.name}"
-                with open_given(trace, resources) as opened:
+                with open_any(trace, resources) as opened:
                     part.write(opened, shown)
                 trace = str(shown)
             if not plain:
@@ -140,3 +145,32 @@ def mcp(
     if sys.stdin.isatty():
         warn("waiting for an agent on standard input; Ctrl-C ends")
     serve(tools)
+
+
+@click.group()
+def skill() -> None:
+    """Teach a coding agent to use tracekit.
+
+    The skill says which command answers what, how to read a verdict, and how to go on from a
+    diagnosis to a fix that is checked. (`tracekit mcp` lets an agent ask without a shell.)
+    """
+
+
+@skill.command()
+@click.argument("folder", metavar="[DIR]", default=".claude/skills")
+@writing
+def install(folder: str) -> Steps:
+    """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]"""
+    from importlib.resources import files
+
+    from tracekit.files import written_whole
+
+    path = Path(folder) / "tracekit" / "SKILL.md"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TracekitError(f"{path}: cannot be written: {error.strerror}") from error
+    with written_whole(path) as beside:
+        beside.write_bytes(files("tracekit.agents").joinpath("SKILL.md").read_bytes())
+    yield written.output(path)
+    yield str(path)

@@ -12,6 +12,7 @@ import click
 from tracekit.commands import options
 from tracekit.commands.options import Request, option
 from tracekit.errors import TracekitError
+from tracekit.reporters.written import Output, Steps, wrote
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import WorkBar
-    from tracekit.reporters.written import Steps
-
 
 _WORKERS = (
     option("--workers", "Processes to work with.  [default: one per core]", int),
@@ -68,9 +67,9 @@ def add(
     A bad trace does not stop the others: it is reported, with exit status 2.
     """
     from tracekit.lake.adding import add_traces
-    from tracekit.reporters.progress import sweep_bar
+    from tracekit.reporters.progress import work_bar
 
-    with _workers(request) as pool, sweep_bar() as bar:
+    with _workers(request) as pool, work_bar("points") as bar:
         found = add_traces(
             sources,
             target,
@@ -135,14 +134,13 @@ def compact(target: str, request: Request) -> Steps:
     from tracekit.lake.compacting import is_compact
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
-    from tracekit.reporters import written
 
     where = selection(target)
     names = [each.run.name for each in selected_parts(where) if not is_compact(each.run)]
     with _workers(request) as pool:
         count = compact_runs(where.root, pool, names, request.resources)
-    yield written.output(target, count, "groups of ranks")
-    yield f"{target}: {len(names):,} runs compacted, of {count:,} groups of ranks"
+    says = f"{len(names):,} runs compacted, of {count:,} groups of ranks"
+    yield from wrote(target, count, "groups of ranks", says=says)
 
 
 @lake.command()
@@ -156,11 +154,9 @@ def publish(target: str, request: Request) -> Steps:
     table. Needs the extra `lake`.
     """
     from tracekit.lake.publishing import publish as library
-    from tracekit.reporters import written
 
     for table, count in library(target, request.resources).items():
-        yield written.output(f"{target}/tables/{table}", count, "files")
-        yield f"{table}: {count:,} files"
+        yield from wrote(f"{target}/tables/{table}", count, "files")
 
 
 @lake.command()
@@ -198,11 +194,10 @@ def files(target: str, table: str) -> Steps:
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
     from tracekit.lake.storage import storage
-    from tracekit.reporters.written import Output
 
     where = selection(target)
     store = storage(where.root)
-    groups = [held.group for part in selected_parts(where) for held in part.held()]
+    groups = [ranks.group for part in selected_parts(where) for ranks in part.held()]
     known = sorted({name for each in groups for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")

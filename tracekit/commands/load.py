@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import Request, option, resource_options, stage_line, warn, writing
-from tracekit.commands.part import part_options
+from tracekit.commands.options import (
+    Request,
+    option,
+    part_options,
+    resource_options,
+    stage_line,
+    warn,
+    writing,
+)
 from tracekit.errors import TracekitError, is_interrupt
+from tracekit.reporters import written
+from tracekit.reporters.written import Steps, wrote
 from tracekit.stages import stage
 from tracekit.text import printable
 
 if TYPE_CHECKING:
+    from tracekit.database.session import Session
     from tracekit.perfetto.part import PartChoice
-    from tracekit.reporters.written import Steps
 
 
 @click.command()
@@ -43,7 +52,6 @@ def load(
     does not stop the others from loading: it is reported at the end, with exit status 2.
     """
     from tracekit import opening
-    from tracekit.reporters import written
     from tracekit.reporters.progress import loading_bar
 
     before = _state_of(output)
@@ -68,12 +76,7 @@ def load(
                     f"{row['trace_id']}  {row['path']}: {row['events']:,} events, "
                     f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
                 )
-            own = database.trace_ids()
-            for finding in database.ask("health", severity="error"):
-                if finding["trace_id"] not in own:
-                    # The trace of a capture has no replays.
-                    continue
-                click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
+            _tell_errors(database)
     except BaseException as ended:
         if is_interrupt(ended):
             if _state_of(output) != before:
@@ -84,6 +87,15 @@ def load(
     for error in bad:
         warn(f"not loaded: {error}")
     yield 2 if bad else 0
+
+
+def _tell_errors(database: Session) -> None:
+    """Prints to standard error what makes all of a trace doubtful, such as that it is cut."""
+    own = database.trace_ids()
+    for finding in database.ask("health", severity="error"):
+        # The trace of a capture has no replays.
+        if finding["trace_id"] in own:
+            click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
 
 
 def _state_of(output: str) -> tuple[int, int] | None:
@@ -121,8 +133,8 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
     """
     from tracekit.ingest.resources import Resources
-    from tracekit.opening import open_given
-    from tracekit.reporters import stacks, written
+    from tracekit.opening import open_any
+    from tracekit.reporters import stacks
 
     if form == "trace" and weight is not None:
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
@@ -132,7 +144,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
     if is_book and (form != "trace" or not part.is_whole):
         raise click.UsageError("a workbook is about whole traces: omit --format and the part")
     unit = "events" if form == "trace" else "stacks"
-    with stage_line(), open_given(source, Resources(), output) as opened:
+    with stage_line(), open_any(source, Resources(), output) as opened:
         if is_book:
             try:
                 from tracekit.reporters import workbook
@@ -140,13 +152,12 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
                 needs = f"a workbook needs {error.name}: pip install 'tracekit[excel]'"
                 raise TracekitError(needs) from error
             sheets = workbook.write(opened, output)
-            yield written.output(output, len(sheets), "sheets")
-            yield f"{output}: {', '.join(sheets)}"
+            _tell_errors(opened)
+            yield from wrote(output, len(sheets), "sheets", says=", ".join(sheets))
             return
         if form == "trace":
             count = part.write(opened, output)
         else:
             with stage("writing"):
                 count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
-    yield written.output(output, count, unit)
-    yield f"{output}: {count:,} {unit}"
+    yield from wrote(output, count, unit)

@@ -14,6 +14,7 @@ import click
 
 from tracekit.errors import TracekitError
 from tracekit.reporters import FORMATS
+from tracekit.reporters.written import tell
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _Decorator = Callable[[_Command], _Command]
 
 
 class Request:
-    """How traces are to be opened and judged, and where rows go."""
+    """The options that say how to open and judge traces, and where rows go."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.given = given
@@ -51,11 +52,11 @@ class Request:
     @contextmanager
     def open(self, path: str) -> Iterator[Database]:
         """Opens a trace, a database or a lake; questions judge by the thresholds."""
-        from tracekit.opening import open_given
+        from tracekit.opening import open_any
         from tracekit.run import Database
 
         judged = self.thresholds
-        opened = open_given(path, self.resources, self.output)
+        opened = open_any(path, self.resources, self.output)
         tell_notes(opened)
         with Database(opened) as run, opened.judging(judged):
             yield run
@@ -108,7 +109,7 @@ def warn(text: str) -> None:
 
 
 def tell_notes(opened: Session) -> None:
-    """Prints what a person has to know about what is not there."""
+    """Prints the notes on traces that are missing or incomplete."""
     for note in opened.notes:
         warn(f"{opened.name}: {note}")
 
@@ -177,9 +178,10 @@ def stage_line() -> AbstractContextManager[None]:
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if is_plain or sys.stderr is None or not sys.stderr.isatty():
         return nullcontext()
-    from tracekit.reporters import progress
+    from tracekit import stages
+    from tracekit.reporters.progress import StageLine
 
-    return progress.stage_line()
+    return stages.heard_by(StageLine().hear)
 
 
 label_option = option(
@@ -197,8 +199,6 @@ def writing(command: _Command) -> _Command:
     @json_option
     @wraps(command)
     def call(as_json: bool, **given: Any) -> int:
-        from tracekit.reporters.written import tell
-
         return tell(command(**given), as_json)
 
     return call
@@ -292,3 +292,29 @@ def gate_options(help: str) -> _Decorator:
         option("--top", "How many kernels, operators and modules to show.", default=10),
         option("--fail-if conditions", help, multiple=True, metavar="CONDITION"),
     )
+
+
+# The fields of `tracekit.perfetto.part.PartChoice`.
+_PART = all_of(
+    option("--trace-id", "Which trace, if the database holds several.", int),
+    option("--rank", "The same, by its rank.", int),
+    option("--step", "Only this step of the profiler, with all that its events refer to.", int),
+    option("--window", "Only this window: gpu_active, a step's or a range's name, or NAME@2."),
+    option("--from from_ms", "Only from here on, in ms since the trace's start.", float),
+    option("--to to_ms", "Only up to here.", float),
+    option("--max-mb", "End earlier where the JSON text would be larger than this.", float),
+)
+
+
+def part_options(command: _Command) -> _Command:
+    """Adds the options that choose a part of a trace, which the command receives as one `part`."""
+
+    @wraps(command)
+    def call(**given: Any) -> Any:
+        from tracekit.perfetto.part import PartChoice
+
+        names = PartChoice.__dataclass_fields__
+        chosen = PartChoice(**{name: given.pop(name) for name in names})
+        return command(**given, part=chosen)
+
+    return _PART(call)

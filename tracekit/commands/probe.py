@@ -42,10 +42,10 @@ def probe(
     from tracekit.capture.workload import Options
     from tracekit.experiments import probing as library
     from tracekit.reporters import experiments as reporter
-    from tracekit.reporters.progress import probe_bar
+    from tracekit.reporters.progress import work_bar
 
     chosen = Options(**given)
-    with probe_bar() as bar:
+    with work_bar("work") as bar:
         how: dict[str, Any] = {"rounds": rounds, "thresholds": request.thresholds, "progress": bar}
         if advice:
             applied = library.probe_advice(workload, chosen, **how)
@@ -82,12 +82,12 @@ def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: An
     from tracekit.experiments import sweeping as library
     from tracekit.experiments.points import AXES
     from tracekit.reporters import experiments as reporter
-    from tracekit.reporters.progress import sweep_bar
+    from tracekit.reporters.progress import work_bar
 
     axes = {axis: values for axis in AXES if (values := given.pop(axis))}
     chosen = {name: given.pop(name) for name in ("variants", "baseline", "rounds", "retry")}
     try:
-        with sweep_bar() as progress:
+        with work_bar("points") as progress:
             found = library.sweep(
                 workload, output, axes, options=Options(**given), progress=progress, **chosen
             )

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,10 +18,8 @@ from tracekit.commands.options import (
     writing,
 )
 from tracekit.errors import TracekitError
+from tracekit.reporters.written import Steps, tell, wrote
 from tracekit.text import printable, size
-
-if TYPE_CHECKING:
-    from tracekit.reporters.written import Steps
 
 _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
@@ -53,7 +50,7 @@ def report(
     """
     from tracekit.commands.diff import open_pair
     from tracekit.files import require_writable
-    from tracekit.opening import files_named, load, open_given
+    from tracekit.opening import files_named, load, open_any
 
     try:
         with _without_unused_formats():
@@ -72,7 +69,7 @@ def report(
             reports.write_diff(database, pair.a, pair.b, output, judged)
     else:
         one = len(runs) == 1
-        opened = open_given(runs[0], resources) if one else load(runs, resources=resources)
+        opened = open_any(runs[0], resources) if one else load(runs, resources=resources)
         tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)
@@ -80,7 +77,7 @@ def report(
 
 
 def _beside(run: str) -> str:
-    """Where the page of a trace, a folder or a database goes, unless asked otherwise."""
+    """The default path of the page of a trace, a folder or a database."""
     name = "report" if run == "-" or "://" in run else run.rstrip("/")
     path = Path(name)
     if path.name in ("", ".", ".."):
@@ -93,10 +90,7 @@ def _beside(run: str) -> str:
 def _written(output: str, opening: bool) -> Steps:
     import webbrowser
 
-    from tracekit.reporters import written
-
-    yield written.output(output)
-    yield f"{output}: {size(Path(output).stat().st_size)}"
+    yield from wrote(output, says=size(Path(output).stat().st_size))
     if opening and not webbrowser.open(Path(output).resolve().as_uri()):
         yield "No browser was found: open the file yourself."
 
@@ -112,7 +106,7 @@ def demo(output: str, is_quiet: bool) -> None:
     """
     from tracekit.files import require_writable
     from tracekit.opening import load
-    from tracekit.reporters import first_screen, written
+    from tracekit.reporters import first_screen
     from tracekit.run import Database
 
     require_writable(output, [])
@@ -127,7 +121,7 @@ def demo(output: str, is_quiet: bool) -> None:
                 raise
             click.echo(f"The page of charts is left out: {error}")
             return
-    written.tell(_written(output, not is_quiet), as_json=False)
+    tell(_written(output, not is_quiet), as_json=False)
 
 
 @contextmanager

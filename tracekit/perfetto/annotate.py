@@ -10,6 +10,9 @@ from tracekit.database import catalog
 from tracekit.database.export import open_output
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
+from tracekit.ingest.resources import Resources
+from tracekit.lake.layout import may_be_lake
+from tracekit.opening import open_any
 from tracekit.perfetto.tracks import Process, draw
 from tracekit.stages import stage
 from tracekit.trace.added import PID, block
@@ -19,7 +22,6 @@ from tracekit.trace.source import ByteStream, trace_paths
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.ingest.resources import Resources
 
 _ROWS_AT_ONCE = 20_000
 # In a file of several traces, each has this many numbers for its arrows.
@@ -40,14 +42,12 @@ def annotate(
     Raises:
         TracekitError: when the trace cannot be read, or `output` cannot be written.
     """
-    from tracekit.opening import open_any
-
     name = str(trace)
     if name == "-":
         raise TracekitError("annotate reads a trace twice: give a file, not standard input")
     with open_any(name, resources) as database:
         trace_ids = database.trace_ids()
-        if len(trace_ids) > 1 or database.is_stored:
+        if len(trace_ids) > 1 or database.is_stored or may_be_lake(name):
             return _join(database, output), len(trace_ids)
         process = Process("tracekit")
         with stage("drawing tracks"):

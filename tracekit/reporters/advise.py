@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _PLACE = 60
-# With less room than this, a place is left out.
-_SHORTEST = 12
 # Where the title of a piece of advice begins.
 _INDENT = 21
 
@@ -37,7 +35,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     for heading, listed in lists_of(fixes.advice, recurring(fixes)):
         section(out, heading)
         most = listed if every else listed[:_SHOWN]
-        _list(out, most, fixes.bottleneck)
+        print_list(out, most, fixes.bottleneck)
         if len(most) < len(listed):
             out.print(f"... and {len(listed) - len(most)} more (--all)")
         shown += most
@@ -56,13 +54,13 @@ def render(fixes: FixList, *, every: bool = False) -> None:
 
 
 def recurring(fixes: FixList) -> str:
-    """The heading of what recurs, with what its shares are of."""
+    """The heading of the advice on recurring work, with the length that its shares are of."""
     length = duration(fixes.window_ns)
     return f"What to change ({fixes.window} without what happened once: {length} = 100 %)"
 
 
 def _caveats(out: Console, advice: Sequence[Advice]) -> None:
-    """What recording costs."""
+    """Prints the cost of recording."""
     if advice:
         section(out, "Caveats")
     for each in advice:
@@ -71,52 +69,25 @@ def _caveats(out: Console, advice: Sequence[Advice]) -> None:
         out.print(f"{taken}: {each.detail} ({each.remedy}).")
 
 
-def brief(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
-    """Prints one line of the terminal for each piece of advice: what it saves alone, what to do."""
-    first = _first(advice)
-    for each in advice:
-        saved = "" if each.share is None else percent(each.share)
-        line = f"{saved:>6}  {duration(each.saves_ns):>7}  {each.title}"
-        aside = _aside(each, bottleneck) if each is first else ""
-        room = out.width - len(line) - len(aside) - 2
-        if len(each.places) > 1:
-            line += f": {len(each.places)} places"
-        elif each.where and room > _SHORTEST:
-            line += f": {fitted(each.where, room)}"
-        out.print(Text(line + aside), no_wrap=True, overflow="ellipsis")
-
-
-def _first(advice: Sequence[Advice]) -> Advice | None:
-    """The first advice on what recurs."""
-    return next((each for each in advice if not each.once), None)
-
-
-def _aside(advice: Advice, bottleneck: str | None) -> str:
-    """A remark on advice that is not against the verdict's bottleneck."""
-    if not bottleneck or advice.cause == bottleneck:
-        return ""
-    return f" (not against the bottleneck, {bottleneck})"
-
-
-def _list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
+def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
     """Prints each piece of advice: what it saves and what to do, then where, and what it takes; of
     several places, each with its own share."""
-    first = _first(advice)
+    first = next((each for each in advice if not each.once), None)
     for number, each in enumerate(advice, 1):
         saved = "" if each.share is None else percent(each.share)
         line = Text(f"{number:>2}  {saved:>6}  {duration(each.saves_ns):>7}  ")
         line.append(each.title, "bold")
-        if each is first:
-            line.append(_aside(each, bottleneck), "dim")
+        if each is first and bottleneck and each.cause != bottleneck:
+            line.append(f" (not against the bottleneck, {bottleneck})", "dim")
         out.print(line, no_wrap=True, overflow="ellipsis")
         room = out.width - _INDENT
-        beneath = [fitted(each.where, room)] if each.where and len(each.places) < 2 else []
+        lines = [fitted(each.where, room)] if each.where and len(each.places) < 2 else []
         for place in each.places if len(each.places) > 1 else []:
-            beneath.append(fitted(place.where, room))
-            beneath.append(f"  {'; '.join([percent(place.share), *_details(place)])}")
-        told = [f"{each.count:,} times"] if len(each.places) > 1 else _details(each)
-        beneath.append("; ".join([f"{each.remedy}, {each.effort} effort", *told]))
-        for text in beneath:
+            lines.append(fitted(place.where, room))
+            lines.append(f"  {'; '.join([percent(place.share), *_details(place)])}")
+        details = [f"{each.count:,} times"] if len(each.places) > 1 else _details(each)
+        lines.append("; ".join([f"{each.remedy}, {each.effort} effort", *details]))
+        for text in lines:
             out.print(Padding(Text(text, "dim"), (0, 0, 0, _INDENT), expand=False))
 
 
@@ -135,17 +106,17 @@ def _together(out: Console, together: BestCombination, listed: Collection[str]) 
         rows.append((f"+ {duration(each.adds_ns)}", each.remedy + after, Name(each.where or "")))
     share = f"{percent(together.share)} of the window"
     if is_alone:
-        said = f"{share}; no other change adds enough to it"
+        sentence = f"{share}; no other change adds enough to it"
     else:
-        said = f"{duration(together.saves_ns)} in all, {share}"
+        sentence = f"{duration(together.saves_ns)} in all, {share}"
     out.print(table([">", Column(no_wrap=True), ""], rows))
-    out.print(said)
+    out.print(sentence)
     if together.bound_by:
         out.print(_bound_then(together))
 
 
 def _bound_then(together: BestCombination) -> str:
-    """What bounds the run after the changes."""
+    """A sentence on the bound of the run after the changes."""
     thresholds = Thresholds()
     if (unknown := together.bound_by.get("unknown", 0.0)) >= thresholds.unknown_share:
         return (
@@ -155,17 +126,17 @@ def _bound_then(together: BestCombination) -> str:
     cause, part = max(together.bound_by.items(), key=lambda item: item[1])
     bound = weigh(together.host_gain, together.device_gain)
     gain = bound.host if bound.side == "host" else bound.device
-    said = (
+    bounds = (
         f"the run is {bound.regime} (halving the {bound.side}'s work would gain {percent(gain)})"
         if gain >= thresholds.small_gain
         else "neither side bounds the run (halving the work of either would gain less than "
         f"{thresholds.small_gain:.0%})"
     )
-    return f"Then {said}, and {percent(part)} of its critical path is {cause}."
+    return f"Then {bounds}, and {percent(part)} of its critical path is {cause}."
 
 
 def _conditions(out: Console, advice: Sequence[Advice]) -> None:
-    """Prints what each remedy needs, and what makes its price doubtful."""
+    """Prints the needs of each remedy, and the doubts about its price."""
     first = {each.remedy: each for each in reversed(advice)}
     if not first:
         return
@@ -233,7 +204,7 @@ def render_run(prediction: RunWhatIf) -> None:
 
 
 def headline(prediction: WhatIf | RunWhatIf) -> str:
-    """How much shorter a window gets."""
+    """A line on how much shorter a window gets."""
     change = _change(prediction.window_ns, prediction.predicted_ns)
     lengths = f"{duration(prediction.window_ns)} -> {duration(prediction.predicted_ns)}"
     window = printable(prediction.window)

@@ -11,7 +11,7 @@ from typing import Final
 
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
-# What a host thread does, and why a device waits for it.
+# Activities of a host thread, and the reasons why a device waits for it.
 HOST = {
     "launch": "#5e3c99",
     "runtime": "#2f5597",
@@ -27,7 +27,7 @@ HOST = {
     "launch_latency": "#b3a2d6",
 }
 
-# What a device does, and what limits it.
+# Activities of a device, and their limits.
 DEVICE = {
     "compute": "#009e73",
     "math": "#117733",
@@ -50,7 +50,7 @@ RUN = {"a": "#868e96", "b": "#2b7bba"}
 CHANGE = {"longer": "#d6604d", "shorter": "#4393c3"}
 UNCHANGED = "#eeeeee"
 
-# What a rank does in a collective.
+# Activities of a rank in a collective.
 RANK = {"waiting for others": "#999933", "on the wire": DEVICE["communication"]}
 
 ALL = DEVICE | HOST | REGIME | RUN | CHANGE | RANK

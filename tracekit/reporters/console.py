@@ -17,7 +17,7 @@ from tracekit.evidence.collect import QUERIES
 from tracekit.evidence.model import Period
 from tracekit.replay.model import Causal
 from tracekit.reporters import colours
-from tracekit.reporters.advise import brief
+from tracekit.reporters.advise import print_list
 from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import bound_text, devices_of, lists_of, parts_of, short_bound
 from tracekit.reporters.terminal import (
@@ -56,7 +56,7 @@ def render(analysis: Analysis) -> None:
     lists = lists_of(analysis.advice, recurring)
     for heading, listed in lists:
         section(out, heading)
-        brief(out, listed[:_ADVISED], analysis.verdict.bottleneck)
+        print_list(out, listed[:_ADVISED], analysis.verdict.bottleneck)
     if not lists and analysis.verdict.try_next:
         section(out, "What to try next", analysis.verdict.try_next)
 
@@ -142,7 +142,7 @@ def _has_row(period: Period, analysis: Analysis) -> bool:
 
 
 def _gain(period: Period, side: str) -> str:
-    """What halving a side's work gains."""
+    """The gain of halving a side's work."""
     if period.gains is None:
         return "-"
     return percent(max(period.gains.host if side == "host" else period.gains.device, 0.0))

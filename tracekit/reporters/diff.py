@@ -3,11 +3,10 @@ runs over time; and of tracekit's numbers with HTA's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -18,20 +17,21 @@ from tracekit.text import duration, figure_of, printable, share, signed, signed_
 
 if TYPE_CHECKING:
     from tracekit.compare.crosscheck import CheckedFigure, Report, Value
-    from tracekit.lake.comparing import History, RunFigures, StepChange
+    from tracekit.lake.comparing import History
 
-FIGURES = ("", "a", "b", "change", "b / a")
-# The figures of the windows that are compared, in plain words, then those of the whole traces.
-_OF_STEP = {
-    "span_ns": "length", "busy_ns": "busy", "compute_ns": "compute",
-    "exposed_comm_ns": "communication, exposed", "exposed_memcpy_ns": "copies, exposed",
-    "idle_ns": "idle", "host_late_ns": "idle, waiting for the host",
-}  # fmt: skip
-_OF_TRACE = {
-    "steps": "steps", "active_ns": "GPU-active span", "kernels": "kernels",
-    "kernel_ns": "time in kernels", "launches": "launches", "operators": "operators",
-    "dispatch_ns": "operators' own time", "sync_ns": "waits for the device",
-    "copied_bytes": "copied",
+# Figures in plain words: of the windows that are compared, and of the whole traces.
+_FIGURES = {
+    "In these windows": {
+        "span_ns": "length", "busy_ns": "busy", "compute_ns": "compute",
+        "exposed_comm_ns": "communication, exposed", "exposed_memcpy_ns": "copies, exposed",
+        "idle_ns": "idle", "host_late_ns": "idle, waiting for the host",
+    },
+    "In the whole traces": {
+        "steps": "steps", "active_ns": "GPU-active span", "kernels": "kernels",
+        "kernel_ns": "time in kernels", "launches": "launches", "operators": "operators",
+        "dispatch_ns": "operators' own time", "sync_ns": "waits for the device",
+        "copied_bytes": "copied",
+    },
 }  # fmt: skip
 # Tables of changes: title, which rows, the column of names and that of counts, and the beginnings
 # of the columns of times.
@@ -41,12 +41,19 @@ _TABLES = (
     ("Modules, per step", "modules", "module", "calls", ("host_", "gpu_")),
     ("Parts of the program, per step", "parts", "part", "count", ("host_", "gpu_")),
 )
-_MEMORY = ("change", "bytes a", "bytes b", "allocations a", "allocations b", "place")
 # GitHub refuses a longer comment.
 _MOST_CHARACTERS = 65_536
 _NAME_CHARACTERS = 120
 # `$` begins a formula: https://docs.github.com/get-started/writing-on-github.
 _LIVE = "\\`*_{}[]<>&|~@#:.$"
+
+
+class _Changes(NamedTuple):
+    """A table of a comparison, as `terminal.table` takes it."""
+
+    title: str
+    columns: Sequence[str]
+    rows: list[Sequence[Cell]]
 
 
 def render(comparison: Diff) -> None:
@@ -57,36 +64,9 @@ def render(comparison: Diff) -> None:
         out.print(Text(f"{side}: {fitted(getattr(comparison, side), out.width - 3)}", "dim"))
     if comparison.runs is not None:
         section(out, "The runs", comparison.runs.why)
-    _waterfall(out, comparison)
-    for title, names in (("In these windows", _OF_STEP), ("In the whole traces", _OF_TRACE)):
-        if figures := figures_of(comparison, names):
-            section(out, title)
-            out.print(table([FIGURES[0], *(f">{head}" for head in FIGURES[1:])], figures))
-    for title, name, key, count, parts in _TABLES:
-        rows = _changed(comparison, name)
-        if not rows:
-            continue
-        section(out, title)
-        known = [each for each in parts if any(row[f"{s}_{each}ns"] for row in rows for s in "ab")]
-        # Where there is little room, names are worth more than the parts of a time.
-        sums = [[each] for each in known] if out.width >= WIDTH or len(known) < 2 else [known]
-        cells: list[Sequence[Cell]] = [
-            (Text(signed(row["change_ns"]), _colour(row["change_ns"])), *_counts(row, count),
-             *(duration(sum(row[f"{side}_{each}ns"] for each in some))
-               for some in sums for side in "ab"), Name(row[key]))
-            for row in rows
-        ]  # fmt: skip
-        times = [
-            f"{some[0].rstrip('_') if len(some) == 1 else 'both'} {side}".strip()
-            for some in sums
-            for side in "ab"
-        ]
-        heads = ("change", f"{count} a", f"{count} b", *times)
-        out.print(table([*(f">{head}" for head in heads), key], cells))
-    if memory := _memory(comparison):
-        section(out, f"{comparison.memory_title}, by place")
-        places: list[Sequence[Cell]] = [(*row[:-1], Name(row[-1])) for row in memory]
-        out.print(table([*(f">{head}" for head in _MEMORY[:-1]), _MEMORY[-1]], places))
+    for each in _changes(comparison, is_narrow=out.width < WIDTH):
+        section(out, each.title)
+        out.print(table(each.columns, each.rows))
     if comparison.doubts:
         section(out, "Caveats")
     for row in comparison.doubts:
@@ -106,34 +86,50 @@ def headline(comparison: Diff) -> str:
     return f"{comparison.title}; most of all {part}: {signed(most['change_ns'])}"
 
 
-def figures_of(
-    comparison: Diff, names: Mapping[str, str] = _OF_STEP | _OF_TRACE
-) -> list[Sequence[str]]:
-    """The figures of both runs that have these names, in the columns FIGURES; without those that
-    are 0 in both."""
-    figures = {row["metric"]: row for row in comparison.summary if row["a"] or row["b"]}
-    return [
-        (
-            name,
-            *(figure_of(figures[metric][each], metric) for each in "ab"),
-            signed_figure(figures[metric]["change"], metric),
-            "-" if figures[metric]["ratio"] is None else f"{figures[metric]['ratio']:.2f}",
-        )
-        for metric, name in names.items()
-        if metric in figures
-    ]
-
-
 def _is_of_host(comparison: Diff) -> bool:
     """Whether neither run has GPU ops."""
     return all(row["metric"] != "active_ns" for row in comparison.summary)
 
 
-def _waterfall(out: Console, comparison: Diff) -> None:
+def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
+    """What changed, table by table, without empty ones."""
+    if comparison.waterfall:
+        yield _waterfall(comparison)
+    figures = {row["metric"]: row for row in comparison.summary if row["a"] or row["b"]}
+    for title, names in _FIGURES.items():
+        rows: list[Sequence[Cell]] = [
+            (
+                name,
+                *(figure_of(figures[metric][each], metric) for each in "ab"),
+                signed_figure(figures[metric]["change"], metric),
+                "-" if figures[metric]["ratio"] is None else f"{figures[metric]['ratio']:.2f}",
+            )
+            for metric, name in names.items()
+            if metric in figures
+        ]
+        if rows:
+            yield _Changes(title, ("", ">a", ">b", ">change", ">b / a"), rows)
+    for title, name, key, count, parts in _TABLES:
+        if changed := _changed(comparison, name):
+            yield _largest(title, changed, key, count, parts, is_narrow)
+    memory: list[Sequence[Cell]] = [
+        (
+            signed_figure(row["change_bytes"], "change_bytes"),
+            *(size(row[f"{side}_bytes"]) for side in "ab"),
+            *(f"{row[f'{side}_allocations']:,}" for side in "ab"),
+            Name(row["place"]),
+        )
+        for row in comparison.memory
+        if row["change_bytes"]
+    ]
+    if memory:
+        heads = ("change", "bytes a", "bytes b", "allocations a", "allocations b")
+        columns = (*(f">{head}" for head in heads), "place")
+        yield _Changes(f"{comparison.memory_title}, by place", columns, memory)
+
+
+def _waterfall(comparison: Diff) -> _Changes:
     rows = comparison.waterfall
-    if not rows:
-        return
-    section(out, f"From a to b: {rows[0]['window']}")
     longest = max(row["until_ns"] for row in rows) or 1
     cells: list[Sequence[Cell]] = []
     for row in rows:
@@ -145,7 +141,34 @@ def _waterfall(out: Console, comparison: Diff) -> None:
             bar = Bar(min(before, until), max(before, until), _colour(change))
             part = plain_part(row["part"], of_host=_is_of_host(comparison))
             cells.append((part, signed(change), duration(row["until_ns"]), bar))
-    out.print(table(["", ">change", ">length so far", ""], cells))
+    columns = ("", ">change", ">length so far", "")
+    return _Changes(f"From a to b: {rows[0]['window']}", columns, cells)
+
+
+def _largest(
+    title: str, rows: Rows, key: str, count: str, parts: Sequence[str], is_narrow: bool
+) -> _Changes:
+    """Kernels, operators, modules or parts that changed."""
+    known = [
+        each for each in parts if any(row[f"{side}_{each}ns"] for row in rows for side in "ab")
+    ]
+    # Where there is little room, names are worth more than the parts of a time.
+    sums = [known] if is_narrow and len(known) > 1 else [[each] for each in known]
+    cells: list[Sequence[Cell]] = [
+        (Text(signed(row["change_ns"]), _colour(row["change_ns"])),
+         *(f"{row[f'{side}_{count}']:,.1f}".removesuffix(".0") for side in "ab"),
+         *(duration(sum(row[f"{side}_{each}ns"] for each in some))
+           for some in sums for side in "ab"),
+         Name(row[key]))
+        for row in rows
+    ]  # fmt: skip
+    times = [
+        f"{some[0].rstrip('_') if len(some) == 1 else 'both'} {side}".strip()
+        for some in sums
+        for side in "ab"
+    ]
+    heads = ("change", f"{count} a", f"{count} b", *times)
+    return _Changes(title, [*(f">{head}" for head in heads), key], cells)
 
 
 def _changed(comparison: Diff, name: str) -> Rows:
@@ -160,27 +183,8 @@ def _changed(comparison: Diff, name: str) -> Rows:
 
 
 def _colour(change: int) -> str:
-    """The colour of what takes more, or less, in b."""
+    """The colour of a part that takes more, or less, in b."""
     return "red" if change > 0 else "green"
-
-
-def _counts(row: dict[str, Any], count: str) -> tuple[str, ...]:
-    """The counts of both runs."""
-    return tuple(f"{row[f'{side}_{count}']:,.1f}".removesuffix(".0") for side in "ab")
-
-
-def _memory(comparison: Diff) -> list[Sequence[str]]:
-    """What places hold more or less memory, in the columns _MEMORY."""
-    return [
-        (
-            signed_figure(row["change_bytes"], "change_bytes"),
-            *(size(row[f"{side}_bytes"]) for side in "ab"),
-            *(f"{row[f'{side}_allocations']:,}" for side in "ab"),
-            row["place"],
-        )
-        for row in comparison.memory
-        if row["change_bytes"]
-    ]
 
 
 def _doubt(row: dict[str, Any]) -> str:
@@ -190,17 +194,21 @@ def _doubt(row: dict[str, Any]) -> str:
 def render_history(history: History) -> None:
     """Prints a row for each run, the changes, and what changed last."""
     out = console()
-    changed = {each.run: each for each in history.changes}
+    marks = {each.run: f"{100 * (each.ratio - 1):+.1f} % from here on" for each in history.changes}
     parts = {
         name: head
         for name, head in (("busy_ns", ">busy"), ("host_late_ns", ">host late"))
         if any(each.figures[name] is not None for each in history.runs)
     }
-    rows = [
-        (printable(each.run), _when(each), f"{each.ranks:,}", duration(each.step_ns),
-         *(_part(each, name) for name in parts), _mark(changed.get(each.run)))
-        for each in history.runs
-    ]  # fmt: skip
+    rows = []
+    for each in history.runs:
+        began = each.started_ns and datetime.fromtimestamp(each.started_ns / 1e9, UTC)
+        figures = (each.figures[name] for name in parts)
+        shares = ("-" if ns is None else share(ns, each.step_ns) for ns in figures)
+        rows.append((
+            printable(each.run), f"{began:%Y-%m-%d %H:%M}" if began else "-", f"{each.ranks:,}",
+            duration(each.step_ns), *shares, marks.get(each.run, ""),
+        ))  # fmt: skip
     out.print(table(["run", "began (UTC)", ">ranks", ">step", *parts.values(), ""], rows))
     out.print(Text(summary(history)))
     if history.diff and history.compared:
@@ -226,22 +234,6 @@ def summary(history: History) -> str:
     )
 
 
-def _part(run: RunFigures, name: str) -> str:
-    """A figure as a share of the step."""
-    figure = run.figures[name]
-    return "-" if figure is None else share(figure, run.step_ns)
-
-
-def _mark(change: StepChange | None) -> str:
-    return f"{100 * (change.ratio - 1):+.1f} % from here on" if change else ""
-
-
-def _when(run: RunFigures) -> str:
-    if run.started_ns is None:
-        return "-"
-    return datetime.fromtimestamp(run.started_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
-
-
 def markdown(comparison: Diff, top: int) -> str:
     """The comparison as https://github.github.com/gfm, at most as long as GitHub takes: with fewer
     rows where names are long."""
@@ -253,45 +245,27 @@ def markdown(comparison: Diff, top: int) -> str:
 
 
 def _lines(comparison: Diff, top: int) -> Iterator[str]:
-    yield from (
-        f"### {headline(comparison)}",
-        "",
-        f"a: {_code(comparison.a)}, b: {_code(comparison.b)}",
-        "",
-    )
-    if comparison.summary:
-        yield from _markdown_table(FIGURES, figures_of(comparison))
-    changed = [row for row in comparison.waterfall if row["change_ns"]]
-    if changed:
-        yield from ("", f"**From a to b: {_code(comparison.waterfall[0]['window'])}**", "")
-        parts = (
-            (_code(row["part"]), signed(row["change_ns"]), duration(row["until_ns"]))
-            for row in changed
-        )
-        yield from _markdown_table(("part", "change", "length so far"), parts)
-    for title, name, key, count, _ in _TABLES:
-        rows = _changed(comparison, name)[:top]
-        if rows:
-            yield from ("", f"<details><summary>{title}</summary>", "")
-            heads = ("change", f"{count} a", f"{count} b", key)
-            lines = ((signed(r["change_ns"]), *_counts(r, count), _code(r[key])) for r in rows)
-            yield from _markdown_table(heads, lines)
-            yield from ("", "</details>")
-    if memory := _memory(comparison)[:top]:
-        yield from ("", f"<details><summary>{comparison.memory_title}, by place</summary>", "")
-        yield from _markdown_table(_MEMORY, ((*row[:-1], _code(row[-1])) for row in memory))
+    names = f"a: {_code(comparison.a)}, b: {_code(comparison.b)}"
+    yield from (f"### {headline(comparison)}", "", names)
+    for title, columns, rows in _changes(comparison):
+        is_long = isinstance(rows[0][-1], Name) and not isinstance(rows[0][-1], Bar)
+        if is_long and not (rows := rows[:top]):
+            continue
+        yield from ("", f"<details><summary>{_escaped(title)}</summary>", "")
+        heads = columns if is_long else columns[: sum(not isinstance(e, Bar) for e in rows[0])]
+        yield f"| {' | '.join(each.removeprefix('>') for each in heads)} |"
+        yield "|" + "|".join("--:" if each.startswith(">") else "---" for each in heads) + "|"
+        for row in rows:
+            yield f"| {' | '.join(map(_markdown_cell, row[: len(heads)]))} |"
         yield from ("", "</details>")
     if comparison.doubts:
         yield from ("", "**Caveats**", "")
-    for row in comparison.doubts:
-        yield f"- {_doubt(row | {'message': _escaped(row['message'])})}"
+    for doubt in comparison.doubts:
+        yield f"- {_doubt(doubt | {'message': _escaped(doubt['message'])})}"
 
 
-def _markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(columns) + " |"
-    yield "|" + "|".join("---" for _ in columns) + "|"
-    for row in rows:
-        yield "| " + " | ".join(row) + " |"
+def _markdown_cell(cell: Cell) -> str:
+    return _code(cell) if isinstance(cell, Name) else _escaped(str(cell))
 
 
 def _code(text: object) -> str:

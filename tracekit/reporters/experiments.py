@@ -250,7 +250,7 @@ def _source(each: Applied) -> str:
 
 
 def _about(out: Console, probe: Probe | AppliedAdvice, host: str = "") -> None:
-    """What ran where, and how long its step takes."""
+    """Prints the workload, its device and its sizes, and how long its step takes."""
     sizes = ", ".join(f"{name} {value}" for name, value in probe.parameters.items())
     about = f"{probe.workload} on {probe.device}" + (f": {sizes}" if sizes else "")
     out.print(Text(printable(about), "dim"))

@@ -45,22 +45,22 @@ def _head(analysis: Analysis) -> list[Text]:
     regime = bound_text(verdict)
     if verdict.bottleneck:
         regime.append(f"; confidence {verdict.confidence}", "default")
-    said = [Text(each, "bold") for each in wrap(printable(verdict.headline), WIDTH)]
-    return [*said, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
+    headline = [Text(each, "bold") for each in wrap(printable(verdict.headline), WIDTH)]
+    return [*headline, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
 
 
 def _traced(analysis: Analysis) -> str:
-    """The file, its devices and what of it is judged; the number of events where there is room."""
+    """The file, its devices, the judged window, and the number of events where there is room."""
     trace, window, steps = analysis.trace, analysis.judged.window, len(analysis.steps)
     length = duration(window.span_ns)
-    told = f"{printable(window.name)} {length}"
+    judged = f"{printable(window.name)} {length}"
     if window.kind == "step":
-        told = f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"
+        judged = f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
-    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', told])}"
-    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, told])}"
+    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', judged])}"
+    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, judged])}"
 
 
 def _parts(analysis: Analysis) -> list[Text]:
@@ -112,19 +112,19 @@ def _listed(
     for number, each in enumerate(advice, 1):
         title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
         part = "" if each.share is None else _part(each, analysis)
-        told = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
-        told += [Text(line) for line in more]
-        placed = told + [Text(f"    {place}", "dim") for place in _place(each)]
-        if len(lines) + len(placed) > free:
+        change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
+        change += [Text(line) for line in more]
+        with_place = change + [Text(f"    {place}", "dim") for place in _place(each)]
+        if len(lines) + len(with_place) > free:
             # The first one is worth its line, if there is no room for its place.
-            lines += told if number == 1 and len(lines) + len(told) <= free else []
+            lines += change if number == 1 and len(lines) + len(change) <= free else []
             break
-        lines += placed
+        lines += with_place
     return lines if len(lines) > 2 else []
 
 
 def _of(analysis: Analysis) -> str:
-    """What shares are shares of: where one-offs take much of the window, what is left of it."""
+    """The length that shares are of: the window, or its rest where one-offs take much of it."""
     if is_partly_once(analysis.judged, Thresholds()):
         return f"of the other {duration(_whole(analysis))}"
     if analysis.judged.gains is None:
@@ -133,14 +133,14 @@ def _of(analysis: Analysis) -> str:
 
 
 def _part(advice: Advice, analysis: Analysis) -> str:
-    """What a change saves, as a share: without a device, all of the trace was replayed."""
+    """The share that a change saves: without a device, of the trace, all of which was replayed."""
     if analysis.judged.gains is None:
         return percent(advice.share or 0)
     return share(advice.saves_ns, _whole(analysis))
 
 
 def _whole(analysis: Analysis) -> int:
-    """What advice's shares are of: the window without one-offs."""
+    """The length of the window without one-offs."""
     gains = analysis.judged.gains
     return gains.window_ns if gains is not None else analysis.judged.window.span_ns
 
@@ -148,15 +148,15 @@ def _whole(analysis: Analysis) -> int:
 def _next(analysis: Analysis, free: int) -> list[Text]:
     lines = [Text(), Text("What to try next", "bold")] if analysis.verdict.try_next else []
     for sentence in analysis.verdict.try_next:
-        said = wrap(printable(sentence), WIDTH)
-        if len(lines) + len(said) > free:
+        wrapped = wrap(printable(sentence), WIDTH)
+        if len(lines) + len(wrapped) > free:
             break
-        lines += [Text(each) for each in said]
+        lines += [Text(each) for each in wrapped]
     return lines
 
 
 def _place(advice: Advice) -> list[str]:
-    """Where it is, on a line or, if that is too long, the place and its detail on a line each."""
+    """Its place and detail, on one line or, if that is too long, on a line each."""
     where, detail = (printable(each or "").removeprefix(AUTOGRAD) for each in (
         advice.where, advice.detail,
     ))  # fmt: skip
@@ -172,5 +172,5 @@ def _doubts(analysis: Analysis) -> list[Text]:
     if not doubts:
         return [Text()]
     more = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""
-    said = wrap(f"Doubtful: {printable(doubts[0])}{more}", WIDTH)
-    return [Text(), *(Text(each) for each in said)]
+    wrapped = wrap(f"Doubtful: {printable(doubts[0])}{more}", WIDTH)
+    return [Text(), *(Text(each) for each in wrapped)]

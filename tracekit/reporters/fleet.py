@@ -43,7 +43,7 @@ def render(fleet: Fleet) -> None:
 
 
 def headline(fleet: Fleet) -> str:
-    """How many runs there are, and what is found in them."""
+    """The number of runs, and of changes, slow hosts and slow runs among them."""
     found = [
         counted(len(found), name)
         for found, name in (
@@ -57,7 +57,7 @@ def headline(fleet: Fleet) -> str:
 
 
 def summary(fleet: Fleet) -> str:
-    """What the runs are made of."""
+    """The ranks, hosts and recorded time of the runs."""
     hosts = f" on {counted(fleet.hosts, 'host')}" if fleet.hosts else ""
     ordered = "; ordered by name, since traces do not tell the time" * (fleet.order == "name")
     return f"{counted(fleet.ranks, 'rank')}{hosts}, {hours(fleet.device_ns)} recorded{ordered}"

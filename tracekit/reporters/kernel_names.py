@@ -28,7 +28,7 @@ _TYPES = re.compile(f"{_COMMON.pattern}|float|double|[hH]alf|__half|\\w*(bf|BF|f
 # Levels of template arguments, and which of them are left out: what fits is shown.
 _DETAILS = ((3, _COMMON), (3, _TYPES), (2, _COMMON), (2, _TYPES), (1, _TYPES))
 _VAGUE = {"kernel", "type", "run", "main_kernel", "operator()"}
-# What follows is not read: a trace may say anything.
+# The rest of a longer name is not read: a trace may say anything.
 _LONGEST = 4_000
 _OPENING, _CLOSING = "<({", ">)}"
 
@@ -90,8 +90,8 @@ def _named(text: str, depth: int, dropped: re.Pattern[str]) -> str:
     if depth <= 1 or lambdas:
         return own
     named = (_named(each, depth - 1, dropped) for each in arguments)
-    kept = dict.fromkeys(each for each in named if not dropped.fullmatch(each))
-    return f"{own}<{', '.join(kept)}>" if kept else own
+    telling = dict.fromkeys(each for each in named if not dropped.fullmatch(each))
+    return f"{own}<{', '.join(telling)}>" if telling else own
 
 
 def _opened(part: str) -> tuple[str, list[str]]:

@@ -1,5 +1,4 @@
-"""What several reporters say of an analysis: its devices, and the parts that its window's time went
-to."""
+"""An analysis in words that several reporters share: its devices, its window's parts, its bound."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ _OF_HOST = (
     "runtime", "untraced",
 )  # fmt: skip
 
-# What a kernel's name tells of its device, the newest of NVIDIA's first:
+# Patterns of kernels' names and the devices that they tell, the newest of NVIDIA's first:
 # https://docs.nvidia.com/cuda/cuda-compiler-driver-nvcc/#gpu-feature-list,
 # https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html.
 _ARCHITECTURES = (
@@ -174,7 +173,7 @@ def plain_part(name: str, *, of_host: bool) -> str:
 
 
 def bound_text(found: Verdict | Period) -> Text:
-    """What a window is bound by, the regime in its colour."""
+    """The regime of a window in its colour, and its bottleneck."""
     regime, by = split_bound(found.regime, found.bottleneck)
     return Text(regime, colours.of(found.regime)).append(by, "default")
 
@@ -184,8 +183,8 @@ def short_bound(found: Verdict | Period) -> Text:
     regime, by = split_bound(found.regime, found.bottleneck)
     if regime != found.regime:
         return Text(by.removeprefix(" by "), colours.of(found.regime))
-    said = Text(regime.removesuffix("-bound"), colours.of(found.regime))
-    return said.append(f", {found.bottleneck}", "default") if found.bottleneck else said
+    text = Text(regime.removesuffix("-bound"), colours.of(found.regime))
+    return text.append(f", {found.bottleneck}", "default") if found.bottleneck else text
 
 
 def screen_parts_of(analysis: Analysis) -> list[WindowPart]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from tracekit import stages
 from tracekit.errors import TracekitError
@@ -18,41 +17,43 @@ from tracekit.trace.remote import is_url
 from tracekit.trace.source import trace_paths
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.progress import ProgressColumn
 
-B = TypeVar("B", bound="WorkBar")
-# What is done sooner shows no stage.
+# Shorter work shows no stage.
 _PATIENCE_S = 0.7
 
 
 class WorkBar:
-    """Shows the current work; of a sweep also points done of all points, and the time left."""
+    """Shows the current work; with `shows` of points or bytes also how many are done of all, and
+    the time left. It is a `LoadProgress`, too."""
 
-    def __init__(self, bar: Progress, task: TaskID) -> None:
-        self.bar = bar
-        self._task = task
+    def __init__(self, shows: str) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
 
-    def start(self, points: int | None) -> None:
-        self.bar.update(self._task, total=points)
+        self.bar = Progress(
+            *_columns(shows),
+            console=Console(stderr=True),
+            transient=True,
+            # What is printed meanwhile stays on standard output.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self.is_read = False
+        self._task = self.bar.add_task("", total=None, rate="")
+        self._lock = threading.Lock()
+        self._events = 0
+
+    def start(self, total: int | None) -> None:
+        self.bar.update(self._task, total=total)
 
     def at(self, what: str) -> None:
         self.bar.update(self._task, description=printable(what))
 
-    def done(self, points: int) -> None:
-        self.bar.advance(self._task, points)
+    def done(self, count: int) -> None:
+        self.bar.advance(self._task, count)
 
-
-class LoadingBar(WorkBar):
-    """Shows bytes read of all bytes, events per second, and the time left."""
-
-    def __init__(self, bar: Progress, task: TaskID) -> None:
-        super().__init__(bar, task)
-        self._lock = threading.Lock()
-        self._events = 0
-        self._is_read = False
-
-    def read(self, n_bytes: int) -> None:
-        self.done(n_bytes)
+    read = done
 
     def found(self, n_events: int) -> None:
         with self._lock:
@@ -62,16 +63,22 @@ class LoadingBar(WorkBar):
                 self.bar.update(self._task, rate=f"{self._events / elapsed:,.0f} events/s")
 
     def finishing(self) -> None:
-        from rich.progress import SpinnerColumn, TextColumn
-
         # How long the rest takes is not known.
-        self.bar.columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False))
-        self._is_read = True
+        self.bar.columns = _columns("work")
+        self.is_read = True
 
-    def hear(self, stage: str | None) -> None:
-        """All files are read; then tables are built and traces are judged."""
-        if stage and self._is_read:
-            self.at(stage)
+
+def _columns(shows: str) -> tuple[str | ProgressColumn, ...]:
+    from rich import progress
+
+    words = progress.TextColumn("{task.description}", markup=False)
+    bar, left = progress.BarColumn(), progress.TimeRemainingColumn()
+    rate = progress.TextColumn("{task.fields[rate]}")
+    return {
+        "work": (progress.SpinnerColumn(), words),
+        "points": (bar, progress.MofNCompleteColumn(), left, words),
+        "bytes": (words, bar, progress.DownloadColumn(), rate, left),
+    }[shows]
 
 
 class StageLine:
@@ -101,7 +108,7 @@ class StageLine:
     def _show(self) -> None:
         with self._lock:
             if self._stage is not None and self._line is None:
-                self._line = _made(WorkBar, _spinner)
+                self._line = WorkBar("work")
                 self._line.at(self._stage)
                 self._line.bar.start()
 
@@ -114,28 +121,20 @@ class StageLine:
 
 
 @contextmanager
-def stage_line() -> Iterator[None]:
-    """Shows the stages of the work in the block."""
-    with stages.heard_by(StageLine().hear):
-        yield
-
-
-# Each of these shows a bar on standard error while the block runs; they yield None if standard
-# error is not a terminal.
+def work_bar(shows: str) -> Iterator[WorkBar | None]:
+    """Shows a bar on standard error while the block runs; None if that is not a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    made = WorkBar(shows)
+    with made.bar:
+        yield made
 
 
 @contextmanager
-def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
-    def columns(progress: ModuleType) -> list[ProgressColumn]:
-        return [
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.DownloadColumn(),
-            progress.TextColumn("{task.fields[rate]}"),
-            progress.TimeRemainingColumn(),
-        ]
-
-    with _shown(LoadingBar, columns) as bar:
+def loading_bar(traces: Iterable[str]) -> Iterator[WorkBar | None]:
+    """Shows the bytes read of these traces, then tables being built and traces being judged."""
+    with work_bar("bytes") as bar:
         if bar is None:
             yield None
             return
@@ -145,52 +144,5 @@ def loading_bar(traces: Iterable[str]) -> Iterator[LoadingBar | None]:
             local = [each for each in traces if not is_url(each)]
             files = (Path(path) for path in trace_paths(local) if path != "-")
             bar.start(sum(file.stat().st_size for file in files) or None)
-        with stages.heard_by(bar.hear):
+        with stages.heard_by(lambda stage: bar.at(stage) if stage and bar.is_read else None):
             yield bar
-
-
-def sweep_bar() -> AbstractContextManager[WorkBar | None]:
-    return _shown(
-        WorkBar,
-        lambda progress: [
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-            progress.TimeRemainingColumn(),
-            progress.TextColumn("{task.description}", markup=False),
-        ],
-    )
-
-
-def probe_bar() -> AbstractContextManager[WorkBar | None]:
-    return _shown(WorkBar, _spinner)
-
-
-def _spinner(progress: ModuleType) -> list[ProgressColumn]:
-    return [progress.SpinnerColumn(), progress.TextColumn("{task.description}", markup=False)]
-
-
-@contextmanager
-def _shown(
-    kind: type[B], columns: Callable[[ModuleType], list[ProgressColumn]]
-) -> Iterator[B | None]:
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield None
-        return
-    made = _made(kind, columns)
-    with made.bar:
-        yield made
-
-
-def _made(kind: type[B], columns: Callable[[ModuleType], list[ProgressColumn]]) -> B:
-    from rich import progress
-    from rich.console import Console
-
-    bar = progress.Progress(
-        *columns(progress),
-        console=Console(stderr=True),
-        transient=True,
-        # What is printed meanwhile stays on standard output.
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    return kind(bar, bar.add_task("", total=None, rate=""))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 # A name in a table takes at most this much, and is cut to this where there is less room.
 _LONGEST_NAME, _SHORTEST_NAME = 110, 12
-# What autograd calls each of its functions; the rest of the name tells it.
+# The beginning of the names that autograd gives its functions.
 AUTOGRAD = "autograd::engine::evaluate_function: "
 # A path, a line of the program, a place among modules: the end tells these apart.
 _PLACE = re.compile(r"\.py\b|^[^<(]*/")

@@ -25,7 +25,7 @@ _SCALES = {
 # Instants on the trace's clock: one copies them into other questions.
 INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
 SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
-# What is usual in a column has so many digits.
+# The median of a column has so many digits.
 _DIGITS = 4
 # Up to this, every whole number is a float.
 _EXACT = 2.0**53
@@ -50,7 +50,7 @@ class ReadableTable:
     columns: list[Column]
     rows: list[list[Cell]]
     notes: list[str]
-    """What all rows have in common, which is no column; which columns are left out."""
+    """The values that all rows share, which are no columns; and the columns left out."""
     spare: int = 0
     """How many columns may be left out."""
 
@@ -75,8 +75,8 @@ class ReadableTable:
             )
         if not left_out:
             return found
-        said = f"Left out at this width (--columns chooses): {', '.join(left_out)}"
-        return replace(found, notes=[*found.notes, said])
+        note = f"Left out at this width (--columns chooses): {', '.join(left_out)}"
+        return replace(found, notes=[*found.notes, note])
 
     def _cut_to(self, width: int) -> bool:
         """Sets the widths of columns of long text to what is left for them; whether that will do.

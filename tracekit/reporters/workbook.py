@@ -3,10 +3,9 @@ sheet each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import xlsxwriter
 import xlsxwriter.format
@@ -41,20 +40,18 @@ _ROWS = 1_000
 # https://support.microsoft.com/office/excel-specifications-and-limits: characters in a cell.
 _CHARACTERS = 32_000
 _WIDEST = 70
-# Units of a workbook: what a heading says, by how much the number is divided, and how it looks.
-_UNITS = {"ns": ("ms", 1e6, "#,##0.000"), "bytes": ("MB", 1e6, "#,##0.000")}
-_SHARE = ("%", 1, "0.0%")
+# Units of a workbook: the word in a heading, and by how much the number is divided.
+_UNITS = {"ns": ("ms", 1e6), "bytes": ("MB", 1e6)}
+# How the numbers of a column look, by the unit or the word at the end of its heading.
+_LOOKS = {"(ms": "#,##0.000", "(MB": "#,##0.000", "(%)": "0.0%", "_id": "0", "rank": "0"}
 
 
-@dataclass(frozen=True)
-class Sheet:
+class Sheet(NamedTuple):
     """A sheet: its name, its headings, and its rows; numbers are in the units of the headings."""
 
     name: str
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
-    formats: Sequence[str] = ()
-    """How the numbers of each column look; empty: as Excel sees fit."""
 
 
 def write(database: Session, output: str) -> list[str]:
@@ -78,8 +75,7 @@ def write(database: Session, output: str) -> list[str]:
     ):
         book.set_properties({"comments": f"tracekit {__version__}"})
         head = book.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
-        formats = {each for sheet in sheets for each in sheet.formats if each}
-        looks = {each: book.add_format({"num_format": each}) for each in formats}
+        looks = {end: book.add_format({"num_format": look}) for end, look in _LOOKS.items()}
         for sheet in sheets:
             _fill(book.add_worksheet(sheet.name), sheet, head, looks)
     return [each.name for each in sheets]
@@ -89,9 +85,12 @@ def _fill(
     paper: xlsxwriter.worksheet.Worksheet,
     sheet: Sheet,
     head: xlsxwriter.format.Format,
-    looks: dict[str, xlsxwriter.format.Format],
+    looks: Mapping[str, xlsxwriter.format.Format],
 ) -> None:
     widths = [8] * len(sheet.heads)
+    look_of = [
+        next((look for end, look in looks.items() if end in name), None) for name in sheet.heads
+    ]
     for at, name in enumerate(sheet.heads):
         paper.write_string(0, at, name, head)
         widths[at] = max(widths[at], min(len(name), 16))
@@ -102,8 +101,7 @@ def _fill(
             if isinstance(value, bool):
                 paper.write_boolean(line, at, value)
             elif isinstance(value, int | float | Decimal):
-                look = looks.get(sheet.formats[at]) if sheet.formats else None
-                paper.write_number(line, at, float(value), look)
+                paper.write_number(line, at, float(value), look_of[at])
             else:
                 text = printable(value)[:_CHARACTERS]
                 paper.write_string(line, at, text)
@@ -132,7 +130,7 @@ def _verdict(analyses: Sequence[Analysis]) -> Sheet:
     rows: list[tuple[Any, ...]] = []
     for each in analyses:
         verdict, trace = each.verdict, each.trace
-        said = [
+        facts = [
             ("verdict", verdict.headline),
             ("bound", bound_by(verdict.regime, verdict.bottleneck)),
             ("confidence", verdict.confidence),
@@ -144,7 +142,7 @@ def _verdict(analyses: Sequence[Analysis]) -> Sheet:
             ("window", each.judged.window.name),
             ("length of the window (ms)", each.judged.window.span_ns / 1e6),
         ]
-        rows += [(trace.trace_id, *pair) for pair in said]
+        rows += [(trace.trace_id, *pair) for pair in facts]
     rows += [
         (None, f"sheet {name}", f"tracekit query TRACE {question}")
         for name, question in _QUESTIONS.items()
@@ -160,7 +158,7 @@ def _parts(analyses: Sequence[Analysis]) -> Sheet:
         if each.judged.window.span_ns
     ]
     heads = ("trace_id", "part of the window", "time (ms)", "share of the window (%)")
-    return Sheet("Where the time went", heads, rows, ("0", "", _UNITS["ns"][2], _SHARE[2]))
+    return Sheet("Where the time went", heads, rows)
 
 
 def _advice(analyses: Sequence[Analysis]) -> Sheet:
@@ -176,11 +174,10 @@ def _advice(analyses: Sequence[Analysis]) -> Sheet:
         "trace_id", "change", "place", "detail", "saves (ms)", "share of the window (%)",
         "how often", "effort", "needs", "doubtful", "tracekit advise --how",
     )  # fmt: skip
-    return Sheet("Advice", heads, rows, ("0", "", "", "", _UNITS["ns"][2], _SHARE[2], *[""] * 5))
+    return Sheet("Advice", heads, rows)
 
 
 def _one_offs(analyses: Sequence[Analysis], starts: dict[int, int]) -> Sheet:
-    look = _UNITS["ns"][2]
     rows = [
         (each.trace.trace_id, once.name, once.kind, once.cause, once.side,
          (once.start_ns - starts[each.trace.trace_id]) / 1e6, once.dur_ns / 1e6,
@@ -192,7 +189,7 @@ def _one_offs(analyses: Sequence[Analysis], starts: dict[int, int]) -> Sheet:
         "trace_id", "event", "kind", "cause", "side", "start (ms since the trace's start)",
         "duration (ms)", "beyond the usual (ms)", "place",
     )  # fmt: skip
-    return Sheet("One-offs", heads, rows, ("0", "", "", "", "", look, look, look, ""))
+    return Sheet("One-offs", heads, rows)
 
 
 def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> Sheet:
@@ -216,23 +213,22 @@ def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> Sheet:
         "waits for other ranks (ms)", "most of it for rank", "verdict", "confidence", "worth most",
         "share of the window (%)",
     )  # fmt: skip
-    looks = ("0", "0", "", _UNITS["ns"][2], _SHARE[2], _UNITS["ns"][2], "0", "", "", "", _SHARE[2])
-    return Sheet("Ranks", heads, rows, looks)
+    return Sheet("Ranks", heads, rows)
 
 
 def _answer(database: Session, name: str, question: str, starts: dict[int, int]) -> Sheet:
     """The rows of a question. Instants count from their trace's start."""
-    asked = catalog.query(question)
-    limit = {"top": _ROWS} if any(each.name == "top" for each in asked.parameters) else {}
+    described = catalog.query(question)
+    limit = {"top": _ROWS} if any(each.name == "top" for each in described.parameters) else {}
     rows = database.ask(question, **limit)[:_ROWS]
-    heads, looks, columns = [], [], []
-    for column in asked.columns:
+    heads, columns = [], []
+    for column in described.columns:
         if rows and column.name not in rows[0]:
             continue
         values: Iterable[Any] = [row[column.name] for row in rows]
-        head, look = column.name, "0" if column.unit == "id" else ""
+        head = column.name
         if column.unit in _UNITS:
-            unit, scale, look = _UNITS[column.unit]
+            unit, scale = _UNITS[column.unit]
             head = f"{SUFFIX.sub('', column.name)} ({unit})"
             if INSTANT.search(column.name):
                 head = f"{SUFFIX.sub('', column.name)} ({unit} since the trace's start)"
@@ -243,8 +239,7 @@ def _answer(database: Session, name: str, question: str, starts: dict[int, int])
                 ]  # fmt: skip
             values = [None if each is None else each / scale for each in values]
         elif column.unit.startswith("fraction of"):
-            head, look = f"{column.name} (%)", _SHARE[2]
+            head = f"{column.name} (%)"
         heads.append(head)
-        looks.append(look)
         columns.append(values)
-    return Sheet(name, heads, list(zip(*columns, strict=True)), looks)
+    return Sheet(name, heads, list(zip(*columns, strict=True)))

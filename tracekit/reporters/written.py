@@ -1,4 +1,4 @@
-"""What a command wrote, as lines for people or as one JSON object."""
+"""The outputs of a command, as lines for people or as one JSON object."""
 
 from __future__ import annotations
 
@@ -29,21 +29,29 @@ class Output:
 
 @dataclass(frozen=True)
 class Outputs(Record, form="tracekit/written/1"):
-    """What a command wrote."""
+    """The outputs of a command."""
 
     outputs: list[Output]
     """In the order in which they were written."""
 
 
+# The steps of a command: its outputs, lines for people, and its exit status, if that is not 0.
+Steps = Iterator[Output | str | int]
+
+
 def output(path: str | Path, count: int | None = None, unit: str | None = None) -> Output:
-    """What is at a path now."""
+    """The file or folder that is at a path now."""
     file = Path(path)
     is_file = str(path) != "-" and file.is_file()
     return Output(str(path), file.stat().st_size if is_file else None, count, unit)
 
 
-# What a command does: its outputs, lines for people, and its exit status, if that is not 0.
-Steps = Iterator[Output | str | int]
+def wrote(
+    path: str | Path, count: int | None = None, unit: str | None = None, *, says: str = ""
+) -> Steps:
+    """A file that a command wrote, and a line that says what is in it."""
+    yield output(path, count, unit)
+    yield f"{path}: {says or f'{count:,} {unit}'}"
 
 
 def tell(found: Steps, as_json: bool) -> int:

@@ -1,5 +1,5 @@
-"""What the charts of all pages share: their axes, their colours, and how times are written; and
-charts as pictures that need no script, for notebooks."""
+"""Helpers for the charts of all pages: axes, colours, units; and charts as pictures that need no
+script, for notebooks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WIDTH = 720
 # A short name of a kernel has at most this many characters.
 _SHORT = 60
 _PYTHON_LINE = re.compile(r"/([^/]+\.pyx?\(\d+\): .*)$")
-# What lies so far below the median, with a smaller share of the weight in all, is not drawn.
+# Values so many times below the median are not drawn if their weight is a smaller share than this.
 _FAR, _LITTLE = 1e3, 0.05
 
 
@@ -139,7 +139,7 @@ def shown_name(name: str) -> str:
     if line := _PYTHON_LINE.search(name):
         return line[1]
     short = short_name(name, _SHORT)
-    # What is only cut is better cut by the browser, which knows how much room there is.
+    # If the name would only be cut, the browser cuts it better: it knows the room.
     return clipped(name, LONGEST_TEXT) if name.startswith(short[:-1]) else short
 
 

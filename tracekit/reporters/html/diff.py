@@ -4,7 +4,7 @@ each run's own page."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -48,7 +48,7 @@ _FRAME_COLUMNS = (
 def diff_view(
     database: Session, a: int, b: int, analyses: Sequence[Analysis] = ()
 ) -> tuple[Diff, View]:
-    """What changed from run a to run b; `analyses` are the verdicts on them, a's first.
+    """The changes from run a to run b; `analyses` are the verdicts on them, a's first.
 
     Raises:
         TracekitError: when the database has no such trace.
@@ -191,6 +191,9 @@ class _Comparison(PageSubject):
         ]
 
 
+_Maker = Callable[[_Comparison], Figure | None]
+
+
 @figure("diff_waterfall", "From a's step to b's")
 def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """How the parts of the step changed."""
@@ -236,52 +239,41 @@ def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     )
 
 
-@figure("diff_kernels", "Kernels that changed")
-def changed(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
-    """Kernels of which a run has more, or slower ones."""
-    rows = rows.filter(pl.col("change").is_in(["count", "time"]))
-    if rows.is_empty():
-        return None
-    return Figure(
-        "Kernels of both runs that run more or less often (count), or equally often and "
-        f"take another time (time). {_most(rows, 'kernel')}",
-        _headed(rows, "kernel", "class"),
-        control=_HIDDEN,
-    )
+def _changes(name: str, question: str, key: str, title: str, says: str) -> _Maker:
+    """A table of kernels, operators, modules or parts that cost more or less in b."""
+
+    def draw(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
+        if key == "part" and not runs.comparison.has_places:
+            return None
+        of_both = pl.col("change").is_in(["count", "time"])
+        rows = rows.filter(of_both if key == "kernel" else pl.col("change_ns") != 0)
+        if rows.is_empty():
+            return None
+        control = _HIDDEN if key == "kernel" else {}
+        return Figure(f"{says}. {_most(rows, key)}", _headed(rows, key, "class"), control=control)
+
+    draw.__name__ = name
+    return figure(question, title)(draw)
 
 
-@figure("diff_operators", "Operators")
-def operators(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
-    """Operators that cost more or less."""
-    return _costs(
-        rows, "operator", "Host time in the operator itself, and GPU time that it launched"
-    )
-
-
-@figure("diff_modules", "Modules")
-def modules(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
-    """Modules that cost more or less."""
-    return _costs(rows, "module", "Host time with inner modules, and GPU time launched inside")
-
-
-@figure("diff_parts", "Parts of the program")
-def parts(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
-    """Parts that cost more or less, matched by their places."""
-    if not runs.comparison.has_places:
-        return None
-    return _costs(
-        rows,
-        "part",
-        "Modules by class and place, and the operators in them, matched by that alone: runs of "
-        "different devices and versions compare. Host and GPU time",
-    )
-
-
-def _costs(rows: pl.DataFrame, key: str, says: str) -> Figure | None:
-    rows = rows.filter(pl.col("change_ns") != 0)
-    if rows.is_empty():
-        return None
-    return Figure(f"{says}, per step. {_most(rows, key)}", _headed(rows, key))
+changed = _changes(
+    "changed", "diff_kernels", "kernel", "Kernels that changed",
+    "Kernels of both runs that run more or less often (count), or equally often and take another "
+    "time (time)",
+)  # fmt: skip
+operators = _changes(
+    "operators", "diff_operators", "operator", "Operators",
+    "Host time in the operator itself, and GPU time that it launched, per step",
+)  # fmt: skip
+modules = _changes(
+    "modules", "diff_modules", "module", "Modules",
+    "Host time with inner modules, and GPU time launched inside, per step",
+)  # fmt: skip
+parts = _changes(
+    "parts", "diff_parts", "part", "Parts of the program",
+    "Modules by class and place, and the operators in them, matched by that alone: runs of "
+    "different devices and versions compare. Host and GPU time, per step",
+)  # fmt: skip
 
 
 @figure("diff_flame", "Call paths of both runs")
@@ -323,12 +315,12 @@ def _frame(rows: Rows) -> pl.DataFrame:
 
 def _headed(rows: pl.DataFrame, *first: str) -> pl.DataFrame:
     """The rows with these columns first, and then the changes."""
-    kept = [name for name in (*first, "change", "change_ns") if name in rows.columns]
-    return rows.select(*kept, pl.exclude(kept)).rename(_CHANGE, strict=False)
+    front = [name for name in (*first, "change", "change_ns") if name in rows.columns]
+    return rows.select(*front, pl.exclude(front)).rename(_CHANGE, strict=False)
 
 
 def _most(rows: pl.DataFrame, key: str) -> str:
-    """What grew most, and what shrank most."""
+    """A sentence on the row that grew most and the one that shrank most."""
     by_change = rows.sort("change_ns", maintain_order=True)
     longer = rows.row(int(rows["change_ns"].arg_max() or 0), named=True)
     shorter = by_change.row(0, named=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class PageSubject(ABC):
-    """What the figures of a page ask: a trace, two runs, or several ranks."""
+    """The traces that the figures of a page are about: one, two runs, or several ranks."""
 
     def __init__(self, database: Session) -> None:
         self.database = database
@@ -33,10 +33,10 @@ class PageSubject(ABC):
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
         """The answer to a named question, which is asked once."""
-        asked = f"{question} {parameters}"
-        if asked not in self._answers:
-            self._answers[asked] = self.database.query(question, **parameters)
-        return self._answers[asked]
+        key = f"{question} {parameters}"
+        if key not in self._answers:
+            self._answers[key] = self.database.query(question, **parameters)
+        return self._answers[key]
 
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
@@ -49,7 +49,7 @@ class PageSubject(ABC):
 
     @abstractmethod
     def doubts(self, question: str) -> list[str]:
-        """What makes the answer doubtful."""
+        """The doubts about an answer."""
 
     def findings_against(
         self, question: str, trace: int | None = None, among: list[dict[str, Any]] | None = None
@@ -63,7 +63,7 @@ class PageSubject(ABC):
         ]
 
     def _share(self, finding: dict[str, Any]) -> float:
-        """How much of the GPU ops or events a finding concerns; 1: all, or it is not known."""
+        """The share of the GPU ops or events that a finding concerns; 1: all, or unknown."""
         counted = _COUNTED.get(finding["code"])
         if counted is None:
             return 1
@@ -75,8 +75,8 @@ class PageSubject(ABC):
         return {row["trace_id"]: row for row in self.database.ask("overview")}
 
 
-# What a finding counts, of which the traces have so many. A finding about a smaller share stands in
-# the section Health alone.
+# The column of `overview` that counts the same as a finding. A finding about a smaller share than
+# _SLIGHT stands in the section Health alone.
 _COUNTED = {
     "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
     "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
@@ -84,7 +84,7 @@ _COUNTED = {
 }  # fmt: skip
 _SLIGHT = 0.01
 # A table of more columns needs the whole width of the page.
-_NARROW = 7
+_NARROW = 5
 
 S = TypeVar("S", bound=PageSubject)
 T = TypeVar("T")
@@ -99,21 +99,20 @@ class Figure:
     """
 
     says: str
-    """One sentence: what there is to see."""
+    """One sentence on what a reader sees."""
     rows: polars.DataFrame
     chart: altair.TopLevelMixin | None = None
     control: dict[str, Any] = field(default_factory=dict)
-    """What the page's script needs to control the figure: see templates/page.js."""
+    """Settings for the page's script: see templates/controls.js."""
     title: str = ""
     source: str = ""
     """The command that prints the same rows."""
     doubts: Sequence[str] = ()
-    """What makes these numbers doubtful."""
+    """The doubts about these numbers."""
     name: str = ""
     """Names the figure in the page: the name of the function that makes it."""
-    wide: bool | None = None
-    """Whether the chart needs the whole width of the page (True), or is never wider than half of it
-    (False); None: half beside another figure, else all."""
+    wide: bool = False
+    """Whether the chart needs the whole width of the page."""
     shows: Sequence[str] = ()
     """Columns of which the chart shows how they differ."""
 
@@ -128,17 +127,10 @@ class Figure:
     @property
     def is_half(self) -> bool:
         """Whether half of a wide page is enough for it."""
-        return not self.wide if self.chart is not None else self._columns <= _NARROW
-
-    @property
-    def is_never_wide(self) -> bool:
-        """Whether it takes half of a wide page even where nothing stands beside it."""
-        return self.is_half and (self.chart is None or self.wide is False)
-
-    @property
-    def _columns(self) -> int:
+        if self.chart is not None:
+            return not self.wide
         hidden = len(self.control.get("hidden", ())) + (self.control.get("step") == "own")
-        return self.rows.width - hidden
+        return 0 < self.rows.width - hidden <= _NARROW
 
     @property
     def question(self) -> str | None:
@@ -184,12 +176,12 @@ def figure(
             more = given(subject) if given else {}
             if more is None or (when and not when(subject)):
                 return None
-            asked = parameters | dict(more)
-            rows = subject.rows(question, **asked)
+            values = parameters | dict(more)
+            rows = subject.rows(question, **values)
             drawn = draw(subject, rows) if len(rows) else None
             if drawn is None:
                 return None
-            source, doubts = subject.source(question, **asked), subject.doubts(question)
+            source, doubts = subject.source(question, **values), subject.doubts(question)
             return replace(drawn, title=drawn.title or title, source=source, doubts=doubts)
 
         return make

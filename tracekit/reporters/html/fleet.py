@@ -11,7 +11,7 @@ import polars as pl
 
 from tracekit.lake.fleet import Fleet
 from tracekit.records import plain
-from tracekit.reporters import fleet as told
+from tracekit.reporters import fleet as text
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, Section
 from tracekit.reporters.html.page import View, part_of
@@ -25,14 +25,14 @@ def fleet_view(fleet: Fleet) -> View:
         Section("found", "What was found", (changes, slow_hosts, slow_runs, causes)),
     )
     facts = {
-        "headline": told.headline(fleet),
-        "summary": told.summary(fleet),
+        "headline": text.headline(fleet),
+        "summary": text.summary(fleet),
         "sentences": [
-            (sentence, told.see(fleet, run))
+            (sentence, text.see(fleet, run))
             for sentence, run in (
-                *((told.change_sentence(each), each.run) for each in fleet.changes),
-                *((told.host_sentence(each), each.worst_run) for each in fleet.slow_hosts),
-                *((told.run_sentence(each), each.run) for each in fleet.slow_runs),
+                *((text.change_sentence(each), each.run) for each in fleet.changes),
+                *((text.host_sentence(each), each.worst_run) for each in fleet.slow_hosts),
+                *((text.run_sentence(each), each.run) for each in fleet.slow_runs),
             )
         ],
     }
@@ -60,7 +60,7 @@ def steps(fleet: Fleet) -> Figure:
 
 def changes(fleet: Fleet) -> Figure | None:
     rows: list[dict[str, Any]] = [
-        plain(each) | {"labels": told.labels(each.labels)} for each in fleet.changes
+        plain(each) | {"labels": text.labels(each.labels)} for each in fleet.changes
     ]
     return _table(fleet, "Changes of the step, what cost most first", rows)
 

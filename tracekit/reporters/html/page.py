@@ -6,13 +6,12 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import altair
@@ -56,16 +55,6 @@ class Part:
         return len(self.figures) == 1 and self.figures[0].is_half
 
 
-def paired(each: Sequence[Figure] | Sequence[Part]) -> list[bool]:
-    """Which stand beside another on a wide page: two in a row for which half of it is enough."""
-    found: list[bool] = []
-    while len(found) < len(each):
-        two = each[len(found) : len(found) + 2]
-        is_pair = len(two) == 2 and all(one.is_half for one in two)
-        found += [True, True] if is_pair else [False]
-    return found
-
-
 def part_of(subject: T, section: Section[T]) -> Part:
     """A section with the figures that have something to show."""
     made = ((make.__name__, make(subject)) for make in section.figures)
@@ -106,7 +95,7 @@ def page(title: str, views: Sequence[View]) -> str:
     scripts = [vega(), _text("vendor/dataTables.min.js"), _script()]
     figures = {name: figure for view in views for name, figure in view.data.items()}
     data = _shared(figures)
-    template = _templates().get_template("page.html", globals={"zip": zip})
+    template = _templates().get_template("page.html")
     return template.render(
         title=title,
         views=views,
@@ -116,16 +105,6 @@ def page(title: str, views: Sequence[View]) -> str:
         data=script_json(data),
         version=__version__,
     )
-
-
-def write(output: str | Path, text: str, inputs: Iterable[str | Path]) -> None:
-    """Writes a page, completely or not at all.
-
-    Raises:
-        TracekitError: when `output` cannot be written, or is one of `inputs`.
-    """
-    with written_whole(output, inputs) as beside:
-        beside.write_text(text, encoding="utf-8")
 
 
 def script_json(value: object) -> str:
@@ -259,7 +238,6 @@ def _templates() -> jinja2.Environment:
         "printable": printable,
         "figure": figure_of,
         "devices": devices_of,
-        "paired": paired,
     }
     return environment
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.verdict.model import Analysis
 
-# What the cells of the matrix of steps can show.
+# The measures that the cells of the matrix of steps can show.
 _MEASURES = {
     "how long others waited for it": "held_up_ns",
     "how long it waited for others": "waited_ns",
@@ -79,7 +79,7 @@ def _row(ranks: Ranks, analysis: Analysis) -> dict[str, object]:
 
 
 def parts(ranks: Ranks) -> Figure | None:
-    """Where the time of each window went."""
+    """The parts of each window's time."""
     rows = [
         {"rank": ranks.names[each.trace.trace_id], "part": part.name, "colour": part.kind,
          "place": place, "part_ns": part.ns, "window_ns": each.judged.window.span_ns}
@@ -120,7 +120,7 @@ def parts(ranks: Ranks) -> Figure | None:
 
 @figure("rank_excess", "What each does for longer than the others")
 def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
-    """What each rank does for longer than the others."""
+    """The activities that take a rank longer than the others."""
     if not answer["excess_ns"].abs().max():
         return None
     most = answer.row(0, named=True)
@@ -211,12 +211,12 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         pl.col("step").replace_strict(numbers, default=None, return_dtype=pl.String),
     )
     arrived = pl.col("start_ns") + pl.col("wait_ns")
-    kept = ("name", "type", "step", "place", "awaited_rank", "wait_ns")
+    columns = ("name", "type", "step", "place", "awaited_rank", "wait_ns")
     waiting, wire = colours.RANK
     rows = pl.concat(
         [
-            rows.select(*kept, "start_ns", end_ns=arrived, colour=pl.lit(waiting)),
-            rows.select(*kept, start_ns=arrived, end_ns="end_ns", colour=pl.lit(wire)),
+            rows.select(*columns, "start_ns", end_ns=arrived, colour=pl.lit(waiting)),
+            rows.select(*columns, start_ns=arrived, end_ns="end_ns", colour=pl.lit(wire)),
         ]
     ).filter(pl.col("end_ns") > pl.col("start_ns"))
     moved = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
@@ -281,8 +281,8 @@ def _cells(ranks: Ranks) -> tuple[pl.DataFrame, int]:
         return cells, 0
     by_waits = cells.group_by("step").agg(pl.col("waited_ns", "step_ns").sum())
     by_waits = by_waits.sort("waited_ns", "step_ns", "step", descending=[True, True, False])
-    kept = by_waits["step"][: max(1, MOST_CELLS // len(ranks))]
-    return cells.filter(pl.col("step").is_in(kept.to_list())), len(by_waits) - len(kept)
+    steps = by_waits["step"][: max(1, MOST_CELLS // len(ranks))]
+    return cells.filter(pl.col("step").is_in(steps.to_list())), len(by_waits) - len(steps)
 
 
 def matrix(ranks: Ranks) -> Figure | None:
@@ -299,10 +299,10 @@ def matrix(ranks: Ranks) -> Figure | None:
         .transform_calculate(value=f"{chosen} null")
         .transform_calculate(
             label=f"datum.value == null ? '' : {charts.duration_of('datum.value')}",
-            **{f"{name}_told": charts.duration_of(f"datum.{name}") for name in known.values()},
+            **{f"{name}_text": charts.duration_of(f"datum.{name}") for name in known.values()},
         )
     )
-    measures = [f"{name}_told:N={title}" for title, name in known.items()]
+    measures = [f"{name}_text:N={title}" for title, name in known.items()]
     drawn = base.mark_rect(cursor="pointer").encode(
         color=_amount("value"),
         opacity=alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
@@ -396,5 +396,5 @@ def _is_labelled(ranks: Ranks, columns: pl.Series) -> bool:
 
 
 def _left_out(count: int, what: str) -> str:
-    """A sentence that tells what a figure does not show."""
+    """A sentence that counts the rows that a figure does not show."""
     return f" {count:,} {what} are left out." if count > 0 else ""

@@ -1,5 +1,4 @@
-"""Several traces, such as the ranks of a job, as their page asks for them: who waits for whom, and
-why."""
+"""Several traces, such as the ranks of a job, with their waits for each other, for their page."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class Ranks(PageSubject):
             each.trace.trace_id: f"rank {each.trace.rank}" if self.are_ranks else title
             for each, title in zip(self.analyses, titles, strict=True)
         }
-        """What each trace is called, by trace_id, in order."""
+        """The name of each trace, by trace_id, in order."""
         with database.sharing():
             self.together, self.no_run = verdict_together(database, self.analyses, Thresholds())
         """The verdict of the run whose ranks these are; None: they are not of one run, and why."""
@@ -65,7 +64,7 @@ class Ranks(PageSubject):
         return f"tracekit analyze {self.quoted_name}"
 
     def doubts(self, question: str) -> list[str]:
-        """What makes the answer doubtful, each kind of doubt once; of waits also the clocks."""
+        """The doubts about an answer, each kind once; about waits also the clocks."""
         kinds: dict[str, list[dict[str, Any]]] = {}
         for row in self.findings_against(question):
             kinds.setdefault(row["code"], []).append(row)
@@ -97,9 +96,9 @@ class Ranks(PageSubject):
             for name in WAITS:
                 found[row["trace_id"]][name] += row[name]
         if self.together is not None and self.together.late_ranks:
-            held = {each.trace_id: each.held_up_ns for each in self.together.late_ranks}
+            late = {each.trace_id: each.held_up_ns for each in self.together.late_ranks}
             for trace, sums in found.items():
-                sums["held_up_ns"] = held.get(trace, 0)
+                sums["held_up_ns"] = late.get(trace, 0)
         return found
 
     @cached_property
@@ -113,7 +112,7 @@ class Ranks(PageSubject):
 
     @cached_property
     def clock_doubt(self) -> str | None:
-        """What to say where collectives do not end together, so that waits cannot be told."""
+        """A sentence if collectives do not end together, which makes waits doubtful; else None."""
         worst = max(self.rows("rank_clocks")["residual_ns"], default=0)
         calls = sum(each["collectives"] for each in self.waits.values())
         waited = sum(each["waited_ns"] for each in self.waits.values())
@@ -138,7 +137,7 @@ class Ranks(PageSubject):
 
     @cached_property
     def summary(self) -> list[str]:
-        """What bounds the traces, and how long their steps are."""
+        """Sentences on the bounds of the traces and on the length of their steps."""
         found = [several.summary(self.analyses)]
         lengths = [step.window.span_ns for each in self.analyses for step in each.steps]
         if self.together is not None and self.together.steps and self.together.step_ns is not None:
@@ -153,7 +152,7 @@ class Ranks(PageSubject):
 
     @cached_property
     def reasons(self) -> list[str]:
-        """For which rank the others wait, and what it does meanwhile: sentences of the verdict."""
+        """The verdict's sentences on the rank for which the others wait."""
         if self.together is None:
             return no_verdict(self.no_run, self.analyses)
         if not self.met:

@@ -1,4 +1,4 @@
-"""Writes reports: of a trace, of a comparison, of a sweep, of the ranks of a job."""
+"""Writes reports: of a trace, of a comparison, of a sweep, of the ranks of a job, of a lake."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
+from tracekit.files import written_whole
 from tracekit.reporters.fleet import headline
 from tracekit.reporters.html.diff import diff_view
 from tracekit.reporters.html.fleet import fleet_view
-from tracekit.reporters.html.page import View, page, write
+from tracekit.reporters.html.page import View, page
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import in_order_of_interest
 from tracekit.reporters.html.subject import Subject
@@ -22,8 +23,6 @@ from tracekit.stages import stage
 if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
     from tracekit.database.session import Session
-    from tracekit.experiments.points import Sweep
-    from tracekit.lake.fleet import Fleet
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -39,48 +38,52 @@ def write_any(
     trace_id: int | None = None,
     window: str | None = None,
     thresholds: Thresholds | None = None,
-) -> None:
+) -> list[Analysis]:
     """Writes the page of what a database holds: of its only trace or a chosen one, of a sweep, of
-    the runs of a lake, or of several traces, such as the ranks of a job.
+    the runs of a lake, or of several traces, such as the ranks of a job. Returns the verdicts on
+    it, in the order of trace_ids.
+
+    Of ranks, the first one and those for which the others wait longest get a page of their own in
+    the same file, as many as fit.
 
     Raises:
-        TracekitError: as the functions below, or for the window of a sweep.
+        TracekitError: as `Database.verdict` does, for the window of a sweep or of several runs, or
+            when `output` cannot be written.
     """
+    from tracekit.examine import examine
     from tracekit.experiments.points import sweep_in
     from tracekit.lake.fleet import fleet
     from tracekit.lake.reading import Lake
 
+    analyses: list[Analysis] = []
     if trace_id is not None or len(database.trace_ids()) == 1:
-        write_trace(database, output, trace_id, window, thresholds)
+        subject = Subject(database, database.only(trace_id), window, thresholds)
+        analyses.append(subject.analysis)
+        with stage("drawing the page"):
+            view = trace_view(subject)
+            text = page(f"{subject.analysis.verdict.regime}: {view.title}", [view])
     elif isinstance(database, Lake) and len(database.parts) > 1:
         if window:
             raise TracekitError("--window is not for the page of several runs")
-        write_fleet(fleet(database, thresholds), output, database.inputs)
+        runs = fleet(database, thresholds)
+        text = page(headline(runs), [fleet_view(runs)])
     elif sweep := sweep_in(database):
         if window:
             raise TracekitError("--window is not for the page of a sweep")
-        write_sweep(sweep, output)
+        text = page(f"Sweep: {sweep.database}", [sweep_view(sweep)])
     else:
-        write_ranks(database, output, window, thresholds)
-
-
-def write_trace(
-    database: Session,
-    output: str | Path,
-    trace_id: int | None = None,
-    window: str | None = None,
-    thresholds: Thresholds | None = None,
-) -> Analysis:
-    """Writes the page of one trace; returns its analysis.
-
-    Raises:
-        TracekitError: as `Database.verdict` does, or when `output` cannot be written.
-    """
-    subject = Subject(database, database.only(trace_id), window, thresholds)
-    with stage("drawing the page"):
-        view = trace_view(subject)
-    write(output, page(f"{subject.analysis.verdict.regime}: {view.title}", [view]), database.inputs)
-    return subject.analysis
+        order = in_order_of_interest(database)
+        first = {each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]}
+        analyses += [
+            first[each].analysis
+            if each in first
+            else examine(database, each, window, thresholds).analysis
+            for each in sorted(order)
+        ]
+        with stage("drawing the page"):
+            text = with_pages(ranks_view(database, analyses), first.values())
+    _write(database, output, text)
+    return analyses
 
 
 def write_diff(
@@ -98,57 +101,13 @@ def write_diff(
         found, view = diff_view(database, a, b, analyses)
         pages = {each.name: each for each in map(trace_view, runs)}
         text = page(f"{found.a} and {found.b}", [view, *pages.values()])
-    write(output, text, database.inputs)
+    _write(database, output, text)
     return found
 
 
-def write_sweep(found: Sweep, output: str | Path) -> None:
-    """Writes the page of a sweep.
-
-    Raises:
-        TracekitError: when `output` cannot be written.
-    """
-    write(output, page(f"Sweep: {found.database}", [sweep_view(found)]), [found.database])
-
-
-def write_fleet(found: Fleet, output: str | Path, inputs: Iterable[str | Path]) -> None:
-    """Writes the page of all runs of a lake.
-
-    Raises:
-        TracekitError: when `output` cannot be written.
-    """
-    write(output, page(headline(found), [fleet_view(found)]), inputs)
-
-
-def write_ranks(
-    database: Session,
-    output: str | Path,
-    window: str | None = None,
-    thresholds: Thresholds | None = None,
-) -> list[Analysis]:
-    """Writes the page of all traces of a database, such as the ranks of a job; returns their
-    analyses, in the order of trace_ids.
-
-    The first rank, and those for which the others wait longest, get a page of their own in the same
-    file, as many as fit.
-
-    Raises:
-        TracekitError: as `Database.verdict` does, or when `output` cannot be written.
-    """
-    from tracekit.examine import examine
-
-    order = in_order_of_interest(database)
-    subjects = {each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]}
-    analyses = [
-        subjects[each].analysis
-        if each in subjects
-        else examine(database, each, window, thresholds).analysis
-        for each in sorted(order)
-    ]
-    with stage("drawing the page"):
-        text = with_pages(ranks_view(database, analyses), subjects.values())
-    write(output, text, database.inputs)
-    return analyses
+def _write(database: Session, output: str | Path, text: str) -> None:
+    with written_whole(output, database.inputs) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 def with_pages(first: View, subjects: Iterable[Subject]) -> str:

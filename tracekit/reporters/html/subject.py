@@ -1,4 +1,4 @@
-"""What the page of one trace is about: its database, its verdict, and the window that it draws."""
+"""The trace that a page is about: its database, its verdict, and the window that the page draws."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Subject(PageSubject):
         super().__init__(database)
         self.trace_id = trace_id
         self.figures: list[Figure] = []
-        """The figures of the sections before: what a finding touches."""
+        """The figures of the sections before, which a finding may concern."""
         self._window = window
         self._thresholds = thresholds
 
@@ -175,7 +175,7 @@ class Subject(PageSubject):
 
     @cached_property
     def findings(self) -> list[dict[str, Any]]:
-        """What is doubtful about the trace, and what was not recorded."""
+        """The doubts about the trace, and the data that was not recorded."""
         return self.database.findings(self.trace_id)
 
     def findings_of(self, question: str, *columns: str) -> polars.DataFrame:
@@ -185,11 +185,11 @@ class Subject(PageSubject):
         return polars.DataFrame([{name: row[name] for name in columns} for row in rows])
 
     def lacks(self, code: str) -> str | None:
-        """What a finding says, of the question `missing` or `health`; None: nothing is found."""
+        """The message of a finding of `missing` or `health`; None: the trace has none."""
         return next((row["message"] for row in self.findings if row["code"] == code), None)
 
     def doubts(self, question: str) -> list[str]:
-        """What makes the answer doubtful."""
+        """The doubts about an answer."""
         found = self.findings_against(question, self.trace_id, self.findings)
         return [row["message"] for row in found]
 

@@ -71,7 +71,7 @@ class _SweepFigures:
         }
 
     def sentences(self) -> list[str]:
-        """What bounds the baseline, and where which variant is fastest."""
+        """Sentences on the bounds of the baseline and on the fastest variants."""
         shapes = self.sweep.shapes
         regimes = Counter(each.regime or UNKNOWN for each in shapes)
         fastest = Counter(each.fastest for each in shapes if each.fastest)

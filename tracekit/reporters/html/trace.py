@@ -1,10 +1,11 @@
-"""The page of one trace; and its charts one by one, for notebooks and scripts."""
+"""The page of a trace or a memory snapshot; and its charts one by one, for notebooks."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import altair
@@ -13,26 +14,30 @@ import polars as pl
 from tracekit.advice.catalogue import remedy
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
+from tracekit.evidence.model import Window
 from tracekit.reporters.html.figure import Figure, Section, without_empty
 from tracekit.reporters.html.page import Part, View, part_of
-from tracekit.reporters.html.sections.allocations import memory_flame, memory_sites
+from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
 from tracekit.reporters.html.sections.flame import flame
 from tracekit.reporters.html.sections.host import delays, operators, python, queue, synchronizations
 from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
 from tracekit.reporters.html.sections.memory import (
-    bandwidth,
-    collectives,
-    communication,
     copies,
+    fragmentation,
     holders,
+    largest_allocations,
     memory,
+    memory_flame,
+    memory_left,
+    memory_segments,
+    memory_sites,
+    out_of_memory,
 )
 from tracekit.reporters.html.sections.steps import faster, steps
 from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
-from tracekit.reporters.html.snapshot import Snapshot, snapshot_view
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.parts import lists_of, screen_parts_of
-from tracekit.text import counted
+from tracekit.text import counted, size
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -50,7 +55,7 @@ def trace_view(subject: Subject) -> View:
     """The verdict on a trace and all sections that have something to show; or, of a memory
     snapshot, who holds the memory."""
     if subject.lacks("memory_snapshot"):
-        return snapshot_view(Snapshot(subject.database, subject.trace_id))
+        return _snapshot_view(Snapshot(subject.database, subject.trace_id))
     analysis, fixes = subject.analysis, subject.judgement.fixes
     facts = {
         "analysis": analysis,
@@ -100,7 +105,7 @@ def health(subject: Subject) -> Figure | None:
 
 
 def missing(subject: Subject) -> Figure | None:
-    """What was not recorded, and how to record it."""
+    """The data that was not recorded, and how to record it."""
     rows = subject.findings_of("missing", "message")
     if rows.is_empty():
         return None
@@ -140,6 +145,59 @@ SECTIONS = (
     Section("health", "Health", (health, missing)),
 )
 _FIGURES = {make.__name__: make for section in SECTIONS for make in section.figures}
+
+
+_OF_SNAPSHOT = (
+    Section("oom", "Out of memory", (out_of_memory,)),
+    Section("time", "Memory over time", (memory,)),
+    Section("peak", "The peak", (memory_flame, memory_sites, largest_allocations)),
+    Section("end", "When the snapshot was taken", (memory_left,)),
+    Section("segments", "Segments", (fragmentation, memory_segments)),
+)
+
+
+class Snapshot(Subject):
+    """A memory snapshot, as the figures of its page ask for it."""
+
+    @cached_property
+    def window(self) -> Window:
+        """The recorded actions."""
+        at_ns = self.rows("memory_timeline")["at_ns"]
+        first, last = (0, 0) if at_ns.is_empty() else (at_ns.min(), at_ns.max())
+        assert isinstance(first, int) and isinstance(last, int)
+        return Window("trace", "the recording", first, last, last - first)
+
+    def sentences(self) -> list[str]:
+        """Sentences on the memory of each device: in use, reserved, and at its peak."""
+        pools = self.rows("fragmentation").group_by("device_id", maintain_order=True).agg(
+            pl.sum("segment_bytes", "used_bytes", "rounding_bytes")
+        )  # fmt: skip
+        sentences = [
+            f"Device {row['device_id']}: {size(row['used_bytes'] - row['rounding_bytes'])} in use "
+            f"and {size(row['segment_bytes'])} reserved when the snapshot was taken."
+            for row in pools.to_dicts()
+        ]
+        for row in self.rows("memory_peak", top=1).to_dicts():
+            sentences.append(
+                f"Device {row['device_id']}: at most {size(row['peak_bytes'])} in use while "
+                f"recording, of {size(row['reserved_bytes'])} reserved."
+            )
+        if not self.window.span_ns:
+            sentences.append(
+                "No actions were recorded (torch.cuda.memory._record_memory_history): the page "
+                "shows what was in use when the snapshot was taken."
+            )
+        return sentences
+
+
+def _snapshot_view(subject: Snapshot) -> View:
+    sql = "SELECT path, metadata FROM trace WHERE trace_id = getvariable('trace')"
+    path, metadata = subject.database.frame(sql, {"trace": subject.trace_id}).row(0)
+    allocator = json.loads(metadata).get("memory_snapshot", {}).get("allocator_settings") or {}
+    settings = allocator.get("PYTORCH_CUDA_ALLOC_CONF")
+    facts = {"sentences": subject.sentences(), "settings": settings}
+    parts = [part_of(subject, section) for section in _OF_SNAPSHOT]
+    return View(f"trace{subject.trace_id}", path, "snapshot.html", facts, parts)
 
 
 class Plots:

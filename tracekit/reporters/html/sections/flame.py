@@ -61,7 +61,7 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
 
 
 def frames_control(rows: pl.DataFrame, *measures: tuple[str, str]) -> dict[str, Any]:
-    """What the page's script needs of a chart of frames: their tree, and what can be hidden."""
+    """Settings of a chart of frames for the page's script: their tree, and the frames to hide."""
     at = {node: number for number, node in enumerate(rows["node"])}
     shown = [each for each in measures or (_HOST, _GPU) if rows[each[1]].sum()]
     marked: dict[str, Any] = {

@@ -76,7 +76,7 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
 
 @figure("top_cpu_ops", "Operators by their own time on the host", top=_ROWS)
 def operators(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """What each operator costs the host."""
+    """The cost of each operator on the host."""
     first = rows.row(0, named=True)
     says = f"{charts.shown_name(first['name'])} takes most: {duration(first['self_ns'])}."
     return Figure(says, informative(rows.drop("is_metadata")))
@@ -84,7 +84,7 @@ def operators(subject: Subject, rows: pl.DataFrame) -> Figure:
 
 @figure("sync_points", "Where the host waits for the device", top=_ROWS)
 def synchronizations(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """Where the host waits for the device."""
+    """The places in which the host waits for the device."""
     first = rows.row(0, named=True)
     place = first["python_line"] or first["cpu_op"] or first["call"]
     calls = counted(first["count"], "call")

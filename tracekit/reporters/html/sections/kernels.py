@@ -18,8 +18,8 @@ _MOST, _LEAST = 300, 10
 # Operators with shapes in the roofline, those with the most GPU time.
 _DOTS = 1000
 
-# A roof is drawn as far beyond the outermost dot and the ridge.
-_BEYOND = 2
+# How far a roof goes beyond the outermost dot and the ridge; its name stands on the right.
+_LEFT, _RIGHT = 2, 24
 
 # Where the axes have lines.
 _DECADES = [10.0**exponent for exponent in range(-9, 10)]
@@ -123,8 +123,8 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
         )
         .transform_calculate(ridge="1000 * datum.peak_tflop_per_s / datum.memory_gb_per_s")
         .transform_calculate(
-            intensity=f"[min(datum.least, datum.ridge) / {_BEYOND}, datum.ridge, "
-            f"max(datum.most, datum.ridge) * {_BEYOND}]",
+            intensity=f"[min(datum.least, datum.ridge) / {_LEFT}, datum.ridge, "
+            f"max(datum.most, datum.ridge) * {_RIGHT}]",
             place="['memory', 'ridge', 'math']",
         )
         .transform_flatten(["intensity", "place"])
@@ -139,7 +139,8 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
         x=x, y=y, detail=["format:N", "peak_tflop_per_s:Q"]
     )
     names = roofs.transform_filter("datum.place == 'math'").mark_text(align="right", dy=-7)
-    memory = roofs.transform_filter("datum.place == 'memory'").mark_text(align="left", dx=6, dy=12)
+    # Above the roofs on the left, no dot can be.
+    memory = roofs.transform_filter("datum.place == 'memory'").mark_text(align="left", dx=6)
     dots = (
         base.transform_calculate(
             colour="datum.limit",
@@ -161,8 +162,8 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
         )
     )  # fmt: skip
     labels = names.encode(x=x, y=y, text="roof:N")
-    bottom = alt.Y("tflop_per_s:Q", aggregate="min")
-    whole = lines + dots + labels + memory.encode(x=x, y=bottom, text="memory:N")
+    top = alt.Y("peak_tflop_per_s:Q", aggregate="max")
+    whole = lines + dots + labels + memory.encode(x=x, y=top, text="memory:N")
     return charts.sized(whole, 290)
 
 

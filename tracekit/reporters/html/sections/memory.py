@@ -1,5 +1,4 @@
-"""What is held and moved: memory over time and who holds its peak; copies; collectives, what covers
-them, and what bandwidth they reach."""
+"""Memory: its use over time, its holders by operator, line and call path, its segments; copies."""
 
 from __future__ import annotations
 
@@ -9,12 +8,15 @@ import polars as pl
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative, without_empty
+from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, duration, share, size
 
 _BINS = 500
 _HOLDERS = 15
+_LARGEST = 50
 _COPIES = 300
+_PEAK, _END = "live at the peak", "live when the recording ends"
 
 # c10::DeviceType of a host.
 _HOST = 0
@@ -27,10 +29,10 @@ def _has_memory(subject: Subject) -> bool:
 @figure("memory_bins", when=_has_memory, bins=_BINS)
 def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Allocated and reserved memory over time, and its peak."""
-    held = subject.rows("memory_peak", top=_HOLDERS)
-    if held.is_empty():
+    holders = subject.rows("memory_peak", top=_HOLDERS)
+    if holders.is_empty():
         return None
-    first = _peak(held).row(0, named=True)
+    first = _peak(holders).row(0, named=True)
     rows = rows.drop("trace_id").filter(
         device_type=first["device_type"], device_id=first["device_id"]
     )
@@ -64,7 +66,7 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
         f"{holder} holds {size(first['live_bytes'])} of the peak of "
         f"{size(first['peak_bytes'])} ({share(first['live_bytes'], first['peak_bytes'])}).",
         subject.since_start(rows, "peak_at_ns"),
-        _bars(rows),
+        _bars(rows, "operator", _PEAK, "tensors:Q|,"),
         title=f"Who holds the peak of {_device(first)}",
         shows=["operator"],
     )
@@ -77,21 +79,152 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
     top=_COPIES,
 )
 def copies(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """Copies by direction, with their bandwidth and who asks for them."""
+    """Copies by direction, with their bandwidth and their callers."""
     first = rows.row(0, named=True)
     speed = f" at {size(first['bytes_per_s'])}/s" if first["bytes_per_s"] else ""
     blocking = int(rows["blocking_count"].sum())
     waited = counted(blocking, "copy", "copies")
-    held_up = f" {waited} kept the host waiting until done." if blocking else ""
+    says = f" {waited} kept the host waiting until done." if blocking else ""
     return Figure(
         f"{first['copy_kind']} takes most: {counted(first['count'], 'copy', 'copies')}, "
-        f"{size(first['bytes'])} in {duration(first['total_ns'])}{speed}.{held_up}",
+        f"{size(first['bytes'])} in {duration(first['total_ns'])}{speed}.{says}",
         without_empty(rows.drop("trace_id")),
     )
 
 
+@figure("memory_sites", "Who holds the peak, by line", when=_has_memory, top=_HOLDERS)
+def memory_sites(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """The places in the program that hold the memory at its peak."""
+    return _sites(rows, _PEAK)
+
+
+@figure(
+    "memory_sites", "Who holds memory at the end, by line", when=_has_memory, top=_HOLDERS,
+    moment="end",
+)  # fmt: skip
+def memory_left(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """The places in the program whose memory is never freed."""
+    return _sites(rows, _END)
+
+
+@figure("memory_flame", "Who holds the peak, by call path", when=_has_memory)
+def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+    """The memory that is live at the peak, by the call paths that allocated it."""
+    inner = rows.filter(pl.col("kind") == "frame").sort("live_bytes", "depth", descending=True)
+    if inner.is_empty():
+        return None
+    control = frames_control(rows, ("memory", "live_bytes"))
+    rows = rows.select("depth", "name", "kind", "allocations", "live_bytes", "from_bytes")
+    total = int(rows.filter(depth=0)["live_bytes"].sum())
+    first = inner.row(0, named=True)
+    shades = {"device": colours.KINDS["thread"], "frame": colours.KINDS["python"]}
+    chart = frames_chart(
+        rows,
+        charts.shades("kind", shades),
+        ["allocations:Q|,"],
+        begin="from_bytes",
+        length="live_bytes",
+        measures=["live:N=live at the peak"],
+        live=charts.size_of("datum.live_bytes"),
+    )
+    return Figure(
+        f"{size(first['live_bytes'])} of {size(total)} ({share(first['live_bytes'], total)}) are "
+        f"from calls of {charts.shown_name(first['name'])}. Click on a frame to look into it.",
+        rows,
+        chart,
+        control,
+        shows=["live_bytes"],
+    )
+
+
+@figure(
+    "largest_allocations", "The largest allocations at the peak", when=_has_memory, top=_LARGEST
+)
+def largest_allocations(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """Single allocations that are live at the peak, the largest first."""
+    first = rows.row(0, named=True)
+    rows = subject.since_start(rows, "start_ns", "end_ns").with_columns(
+        address=pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
+    )
+    return Figure(
+        f"The largest takes {size(first['allocated_bytes'])}: {charts.shown_name(first['place'])}.",
+        informative(rows),
+    )
+
+
+@figure("fragmentation", "Reserved memory by pool")
+def fragmentation(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """The parts of reserved memory that are in use, rounding, or free in pieces."""
+    reserved, free = int(rows["segment_bytes"].sum()), int(rows["free_bytes"].sum())
+    return Figure(
+        f"{size(free)} of {size(reserved)} reserved ({share(free, reserved)}) are free, in "
+        f"{counted(int(rows['free_blocks'].sum()), 'piece')}, the largest of "
+        f"{size(int(rows['largest_free_bytes'].max()))}: "  # type: ignore[arg-type]
+        "a larger allocation needs another segment.",
+        rows,
+    )
+
+
+@figure("memory_segments", "Segments with most free memory", top=100)
+def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """How each segment is filled."""
+    rows = informative(rows).with_columns(
+        segment=pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
+    ).drop("address")  # fmt: skip
+    parts = (
+        alt.Chart(rows)
+        .transform_fold(["used_bytes", "free_bytes"], as_=["part", "bytes"])
+        .transform_calculate(
+            colour="datum.part == 'used_bytes' ? 'allocated' : 'idle'",
+            part_bytes=charts.size_of("datum.bytes"),
+            whole=charts.size_of("datum.segment_bytes"),
+            largest=charts.size_of("datum.largest_free_bytes"),
+        )
+        .mark_bar()
+        .encode(
+            x=alt.X("bytes:Q", title="in use, and free", axis=charts.size_axis(tickCount=6)),
+            y=alt.Y("segment:N", sort=None, title=None),
+            color=charts.colour(["allocated", "idle"], "memory"),
+            tooltip=charts.tips(
+                "segment:N", "whole:N", "part_bytes:N=in this part", "largest:N=largest free"
+            ),
+        )
+    )
+    first = rows.row(0, named=True)
+    return Figure(
+        f"The segment with most has {size(first['free_bytes'])} free of "
+        f"{size(first['segment_bytes'])}.",
+        rows,
+        charts.sized(parts, 16 * len(rows) + 30),
+    )
+
+
+@figure("out_of_memory", "Out of memory")
+def out_of_memory(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """The allocations that failed."""
+    last = rows.row(-1, named=True)
+    had = f" with {size(last['allocated_bytes'])} in use" if last["allocated_bytes"] else ""
+    where = f" at {charts.shown_name(last['place'])}" if last["place"] else ""
+    return Figure(
+        f"{size(last['requested_bytes'])} could not be allocated{where}{had}.",
+        informative(subject.since_start(rows, "at_ns")),
+    )
+
+
+def _sites(rows: pl.DataFrame, live: str) -> Figure:
+    rows = informative(rows)
+    first = rows.row(0, named=True)
+    operator = ["cpu_op:N=operator"] if "cpu_op" in rows.columns else []
+    return Figure(
+        f"{charts.shown_name(first['place'])} holds {size(first['live_bytes'])} "
+        f"({first['share_of_live']:.1%}) in {counted(first['allocations'], 'allocation')}.",
+        rows,
+        _bars(rows, "place", live, *operator, "allocations:Q|,"),
+    )
+
+
 def _peak(rows: pl.DataFrame) -> pl.DataFrame:
-    """Who holds the peak of the device with the highest one, before the host's."""
+    """The holders of the highest peak of a device; without one, of the host's."""
     rows = rows.drop("trace_id").sort(
         pl.col("device_type") == _HOST, -pl.col("peak_bytes"), "device_type", "device_id",
         -pl.col("live_bytes"), "operator",
@@ -149,133 +282,13 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
     return charts.sized((band + lines + dot + text).add_params(charts.step_parameter()), 170)
 
 
-def _bars(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    live = "live at the peak"
+def _bars(rows: pl.DataFrame, column: str, live: str, *tips: str) -> alt.TopLevelMixin:
+    """A bar for each operator or place: the memory that it holds."""
     bars = alt.Chart(rows).transform_calculate(live=charts.size_of("datum.live_bytes")).mark_bar(
         color=colours.of("allocated")
     ).encode(
-        y=charts.names("operator", rows["operator"].to_list(), "-x"),
+        y=charts.names(column, rows[column].to_list(), "-x"),
         x=alt.X("live_bytes:Q", title=live, axis=charts.size_axis(tickCount=6)),
-        tooltip=charts.tips("operator:N", f"live:N={live}", "tensors:Q|,"),
+        tooltip=charts.tips(f"{column}:N", f"live:N={live}", *tips),
     )  # fmt: skip
-    return charts.sized(bars, 22 * len(rows) + 20)
-
-
-_COLLECTIVE_BINS = 400
-# Rows of the table of collectives.
-_MOST = 2000
-
-
-def _communicates(subject: Subject) -> bool:
-    return subject.device_id is not None and not subject.lacks("no_communication")
-
-
-@figure("comm_timeline", when=_communicates, bins=_COLLECTIVE_BINS)
-def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
-    """Collectives over time: exposed, and overlapped with compute."""
-    rows = subject.of_device(rows.drop("trace_id"))
-    if rows.is_empty():
-        return None
-    ran, exposed = int(rows["communication_ns"].sum()), int(rows["exposed_ns"].sum())
-    rows = subject.since_start(rows, "at_ns", "end_ns")
-    return Figure(
-        f"Collectives ran for {duration(ran)} of the GPU-active span. No compute covers "
-        f"{duration(exposed)} of it ({share(exposed, ran)}).",
-        rows,
-        _collectives_over_time(rows),
-        title=f"Collectives over time, device {subject.device_id}",
-        shows=["exposed_ns", "overlapped_ns"],
-    )
-
-
-@figure("collective_stats", "Collectives by type, group and size", when=_communicates)
-def collectives(subject: Subject, rows: pl.DataFrame) -> Figure | None:
-    """Collectives by type, group and size of the message."""
-    rows = subject.of_device(rows).head(_MOST)
-    if rows.is_empty():
-        return None
-    first = rows.row(0, named=True)
-    waited = int(rows["wait_ns"].sum())
-    says = (
-        f"{first['type']} takes most: {duration(first['total_ns'])} in "
-        f"{counted(first['count'], 'call')}, {duration(first['exposed_ns'])} of it exposed."
-    )
-    if waited:
-        says += (
-            f" Calls took at least {duration(waited)} longer than the shortest of their kind: "
-            "probably waiting for other ranks."
-        )
-    return Figure(says, informative(rows))
-
-
-@figure("collective_stats", "Bandwidth by size of the message", when=_communicates)
-def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure | None:
-    """The bandwidth of collectives by the size of their messages."""
-    rows = subject.of_device(rows).drop("trace_id", "rank", "device_id").head(_MOST)
-    rows = rows.filter(pl.col("message_bytes") > 0, pl.col("bus_gb_per_s") > 0)
-    if rows.is_empty():
-        return None
-    best = rows.sort("best_bus_gb_per_s", descending=True).row(0, named=True)
-    return Figure(
-        f"The best call is {best['type']}, with {best['best_bus_gb_per_s']:.3g} GB/s on the "
-        "bus. Small messages are limited by latency; large ones far below the link's bandwidth "
-        "wait, or share it.",
-        rows,
-        _by_size(rows),
-        shows=["message_bytes"],
-    )
-
-
-def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    bars = (
-        alt.Chart(rows)
-        .transform_filter(charts.of_chosen_step())
-        .transform_fold(["exposed_ns", "overlapped_ns"], as_=["part", "part_ns"])
-        .transform_calculate(
-            colour="datum.part == 'exposed_ns' ? 'communication' : 'communication, overlapped'",
-            share="datum.part_ns / (datum.end_ns - datum.at_ns)",
-            low="datum.part == 'exposed_ns' ? 0"
-            " : datum.exposed_ns / (datum.end_ns - datum.at_ns)",
-            **charts.durations(at="at_ns", length="part_ns"),
-        )
-        .transform_calculate(high="datum.low + datum.share")
-        .mark_rect()
-        .encode(
-            x=charts.time("at_ns", tickCount=8),
-            x2="end_ns:Q",
-            y=alt.Y("low:Q", title="share of the time",
-                    axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
-            y2="high:Q",
-            color=charts.colour(["communication", "communication, overlapped"], "collectives"),
-            tooltip=charts.tips(
-                "at:N", "colour:N=part", "length:N=time", "share:Q|.1%", "step:N"
-            ),
-        )
-    )  # fmt: skip
-    return charts.sized(bars.add_params(charts.step_parameter()), 160)
-
-
-def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    dots = (
-        alt.Chart(rows)
-        .transform_calculate(
-            message=charts.size_of("datum.message_bytes"),
-            **charts.durations(total="total_ns", exposed="exposed_ns"),
-            colour="'communication'",
-        )
-        .mark_point(filled=True, opacity=0.8, color=colours.of("communication"))
-        .encode(
-            x=alt.X("message_bytes:Q", title="message", scale=alt.Scale(type="log"),
-                    axis=charts.size_axis(tickCount=8)),
-            y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),
-                    axis=alt.Axis(format="~g", tickCount=6)),
-            shape=alt.Shape("type:N", title="type", legend=alt.Legend(orient="top", columns=6)),
-            size=alt.Size("total_ns:Q", legend=None, scale=alt.Scale(range=[40, 600])),
-            tooltip=charts.tips(
-                "type:N", "group_name:N=group", "group_size:Q=ranks", "dtype:N", "message:N",
-                "count:Q=calls", "total:N=time", "exposed:N", "bus_gb_per_s:Q=bus GB/s|.3~g",
-                "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
-            ),
-        )
-    )  # fmt: skip
-    return charts.sized(dots, 240)
+    return charts.sized(bars, 22 * rows[column].n_unique() + 20)

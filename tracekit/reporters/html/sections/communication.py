@@ -1,0 +1,131 @@
+"""Collectives: what covers them, and what bandwidth they reach."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from tracekit.reporters import colours
+from tracekit.reporters.html import charts
+from tracekit.reporters.html.figure import Figure, figure, informative
+from tracekit.reporters.html.subject import Subject
+from tracekit.text import counted, duration, share
+
+_COLLECTIVE_BINS = 400
+# Rows of the table of collectives.
+_MOST = 2000
+
+
+def _communicates(subject: Subject) -> bool:
+    return subject.device_id is not None and not subject.lacks("no_communication")
+
+
+@figure("comm_timeline", when=_communicates, bins=_COLLECTIVE_BINS)
+def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+    """Collectives over time: exposed, and overlapped with compute."""
+    rows = subject.of_device(rows.drop("trace_id"))
+    if rows.is_empty():
+        return None
+    ran, exposed = int(rows["communication_ns"].sum()), int(rows["exposed_ns"].sum())
+    rows = subject.since_start(rows, "at_ns", "end_ns")
+    return Figure(
+        f"Collectives ran for {duration(ran)} of the GPU-active span. No compute covers "
+        f"{duration(exposed)} of it ({share(exposed, ran)}).",
+        rows,
+        _collectives_over_time(rows),
+        title=f"Collectives over time, device {subject.device_id}",
+        shows=["exposed_ns", "overlapped_ns"],
+    )
+
+
+@figure("collective_stats", "Collectives by type, group and size", when=_communicates)
+def collectives(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+    """Collectives by type, group and size of the message."""
+    rows = subject.of_device(rows).head(_MOST)
+    if rows.is_empty():
+        return None
+    first = rows.row(0, named=True)
+    waited = int(rows["wait_ns"].sum())
+    says = (
+        f"{first['type']} takes most: {duration(first['total_ns'])} in "
+        f"{counted(first['count'], 'call')}, {duration(first['exposed_ns'])} of it exposed."
+    )
+    if waited:
+        says += (
+            f" Calls took at least {duration(waited)} longer than the shortest of their kind: "
+            "probably waiting for other ranks."
+        )
+    return Figure(says, informative(rows))
+
+
+@figure("collective_stats", "Bandwidth by size of the message", when=_communicates)
+def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+    """The bandwidth of collectives by the size of their messages."""
+    rows = subject.of_device(rows).drop("trace_id", "rank", "device_id").head(_MOST)
+    rows = rows.filter(pl.col("message_bytes") > 0, pl.col("bus_gb_per_s") > 0)
+    if rows.is_empty():
+        return None
+    best = rows.sort("best_bus_gb_per_s", descending=True).row(0, named=True)
+    return Figure(
+        f"The best call is {best['type']}, with {best['best_bus_gb_per_s']:.3g} GB/s on the "
+        "bus. Small messages are limited by latency; large ones far below the link's bandwidth "
+        "wait, or share it.",
+        rows,
+        _by_size(rows),
+        shows=["message_bytes"],
+    )
+
+
+def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    bars = (
+        alt.Chart(rows)
+        .transform_filter(charts.of_chosen_step())
+        .transform_fold(["exposed_ns", "overlapped_ns"], as_=["part", "part_ns"])
+        .transform_calculate(
+            colour="datum.part == 'exposed_ns' ? 'communication' : 'communication, overlapped'",
+            share="datum.part_ns / (datum.end_ns - datum.at_ns)",
+            low="datum.part == 'exposed_ns' ? 0"
+            " : datum.exposed_ns / (datum.end_ns - datum.at_ns)",
+            **charts.durations(at="at_ns", length="part_ns"),
+        )
+        .transform_calculate(high="datum.low + datum.share")
+        .mark_rect()
+        .encode(
+            x=charts.time("at_ns", tickCount=8),
+            x2="end_ns:Q",
+            y=alt.Y("low:Q", title="share of the time",
+                    axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
+            y2="high:Q",
+            color=charts.colour(["communication", "communication, overlapped"], "collectives"),
+            tooltip=charts.tips(
+                "at:N", "colour:N=part", "length:N=time", "share:Q|.1%", "step:N"
+            ),
+        )
+    )  # fmt: skip
+    return charts.sized(bars.add_params(charts.step_parameter()), 160)
+
+
+def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    dots = (
+        alt.Chart(rows)
+        .transform_calculate(
+            message=charts.size_of("datum.message_bytes"),
+            **charts.durations(total="total_ns", exposed="exposed_ns"),
+            colour="'communication'",
+        )
+        .mark_point(filled=True, opacity=0.8, color=colours.of("communication"))
+        .encode(
+            x=alt.X("message_bytes:Q", title="message", scale=alt.Scale(type="log"),
+                    axis=charts.size_axis(tickCount=8)),
+            y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),
+                    axis=alt.Axis(format="~g", tickCount=6)),
+            shape=alt.Shape("type:N", title="type", legend=alt.Legend(orient="top", columns=6)),
+            size=alt.Size("total_ns:Q", legend=None, scale=alt.Scale(range=[40, 600])),
+            tooltip=charts.tips(
+                "type:N", "group_name:N=group", "group_size:Q=ranks", "dtype:N", "message:N",
+                "count:Q=calls", "total:N=time", "exposed:N", "bus_gb_per_s:Q=bus GB/s|.3~g",
+                "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
+            ),
+        )
+    )  # fmt: skip
+    return charts.sized(dots, 240)
