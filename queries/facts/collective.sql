@@ -57,14 +57,14 @@ told AS (
 ),
 scoped AS (
     SELECT t.*, CASE WHEN t.launch_start_ns < s.end_ns THEN s.name END AS scope,
-           CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args
+           CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args,
+           t.args->>'Collective name' AS collective
     FROM told AS t ASOF LEFT JOIN scope AS s
       ON t.trace_id = s.trace_id AND t.pid = s.pid AND t.tid = s.tid AND t.launch_start_ns >= s.start_ns
 ),
 typed AS (
     SELECT
-        *, args->>'Collective name' AS collective,
-        coalesce(collective_type(args->>'Collective name'), collective_type(scope), collective_type(name),
+        *, coalesce(collective_type(collective), collective_type(scope), collective_type(name),
             'other') AS type,
         args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements,
         TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,

@@ -61,7 +61,8 @@ spare AS (
         AS detail
     FROM within WHERE count >= thresholds().fewest_batched AND number > 1
         -- Users cannot change code that a compiler wrote.
-        AND compiled_part('cpu_op', replace(place, 'autograd::engine::evaluate_function: ', '')) IS NULL
+        AND replace(place, 'autograd::engine::evaluate_function: ', '') NOT IN (
+            SELECT name FROM slice_label WHERE kind = 'cpu_op' AND compiled IS NOT NULL)
 )
 SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, launch_id) AS event_id, pid, tid,
        coalesce(around.start_ns, launch_start_ns) AS start_ns,

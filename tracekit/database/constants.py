@@ -49,7 +49,7 @@ def macros() -> str:
         for code, switch in words(f"switch {recorder}").items()
     }
     quoted = ", ".join(f"{_text(key)}: {_text(switch)}" for key, switch in switches.items())
-    return f"""{names.macros()}
+    return f"""{names.listed()}
 CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
 CREATE OR REPLACE MACRO switch_of(profiler, code) AS
     MAP {{{quoted}}}[if(profiler IN {RECORDERS}, profiler, '{RECORDERS[0]}') || ' ' || code];
