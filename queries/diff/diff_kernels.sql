@@ -33,7 +33,10 @@ told AS (
 ),
 keyed AS (
     SELECT *, CASE WHEN by_shape AND dims IS NOT NULL THEN concat_ws(' ', operator, dims)
-                   ELSE coalesce(nullif(type, 'other'), plain_kernel_name(name)) END AS kernel
+                   ELSE coalesce(nullif(type, 'other'), regexp_replace(regexp_replace(
+                       regexp_replace(name, '\([^()]*\)( const)?$|^void ', '', 'g'),
+                       '(?i)^(sm[0-9]+_xmma|ampere|volta|turing|hopper|maxwell|sm[0-9]+)_', ''
+                   ), '[0-9]+', '#', 'g')) END AS kernel
     FROM kernel LEFT JOIN told ON TRUE
 ),
 summed AS (

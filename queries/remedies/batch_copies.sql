@@ -19,7 +19,6 @@
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 -- column detail (text): the kind of copy, and the largest number of bytes
--- column target (text): host: the operator that copies, or its call alone; op: the copy on the device
 -- column factor (fraction of the time taken): the fraction of its time that remains: the first copy of each
 --     run stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops

@@ -4,10 +4,6 @@
 -- Whether a list of traits has one with that name.
 CREATE OR REPLACE MACRO has(traits, trait) AS list_contains(traits, trait);
 
--- Whether a Python frame is a line of the program or of a library that it uses, rather than of PyTorch's own
--- machinery or Python's: a line that a reader would look up.
-CREATE OR REPLACE MACRO is_program_line(traits) AS has(traits, 'source_line') AND NOT has(traits, 'library');
-
 -- The module's name in a frame that is a call of a module ("nn.Module: Linear_0").
 CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1);
 
