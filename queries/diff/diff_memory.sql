@@ -1,8 +1,7 @@
 -- question: Which call sites hold more or less memory, from a to b?
 -- params a, b, top
 -- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
--- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
---     outermost operator
+-- columns place
 -- column a_allocations (count): allocations of this call site that are live at that moment in a, on all
 --     devices
 -- column b_allocations (count): in b

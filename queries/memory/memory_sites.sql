@@ -1,10 +1,7 @@
 -- question: Which call sites hold the memory, at its peak or at the end?
 -- params trace, top
 -- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
--- columns trace_id, device_type, device_id
--- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
---     outermost operator
--- columns cpu_op
+-- columns trace_id, device_type, device_id, place, cpu_op
 -- column allocations (count): allocations of this call site that are live at that moment
 -- column live_bytes (bytes): their memory
 -- column share_of_live (fraction of all live bytes of the device): live_bytes over all live bytes
