@@ -7,6 +7,8 @@
 -- column end_ns (ns): when its memory was free again; NULL: not while recording
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, place, cpu_op, address, bytes AS allocated_bytes, start_ns, end_ns
-FROM live_allocations(getvariable('trace'), coalesce(getvariable('moment'), 'peak'))
+FROM allocation
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    AND if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 ORDER BY bytes DESC, trace_id, device_type, device_id, start_ns NULLS FIRST, address
 LIMIT coalesce(getvariable('top'), 20)

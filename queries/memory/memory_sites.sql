@@ -9,7 +9,9 @@
 SELECT trace_id, device_type, device_id, place, cpu_op, count(*) AS allocations,
        sum(bytes)::BIGINT AS live_bytes,
        live_bytes / sum(sum(bytes)) OVER (PARTITION BY trace_id, device_type, device_id) AS share_of_live
-FROM live_allocations(getvariable('trace'), coalesce(getvariable('moment'), 'peak'))
+FROM allocation
+WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    AND if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 GROUP BY trace_id, device_type, device_id, place, cpu_op
 ORDER BY live_bytes DESC, trace_id, device_type, device_id, place, cpu_op
 LIMIT coalesce(getvariable('top'), 20)
