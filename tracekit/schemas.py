@@ -15,7 +15,7 @@ from tracekit.advice import model as advice
 from tracekit.advice.catalogue import EFFORTS
 from tracekit.compare import crosscheck, diff
 from tracekit.database import catalog
-from tracekit.database.prepared import create_all
+from tracekit.database.stored import create_all
 from tracekit.errors import TracekitError
 from tracekit.experiments import points, probing
 from tracekit.lake import adding, comparing, fleet

@@ -14,13 +14,13 @@
 -- A collective ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes
 -- longer than the shortest one: that needs no common clock.
 WITH matched AS (
-    SELECT job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END AS step, place, type,
+    SELECT job, group_key, matched_by, CASE WHEN m.sequence IS NULL THEN step END AS step, place, c.type,
            count(DISTINCT trace_id) AS ranks_seen,
            min(dur_ns) AS wire_ns, (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS wait_ns,
            max(dur_ns) - min(dur_ns) AS max_wait_ns, arg_min(rank, dur_ns) AS late_rank,
            max(coalesce(base_time_ns, 0) + start_ns) - min(coalesce(base_time_ns, 0)
                + start_ns) AS start_skew_ns
-    FROM matched_collectives() GROUP BY ALL
+    FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) GROUP BY ALL
 )
 SELECT group_key, matched_by, step, place, type, ranks_seen, wire_ns, wait_ns, max_wait_ns, late_rank,
        start_skew_ns

@@ -26,11 +26,13 @@ op AS (
 ),
 -- Events that are not GPU ops to tracekit, but may be to HTA.
 other AS (
-    SELECT h.trace_id, stream, category, event_kind(category, name) AS kind, launched
+    SELECT h.trace_id, h.stream, category, coalesce(kind, 'other') AS kind, launched
     FROM (FROM held WHERE stream <> -1 OR category ILIKE '%sync' OR category = 'mtia_ccp_events') AS h
+    JOIN event_row AS e ON h.trace_id = e.trace_id AND h.event_id = e.event_id
+    LEFT JOIN slice_label AS n ON e.label_id = n.label_id
     LEFT JOIN (SELECT trace_id, launch_id, count(*) AS launched FROM gpu_op_launch GROUP BY ALL) AS l
       ON h.trace_id = l.trace_id AND h.linked_id = l.launch_id AND on_device
-    WHERE kind = 'device_sync' OR (stream <> -1 AND kind NOT IN ('kernel', 'memcpy', 'memset'))
+    WHERE kind = 'device_sync' OR (h.stream <> -1 AND kind NOT IN ('kernel', 'memcpy', 'memset'))
 ),
 -- Code, analyses, count and message.
 found AS (

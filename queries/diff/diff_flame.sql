@@ -3,8 +3,7 @@
 -- columns node, parent, depth
 -- column name (text): the last frame: a Python line, module, operator or call; steps count as one
 -- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch
--- column is_library (boolean): a Python frame of PyTorch or of Python's own library
--- column is_wait (boolean): a frame that only waits
+-- columns is_library, is_wait
 -- column change (text): added, removed, count, time or same, as in diff_kernels; time is of the host
 -- columns a_count, b_count
 -- column a_host_ns (ns): sum of its durations in a, over the steps of a

@@ -11,7 +11,7 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, absurd_duration
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 kernel AS (
-    SELECT side, steps, g.name, g.class, g.dur_ns, coalesce(s.cpu_op, n.name) AS operator,
+    SELECT side, steps, g.name, g.class, c.type, g.dur_ns, coalesce(s.cpu_op, n.name) AS operator,
            CASE WHEN g.class IN ('gemm', 'convolution', 'attention')
                AND operator IN (SELECT name FROM slice_label WHERE work IS NOT NULL)
                THEN coalesce(s.dims, (o.args->'Input Dims')::VARCHAR) END AS dims
@@ -21,6 +21,7 @@ kernel AS (
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN slice_label AS n ON h.op_label = n.label_id
     LEFT JOIN graph_site AS s ON g.trace_id = s.trace_id AND g.event_id = s.event_id
+    LEFT JOIN collective AS c ON g.trace_id = c.trace_id AND g.event_id = c.event_id
     WHERE g.kind = 'kernel'
 ),
 -- Shapes distinguish products only if nearly all of their time has shapes, on both sides.
@@ -32,8 +33,10 @@ told AS (
 ),
 keyed AS (
     SELECT *, CASE WHEN by_shape AND dims IS NOT NULL THEN concat_ws(' ', operator, dims)
-                   WHEN class = 'communication' THEN coalesce(collective_type(name), plain_kernel_name(name))
-                   ELSE plain_kernel_name(name) END AS kernel
+                   ELSE coalesce(nullif(type, 'other'), regexp_replace(regexp_replace(
+                       regexp_replace(name, '\([^()]*\)( const)?$|^void ', '', 'g'),
+                       '(?i)^(sm[0-9]+_xmma|ampere|volta|turing|hopper|maxwell|sm[0-9]+)_', ''
+                   ), '[0-9]+', '#', 'g')) END AS kernel
     FROM kernel LEFT JOIN told ON TRUE
 ),
 summed AS (

@@ -1,8 +1,7 @@
 -- question: Which call sites hold more or less memory, from a to b?
 -- params a, b, top
 -- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
--- column place (text): the line of the program that allocated; in traces without stacks, the module, else the
---     outermost operator
+-- columns place
 -- column a_allocations (count): allocations of this call site that are live at that moment in a, on all
 --     devices
 -- column b_allocations (count): in b
@@ -19,7 +18,8 @@ SELECT place, count(*) FILTER (side = 'a') AS a_allocations, count(*) FILTER (si
        coalesce(sum(bytes) FILTER (side = 'a'), 0)::BIGINT AS a_bytes,
        coalesce(sum(bytes) FILTER (side = 'b'), 0)::BIGINT AS b_bytes, b_bytes - a_bytes AS change_bytes,
        (sum(a_bytes) OVER ())::BIGINT AS a_total_bytes, (sum(b_bytes) OVER ())::BIGINT AS b_total_bytes
-FROM live_allocations(NULL, coalesce(getvariable('moment'), 'peak')) JOIN run USING (trace_id)
+FROM allocation JOIN run USING (trace_id)
+WHERE if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 GROUP BY place
 ORDER BY abs(change_bytes) DESC, b_bytes DESC, place
 LIMIT coalesce(getvariable('top'), 20)

@@ -8,7 +8,7 @@
 -- column total (count): the number in all steps, for copied_bytes the bytes; without steps, in the whole
 --     trace
 -- column steps (count): steps; 1 if there are none
--- column per_step (count per step): total over steps
+-- columns per_step
 -- doubts: no_gpu_ops, no_runtime_calls, no_operators, no_steps, unlinked_gpu_ops
 -- What the host does counts in the step in which it begins, what a device does in the step that launched it.
 SELECT trace_id, figure, class, name, sum(amount)::BIGINT AS total, any_value(steps) AS steps,

@@ -3,15 +3,12 @@
 -- columns trace_id
 -- column figure (text): operators, launches ..., as in step_counts
 -- column name (text): what is counted
--- column place (text): the innermost line of Python around it, or around the launch of a kernel or a copy;
---     without stacks, the module or the outermost operator; NULL: not known
+-- columns place
 -- column total (count): how many in the steps, of copied_bytes the bytes; without steps in the whole trace
--- column per_step (count per step): total over steps
+-- columns per_step
 -- doubts: no_operators, no_stacks, no_steps, unlinked_gpu_ops
 WITH counted AS (FROM counted_work(getvariable('trace')))
-SELECT c.trace_id, figure, name, place, sum(amount)::BIGINT AS total,
-       sum(amount) / any_value(steps) AS per_step
-FROM counted AS c LEFT JOIN places_of('counted') AS p
-  ON c.trace_id = p.trace_id AND c.event_id = p.event_id
-GROUP BY c.trace_id, figure, name, place
-ORDER BY c.trace_id, figure, total DESC, name, place
+SELECT trace_id, figure, name, place, sum(amount)::BIGINT AS total, sum(amount) / any_value(steps) AS per_step
+FROM placed('counted')
+GROUP BY trace_id, figure, name, place
+ORDER BY trace_id, figure, total DESC, name, place

@@ -1,6 +1,6 @@
 -- fact: An allocation of memory, from its start until its memory was free again.
 -- of: memory_recorded
--- needs: memory_before, segment_block, host_thread, thread_segment
+-- needs: memory_before, segment_block, stack_frame, host_thread, thread_segment, thread_slice
 CREATE TABLE allocation (
     trace_id    INTEGER,
     event_id    BIGINT,  -- its record; NULL: it was made before the recording
@@ -12,7 +12,9 @@ CREATE TABLE allocation (
     end_ns      BIGINT,  -- NULL: after it
     at_peak     BOOLEAN, -- live when the device first had most allocated
     slice_id    BIGINT,  -- the innermost slice of the host that made it; NULL: none was recorded
-    stack_id    BIGINT   -- the stack that made it, in a snapshot; NULL or 0: none was recorded
+    stack_id    BIGINT,  -- the stack that made it, in a snapshot; NULL or 0: none was recorded
+    place       VARCHAR, -- the line of the program; without stacks, the module or the outermost operator
+    cpu_op      VARCHAR  -- the innermost operator
 );
 WITH memory AS MATERIALIZED (FROM memory_events WHERE bytes <> 0 AND allocated_bytes IS NOT NULL),
 -- An address is live from its allocation to its next event.
@@ -37,11 +39,15 @@ made AS (
     FROM segment_block ANTI JOIN (FROM held WHERE bytes > 0 AND next_ns IS NULL)
         USING (trace_id, device_id, address)
     WHERE state <> 'inactive'
-)
+),
+slice AS (SELECT DISTINCT trace_id, slice_id AS event_id FROM made),
+site AS (FROM placed('slice'))
 SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns, end_ns,
        -- Without recorded actions, only the end is known.
        CASE WHEN p.at_ns IS NULL THEN end_ns IS NULL
            ELSE (start_ns IS NULL OR (start_ns, m.event_id) <= (p.at_ns, p.event_id))
                AND (end_ns IS NULL OR (end_ns, next_id) > (p.at_ns, p.event_id)) END,
-       slice_id, stack_id
+       slice_id, m.stack_id, coalesce(f.place, s.place, 'not recorded'), cpu_op
 FROM made AS m LEFT JOIN memory_high AS p USING (trace_id, device_type, device_id)
+LEFT JOIN site AS s ON m.trace_id = s.trace_id AND m.slice_id = s.event_id
+LEFT JOIN stack_frame AS f ON m.trace_id = f.trace_id AND m.stack_id = f.stack_id

@@ -11,7 +11,7 @@ WITH named AS (
            d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS k,
            d[CASE WHEN is_backward THEN 4 ELSE 3 END] AS v,
            CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS sequence_at,
-           coalesce(is_true(c[setting['causal']]), FALSE) AS is_causal, q[sequence_at] AS sq,
+           coalesce(lower(c[setting['causal']]) IN ('true', '1'), FALSE) AS is_causal, q[sequence_at] AS sq,
            k[sequence_at] AS sk
     FROM scratch.operator_input WHERE family = 'attention'
 )

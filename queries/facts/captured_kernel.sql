@@ -68,14 +68,14 @@ site AS MATERIALIZED (
 ),
 capture AS MATERIALIZED (
     SELECT trace_id, capture_id, count(*) AS kernels, min(start_ns) AS start_ns, count(kernel) > 0 AS is_told,
-           min(graph_of_node(node_id)) AS graph,
+           min(node_id >> 32) AS graph,
            hash(list({'op': cpu_op, 'dims': dims, 'modules': modules, 'kernel': kernel,
-               'node': place_of_node(node_id)} ORDER BY place)) AS work
+               'node': node_id % (1::UBIGINT << 32)} ORDER BY place)) AS work
     FROM site GROUP BY ALL
 ),
 -- Each place twice: by its number, and by the node if there is one.
 captured AS MATERIALIZED (
-    SELECT s.*, by_node, CASE WHEN by_node THEN place_of_node(node_id) ELSE place END AS key
+    SELECT s.*, by_node, CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
     FROM site AS s CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
     WHERE NOT by_node OR node_id IS NOT NULL
 ),
@@ -85,14 +85,14 @@ replayed AS MATERIALIZED (
 ),
 replay AS MATERIALIZED (
     SELECT trace_id, launch_id, device_id, min(launch_start_ns) AS start_ns, count(*) AS kernels,
-           min(graph_of_node(node_id)) AS graph,
+           min(node_id >> 32) AS graph,
            hash(list({'name': name, 'node': node_id} ORDER BY place)) AS sequence
     FROM replayed GROUP BY trace_id, launch_id, device_id
 ),
 -- Replays repeat, and so do captures: each sequence is compared once.
 ran AS MATERIALIZED (
     SELECT r.trace_id, r.sequence, r.kernels, r.graph, by_node, k.name,
-           CASE WHEN by_node THEN place_of_node(node_id) ELSE place END AS key
+           CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
     FROM (FROM replay QUALIFY row_number()
           OVER (PARTITION BY trace_id, sequence ORDER BY launch_id, device_id) = 1) AS r
     JOIN replayed AS k USING (trace_id, launch_id, device_id)
@@ -147,4 +147,4 @@ SELECT k.trace_id, k.event_id, k.launch_id, k.device_id, k.place, k.name, k.dur_
 FROM taken AS t JOIN replayed AS k USING (trace_id, launch_id, device_id)
 JOIN captured AS s
   ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_id AND t.by_node = s.by_node
-    AND CASE WHEN t.by_node THEN place_of_node(k.node_id) ELSE k.place END = s.key
+    AND CASE WHEN t.by_node THEN k.node_id % (1::UBIGINT << 32) ELSE k.place END = s.key

@@ -57,14 +57,14 @@ told AS (
 ),
 scoped AS (
     SELECT t.*, CASE WHEN t.launch_start_ns < s.end_ns THEN s.name END AS scope,
-           CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args
+           CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args,
+           t.args->>'Collective name' AS collective
     FROM told AS t ASOF LEFT JOIN scope AS s
       ON t.trace_id = s.trace_id AND t.pid = s.pid AND t.tid = s.tid AND t.launch_start_ns >= s.start_ns
 ),
 typed AS (
     SELECT
-        *, args->>'Collective name' AS collective,
-        coalesce(collective_type(args->>'Collective name'), collective_type(scope), collective_type(name),
+        *, coalesce(collective_type(collective), collective_type(scope), collective_type(name),
             'other') AS type,
         args->>'dtype' AS dtype, TRY_CAST(args->>'In msg nelems' AS BIGINT) AS in_elements,
         TRY_CAST(args->>'Out msg nelems' AS BIGINT) AS out_elements,
@@ -77,8 +77,11 @@ typed AS (
             AS direction,
         -- PyTorch 2.6 and later record the other rank of a send or receive.
         coalesce(TRY_CAST(args->>'Dst Rank' AS BIGINT), TRY_CAST(args->>'Src Rank' AS BIGINT)) AS peer_rank,
-        split_sizes(args->>'In split size') AS sent_sizes,
-        split_sizes(args->>'Out split size') AS received_sizes,
+        -- In rows. c10 writes [] for equal parts, and cuts lists of more than 30; both are NULL.
+        -- https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp
+        list_transform([args->>'In split size', args->>'Out split size'], lambda text: CASE
+            WHEN list_count(integers_of(text)) = nullif(len(integers_of(text)), 0) THEN integers_of(text)
+            END) AS sizes, sizes[1] AS sent_sizes, sizes[2] AS received_sizes,
         coalesce(list_max(list_transform(
             list_zip(shapes_of(scope_args->'Input Dims'), texts_of(scope_args->'Input type')),
             lambda x: elements(x[1]) * element_bytes(x[2])
@@ -87,7 +90,7 @@ typed AS (
 ),
 chosen AS MATERIALIZED (
     SELECT
-        * EXCLUDE (args, scope_args, scope_bytes),
+        * EXCLUDE (args, scope_args, scope_bytes, sizes),
         coalesce(greatest(in_elements, out_elements) * CASE   -- by c10's name of the type, or torch's
             WHEN dtype IN ('Float', 'Int', 'UInt32', 'float32', 'int32', 'uint32') THEN 4
             WHEN dtype IN ('BFloat16', 'Half', 'Short', 'UInt16', 'bfloat16', 'float16', 'int16') THEN 2

@@ -13,10 +13,10 @@ WITH named AS (
            integers_of(c[setting['stride']]) AS stride, integers_of(c[setting['padding']]) AS padding,
            CASE WHEN setting['dilation'] IS NULL THEN [1]
                 ELSE integers_of(c[setting['dilation']]) END AS dilation,
-           coalesce(is_true(c[CASE WHEN is_backward THEN 8 ELSE setting['transposed'] END]),
+           coalesce(lower(c[CASE WHEN is_backward THEN 8 ELSE setting['transposed'] END]) IN ('true', '1'),
                FALSE) AS is_transposed,
            CASE WHEN is_backward THEN
-               list_transform(string_split(trim(c[11], '[]'), ','), lambda m: is_true(trim(m)))
+               list_transform(string_split(trim(c[11], '[]'), ','), lambda m: lower(trim(m)) IN ('true', '1'))
            END AS mask
     FROM scratch.operator_input WHERE family = 'convolution'
 ),

@@ -10,6 +10,6 @@ CREATE TABLE gpu_op_roof (
     busy_ns   BIGINT   -- the union of all GPU ops of the operator
 );
 SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
-       math_roof_ns(flops, p.flop_per_s, peak, is_matrix)::BIGINT AS math_ns,
-       memory_roof_ns(read_bytes + written_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns, busy_ns
+       (flops * 1e9 / peak_of(p.flop_per_s, peak, is_matrix))::BIGINT AS math_ns,
+       ((read_bytes + written_bytes) * 1e9 / p.memory_bytes_per_s)::BIGINT AS memory_ns, busy_ns
 FROM all_work() AS w JOIN device_peaks AS p USING (trace_id, device_id)

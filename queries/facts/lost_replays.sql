@@ -89,7 +89,7 @@ UNION ALL
 SELECT trace_id, 'recorder_gaps', 'warning', spaced,
        format('equal gaps between the kernels of graph replays ({} at the median) take {} of the GPU-active '
            || 'span: the recorder may make them, and removing them is priced as nothing',
-           duration_text(usual_gap_ns), share_text(even_gap_ns, end_ns - start_ns)),
+           duration_text(usual_gap_ns), format('{:.1f} %', 100 * even_gap_ns / (end_ns - start_ns))),
        even_gap_ns, NULL
 FROM counted JOIN windows USING (trace_id) JOIN main_device USING (trace_id, device_id)
 WHERE kind = 'gpu_active' AND even_gap_ns >= thresholds().gap_share * (end_ns - start_ns)

@@ -10,7 +10,7 @@ WITH call AS (
 ),
 part AS (
     SELECT trace_id,
-           CASE WHEN kind = 'cpu_op' OR is_launch(activity) THEN 'work'
+           CASE WHEN kind = 'cpu_op' OR activity IN ('launch', 'copy') THEN 'work'
                 WHEN kind NOT IN ('runtime', 'driver') THEN NULL
                 WHEN call IN ('free', 'free_waiting') OR regexp_matches(name, 'Destroy|Unload|Reset')
                     THEN 'end'

@@ -22,7 +22,8 @@ priced AS (
 )
 SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames AS count,
        format('recording took about {} of the host''s main thread: {:,} operators{}{}',
-           share_text(ns, span_ns), operators, if(is_shaped, ' with shapes (record_shapes)', ''),
+           format('{:.1f} %', 100 * ns / span_ns), operators,
+           if(is_shaped, ' with shapes (record_shapes)', ''),
            if(frames > 0, format(' and {:,} Python frames (with_stack)', frames), '')) AS message,
        ns AS time_ns, NULL AS event_id
 FROM priced WHERE operators >= thresholds().few_launches AND ns >= thresholds().cost_share * span_ns

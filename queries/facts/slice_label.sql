@@ -15,7 +15,7 @@ CREATE TABLE slice_label (
 );
 WITH on_device AS (
     SELECT label_id FROM event_row
-    WHERE label_id IN (SELECT label_id FROM label WHERE phase = 'X' AND has_no_category(category))
+    WHERE label_id IN (SELECT label_id FROM label WHERE phase = 'X' AND coalesce(category, '') = '')
     GROUP BY label_id
     HAVING bool_and(device_id IS NOT NULL AND stream IS NOT NULL AND correlation IS NOT NULL)
 ),
@@ -27,17 +27,23 @@ slice AS (
 -- Each step is a relation: DuckDB would repeat the expression of a column wherever the next one uses it.
 known AS (
     SELECT
-        kind, name,
-        CASE WHEN kind IN ('runtime', 'driver') THEN call_of(text) END AS call,
-        CASE WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, text) END AS own,
-        CASE WHEN kind = 'kernel' THEN kernel_class(text) END AS class,
-        CASE WHEN kind = 'kernel' THEN expert_part(text) END AS expert,
-        CASE WHEN kind = 'cpu_op' THEN work_kind(text) END AS work,
-        compiled_part(kind, text) AS compiled_part, traits_of(kind, text) AS traits
-    FROM (SELECT DISTINCT kind, name, coalesce(name, '') AS text FROM slice)
+        kind, told AS name,
+        CASE WHEN kind IN ('runtime', 'driver') THEN call_of(name) END AS call,
+        CASE WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, name) END AS own,
+        CASE WHEN kind = 'kernel' THEN kernel_class(name) END AS class,
+        CASE WHEN kind = 'kernel' THEN expert_part(name) END AS expert,
+        CASE WHEN kind = 'cpu_op' THEN work_kind(name) END AS work,
+        compiled_part(kind, name) AS compiled_part, traits_of(kind, name) AS traits
+    FROM (SELECT DISTINCT kind, name AS told, coalesce(name, '') AS name FROM slice)
 ),
 meaning AS (
-    SELECT *, coalesce(activity_of_call(call), own)::host_activity AS activity,
+    SELECT *, CASE
+               WHEN call IN ('wait_device', 'wait_stream', 'wait_event') THEN 'sync'
+               WHEN call IN ('launch_kernel', 'launch_graph', 'copy_async', 'fill') THEN 'launch'
+               WHEN call = 'copy' THEN 'copy'
+               WHEN call IN ('allocate', 'free', 'free_waiting') THEN 'allocation'
+               WHEN call IN ('load_code', 'instantiate_graph') THEN 'compilation'
+               WHEN call IS NOT NULL THEN 'runtime' ELSE own END::host_activity AS activity,
            coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
     FROM known
 )

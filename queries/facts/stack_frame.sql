@@ -16,8 +16,8 @@ WITH RECURSIVE frame AS MATERIALIZED (
     FROM event WHERE category = 'memory_snapshot' AND name = 'stack_frame'
 ),
 of_program AS MATERIALIZED (
-    SELECT name FROM (SELECT DISTINCT name FROM frame)
-    WHERE is_program_line(traits_of('python', name))
+    SELECT name FROM (SELECT name, traits_of('python', name) AS traits FROM (SELECT DISTINCT name FROM frame))
+    WHERE has(traits, 'source_line') AND NOT has(traits, 'library')
 ),
 known AS MATERIALIZED (
     SELECT f.*, o.name AS program_line FROM frame AS f LEFT JOIN of_program AS o USING (name)

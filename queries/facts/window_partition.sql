@@ -1,11 +1,39 @@
 -- fact: A window with the time in which its device computed, communicated, copied and was idle.
 -- needs: gpu_op_launch, gpu_ops
 -- of: window_timeline_parts
+-- The four activities add up to the window, and the classes of idle time to `idle_ns`. An op on a border
+-- belongs to the window that it opens; the GPU-active span also has one that begins as it ends.
 CREATE TABLE window_partition (
     trace_id INTEGER, -- the trace
     device_id BIGINT, kind VARCHAR, name VARCHAR, start_ns BIGINT, end_ns BIGINT, span_ns BIGINT,
     compute_ns BIGINT, exposed_comm_ns BIGINT, exposed_memcpy_ns BIGINT, idle_ns BIGINT, host_late_ns BIGINT,
-    device_ns BIGINT, device_in_launch_ns BIGINT, unlinked_ns BIGINT, after_last_op_ns BIGINT, busy_ns BIGINT,
-    waits_for_host_ns BIGINT, kernels BIGINT, gpu_ops BIGINT, linked BIGINT
+    device_ns BIGINT,
+    device_in_launch_ns BIGINT, -- the part of device_ns in which the op's launch call was in progress
+    unlinked_ns BIGINT, after_last_op_ns BIGINT, busy_ns BIGINT,
+    waits_for_host_ns BIGINT,   -- idle time that would not be there if the host had been ready: late gaps
+                                -- until the launch call returned, device gaps in which the call was in
+                                -- progress, and the time after the last op
+    kernels BIGINT, gpu_ops BIGINT,
+    linked BIGINT               -- GPU ops with a launch
 );
-FROM partition_of('window_timeline_parts')
+WITH part AS (FROM partition_of('window_timeline_parts')),
+so_far AS MATERIALIZED (
+    SELECT trace_id, device_id, start_ns, sum(kernels) OVER up_to AS kernels, sum(ops) OVER up_to AS gpu_ops,
+           sum(linked) OVER up_to AS linked
+    FROM (
+        SELECT trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
+               count(*) AS ops, count(l.event_id) AS linked
+        FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
+        GROUP BY ALL
+    )
+    WINDOW up_to AS (PARTITION BY trace_id, device_id ORDER BY start_ns)
+)
+SELECT p.*, coalesce(u.kernels - coalesce(f.kernels, 0), 0)::BIGINT AS kernels,
+       coalesce(u.gpu_ops - coalesce(f.gpu_ops, 0), 0)::BIGINT AS gpu_ops,
+       coalesce(u.linked - coalesce(f.linked, 0), 0)::BIGINT AS linked
+FROM part AS p
+ASOF LEFT JOIN so_far AS f
+  ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns > f.start_ns
+ASOF LEFT JOIN so_far AS u
+  ON p.trace_id = u.trace_id AND p.device_id = u.device_id
+    AND p.end_ns + (p.kind = 'gpu_active')::INTEGER > u.start_ns

@@ -5,9 +5,7 @@
 -- columns trace_id, node, parent, depth
 -- column name (text): the last frame: a thread, Python line, module, operator or call; steps count as one
 -- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch
--- column is_library (boolean): a Python frame of PyTorch or of Python's own library
--- column is_wait (boolean): a frame that only waits
--- columns count
+-- columns is_library, is_wait, count
 -- column host_ns (ns): sum of its durations
 -- columns gpu_ns, host_from_ns, gpu_from_ns
 -- doubts: no_operators, no_stacks, unlinked_gpu_ops

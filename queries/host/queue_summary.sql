@@ -1,5 +1,9 @@
--- question: How deep was each stream's launch queue, and how long was it empty or full?
--- params trace, limit
+-- question: How deep was each stream's launch queue, and how long was it empty, or full and blocking?
+-- also: full_queue
+-- params trace
+-- param limit (integer, default full_depth): queue depth at which a stream's queue is full and the host must
+--     wait; full_depth: estimated per stream from the depth at which its launch calls repeatedly return,
+--     counting from 512 launches on
 -- columns trace_id, device_id, stream
 -- column span_ns (ns): from its first launch to its last op's start; the shares are fractions of this
 -- column mean_depth (count): time-weighted mean depth over span_ns
@@ -10,9 +14,43 @@
 -- column share_empty (fraction of span_ns): empty_ns over it
 -- column full_ns (ns): time at the limit or above: the device was behind
 -- column share_full (fraction of span_ns): full_ns over it
+-- column launches (count): launch calls that do not wait for their own op
+-- column at_limit (count): those that began with the queue at the limit or above
+-- column call_ns (ns): host time in the at_limit calls
+-- column usual_call_ns (ns): the median launch call that found room
+-- column blocked_ns (ns): call_ns beyond the usual: waiting for the device, not host overhead
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
-WITH call AS (FROM queued_calls()),
-found AS (FROM full_queues('call')),
+WITH call AS (
+    SELECT *, end_ns - start_ns AS call_ns,
+           max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - thresholds().full_slack AS near
+    FROM queued_calls()
+),
+-- When a queue is full, many calls return with the stream's maximum number of launches queued, within
+-- `full_slack`: the depth at which it is full follows from its own calls. NULL: it never is.
+found AS (
+    SELECT trace_id, device_id, stream, coalesce(getvariable('limit'), full_depth) AS full_depth FROM (
+        SELECT trace_id, device_id, stream, CASE
+            WHEN count(*) FILTER (left_waiting >= thresholds().queue_depth) > 0
+                AND count(*) FILTER (left_waiting >= near) >= greatest(
+                    thresholds().full_calls,
+                    thresholds().full_share * count(*) FILTER (left_waiting >= thresholds().queue_depth)
+                ) THEN any_value(near) END AS full_depth
+        FROM call GROUP BY trace_id, device_id, stream)
+),
+met AS (
+    SELECT c.*, coalesce(met >= full_depth, FALSE) AS is_full
+    FROM call AS c JOIN found USING (trace_id, device_id, stream)
+),
+usual AS (
+    SELECT trace_id, device_id, stream, percentile(list(call_ns) FILTER (NOT is_full), 50) AS usual_call_ns
+    FROM met GROUP BY ALL
+),
+blocked AS (
+    SELECT trace_id, device_id, stream, count(*) AS launches, count(*) FILTER (is_full) AS at_limit,
+           sum_where(call_ns, is_full) AS call_ns, usual_call_ns,
+           sum_where(greatest(0, m.call_ns - coalesce(usual_call_ns, 0)), is_full) AS blocked_ns
+    FROM met AS m JOIN usual USING (trace_id, device_id, stream) GROUP BY ALL
+),
 at_depth AS (
     SELECT trace_id, device_id, stream, depth, sum(end_ns - start_ns) AS ns FROM launch_queue() GROUP BY ALL
 ),
@@ -20,17 +58,15 @@ ranked AS (
     SELECT *, sum(ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY depth) AS up_to,
            sum(ns) OVER (PARTITION BY trace_id, device_id, stream) AS total
     FROM at_depth
+),
+depths AS (
+    SELECT trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns,
+           sum(depth * ns) / nullif(any_value(total), 0) AS mean_depth,
+           min(depth) FILTER (2 * up_to >= total) AS p50_depth,
+           min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
+           sum_where(ns, depth = 0) AS empty_ns, empty_ns / nullif(any_value(total), 0) AS share_empty,
+           sum_where(ns, depth >= full_depth) AS full_ns, full_ns / nullif(any_value(total), 0) AS share_full
+    FROM ranked LEFT JOIN found USING (trace_id, device_id, stream) GROUP BY ALL
 )
-SELECT
-    trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns,
-    sum(depth * ns) / nullif(any_value(total), 0) AS mean_depth,
-    min(depth) FILTER (2 * up_to >= total) AS p50_depth,
-    min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
-    sum_where(ns, depth = 0) AS empty_ns,
-    coalesce(sum(ns) FILTER (depth = 0), 0) / nullif(any_value(total), 0) AS share_empty,
-    sum_where(ns, depth >= coalesce(getvariable('limit'), full_depth)) AS full_ns,
-    coalesce(sum(ns) FILTER (depth >= coalesce(getvariable('limit'), full_depth)), 0)
-        / nullif(any_value(total), 0) AS share_full
-FROM ranked LEFT JOIN found USING (trace_id, device_id, stream)
-GROUP BY trace_id, device_id, stream
+FROM depths FULL JOIN blocked USING (trace_id, device_id, stream)
 ORDER BY trace_id, device_id, stream

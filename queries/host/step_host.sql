@@ -10,11 +10,10 @@ WITH step AS (
     SELECT trace_id, name, pid, start_ns, end_ns FROM steps
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-waiting AS (FROM waiting_calls()),
 inside AS (
     SELECT s.trace_id, s.name, s.start_ns, sum(w.dur_ns)::BIGINT AS ns
-    FROM step AS s JOIN waiting AS w ON s.trace_id = w.trace_id AND s.pid = w.pid AND w.start_ns >= s.start_ns
-        AND w.end_ns <= s.end_ns
+    FROM step AS s JOIN waiting_call AS w ON s.trace_id = w.trace_id AND s.pid = w.pid
+        AND w.start_ns >= s.start_ns AND w.end_ns <= s.end_ns
     GROUP BY ALL
 )
 SELECT trace_id, s.name AS step, s.start_ns, s.end_ns - s.start_ns AS host_ns,

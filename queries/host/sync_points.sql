@@ -7,7 +7,7 @@
 -- column gpu_idle_ns (ns): time for which a device then waited because the host was in the call, or not back
 --     yet
 -- doubts: no_runtime_calls, no_stacks
-WITH chosen AS (FROM waiting_calls()),
+WITH chosen AS (FROM waiting_call WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),
 work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)),

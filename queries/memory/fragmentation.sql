@@ -1,12 +1,11 @@
 -- question: How much of the reserved memory is free in pieces, by device and pool, in a memory snapshot?
 -- params trace
--- columns trace_id, device_id
--- column pool (text): a CUDA graph's pool, or one of the program; NULL: the common pool
+-- columns trace_id, device_id, pool
 -- column kind (text): small (segments for allocations of at most 1 MB) or large
 -- columns stream
 -- column segments (count): pieces of memory that the allocator has from the driver
 -- column segment_bytes (bytes): their size
--- column used_bytes (bytes): in blocks that are in use
+-- columns used_bytes
 -- column rounding_bytes (bytes): the part of used_bytes that nobody requested
 -- column free_bytes (bytes): in free blocks, which only allocations in these segments can use
 -- column largest_free_bytes (bytes): the largest of these blocks: a larger allocation needs another segment

@@ -10,7 +10,9 @@
 -- doubts: no_memory_events
 -- Paths below thresholds().drawn_share are left out.
 WITH RECURSIVE live AS MATERIALIZED (
-    FROM live_allocations(getvariable('trace'), coalesce(getvariable('moment'), 'peak'))
+    FROM allocation
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 ),
 -- The frames around each allocation: from its stack, else from the slices around it.
 inner_frame AS (

@@ -14,7 +14,9 @@ WITH peak AS MATERIALIZED (FROM memory_high WHERE trace_id = coalesce(getvariabl
 owner AS (
     SELECT trace_id, device_type, device_id, bytes,
            coalesce(cpu_op, CASE WHEN stack_id > 0 THEN place END, 'no operator') AS operator
-    FROM live_allocations(getvariable('trace'), 'peak') WHERE record_id IS NOT NULL OR stack_id > 0
+    FROM allocation
+    WHERE at_peak AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND (event_id IS NOT NULL OR stack_id > 0)
 ),
 summed AS (
     SELECT trace_id, device_type, device_id, operator, count(*) AS tensors, sum(bytes)::BIGINT AS live_bytes

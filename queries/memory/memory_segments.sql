@@ -1,12 +1,10 @@
 -- question: Which segments have most free memory between their blocks, in a memory snapshot?
 -- params trace, top
--- columns trace_id, device_id
--- column address (id): where it is in the device's memory
--- columns stream
+-- columns trace_id, device_id, address, stream
 -- column kind (text): small (for allocations of at most 1 MB) or large
--- column pool (text): a CUDA graph's pool, or one of the program; NULL: the common pool
+-- columns pool
 -- column segment_bytes (bytes): its size
--- column used_bytes (bytes): in blocks that are in use
+-- columns used_bytes
 -- column free_bytes (bytes): in free blocks
 -- column largest_free_bytes (bytes): the largest of these
 -- column blocks (count): blocks, in use or free

@@ -1,7 +1,6 @@
 -- question: How many bytes does each operator move by its shapes, and how fast?
 -- params trace, top
--- columns trace_id, device_id, operator
--- columns known_from
+-- columns trace_id, device_id, operator, known_from
 -- column kind (text): mm, convolution, attention, normalization, elementwise, reduction, copy ...
 -- columns calls
 -- column read_bytes (bytes): of its inputs, each read once, without the destination (out=). A Triton kernel

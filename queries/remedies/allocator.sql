@@ -22,7 +22,6 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
 -- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole
 -- column detail (text): why: the cache is emptied, or off, or blocks are freed to allocate others
--- column target (text): host: the call's own time and its wait
 -- doubts: no_runtime_calls, no_stacks
 -- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or blocks
 -- are freed after the start and allocated again, as the allocator does when memory is short.

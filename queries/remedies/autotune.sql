@@ -17,14 +17,13 @@
 --     https://triton-lang.org/main/python-api/generated/triton.autotune.html
 -- column place (text): the kernel
 -- column detail (text): how long it takes each time
--- column factor (fraction of the time taken): the fraction of its time that remains
 -- doubts: no_gpu_ops, absurd_duration
 -- Products that Triton compiled: Inductor's templates, and kernels with plain names of functions, which
 -- libraries do not have.
 WITH worked AS (
     SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
-           greatest(math_roof_ns(flops, flop_per_s, peak, is_matrix),
-               memory_roof_ns(read_bytes + written_bytes, memory_bytes_per_s)) / busy_ns AS reached
+           greatest(flops * 1e9 / peak_of(flop_per_s, peak, is_matrix),
+               (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s) / busy_ns AS reached
     FROM all_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix AND w.trace_id = coalesce(getvariable('trace'), w.trace_id)
 ),

@@ -19,7 +19,6 @@
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 -- column detail (text): the kind of copy, and the largest number of bytes
--- column target (text): host: the operator that copies, or its call alone; op: the copy on the device
 -- column factor (fraction of the time taken): the fraction of its time that remains: the first copy of each
 --     run stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
@@ -61,7 +60,8 @@ spare AS (
         AS detail
     FROM within WHERE count >= thresholds().fewest_batched AND number > 1
         -- Users cannot change code that a compiler wrote.
-        AND compiled_part('cpu_op', replace(place, 'autograd::engine::evaluate_function: ', '')) IS NULL
+        AND replace(place, 'autograd::engine::evaluate_function: ', '') NOT IN (
+            SELECT name FROM slice_label WHERE kind = 'cpu_op' AND compiled IS NOT NULL)
 )
 SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, launch_id) AS event_id, pid, tid,
        coalesce(around.start_ns, launch_start_ns) AS start_ns,

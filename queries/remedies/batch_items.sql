@@ -19,7 +19,6 @@
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the module
 -- column detail (text): how often a step, or one call of a function, calls it
--- column target (text): host: a call after the first one; op: a GPU op that a call launched
 -- column factor (fraction of the time taken): 0 for a later call and its ops; for the first call's ops, the
 --     number of times that all blocks then fill the device
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops

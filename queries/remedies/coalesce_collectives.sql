@@ -20,7 +20,6 @@
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
 -- column detail (text): the type, and the call site's largest message
--- column target (text): host: the operator of a collective; op: its kernel
 -- column factor (fraction of the time taken): the fraction of its time that remains; the first collective of
 --     each run stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops

@@ -19,7 +19,6 @@
 --     https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html
 -- column place (text): NULL: all compiled code
 -- column detail (text): the number of launches in it
--- column target (text): overhead: the host's work in compiled code
 -- column factor (fraction of the time taken): the fraction of its time that remains: for each launch, the
 --     time of one that finds its device idle
 -- doubts: no_gpu_ops, no_runtime_calls, no_compiled_code

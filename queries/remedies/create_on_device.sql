@@ -17,7 +17,6 @@
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operators there that make, change and copy it
--- column target (text): host: an operator on the CPU; call: the copy
 -- column factor (fraction of the time taken): the fraction of its time that remains: a launch for the
 --     operators that make the tensor
 -- doubts: no_runtime_calls, no_stacks

@@ -20,9 +20,7 @@
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- column place (text): NULL: the run as a whole, between the host's waits for the device
 -- column detail (text): NULL
--- column target (text): cuda-graph: the change of that name
 -- column dur_ns (ns): how long the host worked since the thread's previous launch, including this one
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
@@ -36,7 +34,8 @@ WITH launch AS (
         AND l.trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
             HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(*))
 ),
-read AS (FROM value_reads()),
+waiting AS (FROM waiting_call WHERE is_read AND trace_id = coalesce(getvariable('trace'), trace_id)),
+read AS (FROM placed('waiting')),
 before AS (
     SELECT r.trace_id, r.event_id, r.start_ns, {'place': r.place, 'kernel': l.kernel} AS position
     FROM read AS r ASOF JOIN launch AS l
@@ -56,9 +55,8 @@ cut AS (
         SELECT trace_id FROM before GROUP BY trace_id, position HAVING count(*) >= thresholds().fewest_alike)
     GROUP BY trace_id HAVING count(*) > 1
 ),
-call AS (FROM waiting_calls()),
 stretch AS (
-    SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN call AS c
+    SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN waiting_call AS c
       ON l.trace_id = c.trace_id AND l.end_ns <= c.start_ns
     GROUP BY l.trace_id, c.event_id
 ),

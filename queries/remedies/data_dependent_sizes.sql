@@ -19,7 +19,6 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operator
--- column target (text): call: its own time and its wait, and the copy that it issues
 -- column event_id (id): the operator
 -- column start_ns (ns): where the waiting call in it begins
 -- column dur_ns (ns): how long the call takes
@@ -33,8 +32,10 @@ WITH named AS (
 ),
 asked AS (FROM outermost('named')),
 -- Printing a tensor asks for sizes, too; another remedy is about prints.
-reading AS (FROM reading_calls()),
-waiting AS (FROM reading WHERE is_sized AND NOT is_printed),
+waiting AS (
+    FROM waiting_call
+    WHERE is_sized AND NOT is_printed AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
 call AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,
            a.event_id AS operator_id

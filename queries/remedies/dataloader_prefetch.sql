@@ -19,9 +19,7 @@
 -- check: tracekit query after.json data_loading; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
 -- column detail (text): the number of fetches there that wait
--- column target (text): wait: for the workers
 -- doubts: no_stacks
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices

@@ -21,9 +21,7 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
 --     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching
--- column place (text): the Python line that asks for batches; NULL: stacks were not recorded
 -- column detail (text): the number of workers that would keep up: loading over the rest of a step, rounded up
--- column target (text): host: loading
 -- column event_id (id): the fetch: the data loader's annotation, else its frame
 -- column factor (fraction of the time taken): the fraction of its time that remains: taking a loaded batch
 -- doubts: no_stacks

@@ -25,9 +25,7 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution
--- column place (text): the Python line around it, else the module; NULL: neither was recorded
 -- column detail (text): what it waits for, and whether a copy to the host came before
--- column target (text): host: the call's own time and its wait
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- A call that no operator makes is the program's. Not in the loop are those with no launch of their thread
 -- before them or after them (the profiler waits where it begins and ends), and those next to a graph's

@@ -19,7 +19,6 @@
 -- sources: https://docs.pytorch.org/tutorials/intermediate/fx_conv_bn_fuser.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the number of norms
--- column target (text): call: the norm, with the GPU ops that it launches
 -- doubts: no_stacks
 -- A run without a backward pass and an optimizer is inference; in training mode, a norm counts its batches
 -- (aten::add_) before it.

@@ -23,10 +23,12 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://arxiv.org/abs/2205.14135
 -- column detail (text): the shape of the scores
--- column event_id (id): a GPU op of the products, of the softmax, or of the work on the scores between them
 -- column factor (fraction of the time taken): the fraction of its time that remains: both products' FLOPs, or
 --     reading query, key and value and writing the output, at the share of the roofs that the products reach
 --     now
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
-WITH op AS (SELECT *, 'op' AS target FROM attention_by_products() WHERE NOT is_fallback)
+WITH op AS (
+    SELECT *, 'op' AS target, dur_ns AS ns FROM attention_part
+    WHERE NOT is_fallback AND trace_id = coalesce(getvariable('trace'), trace_id)
+)
 FROM changed_ops('op') ORDER BY trace_id, place, start_ns

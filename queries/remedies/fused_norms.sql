@@ -26,7 +26,6 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
 -- column detail (text): the operator that does the same, and the shape that takes most time
--- column target (text): op: a GPU op; host: a piece's dispatch and launch
 -- column factor (fraction of the time taken): for a GPU op, the fraction that remains if only the first input
 --     and the last output pass through memory, at least the shortest piece; 0 for the host's work on all but
 --     the last piece

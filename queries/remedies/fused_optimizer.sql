@@ -20,7 +20,6 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html
 -- column place (text): the optimizer's range, Optimizer.step#CLASS.step
 -- column detail (text): the argument that changes it
--- column target (text): overhead: the host's work in the range; op: a GPU op of a step over known shapes
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unknown_device
 WITH stepper (optimizer, is_fusable) AS (VALUES
     ('Adam', TRUE), ('AdamW', TRUE), ('SGD', TRUE), ('Adagrad', FALSE), ('Adadelta', FALSE),
@@ -85,7 +84,7 @@ moved AS (
 ),
 roof AS (
     SELECT n.trace_id, n.step_id, n.event_id, g.start_ns, g.dur_ns,
-           memory_roof_ns(moved_bytes, memory_bytes_per_s)
+           moved_bytes * 1e9 / memory_bytes_per_s
                / nullif(sum(g.dur_ns) OVER (PARTITION BY n.trace_id, n.step_id), 0) AS factor
     FROM launched AS n JOIN moved AS m USING (trace_id, step_id)
     JOIN gpu_ops AS g ON n.trace_id = g.trace_id AND n.event_id = g.event_id

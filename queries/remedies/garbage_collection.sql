@@ -25,7 +25,6 @@
 --     https://github.com/pytorch/pytorch/pull/161209
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
 -- column detail (text): the number of collections, and the longest
--- column target (text): host: the collection
 -- doubts: no_stacks
 -- A call of gc.collect() is a frame of the stack. Collections that Python starts itself are recorded, as
 -- `Python GC`, with stacks and _ExperimentalConfig(record_python_gc_info=True).

@@ -30,7 +30,8 @@ WITH product AS (
            CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
            kind IN ('bmm', 'baddbmm') AS is_batched, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch,
            a[-2] AS m, a[-1] AS k, b[-1] AS n,
-           rounded_up(m, unit) AS m_padded, rounded_up(k, unit) AS k_padded, rounded_up(n, unit) AS n_padded,
+           list_transform([m, k, n], lambda size: (size + unit - 1) // unit * unit) AS padded,
+           padded[1] AS m_padded, padded[2] AS k_padded, padded[3] AS n_padded,
            m = m_padded AND k = k_padded AND n = n_padded AS is_aligned
     FROM all_work() AS w
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)

@@ -20,7 +20,6 @@
 -- column place (text): the line at which compiled code resumes; without it in the stack, the region; for
 --     recompilation, the line or operator around it
 -- column detail (text): the compiled region, or `compiles again`
--- column target (text): host: guards and prologue of a region inside another one; compilation that recurs
 -- doubts: no_compiled_code, no_stacks
 -- A region covers all that its rewritten bytecode runs, so what resumes after a graph break is a region
 -- inside it.

@@ -12,7 +12,6 @@
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-operations-with-autograd
 -- column detail (text): the operator, and its in-place form
--- column target (text): call: the copy with its GPU ops
 -- doubts: no_operators, no_stacks
 -- An operator that calls clone and then the operator of its own name with an underscore.
 WITH part AS (

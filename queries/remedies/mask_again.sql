@@ -17,7 +17,6 @@
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
 -- column detail (text): the mask's shape
--- column target (text): call: an operator that builds it, with its GPU ops
 -- doubts: no_operators, no_shapes, no_stacks
 -- A triangle of one shape, built at one place more than once, and what filled it just before.
 WITH operator AS (

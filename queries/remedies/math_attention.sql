@@ -21,12 +21,10 @@
 --     https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp
 -- column detail (text): why fused backends do not run, by the inputs: flash attention takes fp16 and
 --     bf16, equal head sizes and no mask; the memory-efficient backend fp32 and masks, too
--- column event_id (id): a GPU op of the products, of the softmax, or of the work on the scores between them
--- column factor (fraction of the time taken): the fraction of its time that remains, as in fused_attention
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH found AS (
-    SELECT *, 'op' AS target, shapes_of(given_dims) AS d, texts_of(given_types) AS t
-    FROM attention_by_products() WHERE is_fallback
+    SELECT *, 'op' AS target, dur_ns AS ns, shapes_of(given_dims) AS d, texts_of(given_types) AS t
+    FROM attention_part WHERE is_fallback AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 op AS (
     SELECT * REPLACE (coalesce(nullif(concat_ws(', ',

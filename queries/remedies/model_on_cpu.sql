@@ -18,8 +18,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
 -- column detail (text): the operator that takes most time
--- column target (text): host: an operator that launches nothing
--- column factor (fraction of the time taken): the fraction of its time that remains: a launch
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops

@@ -17,7 +17,6 @@
 -- sources: https://docs.vllm.ai/en/latest/configuration/engine_args.html
 --     https://lmsys.org/blog/2024-12-04-sglang-v0-4/
 -- column detail (text): the replays, and the launches beside them
--- column target (text): overhead: the host's work around a replay
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Graphs carry most of the ops: the rest prepares their inputs, or takes their results.
 WITH op AS (FROM decoded_ops()),

@@ -23,8 +23,6 @@
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 -- column detail (text): the size of the largest copy, and the problem
--- column target (text): host, wait: the call, and the synchronization that follows it; op: the copy
--- column event_id (id): the copy
 -- column start_ns (ns): where the call, the synchronization or the copy begins
 -- column factor (fraction of the time taken): the fraction of its time that remains: the call takes as long
 --     as a launch, nothing waits, and the copy runs at the rate of the largest pinned copy of its direction;

@@ -19,7 +19,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
 -- column detail (text): how much longer a step takes, and what was recorded besides operators
--- column target (text): host: all work of a thread
 -- column event_id (id): the first step
 -- column start_ns (ns): where the trace begins
 -- column factor (fraction of the time taken): the fraction of its time that remains: a step's time unprofiled

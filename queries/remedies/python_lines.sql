@@ -19,7 +19,6 @@
 --     https://docs.python.org/3/library/profile.html
 -- column place (text): the function, by its file and first line
 -- column detail (text): its own time in a call, and the number of calls
--- column target (text): host: a stretch of its own work
 -- column event_id (id): the call of the function
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
@@ -32,12 +31,12 @@ WITH RECURSIVE span AS (
 ),
 slice AS (
     SELECT s.trace_id, thread, s.event_id, t.pid, t.tid, name, parent_id, self_ns,
-           is_program_line(traits) AS is_frame
+           has(traits, 'source_line') AND NOT has(traits, 'library') AS is_frame
     FROM thread_slice AS h JOIN host_thread AS t USING (thread)
     JOIN slices AS s ON t.trace_id = s.trace_id AND h.event_id = s.event_id
     WHERE activity = 'python' AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)
         AND (kind = 'annotation' OR kind = 'python' AND NOT has(traits, 'thread_wait')
-            AND (is_program_line(traits) OR NOT has(traits, 'of_torch')))
+            AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')))
 ),
 -- Up to the function around each.
 climbing AS (

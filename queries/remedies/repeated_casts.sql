@@ -24,7 +24,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/amp.html#torch.autocast
 --     https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html
 -- column detail (text): the types, and the shape of the weights that take most time
--- column target (text): call: the cast with its GPU ops
 -- doubts: no_gpu_ops, no_shapes, no_stacks
 -- A weight: cast inside a linear layer or a convolution, with the shape of its weight or bias and not of its
 -- input. It has not changed where the trace has no backward pass and no optimizer, or where the same module

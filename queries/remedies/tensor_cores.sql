@@ -53,9 +53,9 @@ faster AS (
 ),
 held AS (
     SELECT w.trace_id, w.event_id, w.dims, w.busy_ns, unnest(w.gpu_op_ids) AS gpu_op_id, format,
-           math_roof_ns(flops, flop_per_s, 'fp32', TRUE) AS math_ns,
-           math_roof_ns(flops, flop_per_s, format, TRUE) AS fast_ns,
-           memory_roof_ns(read_bytes + written_bytes, memory_bytes_per_s) AS memory_ns,
+           flops * 1e9 / peak_of(flop_per_s, 'fp32', TRUE) AS math_ns,
+           flops * 1e9 / peak_of(flop_per_s, format, TRUE) AS fast_ns,
+           (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s AS memory_ns,
            roof_bound(math_ns, memory_ns, busy_ns,
                coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
            greatest(memory_ns, fast_ns / (math_ns / busy_ns)) / busy_ns AS factor

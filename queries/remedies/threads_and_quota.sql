@@ -18,7 +18,6 @@
 -- sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the number of calls, the longest, and when the first and the last began
--- column target (text): host: the call
 -- column factor (fraction of the time taken): the fraction of its time that remains: the median of calls of
 --     that name
 -- doubts: absurd_duration

@@ -24,8 +24,6 @@
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf
 -- column place (text): the outermost module; NULL: the run as a whole, if no modules were recorded
 -- column detail (text): NULL, or a note that a compiler traces the code and generates none
--- column target (text): overhead: the host's work between launches, and launches of GPU ops that vanish; op:
---     a GPU op that hands its result to the next one, or takes it from the previous one
 -- column event_id (id): the module or operator around it, or the GPU op
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
@@ -80,7 +78,6 @@ launched AS (
 ),
 -- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
 -- optimizers (another remedy), collectives and input.
-read AS (FROM value_reads()),
 fixed AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE kind IN ('cpu_op', 'annotation', 'python') AND trace_id = coalesce(getvariable('trace'), trace_id)
@@ -90,7 +87,9 @@ fixed AS (
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
     UNION ALL
     SELECT trace_id, event_id, o.pid, o.tid, NULL, ts_ns, ts_ns + dur_ns FROM event_row AS o
-    JOIN (SELECT DISTINCT trace_id, cpu_op_id AS event_id FROM read) USING (trace_id, event_id)
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND (trace_id, event_id) IN (
+        SELECT (trace_id, cpu_op_id) FROM waiting_call JOIN host_site USING (trace_id, event_id)
+        WHERE is_read)
 ),
 kept AS (FROM outermost('fixed')),
 unit AS (

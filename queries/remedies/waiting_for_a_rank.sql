@@ -28,12 +28,12 @@
 -- or by the link: within a machine, all data passes twice over the slowest link of today in less than the
 -- rest.
 WITH met AS (
-    SELECT trace_id, event_id, rank, dur_ns, min(dur_ns) OVER same AS wire_ns,
-           arg_min(rank, dur_ns) OVER same AS late_rank,
+    SELECT trace_id, event_id, rank, c.dur_ns, min(c.dur_ns) OVER same AS wire_ns,
+           arg_min(rank, c.dur_ns) OVER same AS late_rank,
            min(trace_id) OVER same < max(trace_id) OVER same AS is_matched
-    FROM matched_collectives() WHERE direction IS NULL
-    WINDOW same AS (PARTITION BY job, group_key, matched_by, CASE WHEN sequence IS NULL THEN step END, place,
-        type)
+    FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHERE direction IS NULL
+    WINDOW same AS (PARTITION BY job, group_key, matched_by,
+        CASE WHEN m.sequence IS NULL THEN step END, place, c.type)
 ),
 waiting AS (
     SELECT t.trace_id, t.event_id, t.pid, t.tid, t.start_ns, t.dur_ns, is_matched,

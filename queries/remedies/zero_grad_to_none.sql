@@ -15,9 +15,7 @@
 -- check: tracekit query after.json annotation_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column place (text): the Python line that calls zero_grad; without stacks, its annotation
 -- column detail (text): the number of tensors filled in each call
--- column target (text): call: the operator and the kernels that it launches
 -- doubts: no_stacks
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices

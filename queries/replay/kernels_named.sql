@@ -1,8 +1,11 @@
--- question: Which GPU ops have a name that matches a pattern?
+-- question: Which GPU ops have a name or a class that matches a pattern?
+-- also: kernels_of_class (by = class)
 -- params trace, pattern
--- columns trace_id, event_id, name
+-- param by (text, default 'name'): `name`, or `class`: gemm, attention, convolution ...
+-- columns trace_id, event_id, name, class
 -- doubts: no_gpu_ops
-SELECT trace_id, event_id, name FROM gpu_ops
+SELECT trace_id, event_id, name, class FROM gpu_ops
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-  AND lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
+    AND if(coalesce(getvariable('by'), 'name') = 'class', class::VARCHAR, lower(name))
+        GLOB lower(coalesce(getvariable('pattern'), '*'))
 ORDER BY trace_id, event_id

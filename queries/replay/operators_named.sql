@@ -1,11 +1,18 @@
--- question: Which operator calls match a pattern by name, without calls nested in another match?
+-- question: Which calls of operators or modules match a pattern by name, without calls inside another match?
+-- also: modules_named (of = module)
 -- params trace, pattern
+-- param of (text, default 'operator'): `operator` or `module`
 -- columns trace_id, event_id, name, pid, tid, start_ns, dur_ns
--- doubts: no_operators
+-- doubts: no_operators, no_modules
 WITH named AS (
-    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM cpu_ops
+    SELECT trace_id, event_id, if(kind = 'python', module_name(name), name) AS name, pid, tid, start_ns,
+           end_ns, dur_ns
+    FROM slices
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-      AND lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
+        AND if(coalesce(getvariable('of'), 'operator') = 'module', kind = 'python' AND has(traits, 'module'),
+            kind = 'cpu_op')
+        AND lower(if(kind = 'python', module_name(slices.name), slices.name))
+            GLOB lower(coalesce(getvariable('pattern'), '*'))
 ),
 chosen AS (FROM outermost('named'))
 SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM chosen

@@ -3,7 +3,7 @@
 -- param pattern (text, default '*'): a glob pattern of the call's or operator's name; case does not matter
 -- columns trace_id, event_id, name, cpu_op, pid, tid, start_ns, dur_ns
 -- doubts: no_runtime_calls
-WITH call AS (FROM waiting_calls()),
+WITH call AS (FROM waiting_call WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
 site AS (FROM call_site('call'))
 SELECT trace_id, event_id, name, cpu_op, pid, tid, start_ns, dur_ns
 FROM call LEFT JOIN site USING (trace_id, event_id)

@@ -22,7 +22,7 @@ WITH work AS MATERIALIZED (
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (
     SELECT w.trace_id, w.device_id, first_ns AS at_ns, host_ns, flops, captured_flops,
-           math_roof_ns(flops, p.flop_per_s, w.peak, is_matrix) AS peak_ns,
+           flops * 1e9 / peak_of(p.flop_per_s, w.peak, is_matrix) AS peak_ns,
            0 AS kernel_ns, 0 AS counted_ns
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix

@@ -25,7 +25,7 @@
 -- Roofline: Williams, Waterman, Patterson 2009 (https://doi.org/10.1145/1498765.1498785). Work that is no
 -- matrix product is held against the vector units' fp32 peak.
 WITH work AS (
-    SELECT trace_id, device_id, name, dims, known_from, is_matrix, roof_format(peak, is_matrix) AS format,
+    SELECT trace_id, device_id, name, dims, known_from, is_matrix, if(is_matrix, peak, 'fp32') AS format,
            count(*) AS calls, sum(busy_ns)::BIGINT AS gpu_ns, sum(flops) AS flops,
            sum(read_bytes + written_bytes)::BIGINT AS moved_bytes,
            arg_max(gpu_op_ids[1], (busy_ns, -gpu_op_ids[1])) AS kernel_id
@@ -34,10 +34,10 @@ WITH work AS (
     GROUP BY ALL
 ),
 held AS (
-    SELECT w.*, math_roof_ns(flops, p.flop_per_s, format, is_matrix)::BIGINT AS math_ns,
-           memory_roof_ns(moved_bytes, p.memory_bytes_per_s)::BIGINT AS memory_ns,
+    SELECT w.*, (flops * 1e9 / peak_of(p.flop_per_s, format, is_matrix))::BIGINT AS math_ns,
+           (moved_bytes * 1e9 / p.memory_bytes_per_s)::BIGINT AS memory_ns,
            greatest(math_ns, memory_ns) AS roof_ns,
-           peak_of(p.flop_per_s, roof_format(format, is_matrix), is_matrix) AS peak_flop_per_s,
+           peak_of(p.flop_per_s, format, is_matrix) AS peak_flop_per_s,
            p.memory_bytes_per_s
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 )

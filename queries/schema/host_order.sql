@@ -14,7 +14,7 @@ WITH names AS (
         | CASE WHEN kind = 'cpu_op' THEN $op_flag ELSE 0 END
         | CASE WHEN kind = 'python' THEN $python_flag ELSE 0 END
         | CASE WHEN has(traits, 'module') THEN $module_flag ELSE 0 END
-        | CASE WHEN is_program_line(traits) THEN $line_flag ELSE 0 END
+        | CASE WHEN has(traits, 'source_line') AND NOT has(traits, 'library') THEN $line_flag ELSE 0 END
         | CASE WHEN activity IN ('input', 'compilation') THEN $covering_flag ELSE 0 END AS ranked
     FROM slice_label WHERE activity IS NOT NULL
 ),

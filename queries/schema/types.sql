@@ -6,14 +6,14 @@ CREATE TYPE gpu_op_kind AS ENUM ('kernel', 'memcpy', 'memset');
 -- A device's activity at an instant, or the activity of a GPU op even if other work covers it.
 CREATE TYPE device_activity AS ENUM ('communication', 'compute', 'copy', 'idle');
 
--- The result of kernel_class() for kernels; other GPU ops have their kind.
+-- The class of a kernel; other GPU ops have their kind.
 CREATE TYPE gpu_op_class AS ENUM (
     'attention', 'communication', 'convolution', 'copy', 'elementwise', 'gemm', 'memcpy', 'memset',
     'normalization',
     'other', 'reduction', 'triton'
 );
 
--- A host thread's activity: the result of host_activity(); untraced if no slice is open.
+-- A host thread's activity; untraced if no slice is open.
 CREATE TYPE host_activity AS ENUM (
     'allocation', 'compilation', 'copy', 'dispatch', 'input', 'launch', 'python', 'runtime', 'sync',
     'untraced'

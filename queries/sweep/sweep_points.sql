@@ -44,7 +44,7 @@ point AS (
         TRY_CAST(sizes->>'dim' AS BIGINT) AS dim,
         TRY_CAST(sizes->>'hidden' AS BIGINT) AS hidden, sizes->>'dtype' AS dtype,
         sizes->>'activation' AS activation,
-        sweep->>'reason' AS reason, coalesce(is_true(sweep->>'is_wrong'), FALSE) AS is_wrong,
+        sweep->>'reason' AS reason, coalesce(lower(sweep->>'is_wrong') IN ('true', '1'), FALSE) AS is_wrong,
         sweep->>'baseline' AS first,
         coalesce((sizes->>'device') = 'cpu', FALSE) AS is_cpu,
         TRY_CAST(facts->>'profiled_step_ns' AS BIGINT) AS profiled_step_ns,

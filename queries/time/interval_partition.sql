@@ -20,14 +20,30 @@ WITH clipped AS MATERIALIZED (
     WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
         AND device_id = coalesce(getvariable('device'), device_id)
 ),
-the_interval AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
-whole AS (FROM whole_waits_of('the_interval')),
-part AS MATERIALIZED (FROM parts_of('the_interval', 'whole')),
-late AS (
-    SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC, cause)) AS causes
-    FROM part WHERE idle_class = 'host_late' GROUP BY trace_id, device_id
+asked AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
+part AS MATERIALIZED (
+    SELECT trace_id, device_id, a.kind, a.name, a.start_ns AS window_start_ns, a.end_ns AS window_end_ns,
+           activity, idle_class, cause, least(t.end_ns, a.end_ns) - greatest(t.start_ns, a.start_ns) AS ns
+    FROM gpu_timeline_by_cause AS t JOIN asked AS a USING (trace_id, device_id)
+    WHERE t.end_ns > a.start_ns AND t.start_ns < a.end_ns
 ),
-partitioned AS (FROM partition_of('part'))
-SELECT c.* EXCLUDE (kind, name), coalesce(causes, MAP {}) AS causes
-FROM partitioned AS c LEFT JOIN late USING (trace_id, device_id)
+partitioned AS (FROM partition_of('part')),
+caused AS (
+    SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC, cause)) AS causes
+    FROM (SELECT trace_id, device_id, cause, sum(ns)::BIGINT AS ns FROM part WHERE idle_class = 'host_late'
+        GROUP BY ALL)
+    GROUP BY ALL
+),
+counted AS (
+    SELECT o.trace_id, o.device_id, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
+           count(l.event_id) AS linked
+    FROM gpu_ops AS o JOIN asked AS a USING (trace_id, device_id)
+    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    WHERE o.start_ns >= a.start_ns AND o.start_ns < a.end_ns
+    GROUP BY ALL
+)
+SELECT p.* EXCLUDE (kind, name), coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops,
+       coalesce(linked, 0) AS linked, coalesce(causes, MAP {}) AS causes
+FROM partitioned AS p LEFT JOIN caused USING (trace_id, device_id)
+LEFT JOIN counted USING (trace_id, device_id)
 ORDER BY trace_id, device_id

@@ -57,7 +57,7 @@ timed AS (
            count(*) FILTER (phase = 'X' AND dur_ns > thresholds().absurd_duration_ns
                AND greatest(dur_ns, abs(ts_ns)) <= thresholds().late_time_ns) AS absurd,
            count(*) FILTER (phase IN ('B', 'E')) AS begins_and_ends,
-           count(*) FILTER (kind = 'other' AND has_no_category(category)) AS uncategorized,
+           count(*) FILTER (kind = 'other' AND coalesce(category, '') = '') AS uncategorized,
            count(*) FILTER (kind = 'python') AS frames
     FROM event_row AS e JOIN label USING (label_id) LEFT JOIN slice_label USING (label_id)
     GROUP BY e.trace_id

@@ -11,7 +11,7 @@ WITH shaped AS (
 ),
 named AS (
     SELECT trace_id, phase, l.name, category IS NOT DISTINCT FROM 'memory_snapshot' AS is_of_snapshot,
-           coalesce(s.kind, event_kind(category, l.name)) AS kind, activity, call, class, compiled, traits
+           coalesce(s.kind, 'other') AS kind, activity, call, class, compiled, traits
     FROM label AS l LEFT JOIN slice_label AS s USING (label_id)
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),

@@ -34,7 +34,7 @@ CREATE OR REPLACE VIEW launches AS
 SELECT *, activity AS launched_kind FROM (
     SELECT * REPLACE (CASE call WHEN 'launch_graph' THEN 'graph' WHEN 'fill' THEN 'memset'
         WHEN 'launch_kernel' THEN 'kernel' ELSE 'memcpy' END AS activity)
-    FROM runtime_calls WHERE is_launch(activity)
+    FROM runtime_calls WHERE activity IN ('launch', 'copy')
 );
 
 -- Waiting for a device: host calls that block (side 'host') and the waits that the device
@@ -89,6 +89,7 @@ CREATE OR REPLACE VIEW counters AS
 SELECT trace_id, event_id, name AS source, key AS counter, TRY_CAST(args->>key AS DOUBLE) AS value,
        ts_ns, dur_ns
 FROM (
-    SELECT *, unnest(json_keys(args)) AS key FROM event
-    WHERE phase = 'C' OR (phase = 'X' AND event_kind(category, name) = 'counter_range')
+    SELECT e.*, l.name, unnest(json_keys(args)) AS key
+    FROM event_row AS e JOIN label AS l USING (label_id) LEFT JOIN slice_label AS s USING (label_id)
+    WHERE phase = 'C' OR s.kind = 'counter_range'
 );

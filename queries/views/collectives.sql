@@ -7,12 +7,6 @@ CREATE OR REPLACE MACRO bus_factor(type, n) AS CASE
         WHEN type IN ('allgather', 'reducescatter', 'alltoall', 'scatter', 'gather') THEN (n - 1) / n
     WHEN type IN ('broadcast', 'reduce', 'sendrecv') THEN 1 END;
 
--- The sizes, in rows, of the parts that an all-to-all sends to or receives from each rank. c10 writes [] for
--- equal parts, and cuts lists of more than 30; both are NULL.
--- https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp
-CREATE OR REPLACE MACRO split_sizes(text) AS CASE
-    WHEN list_count(integers_of(text)) = nullif(len(integers_of(text)), 0) THEN integers_of(text) END;
-
 -- The traces that may belong to one job: they have the same number of ranks and were recorded within
 -- thresholds().job_gap_ns of each other (their hosts' clocks differ). `job` is the first of these traces.
 CREATE OR REPLACE VIEW jobs AS
@@ -26,12 +20,6 @@ FROM span AS a JOIN span AS b ON a.world_size IS NOT DISTINCT FROM b.world_size
  AND a.start_ns <= b.end_ns + thresholds().job_gap_ns AND b.start_ns <= a.end_ns + thresholds().job_gap_ns
 GROUP BY a.trace_id;
 
--- Collectives with the keys that match them over ranks (queries/facts/matched_collective.sql).
-CREATE OR REPLACE MACRO matched_collectives() AS TABLE
-SELECT c.* EXCLUDE (exposed_ns, alike_count, wait_ns) REPLACE (m.sequence AS sequence),
-       job, rank, base_time_ns, group_key, step, matched_by, place
-FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id);
-
 -- Collectives that several ranks of the database took part in. `call_key` identifies one.
 CREATE OR REPLACE MACRO awaited_collectives() AS TABLE
 SELECT c.* EXCLUDE (exposed_ns, alike_count, wait_ns) REPLACE (m.sequence AS sequence),
@@ -42,20 +30,18 @@ SELECT c.* EXCLUDE (exposed_ns, alike_count, wait_ns) REPLACE (m.sequence AS seq
        c.dur_ns - wire_ns AS wait_ns, awaited_ns, place_by_length = 1 AS is_last
 FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHERE ranks_seen > 1;
 
--- Whether each rank leaves a collective of this type only after all ranks have entered it. A broadcast's
--- sender, for example, may leave earlier.
-CREATE OR REPLACE MACRO ends_together(type) AS
-    type IN ('allreduce', 'allgather', 'reducescatter', 'alltoall', 'barrier');
-
 -- How far each rank's clock is ahead of the clock of its job's first rank. A collective ends on all its ranks
--- at the same time, so that is the median over collectives of the differences of their ends. A rank that
--- shares no collective with the first is compared with ranks that do, and so on; `hops` counts these. A
--- receive ends with its send if it waited for it. Ranks that no such path reaches are left out. `residual_ns`
--- is the median deviation of the single differences.
+-- at the same time (but a broadcast's sender may leave earlier), so that is the median over collectives of
+-- the differences of their ends. A rank that shares no collective with the first is compared with ranks that
+-- do, and so on; `hops` counts these. A receive ends with its send if it waited for it. Ranks that no such
+-- path reaches are left out. `residual_ns` is the median deviation of the single differences.
 CREATE OR REPLACE MACRO aligned_clocks() AS TABLE
 WITH RECURSIVE finish AS MATERIALIZED (
     SELECT call_key, job, trace_id, rank, max(coalesce(base_time_ns, 0) + end_ns) AS end_ns
-    FROM awaited_collectives() WHERE ends_together(type) OR last_direction = 'send' GROUP BY ALL
+    FROM awaited_collectives()
+    WHERE last_direction = 'send'
+        OR type IN ('allreduce', 'allgather', 'reducescatter', 'alltoall', 'barrier')
+    GROUP BY ALL
 ),
 reached AS (
     SELECT arg_min(trace_id, {'rank': coalesce(rank, trace_id), 'trace_id': trace_id}) AS trace_id, 0 AS hops,

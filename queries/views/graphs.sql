@@ -3,11 +3,9 @@
 -- The node of a graph that an event's arguments name: the graph's number, and in the low half that within the
 -- graph, as cudaGraphNodeGetToolsId gives it. Some profilers write the latter alone, beside the graph's.
 -- https://docs.nvidia.com/cupti/api/structCUpti__ActivityKernel10.html (graphNodeId, graphId)
-CREATE OR REPLACE MACRO graph_of_node(node) AS node >> 32;
-CREATE OR REPLACE MACRO place_of_node(node) AS node & ((1::UBIGINT << 32) - 1);
 CREATE OR REPLACE MACRO graph_node_id(args) AS nullif(
     TRY_CAST(args->>'graph node id' AS UBIGINT)
-        | CASE WHEN graph_of_node(TRY_CAST(args->>'graph node id' AS UBIGINT)) > 0 THEN 0::UBIGINT
+        | CASE WHEN TRY_CAST(args->>'graph node id' AS UBIGINT) >> 32 > 0 THEN 0::UBIGINT
             ELSE coalesce(TRY_CAST(args->>'graph id' AS UINTEGER), 0)::UBIGINT << 32 END, 0);
 
 -- Launches of kernels that a graph's capture recorded instead of running: those of the capture's process,

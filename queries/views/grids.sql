@@ -1,25 +1,5 @@
 -- How kernels fill a device: blocks, the blocks that an SM holds at once, and waves.
 
--- The value if it is above 0, else NULL.
-CREATE OR REPLACE MACRO positive(value) AS CASE WHEN value > 0 THEN value END;
-
--- A whole number above 0 and of at most 32 bits from a JSON object; NULL if there is none.
-CREATE OR REPLACE MACRO count_of(object, key) AS
-    positive(TRY_CAST(object->>key AS INTEGER))::BIGINT;
-
--- The product of a list of whole numbers in JSON; NULL if it is not above 0.
-CREATE OR REPLACE MACRO size_of(extents) AS
-    positive(TRY_CAST(list_product(integers_of(extents::VARCHAR)) AS BIGINT));
-
--- The smallest multiple of `unit` that is not below the value.
-CREATE OR REPLACE MACRO rounded_up(value, unit) AS (value + unit - 1) // unit * unit;
-
--- The most blocks that an SM holds at once, whatever their needs, by compute capability.
--- https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
-CREATE OR REPLACE MACRO most_blocks_per_sm(capability) AS CASE
-    WHEN capability IN ('7.5', '8.6', '8.7') THEN 16
-    WHEN capability IN ('8.9', '12.0', '12.1') THEN 24 ELSE 32 END;
-
 -- The kernels of each device by name and launch configuration, with the blocks of the grid, the blocks that
 -- an SM holds at once (`resident_blocks`) and the waves in which the grid runs: blocks / (SMs x
 -- resident_blocks), Nsight Compute's "waves per SM"
@@ -39,9 +19,9 @@ WITH launch AS (
            -- As INTEGER, so that no recorded number is too large for the arithmetic below.
            TRY_CAST(registers_per_thread AS INTEGER)::BIGINT AS registers,
            TRY_CAST(shared_memory_bytes AS INTEGER)::BIGINT AS shared_bytes,
-           positive(TRY_CAST(args->>'blocks per SM' AS DOUBLE)) AS blocks_per_sm,
-           count_of(args, 'est. achieved occupancy %') / 100 AS kineto_occupancy,
-           count_of(args->'occupancy', 'activeBlocksPerMultiprocessor') AS kineto_blocks,
+           TRY_CAST(args->>'blocks per SM' AS DOUBLE) AS blocks_per_sm,
+           TRY_CAST(args->>'est. achieved occupancy %' AS INTEGER) AS kineto_percent,
+           TRY_CAST(args->'occupancy'->>'activeBlocksPerMultiprocessor' AS INTEGER) AS kineto_blocks,
            count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, list(event_id) AS kernel_ids
     FROM kernels WHERE trace_id = coalesce(getvariable('trace'), trace_id)
     GROUP BY ALL
@@ -52,35 +32,44 @@ alike AS (
     FROM device GROUP BY trace_id HAVING count(DISTINCT name) = 1 AND count(DISTINCT sm_count) = 1
 ),
 sized AS (
-    SELECT l.*, CASE WHEN blocks_per_sm > 0 THEN size_of(grid) END AS blocks, size_of(block) AS threads,
-           rounded_up(size_of(block), 32) // 32 AS warps,
-           positive(coalesce(d.sm_count, a.sm_count)) AS listed_sm_count,
+    SELECT l.*, list_transform([grid, block], lambda extents:
+               TRY_CAST(list_product(integers_of(extents::VARCHAR)) AS BIGINT)) AS sizes,
+           CASE WHEN blocks_per_sm > 0 AND sizes[1] > 0 THEN sizes[1] END AS blocks,
+           CASE WHEN sizes[2] > 0 THEN sizes[2] END AS threads,
+           coalesce(d.sm_count, a.sm_count) AS listed_sm_count,
            coalesce(d.compute_capability, a.capability) AS capability,
-           coalesce(d.properties, a.properties) AS p
+           from_json(coalesce(d.properties, a.properties), '{"maxThreadsPerMultiprocessor": "INTEGER",
+               "regsPerMultiprocessor": "INTEGER", "sharedMemPerMultiprocessor": "INTEGER"}') AS sm
     FROM launch AS l LEFT JOIN device AS d ON l.trace_id = d.trace_id AND l.device_id = d.device_id
     LEFT JOIN alike AS a ON l.trace_id = a.trace_id
 ),
 limits AS (
-    SELECT *, positive(coalesce(listed_sm_count, TRY_CAST(round(blocks / blocks_per_sm) AS BIGINT)))
-               AS sm_count,
-           count_of(p, 'maxThreadsPerMultiprocessor') AS sm_threads,
-           count_of(p, 'regsPerMultiprocessor') AS sm_registers,
-           count_of(p, 'sharedMemPerMultiprocessor') AS sm_shared_bytes,
-           positive(CASE WHEN regexp_matches(capability, '^[1-7]\.') THEN rounded_up(shared_bytes, 256)
-               ELSE rounded_up(shared_bytes + 1024, 128) END) AS block_shared_bytes,
-           positive(rounded_up(registers * 32, 256)) AS warp_registers
+    SELECT *, CASE WHEN listed_sm_count > 0 THEN listed_sm_count
+               ELSE nullif(TRY_CAST(round(blocks / blocks_per_sm) AS BIGINT), 0) END AS sm_count,
+           nullif(greatest(sm.maxThreadsPerMultiprocessor, 0), 0)::BIGINT AS sm_threads,
+           sm.regsPerMultiprocessor::BIGINT AS sm_registers,
+           sm.sharedMemPerMultiprocessor::BIGINT AS sm_shared_bytes,
+           (threads + 31) // 32 AS warps, (registers * 32 + 255) // 256 * 256 AS of_warp,
+           nullif(greatest(of_warp, 0), 0) AS warp_registers,
+           CASE WHEN regexp_matches(capability, '^[1-7]\.') THEN (shared_bytes + 255) // 256 * 256
+               ELSE (shared_bytes + 1024 + 127) // 128 * 128 END AS of_block,
+           nullif(greatest(of_block, 0), 0) AS block_shared_bytes
     FROM sized
 ),
 held AS (
-    SELECT *, CASE WHEN blocks IS NOT NULL THEN coalesce(kineto_blocks,
-               CASE WHEN sm_threads > 0 AND sm_registers > 0 AND sm_shared_bytes > 0 THEN positive(least(
-                   most_blocks_per_sm(capability), sm_threads // 32 // warps,
-                   4 * (sm_registers // 4 // warp_registers) // warps, sm_shared_bytes // block_shared_bytes
-               )) END) END AS resident_blocks
+    SELECT *, CASE WHEN blocks IS NOT NULL AND kineto_blocks > 0 THEN kineto_blocks::BIGINT
+               WHEN blocks > 0 AND sm_threads > 0 AND sm_registers > 0 AND sm_shared_bytes > 0
+               THEN nullif(greatest(0, least(
+                   -- The most blocks that an SM holds at once, whatever their needs.
+                   -- https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
+                   CASE WHEN capability IN ('7.5', '8.6', '8.7') THEN 16
+                       WHEN capability IN ('8.9', '12.0', '12.1') THEN 24 ELSE 32 END,
+                   sm_threads // 32 // warps, 4 * (sm_registers // 4 // warp_registers) // warps,
+                   sm_shared_bytes // block_shared_bytes)), 0) END AS resident_blocks
     FROM limits
 )
 SELECT trace_id, device_id, name, class, grid, block, count, total_ns, blocks, threads, registers,
        shared_bytes, sm_count, resident_blocks, blocks / (sm_count * resident_blocks) AS waves,
-       coalesce(least(blocks / sm_count, resident_blocks) * threads / sm_threads, kineto_occupancy)
-           AS occupancy, kernel_ids
+       coalesce(least(blocks / sm_count, resident_blocks) * threads / sm_threads,
+           CASE WHEN kineto_percent > 0 THEN kineto_percent / 100 END) AS occupancy, kernel_ids
 FROM held;

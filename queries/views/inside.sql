@@ -71,24 +71,3 @@ idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIG
 SELECT c.trace_id, c.event_id, c.name, c.dur_ns, cpu_op, python_line, coalesce(gpu_idle_ns, 0) AS gpu_idle_ns
 FROM query_table(calls) AS c LEFT JOIN site USING (trace_id, event_id)
 LEFT JOIN idle USING (trace_id, event_id);
-
--- Calls of the host that wait for a device: synchronizations, and copies that return when they are done.
-CREATE OR REPLACE MACRO waiting_calls() AS TABLE
-SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
-WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND activity IN ('sync', 'copy', 'launch')
-    AND (activity <> 'launch'
-        OR (trace_id, event_id) IN (SELECT (trace_id, launch_id) FROM launch_call WHERE is_blocking));
-
--- These calls, with whether they are in an operator whose result's size depends on values (`is_sized`), and
--- in the printing of a tensor (`is_printed`).
-CREATE OR REPLACE MACRO reading_calls() AS TABLE
-WITH call AS (FROM waiting_calls()),
-reading AS (
-    SELECT trace_id, pid, tid, start_ns, end_ns, has(traits, 'tensor_text') AS prints FROM slices
-    WHERE (has(traits, 'tensor_text') OR has(traits, 'data_dependent_size'))
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
-)
-SELECT c.*, coalesce(bool_or(NOT prints), FALSE) AS is_sized, coalesce(bool_or(prints), FALSE) AS is_printed
-FROM call AS c LEFT JOIN reading AS r ON c.trace_id = r.trace_id AND c.pid = r.pid AND c.tid = r.tid
-    AND c.start_ns BETWEEN r.start_ns AND r.end_ns
-GROUP BY ALL;

@@ -21,6 +21,3 @@ CREATE OR REPLACE MACRO microseconds(ns) AS
 CREATE OR REPLACE MACRO duration_text(ns) AS
     CASE WHEN ns >= 1e9 THEN format('{:.3g} s', ns / 1e9) WHEN ns >= 1e6 THEN format('{:.3g} ms', ns / 1e6)
          WHEN ns >= 1e3 THEN format('{:.3g} us', ns / 1e3) ELSE format('{:.0f} ns', ns::DOUBLE) END;
-
--- A part of a whole in percent: share_text(1, 8) is 12.5 %.
-CREATE OR REPLACE MACRO share_text(part, whole) AS format('{:.1f} %', 100 * part / whole);

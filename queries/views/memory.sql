@@ -26,18 +26,3 @@ FROM (
     SELECT trace_id, device_type, device_id, arg_max(m, (allocated_bytes, -ts_ns, -event_id)) AS p
     FROM memory_events AS m WHERE allocated_bytes IS NOT NULL GROUP BY trace_id, device_type, device_id
 );
-
--- The allocations that are live at the peak of their device, or with 'end' when the recording ends, each with
--- its call site and its operator. `which` is a trace_id; NULL: all.
-CREATE OR REPLACE MACRO live_allocations(which, moment) AS TABLE
-WITH live AS MATERIALIZED (
-    SELECT trace_id, slice_id AS event_id, event_id AS record_id, device_type, device_id, address, bytes,
-           start_ns, end_ns, stack_id
-    FROM allocation
-    WHERE trace_id = coalesce(which, trace_id)
-        AND CASE WHEN moment = 'end' THEN end_ns IS NULL ELSE at_peak END
-),
-at_place AS (FROM placed('live'))
-SELECT p.trace_id, p.event_id AS slice_id, record_id, device_type, device_id, address, bytes, start_ns,
-       end_ns, stack_id, coalesce(f.place, p.place, 'not recorded') AS place, cpu_op
-FROM at_place AS p LEFT JOIN stack_frame AS f USING (trace_id, stack_id);

@@ -1,30 +1,8 @@
 -- The meanings of names come from the tables in queries/names, which the view `spelling` lists; each distinct
--- name is looked up once, for the table slice_label. tracekit/database/names.py makes a macro of each facet.
+-- name is looked up once, for the table slice_label.
 
 -- Whether a list of traits has one with that name.
 CREATE OR REPLACE MACRO has(traits, trait) AS list_contains(traits, trait);
-
--- Older frameworks and converters leave the category out.
-CREATE OR REPLACE MACRO has_no_category(category) AS coalesce(category, '') = '';
-
--- A host thread's activity in a runtime or driver call, by the kind of call.
-CREATE OR REPLACE MACRO activity_of_call(call) AS CASE
-    WHEN call IN ('wait_device', 'wait_stream', 'wait_event') THEN 'sync'
-    WHEN call IN ('launch_kernel', 'launch_graph', 'copy_async', 'fill') THEN 'launch'
-    WHEN call = 'copy' THEN 'copy'
-    WHEN call IN ('allocate', 'free', 'free_waiting') THEN 'allocation'
-    WHEN call IN ('load_code', 'instantiate_graph') THEN 'compilation'
-    WHEN call IS NOT NULL THEN 'runtime' END;
--- A host thread's activity in a slice, by its kind and name.
-CREATE OR REPLACE MACRO host_activity(kind, name) AS
-    CASE WHEN kind IN ('runtime', 'driver') THEN activity_of_call(call_of(name))
-         ELSE slice_activity(kind, name) END;
--- Activities of calls that enqueue work.
-CREATE OR REPLACE MACRO is_launch(activity) AS activity IN ('launch', 'copy');
-
--- Whether a Python frame is a line of the program or of a library that it uses, rather than of PyTorch's own
--- machinery or Python's: a line that a reader would look up.
-CREATE OR REPLACE MACRO is_program_line(traits) AS has(traits, 'source_line') AND NOT has(traits, 'library');
 
 -- The module's name in a frame that is a call of a module ("nn.Module: Linear_0").
 CREATE OR REPLACE MACRO module_name(name) AS substr(name, len('nn.Module: ') + 1);

@@ -10,11 +10,6 @@ SELECT e.*, o.name AS cpu_op, cpu_op_id, o.traits AS op_traits, python_id, modul
 FROM query_table(events) AS e LEFT JOIN host_site AS s ON e.trace_id = s.trace_id AND e.event_id = s.event_id
 LEFT JOIN slice_label AS p ON place_label = p.label_id LEFT JOIN slice_label AS o ON op_label = o.label_id;
 
--- The call sites, once for each event, without the relation's other columns.
-CREATE OR REPLACE MACRO places_of(events) AS TABLE
-WITH known AS (SELECT DISTINCT trace_id, event_id FROM query_table(events))
-SELECT trace_id, event_id, place, cpu_op, cpu_op_id FROM placed('known');
-
 -- Rows of a relation (with trace_id, place, told and ns, by its name) with `detail`: the text (told) at their
 -- call site that takes most time (ns).
 CREATE OR REPLACE MACRO detailed(rows) AS TABLE
@@ -28,17 +23,3 @@ WITH at_place AS (FROM placed(ops))
 SELECT trace_id, place, detail, target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns,
        factor
 FROM detailed('at_place');
-
--- The waiting calls that hand the host a value of a device, each with its call site: calls in operators that
--- read values, that copy to the host or whose result's size depends on values, and calls in prints.
-CREATE OR REPLACE MACRO value_reads() AS TABLE
-WITH waiting AS (FROM reading_calls()),
--- Operators that copied to the host: the wait in them is for that copy.
-copying AS (
-    SELECT s.trace_id, s.cpu_op_id FROM gpu_ops AS m JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
-    WHERE copy_kind = 'DtoH' AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
-)
-FROM placed('waiting')
-WHERE is_printed OR is_sized OR has(op_traits, 'reads_device')
-    OR (has(op_traits, 'copies') AND (trace_id, cpu_op_id) IN (SELECT (trace_id, cpu_op_id) FROM copying));

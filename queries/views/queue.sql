@@ -53,19 +53,3 @@ ASOF LEFT JOIN started AS b ON c.trace_id = b.trace_id AND c.device_id = b.devic
     AND c.start_ns > b.op_start_ns
 ASOF LEFT JOIN started AS e ON c.trace_id = e.trace_id AND c.device_id = e.device_id AND c.stream = e.stream
     AND c.end_ns >= e.op_start_ns;
-
--- The depth at which each stream's queue is full, estimated from its own calls: when a queue is full, many
--- calls return with the stream's maximum number of launches queued, within `full_slack`. NULL: never full.
-CREATE OR REPLACE MACRO full_queues(calls) AS TABLE
-WITH deepest AS (
-    SELECT *,
-           max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - thresholds().full_slack AS near
-    FROM query_table(calls)
-)
-SELECT trace_id, device_id, stream, CASE
-    WHEN count(*) FILTER (left_waiting >= thresholds().queue_depth) > 0
-        AND count(*) FILTER (left_waiting >= near) >= greatest(
-            thresholds().full_calls,
-            thresholds().full_share * count(*) FILTER (left_waiting >= thresholds().queue_depth)
-        ) THEN any_value(near) END AS full_depth
-FROM deepest GROUP BY trace_id, device_id, stream;

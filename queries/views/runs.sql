@@ -100,12 +100,3 @@ CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figur
 CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS
     CASE WHEN a_count = 0 THEN 'added' WHEN b_count = 0 THEN 'removed' WHEN a_count <> b_count THEN 'count'
         WHEN change_ns <> 0 THEN 'time' ELSE 'same' END;
-
--- A kernel's name without the parts that vary by machine and version: parameters, numbers, architecture.
-CREATE OR REPLACE MACRO plain_kernel_name(name) AS regexp_replace(
-    regexp_replace(
-        regexp_replace(name, '\([^()]*\)( const)?$|^void ', '', 'g'),
-        '(?i)^(sm[0-9]+_xmma|ampere|volta|turing|hopper|maxwell|sm[0-9]+)_', ''
-    ),
-    '[0-9]+', '#', 'g'
-);

@@ -32,7 +32,6 @@ CREATE OR REPLACE MACRO shapes_of(dims) AS from_json(dims, '[["BIGINT"]]');
 CREATE OR REPLACE MACRO texts_of(texts) AS from_json(texts, '["VARCHAR"]');
 -- '[2, 2]' -> [2, 2]
 CREATE OR REPLACE MACRO integers_of(text) AS TRY_CAST(text AS BIGINT[]);
-CREATE OR REPLACE MACRO is_true(text) AS lower(text) IN ('true', '1');
 CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL
     ELSE coalesce(list_product(shape), 1) END;
 

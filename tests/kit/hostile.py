@@ -49,7 +49,7 @@ ATTEMPTS = {
     "a macro takes the place of an operator": ["CREATE MACRO \"||\"(a, b) AS 'else'"],
     "a macro takes the place of an aggregate": ["CREATE MACRO sum(x) AS 1"],
     "a macro of tracekit's reads a file": [
-        f"CREATE OR REPLACE MACRO is_launch(activity) AS {STOLEN} IS NOT NULL"
+        f"CREATE OR REPLACE MACRO has(traits, trait) AS {STOLEN} IS NOT NULL"
     ],
     "a view in the place of a table reads a file": [
         RENAMED,

@@ -34,7 +34,6 @@ VOCABULARY = (
     "peaks",
     "graphs",
     "work",
-    "attention",
     "serving",
     "grids",
     "collectives",

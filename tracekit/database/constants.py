@@ -38,10 +38,14 @@ def with_thresholds(sql: str) -> str:
     return re.sub(r"\bthresholds\(\)\.(\w+)", lambda found: f"({known[found[1]]})", sql)
 
 
+def cause_number(column: str) -> str:
+    """The SQL of a cause's number (tracekit/causes.py)."""
+    return f"(list_position({list(CAUSES)}, {column}) - 1)::TINYINT"
+
+
 @cache
 def macros() -> str:
     """The SQL statements that define these constants as macros and a view."""
-    causes = ", ".join(f"'{name}'" for name in CAUSES)
     renamed = " ".join(f"WHEN '{old}' THEN '{new}'" for old, new in CAUSE_OF_ACTIVITY.items())
     switches = {
         f"{recorder} {code}": switch
@@ -49,12 +53,10 @@ def macros() -> str:
         for code, switch in words(f"switch {recorder}").items()
     }
     quoted = ", ".join(f"{_text(key)}: {_text(switch)}" for key, switch in switches.items())
-    return f"""{names.macros()}
+    return f"""{names.listed()}
 CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
 CREATE OR REPLACE MACRO switch_of(profiler, code) AS
     MAP {{{quoted}}}[if(profiler IN {RECORDERS}, profiler, '{RECORDERS[0]}') || ' ' || code];
-CREATE OR REPLACE MACRO causes() AS [{causes}];
-CREATE OR REPLACE MACRO cause_number(cause) AS (list_position(causes(), cause) - 1)::TINYINT;
 CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity {renamed} ELSE activity END;
 """
 

@@ -26,7 +26,7 @@ from graphlib import TopologicalSorter
 
 import duckdb
 
-from tracekit.database import catalog, constants
+from tracekit.database import catalog, constants, names
 
 _HEAD = re.compile(r"^-- (fact|into|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
 _SCRATCH = "scratch."
@@ -70,7 +70,7 @@ class Fact:
 def parse_fact(name: str, text: str) -> Fact:
     """Reads a file of queries/facts."""
     head = {key: value.replace("\n--     ", " ") for key, value in _HEAD.findall(text)}
-    sql = constants.with_thresholds(text)
+    sql = names.spelled(constants.with_thresholds(text))
     into = head.get("into", "")
     table, end, rows = ("", "", sql) if into else sql.rpartition(_END_OF_TABLE)
     return Fact(

@@ -1,4 +1,4 @@
-"""The meanings of names: the spellings in queries/names, as SQL macros and a view.
+"""The meanings of names: the spellings in queries/names, as SQL expressions and a view.
 
 Each row of these files says that a name which matches `pattern` has `meaning` in one respect, the
 `facet`, if it is the name of an event of one of `kinds` (of any, if they are empty). Among a
@@ -8,6 +8,8 @@ facet's matches, the one with the lowest rank decides; an event has each trait t
 from __future__ import annotations
 
 import csv
+import json
+import re
 from collections.abc import Iterable
 from functools import cache
 from itertools import groupby
@@ -15,19 +17,20 @@ from typing import NamedTuple
 
 from tracekit.database import packaged
 
-# The macro for each facet, and the meaning of a name that no pattern matches. A kind follows from
-# the category, too.
-_MACROS = {
-    "kind": ("event_kind(category, name)", "'other'"),
-    "call": ("call_of(name)", "'other'"),
-    "activity": ("slice_activity(kind, name)", "'untraced'"),
-    "class": ("kernel_class(name)", "'other'"),
-    "work": ("work_kind(name)", "NULL"),
-    "compiled": ("compiled_part(kind, name)", "NULL"),
-    "expert": ("expert_part(name)", "NULL"),
-    "collective": ("collective_type(name)", "NULL"),
+# Functions that SQL of facts may call, each with its facet and the meaning of a name that no
+# pattern matches. A kind follows from the category, too.
+_FUNCTIONS = {
+    "event_kind": ("kind", "'other'"),
+    "call_of": ("call", "'other'"),
+    "slice_activity": ("activity", "'untraced'"),
+    "kernel_class": ("class", "'other'"),
+    "work_kind": ("work", "NULL"),
+    "compiled_part": ("compiled", "NULL"),
+    "expert_part": ("expert", "NULL"),
+    "collective_type": ("collective", "NULL"),
+    "traits_of": ("trait", ""),
 }
-_TRAITS = "trait"
+_CALL = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
 # Facets for names of one kind only, so that the kind needs no test.
 _OF_ONE_KIND = {"call", "class", "work", "expert", "collective"}
 
@@ -56,53 +59,57 @@ def spellings() -> tuple[Spelling, ...]:
     return tuple(sorted(found, key=lambda each: (each.facet, each.rank)))
 
 
-def macros() -> str:
-    """SQL that defines a macro for each facet, and the view `spelling`."""
-    by_facet = {facet: list(rows) for facet, rows in groupby(spellings(), lambda row: row.facet)}
-    made = [_facet(facet, by_facet[facet]) for facet in _MACROS]
-    made.append(_traits(by_facet[_TRAITS]))
-    listed = ",\n".join(f"({', '.join(_literal(value) for value in row)})" for row in spellings())
-    columns = ", ".join(Spelling._fields)
-    made.append(
-        f"CREATE OR REPLACE VIEW spelling AS FROM (VALUES {listed}) AS spelling({columns});"
+def spelled(sql: str) -> str:
+    """The SQL with each call of these functions as an expression: `call_of(name)`, or
+    `traits_of(kind, name)` where patterns depend on the kind."""
+    return _CALL.sub(lambda found: _meaning(*found.groups()), sql)
+
+
+def listed() -> str:
+    """SQL that defines the view `spelling`: all rows. DuckDB reads them faster as one text."""
+    rows = json.dumps([row._asdict() for row in spellings()])
+    types = json.dumps([dict.fromkeys(Spelling._fields, "VARCHAR") | {"rank": "INTEGER"}])
+    return (
+        "CREATE OR REPLACE VIEW spelling AS SELECT unnest("
+        f"from_json({_literal(rows)}, {_literal(types)}), recursive := true);"
     )
-    return "\n".join(made)
 
 
-def _facet(facet: str, rows: list[Spelling]) -> str:
-    macro, otherwise = _MACROS[facet]
-    text = "concat(lower(category), '/', name)" if facet == "kind" else "name"
+@cache
+def _meaning(function: str, kind: str, name: str) -> str:
+    facet, otherwise = _FUNCTIONS[function]
+    rows = [row for row in spellings() if row.facet == facet]
+    if facet == "trait":
+        return _traits(rows, kind, name)
+    text = f"concat(lower({kind}), '/', {name})" if facet == "kind" else name
     whens = []
     for _, same in groupby(rows, lambda row: (row.rank, row.meaning, row.kinds)):
         group = list(same)
         meaning = "NULL" if group[0].meaning == "none" else _literal(group[0].meaning)
         kinds = "" if facet in _OF_ONE_KIND else group[0].kinds
-        whens.append(f"WHEN {_condition(kinds, group, text)} THEN {meaning}")
-    return f"CREATE OR REPLACE MACRO {macro} AS CASE {' '.join(whens)} ELSE {otherwise} END;"
+        whens.append(f"WHEN {_condition(kinds, kind, group, text)} THEN {meaning}")
+    return f"CASE {' '.join(whens)} ELSE {otherwise} END"
 
 
-def _traits(rows: list[Spelling]) -> str:
-    """The macro that lists the traits of a name."""
+def _traits(rows: list[Spelling], kind: str, name: str) -> str:
+    """The list of the traits of a name."""
     cases = []
     for meaning, same in groupby(sorted(rows, key=lambda row: row.meaning), lambda r: r.meaning):
         by_kinds = groupby(sorted(same, key=lambda row: row.kinds), lambda row: row.kinds)
-        conditions = " OR ".join(_condition(kinds, group, "name") for kinds, group in by_kinds)
+        conditions = " OR ".join(_condition(kinds, kind, group, name) for kinds, group in by_kinds)
         cases.append(f"CASE WHEN {conditions} THEN {_literal(meaning)} END")
-    return (
-        "CREATE OR REPLACE MACRO traits_of(kind, name) AS "
-        f"string_split(concat_ws(' ', {', '.join(cases)}), ' ');"
-    )
+    return f"string_split(concat_ws(' ', {', '.join(cases)}), ' ')"
 
 
-def _condition(kinds: str, rows: Iterable[Spelling], text: str) -> str:
+def _condition(kinds: str, kind: str, rows: Iterable[Spelling], text: str) -> str:
     """The patterns as one constant regular expression, which DuckDB compiles once per query; it
     compiles any other expression once per row."""
     pattern = "|".join(f"(?:{row.pattern})" for row in rows)
     matches = f"regexp_matches({text}, {_literal(pattern)})"
     if not kinds:
         return matches
-    return f"(kind IN ({', '.join(map(_literal, kinds.split()))}) AND {matches})"
+    return f"({kind} IN ({', '.join(map(_literal, kinds.split()))}) AND {matches})"
 
 
-def _literal(value: object) -> str:
-    return str(value) if isinstance(value, int) else "'" + str(value).replace("'", "''") + "'"
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -273,7 +273,8 @@ class Session:
     ) -> dict[str, numpy.ndarray]:
         question = catalog.query(name)
         wanted = ", ".join(
-            "cause_number(cause) AS cause" if column == "cause" else column for column in columns
+            f"{constants.cause_number(column)} AS cause" if column == "cause" else column
+            for column in columns
         )
         rows = question.sql if in_order else _ORDER.sub("", question.sql)
         sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"

@@ -1,4 +1,4 @@
-"""The catalog of a database file: its tables, views, macros and types.
+"""The catalog of a database: its tables, views, macros and types.
 
 A file may come from an untrusted source. A view or macro in it is code that the next query would
 run. So before any query runs, the catalog has to be the one that this version of tracekit writes.
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from tracekit.database import catalog, facts
-from tracekit.database.prepared import create_from_sql, definitions
 from tracekit.errors import TracekitError
 
 if TYPE_CHECKING:
@@ -66,6 +65,26 @@ class Entry:
     definition: str
 
 
+def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Creates all tables, views and macros in an empty database. Returns False, without changes, if
+    the database is not empty."""
+    is_empty = (
+        "SELECT count(*) = 0 FROM duckdb_tables()"
+        " WHERE database_name = current_database() AND NOT internal"
+    )
+    if not connection.execute(is_empty).fetchall()[0][0]:
+        return False
+    for statements in definitions():
+        connection.execute(statements)
+    return True
+
+
+def definitions() -> tuple[str, ...]:
+    """The SQL of all tables, views and macros, in order."""
+    tables = catalog.schema("tables"), catalog.schema("types"), facts.tables()
+    return *tables, *catalog.vocabulary().values()
+
+
 def entries(connection: duckdb.DuckDBPyConnection, database: str) -> list[Entry]:
     """All catalog entries of one attached database, sorted. None of them is run."""
     found = []
@@ -91,7 +110,7 @@ def digest(found: list[Entry]) -> str:
 def ours() -> list[Entry]:
     """The entries that this version of tracekit writes, as the installed DuckDB lists them."""
     with duckdb.connect(":memory:") as connection:
-        create_from_sql(connection)
+        create_all(connection)
         return entries(connection, "memory")
 
 

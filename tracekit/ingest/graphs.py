@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import duckdb
 
 from tracekit.database import catalog
+from tracekit.database.names import spelled
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import insert
 from tracekit.trace.beside import Beside, annotated_nodes
@@ -17,7 +18,7 @@ Nodes = Sequence[tuple[int, str]]
 
 def replaying(connection: duckdb.DuckDBPyConnection, after: int) -> list[tuple[int, str]]:
     """The traces with higher trace_ids that replay graphs: trace_id and path."""
-    return connection.execute(catalog.schema("read_replaying"), [after]).fetchall()
+    return connection.execute(spelled(catalog.schema("read_replaying")), [after]).fetchall()
 
 
 def record_annotations(

@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from tracekit.database import catalog, facts, prepared, stored
+from tracekit.database import catalog, facts, stored
 from tracekit.database.connection import unopened
 from tracekit.errors import TracekitError
 from tracekit.ingest.host_tree import nest
@@ -37,7 +37,7 @@ def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
     """Creates all tables and views in an empty database. Returns whether it was empty."""
     # Rows carry their position in the file.
     connection.execute("SET preserve_insertion_order = false")
-    return prepared.create_all(connection)
+    return stored.create_all(connection)
 
 
 def record_verdicts(

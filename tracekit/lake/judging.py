@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from tracekit.database import catalog, prepared
+from tracekit.database import catalog, stored
 from tracekit.database.connection import connect
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
@@ -79,7 +79,7 @@ def judge(task: Judging) -> Group:
         work_folder(task.resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", task.resources.settings(folder), task.lake)) as made,
     ):
-        prepared.create_all(made)
+        stored.create_all(made)
         for each in rows:
             record_verdicts(made, each)
         return write_group(made, ranks, VERDICTS, storage(task.lake), folder, context)

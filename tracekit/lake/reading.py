@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from tracekit.database import catalog, prepared
+from tracekit.database import catalog, stored
 from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
@@ -130,8 +130,8 @@ class Lake(Session):
             ) from error
 
     def sql_of(self, question: Query, given: Mapping[str, Value]) -> str:
-        stored = stored_answer_sql(question, given) if self.judges_as_stored else None
-        return stored or question.sql
+        answer = stored_answer_sql(question, given) if self.judges_as_stored else None
+        return answer or question.sql
 
     def shown_sql(self, question: Query, given: Mapping[str, Value]) -> str:
         names = [column.name for column in question.columns]
@@ -233,7 +233,7 @@ def _connected(
             connection.execute(f"SET memory_limit = '{limit_mb}MB'")
         # Rows carry their position in the file.
         connection.execute("SET preserve_insertion_order = false")
-        prepared.create_all(connection)
+        stored.create_all(connection)
         record_peaks(connection, peaks(resources.hardware))
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
         bound = Binding(connection, parts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
 
 
-# Types of collectives that no rank leaves before all have come (ends_together in
+# Types of collectives that no rank leaves before all have come (aligned_clocks in
 # queries/views/collectives.sql).
 _END_TOGETHER = ("allreduce", "allgather", "reducescatter", "alltoall", "barrier")
 

@@ -1,12 +1,21 @@
--- Attention as products and softmax, for remedies.
-
+-- fact: A GPU op of attention that is written as products and a softmax.
+-- needs: gpu_ops, device_peaks, thread_slice, host_thread
+-- of: operator_time
+-- when: work = 'softmax'
 -- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.
--- `factor` is the fraction of each GPU op that one fused kernel would leave.
-CREATE OR REPLACE MACRO attention_by_products() AS TABLE
+CREATE TABLE attention_part (
+    trace_id    INTEGER, -- the trace
+    event_id    BIGINT,  -- the softmax
+    told        VARCHAR, -- the shape of the scores
+    gpu_op_id   BIGINT,
+    factor      DOUBLE,  -- the fraction of it that one fused kernel would leave
+    start_ns BIGINT, dur_ns BIGINT,
+    is_fallback BOOLEAN, -- PyTorch's own products, as it uses none of its fused kernels
+    given_dims JSON, given_types JSON
+);
 WITH work AS MATERIALIZED (
     SELECT *, shapes_of(dims) AS d FROM operator_time
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-        AND kind IN ('bmm', 'baddbmm', 'softmax', 'elementwise', 'comparison', 'copy')
+    WHERE kind IN ('bmm', 'baddbmm', 'softmax', 'elementwise', 'comparison', 'copy')
         AND name NOT IN ('aten::log_softmax', 'aten::_log_softmax')
 ),
 product AS MATERIALIZED (
@@ -15,8 +24,8 @@ product AS MATERIALIZED (
            CASE kind WHEN 'bmm' THEN d[2] ELSE d[3] END AS b,
            a[1] * a[2] * b[3] AS made, elements(a) AS taken, elements(b) AS other,
            (read_bytes + written_bytes) / (elements(a) + elements(b) + made) AS bytes_each,
-           math_roof_ns(flops, flop_per_s, peak, TRUE) AS math_ns,
-           greatest(math_ns, memory_roof_ns(read_bytes + written_bytes, memory_bytes_per_s)) AS roof_ns,
+           flops * 1e9 / peak_of(flop_per_s, peak, TRUE) AS math_ns,
+           greatest(math_ns, (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s) AS roof_ns,
            memory_bytes_per_s
     FROM work AS w JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
 ),
@@ -28,8 +37,8 @@ triple AS (
     SELECT s.trace_id, s.event_id, s.device_id, s.stream, s.shape, s.scores, q.first_ns AS from_ns,
            v.first_ns AS to_ns, q.math_ns + v.math_ns AS math_ns,
            least(1, (q.roof_ns + v.roof_ns) / (q.busy_ns + v.busy_ns)) AS reached,
-           memory_roof_ns(q.bytes_each * (q.taken + q.other) + v.bytes_each * (v.other + v.made),
-               q.memory_bytes_per_s) AS memory_ns,
+           (q.bytes_each * (q.taken + q.other) + v.bytes_each * (v.other + v.made)) * 1e9
+               / q.memory_bytes_per_s AS memory_ns,
            q.event_id AS q_id, v.event_id AS v_id
     FROM softmax AS s
     ASOF JOIN product AS q ON s.trace_id = q.trace_id AND s.device_id = q.device_id AND s.stream = q.stream
@@ -61,10 +70,9 @@ fallback AS (
         AND c.name = 'aten::scaled_dot_product_attention'
     WHERE f.name = 'aten::_scaled_dot_product_attention_math'
 )
-SELECT p.*, g.start_ns, g.dur_ns, g.dur_ns AS ns, f.start_ns IS NOT NULL AS is_fallback,
-       f.dims AS given_dims, f.types AS given_types
+SELECT p.*, g.start_ns, g.dur_ns, f.start_ns IS NOT NULL, f.dims, f.types
 FROM priced AS p JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
 JOIN cpu_ops AS s ON p.trace_id = s.trace_id AND p.event_id = s.event_id
 LEFT JOIN fallback AS f ON s.trace_id = f.trace_id AND s.pid = f.pid AND s.tid = f.tid
     AND s.start_ns >= f.start_ns AND s.start_ns < f.end_ns
-WHERE factor < 1;
+WHERE factor < 1
