@@ -19,7 +19,7 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.prices import STALLED, Prices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
@@ -35,6 +35,7 @@ def find(
     gains: WindowGains,
     judged: AdvisedWindow,
     findings: Sequence[tuple[str, str, str]],
+    missing: Mapping[str, str],
     thresholds: Thresholds,
     *,
     combine: bool,
@@ -42,7 +43,8 @@ def find(
     """Possible changes in a window of a trace; those that save most come first.
 
     One-offs come last, or first if they take longer than the rest of the window.
-    `findings` are the code, severity and message of each problem of the trace. Advice is listed if
+    `findings` are the code, severity and message of each problem of the trace, and `missing` the
+    messages about what was not recorded, by code. Advice is listed if
     it saves the share `advised_gain` of the window. With `combine`, the list also has the best
     combination.
     """
@@ -52,7 +54,8 @@ def find(
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
-    looked, unlooked = _applicable(replay, findings)
+    absent = {**missing} | {code: message for code, _, message in findings}
+    looked, unlooked = _applicable(replay, absent)
     if 0 < replay.graph.ops < thresholds.few_ops:
         looked = []
     is_cold = any(code == "cold_start" for code, _, _ in findings)
@@ -175,15 +178,11 @@ def _at_most(remedy: Remedy, gains: Gains) -> float:
 
 
 def _applicable(
-    replay: Replay, findings: Sequence[tuple[str, str, str]]
+    replay: Replay, missing: Mapping[str, str]
 ) -> tuple[list[Remedy], list[NotChecked]]:
     """The remedies to look for, and those that cannot be looked for in this trace."""
     database = replay.database
     possible = database.possible({each.name: each.when for each in catalogue().values()})
-    missing = {
-        row["code"]: row["message"] for row in database.ask("missing", trace=replay.trace_id)
-    }
-    missing |= {code: message for code, _, message in findings}
     looked = []
     unlooked: dict[str, list[str]] = {}
     for remedy in catalogue().values():

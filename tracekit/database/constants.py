@@ -34,8 +34,13 @@ def judging(thresholds: Thresholds) -> str:
 
 def with_thresholds(sql: str) -> str:
     """The SQL with each `thresholds().NAME` replaced by its number."""
-    known = thresholds()
+    known = _stored()
     return re.sub(r"\bthresholds\(\)\.(\w+)", lambda found: f"({known[found[1]]})", sql)
+
+
+@cache
+def _stored() -> dict[str, int | float]:
+    return thresholds()
 
 
 @cache
