@@ -191,6 +191,9 @@ class _Examiner:
         self.no_replay = ""
         self.ranges: tuple[str, int | None] | None = None
         self.repetition = repetition_of(database, trace_id)
+        absent = database.ask("missing", trace=trace_id)
+        # By code, the messages about what was not recorded.
+        self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.verdict.advice import list_notes
@@ -216,7 +219,7 @@ class _Examiner:
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
-        profiler, shaped = recorder_of(self.database, self.trace_id)
+        profiler, shaped = recorder_of(self.database, self.trace_id, self.missing)
         evidence = replace(
             main,
             causal=causal,
@@ -306,7 +309,7 @@ class _Examiner:
         findings = [(each.code, each.severity, each.message) for each in self.trace.health]
         with stage("pricing possible changes"):
             found = find(
-                replayed, place, window, findings, self.thresholds,
+                replayed, place, window, findings, self.missing, self.thresholds,
                 repeats=not is_unrepeated(self.repetition), combine=combine,
             )  # fmt: skip
         return replace(found, trace=self.trace.path)

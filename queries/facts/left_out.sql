@@ -1,5 +1,7 @@
 -- fact: A gap between another profiler's file and its trace, or that profiler's own message.
 -- into: recorder_finding
+-- needs: slice_label
+-- when: (SELECT bool_or(profiler <> 'kineto') FROM trace)
 -- The reader of the file counts it: the trace's member `profiler`.
 WITH said AS (
     SELECT trace_id, metadata->'profiler' AS said, profiler FROM trace WHERE profiler <> 'kineto'

@@ -1,7 +1,8 @@
 -- fact: A recording of a run's start or end, or of waiting, without the work in between.
 -- into: recorder_finding
 -- needs: slice_label, gpu_ops
--- when: kind IN ('runtime', 'driver')
+-- when: kind IN ('runtime', 'driver') AND label_id >> 32 NOT IN (
+--     SELECT label_id >> 32 FROM slice_label WHERE kind = 'kernel')
 WITH call AS (
     SELECT trace_id, label_id, count(*) AS calls, sum(dur_ns)::BIGINT AS ns FROM event_row
     WHERE trace_id NOT IN (SELECT trace_id FROM gpu_ops WHERE kind = 'kernel')

@@ -1,6 +1,7 @@
 -- question: When does Python's garbage collector stop the program?
 -- title: Collect garbage rarely, and when nothing waits
 -- causes: python
+-- when: kind = 'python' AND name IN ('Python GC', '<built-in function collect>')
 -- effort: low
 -- needs: Few reference cycles, so that memory does not grow between collections.
 -- caveat: An upper bound: rare collections take longer each time.

@@ -1,7 +1,8 @@
 -- question: Which copies hold up the host or the link because host memory is pageable or the call waits?
 -- title: Copy from pinned memory with non_blocking=True
 -- causes: copy
--- when: kind = 'memcpy'
+-- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
+--     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
 -- effort: low
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.

@@ -1,7 +1,7 @@
 -- question: How much of the host's time does the profiler take, by step times measured with and without it?
 -- title: Record less: the profiler slows the host down
 -- causes: dispatch, launch, python
--- when: has(traits, 'step')
+-- when: has(traits, 'step'); (SELECT count(metadata->'tracekit') > 0 FROM trace)
 -- is_apart: true
 -- effort: low
 -- needs: A question that operators and kernels answer, without stacks, shapes or allocations.

@@ -18,7 +18,7 @@ from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.prices import STALLED, Prices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tracekit.evidence.model import Window
     from tracekit.replay.model import Gains
@@ -36,6 +36,7 @@ def find(
     place: tuple[str, int],
     window: Window,
     findings: Sequence[tuple[str, str, str]],
+    missing: Mapping[str, str],
     thresholds: Thresholds,
     *,
     repeats: bool,
@@ -44,10 +45,10 @@ def find(
     """Possible changes in a window of a trace; those that save most come first.
 
     One-offs come last, or first if they take longer than the rest of the window.
-    `place` is the window as `WindowGains.gains` names it, and `findings` are the code, severity and
-    message of each problem of the trace. `repeats` says whether most kernels run again and again.
-    Advice is listed if it saves the share `advised_gain` of the window. With `combine`, the list
-    also has the best combination.
+    `place` is the window as `WindowGains.gains` names it. `findings` are the code, severity and
+    message of each problem of the trace, and `missing` the messages about what was not recorded,
+    by code. `repeats` says whether most kernels run again and again. Advice is listed if it saves
+    the share `advised_gain` of the window. With `combine`, the list also has the best combination.
     """
     replay = gains.replay
     prices = Prices(replay, replay.window(*place))
@@ -55,7 +56,8 @@ def find(
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
-    looked, unlooked = _applicable(replay, findings)
+    absent = {**missing} | {code: message for code, _, message in findings}
+    looked, unlooked = _applicable(replay, absent)
     if 0 < replay.graph.ops < thresholds.few_ops:
         looked = []
     is_cold = any(code == "cold_start" for code, _, _ in findings)
@@ -173,15 +175,11 @@ def _at_most(remedy: Remedy, gains: Gains) -> float:
 
 
 def _applicable(
-    replay: Replay, findings: Sequence[tuple[str, str, str]]
+    replay: Replay, missing: Mapping[str, str]
 ) -> tuple[list[Remedy], list[NotChecked]]:
     """The remedies to look for, and those that cannot be looked for in this trace."""
     database = replay.database
     possible = database.possible({each.name: each.when for each in catalogue().values()})
-    missing = {
-        row["code"]: row["message"] for row in database.ask("missing", trace=replay.trace_id)
-    }
-    missing |= {code: message for code, _, message in findings}
     looked = []
     unlooked: dict[str, list[str]] = {}
     for remedy in catalogue().values():

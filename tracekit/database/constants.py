@@ -34,13 +34,18 @@ def judging(thresholds: Thresholds) -> str:
 
 def with_thresholds(sql: str) -> str:
     """The SQL with each `thresholds().NAME` replaced by its number."""
-    known = thresholds()
+    known = _stored()
     return re.sub(r"\bthresholds\(\)\.(\w+)", lambda found: f"({known[found[1]]})", sql)
 
 
 def cause_number(column: str) -> str:
     """The SQL of a cause's number (tracekit/causes.py)."""
     return f"(list_position({list(CAUSES)}, {column}) - 1)::TINYINT"
+
+
+@cache
+def _stored() -> dict[str, int | float]:
+    return thresholds()
 
 
 @cache

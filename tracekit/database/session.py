@@ -438,12 +438,9 @@ class Session:
     def is_large(self) -> bool:
         """Whether saving memory is worth some time: one trace, or all together, have very many
         events."""
-        most = self.fetch("SELECT coalesce(max(events), 0) FROM trace")[1][0][0]
-        return bool(most > _MANY_EVENTS or self._events > _MANY_TOGETHER)
-
-    @cached_property
-    def _events(self) -> int:
-        return int(self.fetch("SELECT coalesce(sum(events), 0) FROM trace")[1][0][0])
+        counts = "SELECT coalesce(max(events), 0), coalesce(sum(events), 0) FROM trace"
+        ((most, together),) = self.fetch(counts)[1]
+        return bool(most > _MANY_EVENTS or together > _MANY_TOGETHER)
 
     def _read(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from itertools import groupby
@@ -110,13 +110,12 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     return _of_row(Repetition, rows[0]) if rows else None
 
 
-def recorder_of(database: Session, trace_id: int) -> tuple[str, bool]:
+def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tuple[str, bool]:
     """What recorded the trace, and whether operators have shapes, or would have them: some
-    operators take no tensors."""
+    operators take no tensors. `missing` has the codes of the question `missing`."""
     asked = "SELECT trace_id, profiler, record_shapes FROM trace"
     ((profiler, is_flagged),) = database.rows_of_trace(asked, trace_id)
-    missing = database.ask("missing", trace=trace_id)
-    return profiler, bool(is_flagged) or all(row["code"] != "no_shapes" for row in missing)
+    return profiler, bool(is_flagged) or "no_shapes" not in missing
 
 
 def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
