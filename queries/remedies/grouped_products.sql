@@ -23,24 +23,33 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
 WITH product AS (
-    SELECT trace_id, gpu_op_ids[1] AS product_id, device_id, stream, first_ns, shapes_of(dims)[2] AS b
+    SELECT trace_id, event_id, gpu_op_ids[1] AS product_id, device_id, stream, first_ns,
+           shapes_of(dims)[2] AS b
     FROM all_work() WHERE kind = 'bmm' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 gather AS (
-    SELECT trace_id, launch_id AS event_id, event_id AS gpu_op_id, device_id, stream, start_ns, dur_ns,
-           shapes_of(dims)[1] AS weights
+    SELECT trace_id, device_id, stream, min(start_ns) AS first_ns, min(event_id) AS gather_id,
+           list(event_id ORDER BY event_id) AS gpu_op_ids, any_value(shapes_of(dims)[1]) AS weights
     FROM gpu_op_origin
     WHERE cpu_op IN ('aten::index', 'aten::index_select', 'aten::embedding', 'aten::gather')
         AND trace_id IN (SELECT trace_id FROM product) AND len(shapes_of(dims)[1]) = 3
+    -- A captured operator runs in each replay.
+    GROUP BY trace_id, device_id, stream, coalesce(cpu_op_id, event_id), CASE WHEN is_graph THEN launch_id END
 ),
 pair AS (
-    SELECT g.*, 'op' AS target, g.dur_ns AS ns, 0 AS factor, p.b[2:] <> g.weights[2:] AS is_turned,
-           format('{} copies of {}', p.b[1], weights[2:]::VARCHAR) AS told
+    SELECT p.trace_id, p.event_id, g.gpu_op_ids, g.weights, p.b[1] AS copies,
+           p.b[2:] <> g.weights[2:] AS is_turned
     FROM gather AS g JOIN product AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
-        AND g.stream = p.stream AND p.first_ns > g.start_ns
+        AND g.stream = p.stream AND p.first_ns > g.first_ns
         AND list_sort(p.b[2:]) = list_sort(g.weights[2:])
     -- Each copy belongs to the product after it, and each product to the copy before it.
-    QUALIFY row_number() OVER (PARTITION BY g.trace_id, gpu_op_id ORDER BY is_turned, p.first_ns) = 1
-        AND row_number() OVER (PARTITION BY p.trace_id, product_id ORDER BY is_turned, g.start_ns DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY g.trace_id, gather_id ORDER BY is_turned, p.first_ns) = 1
+        AND row_number() OVER (PARTITION BY p.trace_id, product_id ORDER BY is_turned, g.first_ns DESC) = 1
+),
+op AS (
+    SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor,
+           format('{} copies of {}', copies, weights[2:]::VARCHAR) AS told
+    FROM (SELECT *, unnest(gpu_op_ids) AS gpu_op_id FROM pair) AS c
+    JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
 )
-FROM changed_ops('pair') ORDER BY trace_id, place, start_ns
+FROM changed_ops('op') ORDER BY trace_id, place, start_ns

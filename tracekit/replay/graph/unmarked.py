@@ -12,7 +12,9 @@ from tracekit.replay.graph.waits import Waits
 
 def unmarked_waits(recorded: Recording) -> Waits:
     """The stretches in which the trace's threads stand still although no call says so."""
-    return Waits.all([_idling(recorded), _answers(recorded), *_spins(recorded)])
+    return Waits.all(
+        [_idling(recorded), _unrecorded(recorded), _answers(recorded), *_spins(recorded)]
+    )
 
 
 def _idling(recorded: Recording) -> Waits:
@@ -29,6 +31,19 @@ def _idling(recorded: Recording) -> Waits:
     leader = recorded.leading[:1] * recorded.host.span_ns
     instant = recorded.host.time_of(end) + (leader if len(leader) else 0)
     return Waits.make(EdgeKind.HANDOVER, start, end, instant=instant)
+
+
+def _unrecorded(recorded: Recording) -> Waits:
+    """Where it is unknown what a launching thread did: nothing in the trace explains when it goes
+    on."""
+    host = recorded.host
+    rows = recorded.database.arrays("unrecorded_work", trace=recorded.trace_id)
+    thread = host.numbers(rows["pid"], rows["tid"])
+    start, end = (
+        host.key(thread, at)[thread >= 0]
+        for at in (rows["start_ns"], rows["start_ns"] + rows["dur_ns"])
+    )
+    return Waits.make(EdgeKind.HANDOVER, start, end, instant=start)
 
 
 def _answers(recorded: Recording) -> Waits:
