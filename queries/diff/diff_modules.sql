@@ -1,7 +1,8 @@
 -- question: Which modules (nn.Module) cost more or less in b than in a?
 -- params a, b, top
 -- columns module
--- column a_calls (count per step): forward calls in a, per step (in all if a marks no steps)
+-- column a_calls (count per step): forward calls in a, and replays of graphs that ran it, per step (in all if
+--     a marks no steps); a captured call only records
 -- column b_calls (count per step): in b
 -- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a
 -- columns b_host_ns, a_gpu_ns, b_gpu_ns
@@ -13,10 +14,26 @@ frame AS (
     WHERE is_module AND trace_id IN (SELECT trace_id FROM run)
 ),
 cost AS (FROM launched_inside('frame')),
+-- A replay's kernels count already for the modules around its launch.
+replay AS (SELECT DISTINCT trace_id, launch_id AS event_id FROM graph_site),
+around AS (FROM modules_around('replay')),
+replayed AS (
+    SELECT s.trace_id, launch_id, dur_ns,
+           unnest(list_filter(list_distinct(s.modules),
+               lambda each: NOT list_contains(coalesce(a.modules, []), each))) AS name
+    FROM graph_site AS s LEFT JOIN around AS a ON s.trace_id = a.trace_id AND s.launch_id = a.event_id
+),
+part AS (
+    SELECT trace_id, name, 1 AS count, 0 AS host_ns, 0 AS gpu_ns FROM apart_from_captures('frame', 0)
+    UNION ALL
+    SELECT trace_id, name, 0, dur_ns, gpu_ns FROM cost
+    UNION ALL
+    SELECT trace_id, name, count(DISTINCT launch_id), 0, sum(dur_ns) FROM replayed GROUP BY ALL
+),
 summed AS (
-    SELECT side, name, count(*) / steps AS count, (sum(dur_ns) // steps)::BIGINT AS host_ns,
+    SELECT side, name, sum(count) / steps AS count, (sum(host_ns) // steps)::BIGINT AS host_ns,
            (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
-    FROM cost JOIN run USING (trace_id) GROUP BY side, name, steps
+    FROM part JOIN run USING (trace_id) GROUP BY side, name, steps
 ),
 compared AS (
     SELECT name AS module, of_side(count, side, 'a') AS a_calls, of_side(count, side, 'b') AS b_calls,

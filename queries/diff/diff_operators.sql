@@ -2,26 +2,33 @@
 -- params a, b, top
 -- columns operator
 -- column change (text): added, removed, same, time (of operators called equally often) or count (of others)
--- columns a_count, b_count
+-- column a_count (count per step): its calls in a, and its runs in replays of graphs; a call that launches
+--     what a capture records is none
+-- column b_count (count per step): in b
 -- column a_self_ns (ns): host time in it but in nothing that it called, per step of a
 -- column b_self_ns (ns): of b
--- column a_gpu_ns (ns): durations of GPU ops that it launched itself, over the steps of a
+-- column a_gpu_ns (ns): durations of GPU ops that it launched itself, or that replays ran for it, over the
+--     steps of a
 -- columns b_gpu_ns
 -- column change_ns (ns): of self and GPU time together
 -- doubts: no_operators, unlinked_gpu_ops
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-launched AS (
-    SELECT h.trace_id, h.cpu_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
-    FROM gpu_op_launch AS l JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id GROUP BY ALL
+captured AS (SELECT DISTINCT trace_id, cpu_op_id FROM captured_launches),
+part AS (
+    SELECT o.trace_id, o.name, (c.cpu_op_id IS NULL)::BIGINT AS count, coalesce(self_ns, 0) AS self_ns,
+           0 AS gpu_ns
+    FROM cpu_ops AS o LEFT JOIN host_slice USING (trace_id, event_id)
+    LEFT JOIN captured AS c ON o.trace_id = c.trace_id AND o.event_id = c.cpu_op_id
+    UNION ALL
+    SELECT trace_id, cpu_op, count(DISTINCT (launch_id, device_id, capture_id, cpu_op_id)), 0, 0
+    FROM graph_site WHERE cpu_op IS NOT NULL GROUP BY ALL
+    UNION ALL
+    SELECT trace_id, cpu_op, 0, 0, dur_ns FROM gpu_op_module WHERE cpu_op IS NOT NULL
 ),
 summed AS (
-    SELECT side, o.name, count(*) / steps AS count, (sum(coalesce(self_ns, 0)) // steps)::BIGINT AS self_ns,
-           (sum(coalesce(gpu_ns, 0)) // steps)::BIGINT AS gpu_ns
-    FROM cpu_ops AS o JOIN run USING (trace_id) LEFT JOIN host_slice AS h ON o.trace_id = h.trace_id
-        AND o.event_id = h.event_id
-    LEFT JOIN launched AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    GROUP BY side, o.name, steps
+    SELECT side, name, sum(count) / steps AS count, (sum(self_ns) // steps)::BIGINT AS self_ns,
+           (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
+    FROM part JOIN run USING (trace_id) GROUP BY side, name, steps
 ),
 compared AS (
     SELECT name AS operator, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,

@@ -1,7 +1,8 @@
 -- question: Which parts of the program, matched by their position, cost more or less in b than in a?
 -- params a, b, top
 -- column part (text): modules by class and place among those of their parent, then the operator in them. A
---     part that only one run has counts as part of its parent if both have that; else it has no partner
+--     part that only one run has counts as part of its parent if both have that; else it has no partner.
+--     What replays of graphs ran belongs to the part that was captured, or that annotations name
 -- column change (text): added, removed, same, time (of parts called equally often) or count (of others)
 -- columns a_count, b_count
 -- column a_host_ns (ns): time of outermost operators on the host, over the steps of a
@@ -39,19 +40,41 @@ operator AS (
     FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
     WHERE coalesce(outer_op_id, event_id) = event_id AND trace_id IN (SELECT trace_id FROM run)
 ),
+known AS (FROM graph_site WHERE cpu_op IS NOT NULL OR modules IS NOT NULL),
 launched AS (
     SELECT h.trace_id, h.outer_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
     FROM gpu_op_launch AS l JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id GROUP BY ALL
+    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    WHERE (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, event_id) FROM known) GROUP BY ALL
+),
+-- A captured call only records; replays run what it recorded.
+own AS (
+    SELECT o.*, f.name AS module, gpu_ns, c.outer_op_id IS NULL AS ran
+    FROM operator AS o LEFT JOIN launched AS l USING (trace_id, event_id)
+    LEFT JOIN (SELECT DISTINCT trace_id, outer_op_id FROM captured_launches) AS c
+      ON o.trace_id = c.trace_id AND o.event_id = c.outer_op_id
+    LEFT JOIN frame AS f ON o.trace_id = f.trace_id AND o.module_id = f.event_id
+),
+part AS (
+    SELECT trace_id, trace_id AS named_in, module, NULL::VARCHAR[] AS modules, name,
+           count(*) FILTER (ran) AS count, sum(dur_ns) AS host_ns, sum(coalesce(gpu_ns, 0)) AS gpu_ns
+    FROM own GROUP BY ALL
+    UNION ALL
+    SELECT k.trace_id, capture_trace_id, modules[-1], modules, coalesce(o.name, cpu_op),
+           count(DISTINCT (launch_id, device_id, k.capture_id, coalesce(outer_op_id, k.cpu_op_id))), 0,
+           sum(k.dur_ns)
+    FROM known AS k LEFT JOIN captured_launches AS c
+      ON capture_trace_id = c.trace_id AND capture_launch_id = c.event_id
+    LEFT JOIN operator AS o ON c.trace_id = o.trace_id AND outer_op_id = o.event_id
+    GROUP BY ALL
 ),
 leaf AS (
-    SELECT side, list_append(coalesce(m.path, []), o.name) AS path, count(*) / steps AS count,
-           sum(o.dur_ns) / steps AS host_ns, sum(coalesce(gpu_ns, 0)) / steps AS gpu_ns
-    FROM operator AS o JOIN run USING (trace_id)
-    LEFT JOIN launched AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    LEFT JOIN frame AS f ON o.trace_id = f.trace_id AND o.module_id = f.event_id
-    LEFT JOIN module AS m ON f.trace_id = m.trace_id AND f.name = m.name
-    GROUP BY side, m.path, o.name, steps
+    SELECT side,
+           list_concat(coalesce(path, modules, []), if(p.name IS NULL, [], [p.name])) AS path,
+           sum(count) / steps AS count, sum(host_ns) / steps AS host_ns, sum(gpu_ns) / steps AS gpu_ns
+    FROM part AS p JOIN run USING (trace_id)
+    LEFT JOIN module AS m ON named_in = m.trace_id AND module = m.name
+    GROUP BY side, path, modules, p.name, steps
 ),
 around AS (SELECT side, path, unnest([path[:depth] FOR depth IN range(1, len(path) + 1)]) AS part FROM leaf),
 shared AS (SELECT part FROM around GROUP BY part HAVING count(DISTINCT side) = 2),

@@ -1,11 +1,13 @@
 -- fact: A GPU op of attention that is written as products and a softmax.
--- needs: gpu_ops, device_peaks, thread_slice, host_thread
--- of: operator_time
+-- needs: gpu_ops, device_peaks, thread_slice, host_thread, operator_time, replayed_work, graph_site
 -- when: work = 'softmax'
+-- scope: all
 -- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.
+-- Each is known by its first GPU op, `op_id`, since replays of a graph repeat one captured operator.
 CREATE TABLE attention_part (
     trace_id    INTEGER, -- the trace
     event_id    BIGINT,  -- the softmax
+    op_id       BIGINT,  -- the first GPU op of the softmax
     told        VARCHAR, -- the shape of the scores
     gpu_op_id   BIGINT,
     factor      DOUBLE,  -- the fraction of it that one fused kernel would leave
@@ -14,12 +16,12 @@ CREATE TABLE attention_part (
     given_dims JSON, given_types JSON
 );
 WITH work AS MATERIALIZED (
-    SELECT *, shapes_of(dims) AS d FROM operator_time
+    SELECT *, gpu_op_ids[1] AS op_id, shapes_of(dims) AS d FROM all_work()
     WHERE kind IN ('bmm', 'baddbmm', 'softmax', 'elementwise', 'comparison', 'copy')
         AND name NOT IN ('aten::log_softmax', 'aten::_log_softmax')
 ),
 product AS MATERIALIZED (
-    SELECT trace_id, event_id, w.device_id, stream, first_ns, busy_ns,
+    SELECT trace_id, op_id, w.device_id, stream, first_ns, busy_ns,
            CASE kind WHEN 'bmm' THEN d[1] ELSE d[2] END AS a,
            CASE kind WHEN 'bmm' THEN d[2] ELSE d[3] END AS b,
            a[1] * a[2] * b[3] AS made, elements(a) AS taken, elements(b) AS other,
@@ -30,36 +32,36 @@ product AS MATERIALIZED (
     FROM work AS w JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
 ),
 softmax AS (
-    SELECT trace_id, event_id, device_id, stream, first_ns, d[1] AS shape, elements(d[1]) AS scores
+    SELECT trace_id, event_id, op_id, device_id, stream, first_ns, d[1] AS shape, elements(d[1]) AS scores
     FROM work WHERE kind = 'softmax' AND len(d[1]) >= 2
 ),
 triple AS (
-    SELECT s.trace_id, s.event_id, s.device_id, s.stream, s.shape, s.scores, q.first_ns AS from_ns,
+    SELECT s.trace_id, s.event_id, s.op_id, s.device_id, s.stream, s.shape, s.scores, q.first_ns AS from_ns,
            v.first_ns AS to_ns, q.math_ns + v.math_ns AS math_ns,
            least(1, (q.roof_ns + v.roof_ns) / (q.busy_ns + v.busy_ns)) AS reached,
            (q.bytes_each * (q.taken + q.other) + v.bytes_each * (v.other + v.made)) * 1e9
                / q.memory_bytes_per_s AS memory_ns,
-           q.event_id AS q_id, v.event_id AS v_id
+           q.op_id AS q_id, v.op_id AS v_id
     FROM softmax AS s
     ASOF JOIN product AS q ON s.trace_id = q.trace_id AND s.device_id = q.device_id AND s.stream = q.stream
         AND s.scores = q.made AND s.shape[-1] = q.b[3] AND s.first_ns > q.first_ns
     ASOF JOIN product AS v ON s.trace_id = v.trace_id AND s.device_id = v.device_id AND s.stream = v.stream
         AND s.scores = v.taken AND s.shape[-1] = v.a[3] AND s.first_ns < v.first_ns
     -- Each product belongs to the softmax next to it.
-    QUALIFY row_number() OVER (PARTITION BY s.trace_id, q.event_id ORDER BY s.first_ns) = 1
-        AND row_number() OVER (PARTITION BY s.trace_id, v.event_id ORDER BY s.first_ns DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY s.trace_id, q.op_id ORDER BY s.first_ns) = 1
+        AND row_number() OVER (PARTITION BY s.trace_id, v.op_id ORDER BY s.first_ns DESC) = 1
 ),
 part AS (
     SELECT t.*, w.busy_ns, w.gpu_op_ids
     FROM triple AS t JOIN work AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id
         AND t.stream = w.stream AND w.first_ns BETWEEN from_ns AND to_ns
-    WHERE w.event_id IN (q_id, v_id)
+    WHERE w.op_id IN (q_id, v_id)
         OR (NOT is_matrix AND list_contains(list_transform(d, lambda each: elements(each)), scores))
 ),
 priced AS (
-    SELECT trace_id, event_id, 'scores ' || shape::VARCHAR AS told, unnest(gpu_op_ids) AS gpu_op_id,
+    SELECT trace_id, event_id, op_id, 'scores ' || shape::VARCHAR AS told, unnest(gpu_op_ids) AS gpu_op_id,
            greatest(math_ns, memory_ns) / reached
-               / sum(busy_ns) OVER (PARTITION BY trace_id, event_id) AS factor
+               / sum(busy_ns) OVER (PARTITION BY trace_id, op_id) AS factor
     FROM part
 ),
 -- PyTorch's own products, if it uses none of its fused kernels.
@@ -72,7 +74,9 @@ fallback AS (
 )
 SELECT p.*, g.start_ns, g.dur_ns, f.start_ns IS NOT NULL, f.dims, f.types
 FROM priced AS p JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
-JOIN cpu_ops AS s ON p.trace_id = s.trace_id AND p.event_id = s.event_id
+LEFT JOIN graph_site AS c ON p.trace_id = c.trace_id AND p.op_id = c.event_id
+JOIN cpu_ops AS s ON coalesce(c.capture_trace_id, p.trace_id) = s.trace_id
+    AND coalesce(c.cpu_op_id, p.event_id) = s.event_id
 LEFT JOIN fallback AS f ON s.trace_id = f.trace_id AND s.pid = f.pid AND s.tid = f.tid
     AND s.start_ns >= f.start_ns AND s.start_ns < f.end_ns
 WHERE factor < 1

@@ -1,5 +1,5 @@
 -- fact: A kernel of a graph's replay with what is known of where it came from.
--- needs: captured_kernel, annotated_kernel
+-- needs: gpu_op_launch, gpu_ops, thread_slice, host_thread, slice_label, graph_node, graph_captures
 -- when: call = 'launch_graph'
 -- scope: all
 -- Of each, the first that tells it: the program's annotation in the trace, one in a file beside it, the

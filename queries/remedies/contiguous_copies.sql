@@ -35,8 +35,7 @@ moved AS (
     SELECT clone.*, c.event_id AS copy_id, whole.name AS operator, l.event_id AS gpu_op_id
     FROM operator AS c JOIN operator AS clone ON c.trace_id = clone.trace_id AND c.parent_id = clone.event_id
     JOIN operator AS whole ON clone.trace_id = whole.trace_id AND clone.parent_id = whole.event_id
-    JOIN host_site AS s ON c.trace_id = s.trace_id AND c.event_id = s.cpu_op_id
-    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
+    JOIN gpu_op_module AS l ON c.trace_id = l.trace_id AND c.event_id = l.cpu_op_id
     WHERE c.name = 'aten::copy_' AND clone.name = 'aten::clone' AND l.kind = 'kernel'
         AND whole.name NOT IN ('aten::copy_', 'aten::clone')
 ),
@@ -57,6 +56,6 @@ shaped AS (
     FROM at_place AS f JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
     WHERE place NOT IN (SELECT name FROM slice_label WHERE has(traits, 'backward'))
 )
-SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+SELECT DISTINCT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('shaped')
 ORDER BY trace_id, place, start_ns

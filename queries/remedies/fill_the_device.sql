@@ -48,7 +48,7 @@ kernel AS (
     LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE k.dur_ns > thresholds().launch_floor_ns
 ),
-at_place AS (SELECT * REPLACE (coalesce(place, short_name) AS place) FROM placed('kernel'))
+at_place AS (SELECT * REPLACE (coalesce(place, short_name) AS place) FROM placed_ops('kernel'))
 SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
        dur_ns, factor
 FROM detailed('at_place')

@@ -28,14 +28,14 @@
 -- column detail (text): the operator that does the same, and the shape that takes most time
 -- column factor (fraction of the time taken): for a GPU op, the fraction that remains if only the first input
 --     and the last output pass through memory, at least the shortest piece; 0 for the host's work on all but
---     the last piece
+--     the last piece, unless a graph's replay runs them
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them.
 -- https://docs.pytorch.org/docs/stable/nn.functional.html
 -- https://github.com/huggingface/transformers/blob/main/src/transformers/activations.py
 WITH work AS (
     SELECT *, regexp_replace(name, '^aten::_?(\w*?)_?$', '\1') AS plain, texts_of(types) AS t
-    FROM operator_time
+    FROM all_work()
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
         AND kind IN ('elementwise', 'copy', 'reduction', 'softmax') AND len(gpu_op_ids) = 1 AND is_kernels
 ),
@@ -45,7 +45,8 @@ placed AS (
     FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM work)
 ),
 piece AS (
-    SELECT w.trace_id, w.device_id, w.stream, w.event_id, w.dims, w.busy_ns, w.read_bytes, w.written_bytes,
+    SELECT w.trace_id, w.device_id, w.stream, w.event_id, known_from, w.dims, w.busy_ns, w.read_bytes,
+           w.written_bytes,
            gpu_op_ids[1] AS gpu_op_id, p.start_ns, p.dur_ns, place,
            place - row_number() OVER (
                PARTITION BY w.trace_id, w.device_id, w.stream ORDER BY place) AS island,
@@ -73,14 +74,15 @@ matched AS (
 ),
 -- A chain that begins inside another one is part of it.
 chain AS (
-    SELECT trace_id, device_id, stream, island, event_id AS chain_id, goal, dims AS shape, place, last_place
+    SELECT trace_id, device_id, stream, island, event_id AS first_id, gpu_op_id AS chain_id,
+           goal, dims AS shape, place, last_place
     FROM matched WHERE goal IS NOT NULL
     QUALIFY (place > max(last_place) OVER (
         PARTITION BY trace_id, device_id, stream ORDER BY place
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE
 ),
 member AS (
-    SELECT c.chain_id, goal, shape, p.*, last_place,
+    SELECT chain_id, first_id, goal, shape, p.*, last_place,
            greatest(
                (first(read_bytes) OVER whole + last(written_bytes) OVER whole)
                    / sum(read_bytes + written_bytes) OVER whole,
@@ -91,11 +93,11 @@ member AS (
         ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 ),
 call AS (
-    SELECT * EXCLUDE (place, event_id), place AS turn, event_id AS op_id, chain_id AS event_id, dur_ns AS ns,
+    SELECT * EXCLUDE (place, event_id), place AS turn, event_id AS op_id, first_id AS event_id, dur_ns AS ns,
            goal || ', ' || (shapes_of(shape)[1])::VARCHAR AS told
     FROM member WHERE factor < 1
 ),
-at_place AS (FROM placed('call')),
+at_place AS (FROM placed_ops('call')),
 told AS (FROM detailed('at_place'))
 SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
        dur_ns, factor
@@ -103,5 +105,5 @@ FROM told
 UNION ALL
 SELECT t.trace_id, place, detail, 'host', op_id, s.pid, s.tid, s.ts_ns, s.dur_ns, 0
 FROM told AS t JOIN event_row AS s ON t.trace_id = s.trace_id AND op_id = s.event_id
-WHERE turn < last_place
+WHERE turn < last_place AND known_from = 'call'
 ORDER BY trace_id, place, start_ns

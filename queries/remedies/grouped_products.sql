@@ -23,19 +23,18 @@
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
 WITH product AS (
-    SELECT trace_id, event_id, device_id, stream, first_ns, shapes_of(dims)[2] AS b
-    FROM operator_time WHERE kind = 'bmm' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, event_id, gpu_op_ids[1] AS product_id, device_id, stream, first_ns,
+           shapes_of(dims)[2] AS b
+    FROM all_work() WHERE kind = 'bmm' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
 gather AS (
-    SELECT o.trace_id, o.event_id, l.device_id, l.stream, min(g.start_ns) AS first_ns,
-           list(g.event_id ORDER BY g.event_id) AS gpu_op_ids,
-           any_value(shapes_of(o.input_dims)[1]) AS weights
-    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.cpu_op_id
-    JOIN gpu_op_launch AS l ON s.trace_id = l.trace_id AND s.event_id = l.launch_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    WHERE o.name IN ('aten::index', 'aten::index_select', 'aten::embedding', 'aten::gather')
-        AND o.trace_id IN (SELECT trace_id FROM product) AND len(shapes_of(o.input_dims)[1]) = 3
-    GROUP BY o.trace_id, o.event_id, l.device_id, l.stream
+    SELECT trace_id, device_id, stream, min(start_ns) AS first_ns, min(event_id) AS gather_id,
+           list(event_id ORDER BY event_id) AS gpu_op_ids, any_value(shapes_of(dims)[1]) AS weights
+    FROM gpu_op_origin
+    WHERE cpu_op IN ('aten::index', 'aten::index_select', 'aten::embedding', 'aten::gather')
+        AND trace_id IN (SELECT trace_id FROM product) AND len(shapes_of(dims)[1]) = 3
+    -- A captured operator runs in each replay.
+    GROUP BY trace_id, device_id, stream, coalesce(cpu_op_id, event_id), CASE WHEN is_graph THEN launch_id END
 ),
 pair AS (
     SELECT p.trace_id, p.event_id, g.gpu_op_ids, g.weights, p.b[1] AS copies,
@@ -44,8 +43,8 @@ pair AS (
         AND g.stream = p.stream AND p.first_ns > g.first_ns
         AND list_sort(p.b[2:]) = list_sort(g.weights[2:])
     -- Each copy belongs to the product after it, and each product to the copy before it.
-    QUALIFY row_number() OVER (PARTITION BY g.trace_id, g.event_id ORDER BY is_turned, p.first_ns) = 1
-        AND row_number() OVER (PARTITION BY p.trace_id, p.event_id ORDER BY is_turned, g.first_ns DESC) = 1
+    QUALIFY row_number() OVER (PARTITION BY g.trace_id, gather_id ORDER BY is_turned, p.first_ns) = 1
+        AND row_number() OVER (PARTITION BY p.trace_id, product_id ORDER BY is_turned, g.first_ns DESC) = 1
 ),
 op AS (
     SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor,

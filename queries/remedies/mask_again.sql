@@ -28,7 +28,17 @@ WITH operator AS (
 ),
 triangle AS (FROM operator WHERE name IN ('aten::tril', 'aten::triu')),
 at_place AS (FROM placed('triangle')),
-again AS (FROM at_place QUALIFY count(*) OVER (PARTITION BY trace_id, place, shape) > 1),
+-- A capture calls it once, and each replay builds it again.
+replayed AS (
+    SELECT c.trace_id, outer_op_id AS event_id, count(DISTINCT launch_id) AS times
+    FROM graph_site AS s JOIN captured_launches AS c
+      ON s.trace_id = c.trace_id AND s.capture_trace_id = c.trace_id AND s.capture_launch_id = c.event_id
+    GROUP BY ALL
+),
+again AS (
+    FROM at_place LEFT JOIN replayed USING (trace_id, event_id)
+    QUALIFY sum(coalesce(times, 1)) OVER (PARTITION BY trace_id, place, shape) > 1
+),
 building AS (
     SELECT trace_id, event_id, place, shape, event_id AS call_id FROM again
     UNION ALL

@@ -11,17 +11,15 @@ WITH given AS (
       AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''),
           ',')) AS BIGINT))
 ),
-at_host AS (
-    SELECT g.trace_id, g.event_id AS given_id, coalesce(l.launch_id, g.event_id) AS event_id
-    FROM given AS g
-    LEFT JOIN (FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id)) AS l
-      ON g.trace_id = l.trace_id AND g.event_id = l.event_id
-),
-site AS (FROM call_site('at_host'))
+site AS (FROM call_site('given')),
+op AS (
+    SELECT trace_id, event_id, cpu_op, module, python_line FROM gpu_op_origin
+    WHERE (trace_id, event_id) IN (SELECT (trace_id, event_id) FROM given)
+)
 SELECT
-    g.trace_id, g.event_id, g.name, CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE s.cpu_op END AS cpu_op,
-    s.module,
-    CASE WHEN g.kind = 'python' THEN g.name ELSE s.python_line END AS python_line
-FROM given AS g JOIN at_host AS h ON g.trace_id = h.trace_id AND g.event_id = h.given_id
-LEFT JOIN site AS s ON h.trace_id = s.trace_id AND h.event_id = s.event_id
+    g.trace_id, g.event_id, g.name,
+    CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(s.cpu_op, o.cpu_op) END AS cpu_op,
+    coalesce(s.module, o.module) AS module,
+    CASE WHEN g.kind = 'python' THEN g.name ELSE coalesce(s.python_line, o.python_line) END AS python_line
+FROM given AS g LEFT JOIN site AS s USING (trace_id, event_id) LEFT JOIN op AS o USING (trace_id, event_id)
 ORDER BY g.trace_id, g.event_id

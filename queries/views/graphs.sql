@@ -11,7 +11,8 @@ CREATE OR REPLACE MACRO graph_node_id(args) AS nullif(
 -- Launches of kernels that a graph's capture recorded instead of running: those of the capture's process,
 -- during the capture, that have no GPU op. `place` counts them within the capture, from 1; `kernel` is the
 -- kernel's name, which ROCm's launch calls carry and CUDA's do not; `node_id` is the node that the launch
--- made, where its arguments name one, or a node was recorded as it was made in the call.
+-- made, where its arguments name one, or a node was recorded as it was made in the call; `cpu_op_id` and
+-- `outer_op_id` are the innermost and outermost operator around it, if they began in the capture.
 CREATE OR REPLACE VIEW captured_launches AS
 WITH recorded AS (
     SELECT l.trace_id, capture_id, l.event_id, l.pid, l.tid, l.start_ns, l.dur_ns, l.name,
@@ -27,8 +28,14 @@ made AS (
     WHERE n.made_ns <= l.start_ns + l.dur_ns GROUP BY ALL
 )
 SELECT r.* EXCLUDE (own_node_id), coalesce(own_node_id, node_id) AS node_id,
-       row_number() OVER (PARTITION BY trace_id, capture_id ORDER BY start_ns, event_id) AS place
-FROM recorded AS r LEFT JOIN made USING (trace_id, event_id)
+       row_number() OVER (PARTITION BY r.trace_id, capture_id ORDER BY r.start_ns, r.event_id) AS place,
+       o.event_id AS cpu_op_id, w.event_id AS outer_op_id
+FROM recorded AS r LEFT JOIN made AS m USING (trace_id, event_id)
+LEFT JOIN host_site AS h USING (trace_id, event_id)
+LEFT JOIN event_row AS o
+  ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id AND o.ts_ns >= capture_start_ns
+LEFT JOIN event_row AS w
+  ON h.trace_id = w.trace_id AND h.outer_op_id = w.event_id AND w.ts_ns >= capture_start_ns
 WHERE NOT EXISTS (SELECT 1 FROM gpu_op_launch AS l
                   WHERE l.trace_id = r.trace_id AND l.launch_id = r.event_id);
 
@@ -50,3 +57,177 @@ FROM gpu_op_launch AS l
 JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
 WHERE l.is_graph AND g.kind = 'kernel';
+
+-- The modules around slices of the host (a relation with trace_id and event_id, by its name), from the
+-- outermost; slices in no module have no row.
+CREATE OR REPLACE MACRO modules_around(host_slices) AS TABLE
+WITH RECURSIVE inside AS MATERIALIZED (
+    SELECT s.trace_id, s.event_id, module_id
+    FROM (SELECT DISTINCT trace_id, event_id FROM query_table(host_slices)) AS s
+    JOIN host_site USING (trace_id, event_id) WHERE module_id IS NOT NULL
+),
+-- The modules around a module, as far out as there are some.
+module AS (
+    SELECT DISTINCT trace_id, module_id AS inner_id, module_id, 0 AS distance FROM inside
+    UNION ALL
+    SELECT m.trace_id, m.inner_id, h.module_id, distance + 1
+    FROM module AS m JOIN host_site AS h ON m.trace_id = h.trace_id AND m.module_id = h.event_id
+    WHERE h.module_id IS NOT NULL
+),
+path AS (
+    SELECT m.trace_id, inner_id, list(module_name(l.name) ORDER BY distance DESC) AS modules
+    FROM module AS m JOIN event_row AS e ON m.trace_id = e.trace_id AND m.module_id = e.event_id
+    JOIN slice_label AS l USING (label_id) GROUP BY ALL
+)
+SELECT i.trace_id, i.event_id, modules
+FROM inside AS i JOIN path AS p ON i.trace_id = p.trace_id AND module_id = inner_id;
+
+-- A kernel of a graph's replay with the captured launch that it came from.
+-- The captured launch is in its own trace or in another one of the database. Both are known by the node of
+-- the graph where both name it: a replay's graph may have another number than the captured one, but its
+-- nodes keep theirs within it. Else by place: launches in order, kernels in the order of nodes or of starts.
+-- Where the capture tells the kernel, the names must agree: by the launch call (ROCm), or by an operator that
+-- is named like its Triton kernel. `matched_share` is the share of these places that agree, `told_share` the
+-- share of all places at which the capture tells the kernel. Captures of the replay's own trace come first.
+-- If captures of other operators or shapes agree as well, there is no row. A capture that tells no kernel
+-- counts only for replays in its own trace.
+-- `by_node`: known by the node of the graph, else by order.
+CREATE OR REPLACE VIEW captured_kernel AS
+WITH around AS MATERIALIZED (
+    SELECT l.*, h.python_id
+    FROM captured_launches AS l LEFT JOIN host_site AS h USING (trace_id, event_id)
+),
+named AS MATERIALIZED (
+    SELECT trace_id, event_id, l.name, args->>'Input Dims' AS dims
+    FROM event_row JOIN slice_label AS l USING (label_id) SEMI JOIN (
+        SELECT trace_id, cpu_op_id AS event_id FROM around UNION SELECT trace_id, python_id FROM around
+    ) USING (trace_id, event_id)
+),
+module AS (FROM modules_around('around')),
+site AS MATERIALIZED (
+    SELECT l.trace_id, l.capture_id, l.event_id, l.place, l.node_id, l.start_ns,
+           coalesce(l.kernel, CASE WHEN starts_with(o.name, 'triton_') THEN 'triton_' END) AS kernel,
+           l.kernel IS NOT NULL AS is_name, l.cpu_op_id, o.name AS cpu_op, o.dims, m.modules,
+           p.name AS python_line
+    FROM around AS l LEFT JOIN named AS o ON l.trace_id = o.trace_id AND l.cpu_op_id = o.event_id
+    LEFT JOIN named AS p ON l.trace_id = p.trace_id AND l.python_id = p.event_id
+    LEFT JOIN module AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id
+),
+capture AS MATERIALIZED (
+    SELECT trace_id, capture_id, count(*) AS kernels, min(start_ns) AS start_ns, count(kernel) > 0 AS is_told,
+           min(node_id >> 32) AS graph,
+           hash(list({'op': cpu_op, 'dims': dims, 'modules': modules, 'kernel': kernel,
+               'node': node_id % (1::UBIGINT << 32)} ORDER BY place)) AS work
+    FROM site GROUP BY ALL
+),
+-- Each place twice: by its number, and by the node if there is one.
+captured AS MATERIALIZED (
+    SELECT s.*, by_node, CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
+    FROM site AS s CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
+    WHERE NOT by_node OR node_id IS NOT NULL
+),
+replayed AS MATERIALIZED (
+    SELECT k.* EXCLUDE (args) REPLACE (coalesce(n.root_id, k.node_id) AS node_id)
+    FROM replayed_kernels AS k LEFT JOIN graph_node AS n USING (trace_id, node_id)
+),
+replay AS MATERIALIZED (
+    SELECT trace_id, launch_id, device_id, min(launch_start_ns) AS start_ns, count(*) AS kernels,
+           min(node_id >> 32) AS graph,
+           hash(list({'name': name, 'node': node_id} ORDER BY place)) AS sequence
+    FROM replayed GROUP BY trace_id, launch_id, device_id
+),
+-- Replays repeat, and so do captures: each sequence is compared once.
+ran AS MATERIALIZED (
+    SELECT r.trace_id, r.sequence, r.kernels, r.graph, by_node, k.name,
+           CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
+    FROM (FROM replay QUALIFY row_number()
+          OVER (PARTITION BY trace_id, sequence ORDER BY launch_id, device_id) = 1) AS r
+    JOIN replayed AS k USING (trace_id, launch_id, device_id)
+    CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
+    WHERE NOT by_node OR node_id IS NOT NULL
+),
+compared AS (
+    SELECT r.trace_id, r.sequence, r.by_node, c.trace_id AS capture_trace_id, c.work, c.graph,
+           r.trace_id = c.trace_id AS is_own, by_node AND is_own AND c.graph = r.graph AS is_same, r.kernels,
+           count(*) AS met, count(s.kernel) AS known,
+           count(*) FILTER (CASE WHEN is_name THEN r.name = s.kernel ELSE starts_with(r.name, s.kernel) END)
+               AS agreeing
+    FROM ran AS r JOIN captured AS s USING (by_node, key)
+    JOIN (FROM capture QUALIFY row_number()
+          OVER (PARTITION BY trace_id, work, graph ORDER BY capture_id) = 1) AS c
+      ON s.trace_id = c.trace_id AND s.capture_id = c.capture_id
+    WHERE is_same OR (r.kernels = c.kernels AND (is_own OR c.is_told))
+    GROUP BY ALL
+),
+fitting AS (
+    SELECT *, agreeing / nullif(known, 0) AS matched_share, known / kernels AS told_share
+    FROM compared
+    WHERE agreeing >= thresholds().graph_match_share * known
+        AND met >= thresholds().graph_match_share * kernels
+    QUALIFY rank() OVER (PARTITION BY trace_id, sequence
+        ORDER BY by_node DESC, is_same DESC, is_own DESC, agreeing DESC, met DESC) = 1
+),
+-- Captures of the same operators and shapes are as good as each other.
+chosen AS (
+    SELECT trace_id, sequence, any_value(by_node) AS by_node, any_value(work) AS work,
+           CASE WHEN bool_and(is_same) THEN any_value(graph) END AS graph,
+           min(capture_trace_id) AS capture_trace_id,
+           any_value(matched_share) AS matched_share, any_value(told_share) AS told_share
+    FROM fitting GROUP BY trace_id, sequence HAVING count(DISTINCT work) = 1
+),
+-- The last capture before the replay; the first of all if the replay came before, or is of another trace.
+taken AS (
+    SELECT r.trace_id, r.launch_id, r.device_id, w.capture_trace_id, w.by_node, w.matched_share, w.told_share,
+           coalesce(
+               arg_max(c.capture_id, c.start_ns)
+                   FILTER (c.trace_id = r.trace_id AND c.start_ns <= r.start_ns),
+               arg_min(c.capture_id, c.start_ns)) AS capture_id
+    FROM replay AS r JOIN chosen AS w USING (trace_id, sequence)
+    JOIN capture AS c ON w.capture_trace_id = c.trace_id AND w.work = c.work
+        AND c.graph IS NOT DISTINCT FROM coalesce(w.graph, c.graph)
+    GROUP BY ALL
+)
+SELECT k.trace_id, k.event_id, t.capture_trace_id, t.capture_id, s.event_id AS capture_launch_id, s.cpu_op_id,
+       s.cpu_op, s.dims, s.modules, s.python_line, t.by_node, t.matched_share, t.told_share
+FROM taken AS t JOIN replayed AS k USING (trace_id, launch_id, device_id)
+JOIN captured AS s
+  ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_id AND t.by_node = s.by_node
+    AND CASE WHEN t.by_node THEN k.node_id % (1::UBIGINT << 32) ELSE k.place END = s.key;
+
+-- A kernel of a graph's replay that the program annotated when it captured the graph.
+-- `torch.cuda.graph_annotations.mark_kernels` names the nodes of a graph: a text, or a dictionary with a name
+-- or module_fqn. Exporting a trace merges that into the arguments of the replay's kernels; where it did not,
+-- a file beside the trace has it (graph_annotation), by the node of the graph.
+-- https://docs.pytorch.org/docs/main/generated/torch.cuda.graph_annotations.mark_kernels.html
+CREATE OR REPLACE VIEW annotated_kernel AS
+WITH told AS (
+    SELECT trace_id, event_id, args AS told, 'annotation' AS known_from, 1 AS rank FROM replayed_kernels
+    UNION ALL
+    SELECT k.trace_id, k.event_id, a.annotation, 'annotations file', 2
+    FROM replayed_kernels AS k JOIN graph_annotation AS a USING (trace_id, node_id)
+),
+known AS (
+    SELECT trace_id, event_id, known_from, rank, told->>'autograd_phase' = 'backward' AS is_backward,
+           nullif(coalesce(told->>'module_fqn', told->>'name', told->>'annotation'), '') AS module,
+           -- Frames are written file:line:function, the innermost first.
+           regexp_extract(told->>'stack', '^([^\n]*):(\d+):([^\n]*)', ['file', 'line', 'function']) AS frame,
+           CASE WHEN frame['file'] <> '' THEN format('{}({}): {}', frame['file'], frame['line'],
+               frame['function']) END AS line
+    FROM told
+),
+-- Of a file and the kernel's arguments, the latter come first.
+chosen AS (
+    SELECT trace_id, event_id, arg_min({'is_backward': is_backward, 'path': module, 'from': known_from}, rank)
+               FILTER (module IS NOT NULL) AS module,
+           arg_min({'name': line, 'from': known_from}, rank) FILTER (line IS NOT NULL) AS line
+    FROM known WHERE module IS NOT NULL OR line IS NOT NULL
+    GROUP BY trace_id, event_id
+)
+-- A path has the modules around it: layers.0.attention is in layers.0.
+SELECT trace_id, event_id,
+       CASE WHEN regexp_matches(module.path, '^\w+(\.\w+)+$') THEN list_transform(
+               range(1, len(string_split(module.path, '.')) + 1),
+               lambda n: array_to_string(string_split(module.path, '.')[:n], '.'))
+           WHEN module IS NOT NULL THEN [module.path] END AS modules,
+       module['from'] AS modules_from, module.is_backward, line.name AS python_line, line['from'] AS line_from
+FROM chosen;

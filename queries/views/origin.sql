@@ -27,10 +27,12 @@ LEFT JOIN slice_label AS o ON h.op_label = o.label_id
 LEFT JOIN event_row AS e ON h.trace_id = e.trace_id AND h.module_id = e.event_id
 LEFT JOIN slice_label AS m ON e.label_id = m.label_id;
 
--- The same with its launch, Python line and step. `launch_line` is the Python line around the launch.
+-- The same with its launch, the shapes of the operator's inputs, Python line and step. `launch_line` is the
+-- Python line around the launch.
 CREATE OR REPLACE VIEW gpu_op_origin AS
 SELECT
     op.*, launch_name, launch_start_ns, launch_end_ns, launch_delay_ns, queue_wait_ns,
+    coalesce(g.dims, CASE WHEN g.cpu_op IS NULL THEN o.args->>'Input Dims' END) AS dims,
     CASE WHEN g.python_line IS NULL THEN p.event_id END AS python_id,
     coalesce(g.python_line, p.name) AS python_line,
     known_of_launch(g.line_from, p.name, op.is_graph) AS line_from, p.name AS launch_line,
@@ -39,6 +41,7 @@ FROM gpu_op_module AS op
 LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
 LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
 LEFT JOIN event AS p ON h.trace_id = p.trace_id AND h.python_id = p.event_id
 -- The step in which the host launched it.
 ASOF LEFT JOIN steps AS s ON op.trace_id = s.trace_id AND l.launch_start_ns >= s.start_ns;

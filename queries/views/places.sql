@@ -16,10 +16,25 @@ CREATE OR REPLACE MACRO detailed(rows) AS TABLE
 SELECT *, arg_max(told, (told_ns, told)) OVER (PARTITION BY trace_id, place) AS detail
 FROM (SELECT *, sum(ns) OVER (PARTITION BY trace_id, place, told) AS told_ns FROM query_table(rows));
 
+-- GPU ops (a relation with trace_id, gpu_op_id, and event_id: the launch, the operator, or NULL) with the
+-- call site of their operator, as `placed` gives it: in a graph's replay that of the captured launch, or what
+-- the program told of the kernel.
+CREATE OR REPLACE MACRO placed_ops(ops) AS TABLE
+WITH known AS (
+    SELECT o.* REPLACE (CASE WHEN g.capture_trace_id = o.trace_id
+                   AND coalesce(o.event_id, g.launch_id) = g.launch_id
+               THEN g.capture_launch_id ELSE o.event_id END AS event_id),
+           CASE WHEN g.capture_trace_id IS DISTINCT FROM o.trace_id
+               THEN coalesce(g.python_line, g.modules[-1]) END AS known_place
+    FROM query_table(ops) AS o LEFT JOIN graph_site AS g
+      ON o.trace_id = g.trace_id AND o.gpu_op_id = g.event_id
+)
+SELECT * EXCLUDE known_place REPLACE (coalesce(known_place, place) AS place) FROM placed('known');
+
 -- The rows of a remedy that changes GPU ops: those of a relation (with trace_id, event_id, target, gpu_op_id,
--- start_ns, dur_ns, factor, told and ns, by its name), where event_id is the launch or the operator, or NULL.
+-- start_ns, dur_ns, factor, told and ns, by its name), where event_id is as in placed_ops.
 CREATE OR REPLACE MACRO changed_ops(ops) AS TABLE
-WITH at_place AS (FROM placed(ops))
+WITH at_place AS (FROM placed_ops(ops))
 SELECT trace_id, place, detail, target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns,
        factor
 FROM detailed('at_place');

@@ -489,3 +489,11 @@ def test_how_the_kernels_of_real_graphs_are_known(name, kernels, expected, share
         (what, how, kernels)
         for what, how in zip(("operator", "module", "line"), expected, strict=True)
     ]
+
+
+def test_a_change_of_an_operator_changes_what_replays_ran_of_it(tmp_path):
+    events = captured() + replayed([{}] * 3) + replayed([{}] * 3, at=2000, correlation=2)
+    with traces.load(tmp_path, events) as run:
+        changes = ("operator:aten::relu*0", "kernel:sgemm_1*0")
+        lengths = [run.whatif(each, window="gpu_active").predicted_ns for each in changes]
+        assert lengths[0] == lengths[1] < run.whatif("host*1", window="gpu_active").predicted_ns

@@ -18,8 +18,9 @@ and the lines under `repeat  N  US` come N times, US apart.
 
 After `?` come a question or a relation, its parameters, the columns to compare, and all rows that
 it has for the trace in their order (a relation's: by event, or sorted); without columns it has
-none. The rows of the first question can stand behind `=>` in the lines of events instead. A number
-with decimals is compared to as many decimals.
+none. A question about two runs compares the trace with itself. The rows of the first question can
+stand behind `=>` in the lines of events instead. A number with decimals is compared to as many
+decimals.
 """
 
 from __future__ import annotations
@@ -172,7 +173,8 @@ def answer(
         asked = ", ".join(columns) or "*"
         query = f"SELECT {asked} FROM {name} WHERE trace_id = {trace_id} ORDER BY {order}"
         return [list(row) for row in run.fetch(query)[1]]
-    rows = run.ask(name, **parameters, trace=trace_id)
+    given = ("a", "b") if name.startswith("diff_") else ("trace",)
+    rows = run.ask(name, **parameters, **dict.fromkeys(given, trace_id))
     return [[each[column] for column in columns] for each in rows]
 
 

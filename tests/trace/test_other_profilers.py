@@ -328,6 +328,16 @@ def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tm
         changes = {each["kernel"]: each["change_ns"] for each in found.kernels}
         assert sorted(changes.values()) == [0, 1000]
         assert {each["operator"] for each in found.operators} == {"aten::mm", "aten::relu"}
+        saved = [both.whatif("kernel:gemm*0", trace=each, window="gpu_active") for each in (1, 2)]
+        assert all(each.predicted_ns < each.window_ns for each in saved)
+        with pytest.raises(TracekitError, match="the traces are not one run"):
+            both.whatif_together("host*0.5")
+    (tmp_path / "h.xplane.pb").write_bytes(framed(space()))
+    done = run("lake", "add", "kineto.json", "run.sqlite", "h.xplane.pb", "--to", "lake")
+    assert done.returncode == 0, done.stderr
+    judged = "SELECT DISTINCT profiler FROM trace SEMI JOIN verdict USING (trace_id) ORDER BY 1"
+    done = run("sql", "lake", judged, "--format", "csv")
+    assert done.stdout.split() == ["profiler", "jax", "kineto", "nsys"]
     done = run("report", "kineto.json", "run.sqlite", "-o", "page.html")
     assert done.returncode == 0, done.stderr
     assert "gemm" in (tmp_path / "page.html").read_text()

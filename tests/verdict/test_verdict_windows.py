@@ -110,3 +110,26 @@ def without_device(passes):
 def test_nor_is_a_single_pass_without_a_device(trace, confidence, analyses):
     verdict = analyses[trace].verdict
     assert (verdict.regime, verdict.confidence) == ("overhead-bound", confidence)
+
+
+def far_apart(*around):
+    """Launches of short kernels, 5 ms apart."""
+    launches = [(launch(5000 * i, 4, i + 1), gpu_op(5000 * i + 6, 20, i + 1)) for i in range(30)]
+    return TRACES.events([*around, *(event for each in launches for event in each)])
+
+
+@pytest.mark.parametrize(
+    ("trace", "regime"),
+    [
+        (far_apart(), "unknown"),
+        (far_apart(frame("train.py(5): main", 0, 150_000)), "overhead-bound"),
+    ],
+    ids=["calls alone", "Python too"],
+)
+def test_what_was_not_recorded_of_the_host_is_neither_its_overhead_nor_worth_a_fix(
+    trace, regime, analyses
+):
+    verdict = analyses[trace].verdict
+    gains = analyses[trace].causal.gains
+    assert verdict.regime == regime
+    assert (gains.cuda_graph > 0.5) == (gains.host > 0.4) == (regime != "unknown")

@@ -4,7 +4,7 @@ Parts are intervals of host threads and GPU ops, each with a factor. A target sa
 changes:
 
   host      the host's work in an interval, and, with factor 0, the waits in it
-  call      the same, and the GPU ops that it launched
+  call      the same, and the GPU ops that it launched, or captured for the replays of a graph
   overhead  of an interval, the work that a CUDA graph or a compiler saves: launch, dispatch, python
   wait      no call in the interval waits for the device; its own work remains
   op        a GPU op
@@ -344,12 +344,18 @@ class Intervals:
         _scale(scale.fixed, factor[own], edge[own])
         scale.dropped[edge[waits & (factor == 0)]] = True
         if target == "call":
-            linked = np.flatnonzero(graph.device.linked)
-            call = host.key(graph.device.thread[linked], host.origin_ns + graph.device.call[linked])
-            index, inside = self.around(call)
-            gone = self.factor[index[inside]]
-            _scale(scale.op, gone, linked[inside])
-            _close_gaps(scale, graph, linked[inside][gone == 0])
+            device = graph.device
+            remains = np.full(len(device.start), np.nan)
+            for thread, call in (
+                (device.captured_by, device.captured),
+                (device.thread, device.call),
+            ):
+                known = np.flatnonzero(thread >= 0)
+                index, inside = self.around(host.key(thread[known], host.origin_ns + call[known]))
+                remains[known[inside]] = self.factor[index[inside]]
+            ops = np.flatnonzero(~np.isnan(remains))
+            _scale(scale.op, remains[ops], ops)
+            _close_gaps(scale, graph, ops[remains[ops] == 0])
 
 
 def _close_gaps(scale: Scale, graph: Graph, ops: Ints) -> None:

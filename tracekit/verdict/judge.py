@@ -27,6 +27,7 @@ from tracekit.verdict.regime import (
     side_by_time,
     steady_busy_ns,
     unexplained_ns,
+    unrecorded_share,
     weigh,
 )
 from tracekit.verdict.sentences import (
@@ -138,6 +139,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
     if bottleneck is None:
         unexplained = max(gains.unknown, unexplained_ns(gpu, idle, thresholds) / span)
+        if unexplained < thresholds.unknown_share:
+            unexplained = unrecorded_share(gpu, idle)
         why.append(
             f"{percent(unexplained)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."

@@ -134,14 +134,23 @@ def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -
 
 def _is_unexplained(found: MeasuredWindow, bound: Bound, thresholds: Thresholds) -> bool:
     """Whether the device waits long although nothing was recorded, while replay and accounting
-    disagree: the host's path in a sampled trace may be just as incomplete."""
+    disagree: the host's path in a sampled trace may be just as incomplete. So it is if time alone
+    speaks for the host."""
     assert found.gpu is not None and found.idle is not None and found.gains is not None
+    if bound.by_time and bound.side == "host":
+        return bool(unrecorded_share(found.gpu, found.idle) >= thresholds.unknown_share)
     if bound.side == side_by_time(found.gpu, found.idle, found.gains) or bound.takes_turns:
         return False
     span_ns = found.gpu.busy_ns + found.gpu.idle_ns
     return bool(
         unexplained_ns(found.gpu, found.idle, thresholds) >= thresholds.unknown_share * span_ns
     )
+
+
+def unrecorded_share(gpu: Gpu, idle: Idle) -> float:
+    """The share of a window in which the device waited for a launch while nothing was recorded on
+    the launching thread."""
+    return idle.causes.get("untraced", 0) / max(1, gpu.busy_ns + gpu.idle_ns)
 
 
 def unexplained_ns(gpu: Gpu, idle: Idle, thresholds: Thresholds) -> int:

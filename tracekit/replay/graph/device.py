@@ -36,6 +36,10 @@ class Device:
     call: Ints
     """The launch call's start."""
     call_end: Ints
+    captured_by: NDArray[np.int32]
+    """The thread that captured the op, if this trace has its graph's capture; -1: none."""
+    captured: Ints
+    """The captured launch's start."""
     is_graph: Flags
     is_blocking: Flags
     shift_ns: dict[int, int]
@@ -64,6 +68,10 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     thread = np.full(len(linked), -1, np.int32)
     if linked.any():
         thread[linked] = host.numbers(filled("pid")[linked], filled("tid")[linked])
+    captured_by, captured = np.full(len(linked), -1, np.int32), np.zeros(len(linked), np.int64)
+    if "captured_ns" in rows:
+        captured = filled("captured_ns") - host.origin_ns
+        captured_by = host.numbers(filled("captured_pid"), filled("captured_tid")).astype(np.int32)
     device_id, stream = compact_ids(filled("device_id")), compact_ids(filled("stream"))
     start = filled("start_ns") - host.origin_ns
     call = np.where(linked, filled("launch_start_ns") - host.origin_ns, 0)
@@ -90,6 +98,8 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
         thread=thread,
         call=call,
         call_end=call_end,
+        captured_by=captured_by,
+        captured=captured,
         is_graph=np.ma.filled(rows["is_graph"], False).astype(np.bool_),
         is_blocking=np.ma.filled(rows["is_blocking"], False).astype(np.bool_) & (thread >= 0),
         shift_ns=dict(zip(numbers.tolist(), shift.tolist(), strict=True)),

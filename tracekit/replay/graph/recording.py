@@ -37,6 +37,7 @@ _OP = ("event_id", "device_id", "stream", "start_ns", "dur_ns")
 _LAUNCH = (
     "launch_id", "pid", "tid", "launch_start_ns", "launch_end_ns", "is_graph", "is_blocking",
 )  # fmt: skip
+_CAPTURED = ("captured_pid", "captured_tid", "captured_ns")
 # The approximate number of stretches of host work in a block.
 _AT_ONCE = 400_000
 
@@ -164,8 +165,9 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
     computing = np.zeros(0, np.int64)
     if first is None:
         host, computing = _told(database, trace_id, host)
-    for columns in (_OP, _LAUNCH):
-        ops |= database.arrays("device_work", columns, trace=trace_id)
+    for columns in (_OP, _LAUNCH, _CAPTURED):
+        if columns != _CAPTURED or ops["is_graph"].any():
+            ops |= database.arrays("device_work", columns, trace=trace_id)
     calls = database.arrays("host_waits", trace=trace_id)
     device = _on_time(device_from(ops, host, thresholds), calls, host.origin_ns, thresholds)
     return Recording(database, trace_id, thresholds, causes, host, device, calls, computing)

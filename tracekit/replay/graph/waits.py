@@ -67,6 +67,7 @@ def waits_of(recorded: Recording, submitted: Ints) -> Waits:
             _fetches(recorded),
             *_handovers(recorded),
             _idling(recorded),
+            _unrecorded(recorded),
             _answers(recorded),
             *_spins(recorded),
         ]
@@ -268,6 +269,19 @@ def _idling(recorded: Recording) -> Waits:
     leader = recorded.leading[:1] * recorded.host.span_ns
     instant = recorded.host.time_of(end) + (leader if len(leader) else 0)
     return Waits.make(EdgeKind.HANDOVER, start, end, instant=instant)
+
+
+def _unrecorded(recorded: Recording) -> Waits:
+    """Where it is unknown what a launching thread did: nothing in the trace explains when it goes
+    on."""
+    host = recorded.host
+    rows = recorded.database.arrays("unrecorded_work", trace=recorded.trace_id)
+    thread = host.numbers(rows["pid"], rows["tid"])
+    start, end = (
+        host.key(thread, at)[thread >= 0]
+        for at in (rows["start_ns"], rows["start_ns"] + rows["dur_ns"])
+    )
+    return Waits.make(EdgeKind.HANDOVER, start, end, instant=start)
 
 
 def _answers(recorded: Recording) -> Waits:

@@ -1,0 +1,18 @@
+-- question: Where is it unknown what a launching thread did, since the trace has its calls alone?
+-- params trace
+-- columns trace_id, pid, tid
+-- column start_ns (ns): where the stretch begins
+-- columns dur_ns
+-- doubts: no_operators, no_stacks
+-- Of such a thread, the trace has calls of the runtime alone. Between two calls it may work, or wait for a
+-- lock, a file or another thread; only short stretches are surely what a launch takes.
+WITH silent AS (
+    SELECT DISTINCT trace_id, pid, tid FROM launch_call
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        AND (trace_id, pid, tid) NOT IN (
+            SELECT (trace_id, pid, tid) FROM slices WHERE kind IN ('cpu_op', 'python', 'annotation'))
+)
+SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns
+FROM host_segment JOIN silent USING (trace_id, pid, tid)
+WHERE event_id IS NULL AND end_ns - start_ns >= thresholds().unrecorded_ns
+ORDER BY trace_id, pid, tid, start_ns
