@@ -13,7 +13,6 @@ from ctypes import (
     byref,
     c_char_p,
     c_int,
-    c_int32,
     c_int64,
     c_uint64,
     c_void_p,
@@ -66,8 +65,8 @@ _BATCH = POINTER(Batch)
 # C files declare.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "read_events": (None, [c_void_p, c_int64, c_int64, c_void_p, _BATCH, c_void_p]),
-    "read_rows": (None, [c_void_p, c_void_p, c_int32, c_int64, c_void_p, _BATCH, c_void_p]),
-    "tuples": (None, [c_void_p, c_void_p, c_void_p]),
+    "read_rows": (None, [c_void_p, c_int64, c_void_p, _BATCH]),
+    "add_row": (None, [c_void_p, c_int, c_void_p]),
     "event_schema": (c_int, [c_void_p]),
     "labels_open": (c_void_p, [c_int64, c_uint64]),
     "labels_take": (c_int, [c_void_p, _BATCH]),

@@ -10,8 +10,18 @@ import ctypes
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from ctypes import CDLL, CFUNCTYPE, byref, c_char_p, c_int, c_int32, c_int64, c_void_p, cast
+from ctypes import (
+    CDLL,
+    CFUNCTYPE,
+    addressof,
+    byref,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_void_p,
+    cast,
+)
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
@@ -31,18 +41,24 @@ class Kind(IntEnum):
 
     NUMBER = 0
     """A column of the event."""
-    THREAD = 1
+    END = 1
+    """The time when it ends, behind the column of its begin."""
+    THREAD = 2
     """A process and a thread, 24 bits each."""
-    WORD = 2
-    MEMBER = 3
+    WORD = 3
+    MEMBER = 4
     """An argument; none where it is NULL."""
-    ITEM = 4
+    ITEM = 5
     """An integer between two texts."""
-    VERBATIM = 5
+    VERBATIM = 6
     """Arguments as text."""
-    OPERATOR = 6
-    """The text of PyTorch's NVTX range: a name, and arguments."""
-    CONSTANT = 7
+    CALL = 7
+    """The name of a call of CUDA, which says the category, too."""
+    RANGE = 8
+    """The type of an NVTX event, behind its end."""
+    RANGE_TEXT = 9
+    """The text of an NVTX event: of PyTorch's operators, a name and arguments."""
+    CONSTANT = 10
     """A word that is the same in all events; no column of the query."""
 
 
@@ -76,51 +92,57 @@ class Role(NamedTuple):
     after: str = ""
 
 
+class EventQuery(NamedTuple):
+    """A query whose rows are events: what it selects, and the text around that; `roles` are those
+    of the selected columns, with constants between them."""
+
+    before: str
+    selected: Sequence[str]
+    after: str
+    roles: Sequence[Role]
+
+    def text(self, function: str = "") -> str:
+        """The query, as it is or with one function of all that it selects."""
+        selected = ", ".join(self.selected)
+        if function:
+            selected = f"{function}({selected})"
+        return f"{self.before} SELECT {selected} {self.after}"
+
+
 class _Role(ctypes.Structure):
     _fields_: ClassVar = [
         ("kind", c_int32),
         ("place", c_int32),
         ("before", c_char_p),
         ("after", c_char_p),
+        ("before_size", c_int64),
     ]
 
 
-class _Cells(ctypes.Structure):
+class _Rows(ctypes.Structure):
     _fields_: ClassVar = [
-        *((f"function_{place}", c_void_p) for place in range(7)),
-        ("rows", c_void_p),
-    ]
-
-
-class _Read(ctypes.Structure):
-    _fields_: ClassVar = [
+        ("values", c_void_p),
+        ("statement", c_void_p),
+        ("python", c_void_p),
+        ("list", c_void_p),
+        ("next", c_int64),
+        ("count", c_int64),
+        ("roles", c_void_p),
+        ("n_roles", c_int64),
+        ("n_columns", c_int64),
         ("text_bytes", c_int64),
         ("status", c_int32),
         ("many_labels", c_int32),
     ]
 
 
-class _Tuples(ctypes.Structure):
-    _fields_: ClassVar = [
-        ("list", c_void_p),
-        ("row", c_void_p),
-        ("next", c_int64),
-        ("count", c_int64),
-    ]
-
-
-class _Python(ctypes.Structure):
-    """Seven functions and three types."""
-
-    _fields_: ClassVar = [(f"pointer_{place}", c_void_p) for place in range(10)]
-
-
 _OUT_OF_MEMORY, _TOO_BIG, _ROW, _DONE = 0, 18, 100, 101
-_CELLS = ("step", "column_value", "value_type", "value_int64", "value_double", "value_text",
-          "value_bytes")  # fmt: skip
-_ENTRY = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p)
+_UTF8, _DIRECT_ONLY = 1, 1 << 19
+# In the order of src/rows.h.
+_VALUES = ("value_type", "value_int64", "value_double", "value_text", "value_bytes", "step")
 _PYTHON = ("PyList_GetItem", "PyTuple_GetItem", "PyObject_IsInstance", "PyLong_AsLongLong",
            "PyFloat_AsDouble", "PyBytes_AsString", "PyBytes_Size")  # fmt: skip
+_ENTRY = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p)
 _opening = threading.Lock()
 _opened = threading.local()
 
@@ -140,10 +162,13 @@ def _sqlite() -> CDLL | None:
     try:
         # A library's functions include those of libraries that it needs.
         found = CDLL(import_module("_sqlite3").__file__)
-        for name in _CELLS:
+        for name in _VALUES:
             getattr(found, f"sqlite3_{name}")
         found.sqlite3_auto_extension.argtypes = [_ENTRY]
         found.sqlite3_cancel_auto_extension.argtypes = [_ENTRY]
+        found.sqlite3_create_function_v2.argtypes = [
+            *(c_void_p, c_char_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)
+        ]
         found.sqlite3_prepare_v2.argtypes = [c_void_p, c_char_p, c_int, c_void_p, c_void_p]
         found.sqlite3_finalize.argtypes = [c_void_p]
         found.sqlite3_errmsg.argtypes, found.sqlite3_errmsg.restype = [c_void_p], c_char_p
@@ -173,98 +198,78 @@ def connected(connect: Callable[[], sqlite3.Connection]) -> tuple[sqlite3.Connec
 def read_rows(
     connection: sqlite3.Connection,
     handle: int | None,
-    query: str,
-    roles: Sequence[Role],
+    query: EventQuery,
     first_id: int,
     labels: Labels,
 ) -> Iterator[tuple[Batch, int]]:
     """The rows of a query as batches of events, numbered from `first_id`, with the bytes of text in
-    each. `roles` are those of the query's columns, with constants between them.
+    each.
 
     Raises:
         sqlite3.Error: when the database is damaged.
         duckdb.OutOfMemoryException: when a batch does not fit in memory.
     """
-    shared = (_Role * len(roles))(
+    shared = (_Role * len(query.roles))(
         *(
-            _Role(kind, place, before.encode(), after.encode())
-            for kind, place, before, after in roles
+            _Role(kind, place, before.encode(), after.encode(), len(before.encode()))
+            for kind, place, before, after in query.roles
         )
     )
-    rows = _Cursor(connection, query) if handle is None else _Statement(handle, query)
-    with closing(rows):
-        while rows.has_more():
-            batch, read = Batch(), _Read()
-            rows.functions.tracekit_read_rows(
-                byref(rows.cells), shared, len(roles), first_id, labels.handle, byref(batch),
-                byref(read),
-            )  # fmt: skip
-            if read.status == _OUT_OF_MEMORY:
-                raise duckdb.OutOfMemoryException("a batch of events does not fit in memory")
-            if read.status not in (_ROW, _DONE):
-                raise sqlite3.DatabaseError(rows.error(read.status))
-            rows.is_done = read.status == _DONE
-            labels.are_many = bool(read.many_labels)
-            first_id += batch.rows
-            yield batch, read.text_bytes
+    rows = _Rows(roles=addressof(shared), n_roles=len(shared), n_columns=len(query.selected))
+    for read in (
+        _fetched(connection, rows, query) if handle is None else _stepped(handle, rows, query)
+    ):
+        batch = Batch()
+        read(byref(rows), first_id, labels.handle, byref(batch))
+        if rows.status == _OUT_OF_MEMORY:
+            raise duckdb.OutOfMemoryException("a batch of events does not fit in memory")
+        if rows.status == _TOO_BIG:
+            raise sqlite3.DataError("string or blob too big")
+        labels.are_many = bool(rows.many_labels)
+        first_id += batch.rows
+        yield batch, rows.text_bytes
 
 
-class _Statement:
-    """A query that the C library steps."""
+def _stepped(handle: int, rows: _Rows, query: EventQuery) -> Iterator[Callable[..., None]]:
+    """SQLite makes the rows, and calls the C library for each."""
+    sqlite = _sqlite()
+    assert sqlite is not None
+    functions = [cast(getattr(sqlite, f"sqlite3_{name}"), c_void_p) for name in _VALUES]
+    values = (c_void_p * len(functions))(*functions)
+    statement = c_void_p()
 
-    is_done = False
+    def check(status: int, *fine: int) -> None:
+        if status not in fine:
+            raise sqlite3.DatabaseError(sqlite.sqlite3_errmsg(handle).decode("utf-8", "replace"))
 
-    def __init__(self, handle: int, query: str) -> None:
-        sqlite = _sqlite()
-        assert sqlite is not None
-        self._sqlite, self._handle, self._statement = sqlite, handle, c_void_p()
-        self.functions = library()
-        failed = sqlite.sqlite3_prepare_v2(handle, query.encode(), -1, byref(self._statement), None)
-        if failed:
-            raise sqlite3.DatabaseError(self.error(failed))
-        addresses = (cast(getattr(sqlite, f"sqlite3_{name}"), c_void_p) for name in _CELLS)
-        self.cells = _Cells(*addresses, self._statement)
-
-    def has_more(self) -> bool:
-        return not self.is_done
-
-    def error(self, status: int) -> str:
-        if status == _TOO_BIG:
-            return "string or blob too big"
-        return str(self._sqlite.sqlite3_errmsg(self._handle).decode("utf-8", "replace"))
-
-    def close(self) -> None:
-        self._sqlite.sqlite3_finalize(self._statement)
+    add_row = cast(library().tracekit_add_row, c_void_p)
+    check(
+        sqlite.sqlite3_create_function_v2(
+            handle, b"add_row", -1, _UTF8 | _DIRECT_ONLY, None, add_row, None, None, None
+        ),
+        0,
+    )
+    try:
+        text = query.text("add_row").encode()
+        check(sqlite.sqlite3_prepare_v2(handle, text, -1, byref(statement), None), 0)
+        rows.values, rows.statement, rows.status = addressof(values), statement.value, _ROW
+        while rows.status == _ROW:
+            yield library().tracekit_read_rows
+            check(rows.status, _ROW, _DONE)
+    finally:
+        sqlite.sqlite3_finalize(statement)
 
 
-class _Cursor:
-    """A query that Python's module steps."""
-
-    is_done = True
-
-    def __init__(self, connection: sqlite3.Connection, query: str) -> None:
-        self._cursor = connection.execute(query)
-        self._rows: list[tuple[object, ...]] = []
-        self._tuples = _Tuples()
-        self._python = _Python(
-            *(cast(getattr(ctypes.pythonapi, name), c_void_p) for name in _PYTHON),
-            *map(id, (int, float, bytes)),
-        )
-        self.cells = _Cells()
-        # Its functions hold Python's lock.
-        self.functions = held_library()
-
-    def has_more(self) -> bool:
-        if self.is_done:
-            self._rows = self._cursor.fetchmany(_AT_ONCE)
-            self._tuples = _Tuples(id(self._rows), None, 0, len(self._rows))
-            self.functions.tracekit_tuples(
-                byref(self._python), byref(self._tuples), byref(self.cells)
-            )
-        return bool(self._rows)
-
-    def error(self, _: int) -> str:
-        return "string or blob too big"
-
-    def close(self) -> None:
-        self._cursor.close()
+def _fetched(
+    connection: sqlite3.Connection, rows: _Rows, query: EventQuery
+) -> Iterator[Callable[..., None]]:
+    """Python's module makes the rows."""
+    functions = [cast(getattr(ctypes.pythonapi, name), c_void_p) for name in _PYTHON]
+    python = (c_void_p * 10)(*functions, *map(id, (int, float, bytes)))
+    rows.python = addressof(python)
+    cursor = connection.execute(query.text())
+    while found := cursor.fetchmany(_AT_ONCE):
+        rows.list, rows.next, rows.count, rows.status = id(found), 0, len(found), _ROW
+        while rows.status == _ROW:
+            # It holds Python's lock.
+            yield held_library().tracekit_read_rows

@@ -185,7 +185,7 @@ def _rows(
             known = own.columns[source.table]
             column = next((each for each in ("globalTid", "globalPid") if each in known), "")
             mine = _is_mine(owner, owners, column) if column else "TRUE"
-            for batch, text_bytes in own.events(*query(own, source, mine), first_id, labels):
+            for batch, text_bytes in own.events(query(own, source, mine), first_id, labels):
                 first_id += batch.rows
                 yield batch, text_bytes
 

@@ -81,7 +81,7 @@ def metrics(tables: Tables) -> Iterator[EventTable]:
     # The lowest byte of the type is the GPU's number.
     gpu = "(t.typeId & 255)"
     yield EventTable(
-        METRICS, "NULL", f"'GPU ' || {gpu}", gpu, "0", "'C'", f"t.{at}", "NULL", used=list(columns),
+        METRICS, "", f"'GPU ' || {gpu}", gpu, "0", "'C'", f"t.{at}", "NULL", used=list(columns),
         more=[(sample, Role(Kind.VERBATIM))],
     )  # fmt: skip
 
@@ -90,7 +90,7 @@ def metrics(tables: Tables) -> Iterator[EventTable]:
 
 
 def _on_device(table: str, category: str, name: str) -> EventTable:
-    return EventTable(table, f"'{category}'", name, "t.deviceId", "t.streamId")
+    return EventTable(table, f"'{category}'", name)
 
 
 def _kernels(tables: Tables) -> EventTable:
@@ -166,7 +166,7 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
     if whens:
         device = f"CASE t.contextId {whens} ELSE t.deviceId END"
     kind = cases("t.syncType", _WAITS, 1)
-    source = EventTable(SYNC, "'cuda_sync'", kind, device, "t.streamId", used=["deviceId"])
+    source = EventTable(SYNC, "'cuda_sync'", kind, used=["deviceId"])
     source.args["device"] = device
     keys = ("globalPid", "eventId", "eventSyncId")
     if all(columns.get(table, {}).keys() >= set(keys) for table in (SYNC, EVENT)):
@@ -184,20 +184,8 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
 
 def _calls(_: Tables) -> EventTable:
     """Calls of the runtime and the driver, without the version that nsys adds to the former."""
-    bare = "rtrim(value, '0123456789')"
-    return EventTable(
-        RUNTIME,
-        "t.category",
-        "t.api",
-        used=["nameId", "api", "category"],
-        rows=(
-            f"(WITH api AS MATERIALIZED (SELECT id, CASE WHEN value GLOB 'cuda*_v[0-9]*'"
-            f" AND {bare} GLOB '*_v' THEN substr({bare}, 1, length({bare}) - 2) ELSE value END"
-            " AS api, CASE WHEN value GLOB 'cuda*' THEN 'cuda_runtime' ELSE 'cuda_driver' END"
-            f" AS category FROM StringIds WHERE id IN (SELECT nameId FROM {RUNTIME}))"
-            " SELECT c.*, api, category FROM mine AS c LEFT JOIN api ON id = nameId)"
-        ),
-    )
+    name = string("nameId"), Role(Kind.CALL)
+    return EventTable(RUNTIME, "", used=["nameId"], more=[name])
 
 
 def _ranges(tables: Tables) -> EventTable:
@@ -207,20 +195,14 @@ def _ranges(tables: Tables) -> EventTable:
     https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp (getNvtxStr)
     """
     has = tables.columns[NVTX].keys()
-    texts = [
-        *(["t.text"] if "text" in has else []),
-        *([string("textId")] if "textId" in has else []),
-    ]
-    said = f"coalesce({', '.join(texts)}, '')"
+    texts = {"text": "t.text", "textId": string("textId")}
+    said = f"coalesce({', '.join(texts[each] for each in texts if each in has)}, '', '')"
     source = EventTable(
-        NVTX,
-        "'user_annotation'",
-        f"CASE WHEN t.eventType <> {_PUSHED} THEN {said} END",
-        phase=f"CASE WHEN t.eventType = {_MARK} THEN 'i' WHEN t.end IS NULL THEN 'B' ELSE 'X' END",
+        NVTX, "", phase="",
         where=" OR ".join(f"t.eventType = {kind}" for kind in (_PUSHED, _STARTED, _MARK)),
         used=["text", "textId", "eventType", "binaryData"],
-        more=[(f"CASE WHEN t.eventType = {_PUSHED} THEN {said} END", Role(Kind.OPERATOR))],
-    )
+        more=[("t.eventType", Role(Kind.RANGE)), (said, Role(Kind.RANGE_TEXT))],
+    )  # fmt: skip
     if "binaryData" in has and tables.columns.get("NVTX_PAYLOAD_SCHEMA_ENTRIES"):
         tables.define("nvtx_payload", _payloads(tables))
         payload = "CASE WHEN t.binaryData IS NOT NULL THEN nvtx_payload(t.binaryData) END"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tracekit.native.rows import Field, Kind, Role, Word
+from tracekit.native.rows import EventQuery, Field, Kind, Role, Word
 from tracekit.trace.other.sqlite import Tables
 
 _RENAMED = {
@@ -37,8 +37,8 @@ class EventTable:
     category: str
     name: str = ""
     pid: str = ""
-    """Without one, the rows' globalTid says process and thread."""
-    tid: str = ""
+    """Without one, the rows' globalTid or device says process and thread."""
+    tid: str = "0"
     phase: str = "'X'"
     start: str = "t.start"
     end: str = "t.end"
@@ -52,38 +52,38 @@ class EventTable:
     """A relation of the rows of `mine`, those of the process, with further columns."""
 
 
-def query(tables: Tables, source: EventTable, mine: str) -> tuple[str, list[Role]]:
-    """A query for the events of a table's rows for which `mine` holds, and its columns' roles."""
+def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
+    """A query for the events of a table's rows for which `mine` holds."""
     columns = tables.columns[source.table]
-    parts = [
-        _word(Word.PHASE, source.phase),
-        _word(Word.CATEGORY, source.category),
-        _number(Field.TS, source.start),
-        *([_word(Word.NAME, source.name)] if source.name else []),
-        *(
-            [_number(Field.PID, source.pid), _number(Field.TID, source.tid)]
-            if source.pid
-            else [("t.globalTid", Role(Kind.THREAD))]
-        ),
-    ]
+    parts = [_number(Field.TS, source.start)]
     if source.end != "t.end" or "end" in columns:
-        parts.append(_number(Field.DUR, f"{source.end} - {source.start}"))
+        parts.append((source.end, Role(Kind.END)))
+    if source.phase:
+        parts.append(_word(Word.PHASE, source.phase))
+    if source.category:
+        parts.append(_word(Word.CATEGORY, source.category))
+    if source.name:
+        parts.append(_word(Word.NAME, source.name))
+    if source.pid:
+        parts += [_number(Field.PID, source.pid), _number(Field.TID, source.tid)]
+    elif "globalTid" in columns:
+        parts.append(("t.globalTid", Role(Kind.THREAD)))
     for column in columns:
         if column not in {*source.used, "start", "end", "globalTid", "globalPid"}:
             value = string(column) if column in _STRINGS else f't."{column}"'
             parts.append(member(_RENAMED.get(column, column), value))
     parts += [member(key, value) for key, value in source.args.items()]
     parts += source.more
-    selected = ", ".join(sql for sql, role in parts if role.kind is not Kind.CONSTANT)
+    selected = [sql for sql, role in parts if role.kind is not Kind.CONSTANT]
     joins = " ".join(
         f'LEFT JOIN StringIds AS "{_joined(column)}" ON "{_joined(column)}".id = t."{column}"'
         for column in _STRINGS
-        if string(column) in selected
+        if any(string(column) in each for each in selected)
     )
-    return (
-        f"WITH mine AS (SELECT * FROM {source.table} WHERE {mine})"
-        f" SELECT {selected} FROM {source.rows} AS t {joins}"
-        f" WHERE ({source.where}) AND {source.start} IS NOT NULL",
+    return EventQuery(
+        f"WITH mine AS (SELECT * FROM {source.table} WHERE {mine})",
+        selected,
+        f"FROM {source.rows} AS t {joins} WHERE ({source.where}) AND {source.start} IS NOT NULL",
         [role for _, role in parts],
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 from tracekit.errors import TracekitError
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
-from tracekit.native.rows import Role, connected, read_rows
+from tracekit.native.rows import EventQuery, connected, read_rows
 
 # Names that stand in SQL as they are.
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -88,7 +88,7 @@ class Tables:
             yield from self._connection.execute(query, parameters)
 
     def events(
-        self, query: str, roles: Sequence[Role], first_id: int, labels: Labels
+        self, query: EventQuery, first_id: int, labels: Labels
     ) -> Iterator[tuple[Batch, int]]:
         """The rows of a long result as batches of events, with the bytes of text in each.
 
@@ -96,7 +96,7 @@ class Tables:
             TracekitError: when the file is damaged.
         """
         with self._damage():
-            yield from read_rows(self._connection, self._handle, query, roles, first_id, labels)
+            yield from read_rows(self._connection, self._handle, query, first_id, labels)
 
     def define(self, name: str, function: Callable[[object], str | None]) -> None:
         """Makes a function of Python known to SQL."""
