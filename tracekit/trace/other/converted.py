@@ -54,10 +54,15 @@ class Converted(ByteStream):
     """The text of one process's trace. Its size and hash are those of the file as stored."""
 
     def __init__(
-        self, source: ByteStream, process: OneProcess, close: Callable[[], object]
+        self,
+        source: ByteStream,
+        process: OneProcess,
+        sha256: Callable[[], str],
+        close: Callable[[], object],
     ) -> None:
         self._source = source
         self._process = process
+        self._sha256 = sha256
         self._close = close
         self.path = source.path if process.name is None else f"{source.path}/{process.name}"
         self.rewind()
@@ -124,11 +129,11 @@ class Converted(ByteStream):
         return self._source.is_small
 
     def stored_sha256(self) -> str:
-        return self._source.stored_sha256()
+        return self._sha256()
 
     @property
     def sha256(self) -> str:
-        return self._source.stored_sha256()
+        return self._sha256()
 
 
 def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:

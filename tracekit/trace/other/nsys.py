@@ -76,8 +76,8 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
     for table in ON_DEVICE:
         if tables.columns.get(table, {}).keys() >= {"globalPid", "deviceId"}:
             for owner, device in tables.rows(
-                f"SELECT globalPid >> 24, min(deviceId) FROM {table} WHERE globalPid IS NOT NULL"
-                " AND typeof(deviceId) = 'integer' GROUP BY 1"
+                f"SELECT DISTINCT globalPid >> 24, deviceId FROM {table}"
+                " WHERE globalPid IS NOT NULL AND typeof(deviceId) = 'integer'"
             ):
                 first_device[owner] = min(device, first_device.get(owner, device))
     owners: list[int | None] = [*sorted(first_device, key=lambda each: (first_device[each], each))]
@@ -95,7 +95,12 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
 
 def _members(tables: Tables) -> dict[str, Any]:
     """What the report says of the whole recording, as members of a Kineto trace."""
-    counts = {table: tables.count(table) for table in tables.columns if not _RESOLVED.match(table)}
+    counts = {
+        # Of tables that are read, whether there are rows is enough.
+        table: tables.count(table, 1 if table != GRAPH and _is_read(columns) else None)
+        for table, columns in tables.columns.items()
+        if not _RESOLVED.match(table)
+    }
     said = {
         table: _records(tables, table)
         for table, count in counts.items()

@@ -102,8 +102,10 @@ class Tables:
         """Makes a function of Python known to SQL."""
         self._connection.create_function(name, 1, function, deterministic=True)
 
-    def count(self, table: str) -> int:
-        return int(self.rows(f"SELECT count(*) FROM {table}")[0][0])
+    def count(self, table: str, most: int | None = None) -> int:
+        """How many rows there are, counted up to `most`."""
+        counted = table if most is None else f"(SELECT 1 FROM {table} LIMIT {most})"
+        return int(self.rows(f"SELECT count(*) FROM {counted}")[0][0])
 
     @contextmanager
     def _damage(self) -> Iterator[None]:
