@@ -5,7 +5,18 @@ from __future__ import annotations
 import ctypes
 import errno
 from collections.abc import Iterator
-from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_int64, c_uint64, c_void_p
+from ctypes import (
+    CDLL,
+    CFUNCTYPE,
+    POINTER,
+    PyDLL,
+    byref,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_uint64,
+    c_void_p,
+)
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -54,6 +65,8 @@ _BATCH = POINTER(Batch)
 # C files declare.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "read_events": (None, [c_void_p, c_int64, c_int64, c_void_p, _BATCH, c_void_p]),
+    "read_rows": (None, [c_void_p, c_int64, c_void_p, _BATCH]),
+    "add_row": (None, [c_void_p, c_int, c_void_p]),
     "event_schema": (c_int, [c_void_p]),
     "labels_open": (c_void_p, [c_int64, c_uint64]),
     "labels_take": (c_int, [c_void_p, _BATCH]),
@@ -87,8 +100,18 @@ def library() -> CDLL:
     Raises:
         TracekitError: when the library is missing or was compiled for another system.
     """
+    return _loaded(CDLL)
+
+
+@cache
+def held_library() -> CDLL:
+    """The library, for calls that use Python's objects: they hold Python's lock."""
+    return _loaded(PyDLL)
+
+
+def _loaded(kind: type[CDLL]) -> CDLL:
     try:
-        loaded = CDLL(str(_PATH))
+        loaded = kind(str(_PATH))
     except OSError as error:
         reason = f"cannot be loaded ({error})" if _PATH.exists() else "is missing"
         raise TracekitError(

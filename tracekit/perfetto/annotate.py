@@ -47,7 +47,7 @@ def annotate(
         raise TracekitError("annotate reads a trace twice: give a file, not standard input")
     with open_any(name, resources) as database:
         trace_ids = database.trace_ids()
-        if len(trace_ids) > 1 or database.is_stored or may_be_lake(name):
+        if len(trace_ids) > 1 or database.is_stored or may_be_lake(name) or not _is_text(name):
             return _join(database, output), len(trace_ids)
         process = Process("tracekit")
         with stage("drawing tracks"):
@@ -70,6 +70,11 @@ def _splice(path: str, added: bytes, sink: BinaryIO) -> None:
                 sink.write(added)
             sink.write(chunk[max(0, own - at) :])
             at = end
+
+
+def _is_text(path: str) -> bool:
+    with _stream(path) as stream:
+        return stream.is_text
 
 
 def _stream(path: str) -> ByteStream:

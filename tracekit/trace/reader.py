@@ -20,7 +20,6 @@ from tracekit.errors import TracekitError
 from tracekit.native.events import (
     Labels,
     Members,
-    Read,
     Stop,
     Verbatim,
     find_member,
@@ -159,6 +158,8 @@ class TraceReader:
             # In a damaged trace a stray bracket may end the events too early: keep the rest.
             while (yield from self._finds_more_events()):
                 yield from self._read_events()
+        for batch in self.stream.batches(self.events, self._labels):
+            yield from self._taken(batch)
         yield "label", self._labels.take()
         if any(self._original_members):
             both = zip(self._original_members, self._members, strict=True)
@@ -316,13 +317,13 @@ class TraceReader:
         for part in read.verbatim:
             yield from self._keep_original(part, self._buffer, self._offset + part.begin)
         self._drop(read.end)
-        yield from self._taken(read)
+        yield from self._taken(read.batch)
         return read.stop
 
-    def _taken(self, read: Read) -> Iterator[Piece]:
-        self.events += read.batch.rows
-        if read.batch.rows:
-            yield "event", read.batch
+    def _taken(self, batch: Batch) -> Iterator[Piece]:
+        self.events += batch.rows
+        if batch.rows:
+            yield "event", batch
         if self._labels.are_many:
             yield "label", self._labels.take()
         yield from self._kept(_REJECTED_BYTES)
@@ -382,7 +383,7 @@ class TraceReader:
                 yield from self._keep_original(part, text, offset)
             count = bisect_left(begins, read.end, hi=len(elements))
             offsets += [offset for offset, text in elements[:count] if text.startswith(b"{")]
-            yield from self._taken(read)
+            yield from self._taken(read.batch)
             if read.stop is Stop.AT_BRACKET:
                 break
             # Python accepts the next element, but the native reader does not.

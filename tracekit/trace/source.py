@@ -18,6 +18,8 @@ from threading import Lock
 from typing import BinaryIO, cast
 
 from tracekit.errors import TracekitError
+from tracekit.native.events import Labels
+from tracekit.native.library import Batch
 from tracekit.trace.remote import find, is_url, open_url, shown
 from tracekit.trace.unpacking import (
     ANNOTATIONS,
@@ -169,6 +171,15 @@ class ByteStream:
             text=len(data) if self._decompressed else 0,
         )
         return data
+
+    def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
+        """Events that the file holds as rows, behind those of its text."""
+        yield from ()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the text has all that the file holds."""
+        return True
 
     @property
     def file_bytes(self) -> int:

@@ -2,19 +2,8 @@
  * they mean), as an Arrow record batch; their words go to labels. An event that the columns cannot hold in
  * full (an unknown or repeated key, a textual timestamp ...) keeps its text in `raw`. */
 
-#include "labels.h"
 #include "members.h"
-
-enum {
-    EVENT_ID, LABEL, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID, ARGS, RAW, COLUMNS,
-    OLD_EXTERNAL_ID = COLUMNS,   /* as Kineto wrote it until 2022 */
-};
-
-static const struct column columns[COLUMNS] = {
-    {"event_id", INTEGER}, {"label_id", INTEGER}, {"pid", INTEGER}, {"tid", INTEGER}, {"ts_ns", INTEGER},
-    {"dur_ns", INTEGER}, {"correlation", INTEGER}, {"external_id", INTEGER}, {"device_id", INTEGER},
-    {"stream", INTEGER}, {"flow_id", INTEGER}, {"args", JSON}, {"raw", JSON},
-};
+#include "rows.h"
 
 /* The event that is being read. */
 struct reader {

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracekit.errors import TracekitError
+from tracekit.native.events import Labels
+from tracekit.native.library import Batch
 from tracekit.trace.source import BOMB_BYTES, BOMB_RATIO, ByteStream
 
 _READ_BYTES = 1 << 20
 # Events in one piece of text.
-AT_ONCE = 4096
+_AT_ONCE = 4096
 
 
 @dataclass
@@ -25,7 +27,8 @@ class OneProcess:
     """What a file holds of one process.
 
     `events` yields texts of events, each text one or several, separated by commas. `tail` is read
-    after them: members of the trace that are known only then.
+    after them: members of the trace that are known only then. `rows` yields further events in
+    batches, numbered from the number given on, with the bytes of text in each.
     """
 
     name: str | None
@@ -35,6 +38,7 @@ class OneProcess:
     tail: dict[str, Any] = field(default_factory=dict)
     damage: str | None = None
     """Why events are missing at the end."""
+    rows: Callable[[int, Labels], Iterator[tuple[Batch, int]]] | None = None
 
 
 def the_one(
@@ -50,10 +54,15 @@ class Converted(ByteStream):
     """The text of one process's trace. Its size and hash are those of the file as stored."""
 
     def __init__(
-        self, source: ByteStream, process: OneProcess, close: Callable[[], object]
+        self,
+        source: ByteStream,
+        process: OneProcess,
+        sha256: Callable[[], str],
+        close: Callable[[], object],
     ) -> None:
         self._source = source
         self._process = process
+        self._sha256 = sha256
         self._close = close
         self.path = source.path if process.name is None else f"{source.path}/{process.name}"
         self.rewind()
@@ -74,15 +83,28 @@ class Converted(ByteStream):
         buffer = self._buffer
         while len(buffer) < size and (piece := next(self._pieces, b"")):
             buffer += piece
-            self._text_bytes += len(piece)
-            if self._text_bytes > max(BOMB_BYTES, BOMB_RATIO * self.stored_bytes):
-                raise TracekitError(
-                    f"{self.path}: what it holds is more than {BOMB_RATIO} times as large as text, "
-                    "like a decompression bomb"
-                )
+            self._grow(len(piece))
         data = bytes(buffer[:size])
         del buffer[:size]
         return data
+
+    def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
+        if self._process.rows is not None:
+            for batch, text_bytes in self._process.rows(first_id, labels):
+                self._grow(text_bytes)
+                yield batch
+
+    @property
+    def is_text(self) -> bool:
+        return self._process.rows is None
+
+    def _grow(self, text_bytes: int) -> None:
+        self._text_bytes += text_bytes
+        if self._text_bytes > max(BOMB_BYTES, BOMB_RATIO * self.stored_bytes):
+            raise TracekitError(
+                f"{self.path}: what it holds is more than {BOMB_RATIO} times as large as text, "
+                "like a decompression bomb"
+            )
 
     def _texts(self) -> Iterator[bytes]:
         yield json.dumps(self._process.members).encode()[:-1] + b',"traceEvents":[\n'
@@ -107,11 +129,11 @@ class Converted(ByteStream):
         return self._source.is_small
 
     def stored_sha256(self) -> str:
-        return self._source.stored_sha256()
+        return self._sha256()
 
     @property
     def sha256(self) -> str:
-        return self._source.stored_sha256()
+        return self._sha256()
 
 
 def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:
@@ -120,7 +142,7 @@ def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     lines: list[str] = []
     for event in events:
         lines.append(encode(event))
-        if len(lines) == AT_ONCE:
+        if len(lines) == _AT_ONCE:
             yield ",\n".join(lines).encode()
             lines = []
     if lines:

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,8 @@ def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Ite
     from tracekit.trace.other.converted import Converted
 
     held.callback(stream.close)
+    # The file is hashed once for all.
+    sha256 = cache(stream.stored_sha256)
     left = len(found)
 
     def close() -> None:
@@ -130,4 +133,4 @@ def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Ite
             held.close()
 
     for process in found:
-        yield Converted(stream, process, close)
+        yield Converted(stream, process, sha256, close)

@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any
 
 from tracekit.errors import TracekitError
+from tracekit.native.events import Labels
+from tracekit.native.library import Batch
 from tracekit.trace.other.converted import OneProcess, named, ranked, texts
 from tracekit.trace.other.nsys_events import (
     EVENT,
@@ -74,8 +76,8 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
     for table in ON_DEVICE:
         if tables.columns.get(table, {}).keys() >= {"globalPid", "deviceId"}:
             for owner, device in tables.rows(
-                f"SELECT globalPid >> 24, min(deviceId) FROM {table} WHERE globalPid IS NOT NULL"
-                " AND typeof(deviceId) = 'integer' GROUP BY 1"
+                f"SELECT DISTINCT globalPid >> 24, deviceId FROM {table}"
+                " WHERE globalPid IS NOT NULL AND typeof(deviceId) = 'integer'"
             ):
                 first_device[owner] = min(device, first_device.get(owner, device))
     owners: list[int | None] = [*sorted(first_device, key=lambda each: (first_device[each], each))]
@@ -84,7 +86,8 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
         OneProcess(
             f"pid {owner & 0xFFFFFF}" if owner is not None and len(owners) > 1 else None,
             members | ranked(place, len(owners)),
-            partial(_events, tables, owner, owners),
+            partial(_names, tables, owner, owners),
+            rows=partial(_rows, tables, owner, owners),
         )
         for place, owner in enumerate(owners or [None])
     ]
@@ -92,7 +95,12 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
 
 def _members(tables: Tables) -> dict[str, Any]:
     """What the report says of the whole recording, as members of a Kineto trace."""
-    counts = {table: tables.count(table) for table in tables.columns if not _RESOLVED.match(table)}
+    counts = {
+        # Of tables that are read, whether there are rows is enough.
+        table: tables.count(table, 1 if table != GRAPH and _is_read(columns) else None)
+        for table, columns in tables.columns.items()
+        if not _RESOLVED.match(table)
+    }
     said = {
         table: _records(tables, table)
         for table, count in counts.items()
@@ -161,36 +169,51 @@ def _base_ns(said: Mapping[str, Rows], export: Mapping[Any, Any]) -> int | None:
     return epoch - clock if isinstance(clock, int) and clock in starts else epoch
 
 
-def _events(tables: Tables, owner: int | None, owners: Sequence[int | None]) -> Iterator[bytes]:
-    """The texts of a process's events. Processes may be read at the same time."""
-    is_first = owner is None or owner == owners[0]
+def _is_mine(owner: int | None, owners: Sequence[int | None], column: str) -> str:
+    """A condition on a table's rows: that they are those of a process. Rows of other processes than
+    `owners` stand with the first."""
+    if owner is not None and owner != owners[0]:
+        return f"{column} >> 24 = {owner}"
+    others = ", ".join(map(str, owners[1:]))
+    return f"({column} IS NULL OR {column} >> 24 NOT IN ({others}))" if others else "TRUE"
 
-    def mine(column: str) -> str:
-        if not is_first:
-            return f"{column} >> 24 = {owner}"
-        others = ", ".join(map(str, owners[1:]))
-        return f"({column} IS NULL OR {column} >> 24 NOT IN ({others}))" if others else "TRUE"
 
+def _rows(
+    tables: Tables, owner: int | None, owners: Sequence[int | None], first_id: int, labels: Labels
+) -> Iterator[tuple[Batch, int]]:
+    """The events of a process. Processes may be read at the same time."""
     with closing(tables.again()) as own:
-        yield from texts(_names(own, mine("globalPid"), mine("globalTid")))
-        for source in sources(own, owner):
-            is_threads = "globalTid" in own.columns[source.table]
-            chosen = mine("globalTid" if is_threads else "globalPid")
-            yield from own.texts(query(own, source, chosen))
-        if is_first and (sampled := metrics(own)):
-            yield from own.texts(sampled)
+        found = list(sources(own, owner))
+        if owner is None or owner == owners[0]:
+            found += metrics(own)
+        for source in found:
+            known = own.columns[source.table]
+            column = next((each for each in ("globalTid", "globalPid") if each in known), "")
+            mine = _is_mine(owner, owners, column) if column else "TRUE"
+            for batch, text_bytes in own.events(query(own, source, mine), first_id, labels):
+                first_id += batch.rows
+                yield batch, text_bytes
 
 
-def _names(tables: Tables, of_processes: str, of_threads: str) -> Iterator[dict[str, Any]]:
-    for table, kind, key, name, mine in (
-        ("PROCESSES", "process_name", "globalPid", "name", of_processes),
-        ("ThreadNames", "thread_name", "globalTid",
-         "(SELECT value FROM StringIds WHERE id = nameId)", of_threads),
-    ):  # fmt: skip
-        if key in tables.columns.get(table, {}):
-            for number, text in tables.rows(
-                f"SELECT {key}, CAST({name} AS TEXT) FROM {table} WHERE {mine}"
-            ):
-                if isinstance(number, int) and isinstance(text, bytes):
-                    tid = number & 0xFFFFFF if kind == "thread_name" else 0
-                    yield named(kind, text.decode("utf-8", "replace"), number >> 24 & 0xFFFFFF, tid)
+def _names(tables: Tables, owner: int | None, owners: Sequence[int | None]) -> Iterator[bytes]:
+    with closing(tables.again()) as own:
+        for table, kind, key, name in (
+            ("PROCESSES", "process_name", "globalPid", "name"),
+            ("ThreadNames", "thread_name", "globalTid",
+             "(SELECT value FROM StringIds WHERE id = nameId)"),
+        ):  # fmt: skip
+            if key in own.columns.get(table, {}):
+                found = own.rows(
+                    f"SELECT {key}, CAST({name} AS TEXT) FROM {table}"
+                    f" WHERE {_is_mine(owner, owners, key)}"
+                )
+                yield from texts(
+                    named(
+                        kind,
+                        text.decode("utf-8", "replace"),
+                        number >> 24 & 0xFFFFFF,
+                        number & 0xFFFFFF if kind == "thread_name" else 0,
+                    )
+                    for number, text in found
+                    if isinstance(number, int) and isinstance(text, bytes)
+                )

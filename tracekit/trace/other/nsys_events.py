@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-from tracekit.trace.other.nsys_sql import KERNEL_NAMES, EventTable, cases, string, time_parts
+from tracekit.native.rows import Kind, Role
+from tracekit.trace.other.nsys_sql import KERNEL_NAMES, EventTable, array, cases, string
 from tracekit.trace.other.sqlite import Tables
 
 KERNEL, MEMCPY, MEMSET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
@@ -18,6 +19,7 @@ SYNC, EVENT = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUPTI_ACTIVITY_KIND_CUDA_E
 NVTX, OSRT, SCHED = "NVTX_EVENTS", "OSRT_API", "SCHED_EVENTS"
 METRICS, METRIC_NAMES = "GPU_METRICS", "TARGET_INFO_GPU_METRICS"
 ON_DEVICE = (KERNEL, MEMCPY, MEMSET, GRAPH)
+_PID = "t.globalPid >> 24 & 16777215"
 _MEMORY = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 _CATEGORIES = {
     "CUPTI_ACTIVITY_KIND_OVERHEAD": "overhead",
@@ -60,35 +62,35 @@ def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
         if "globalTid" in columns:
             yield EventTable(table, category, name, used=["nameId"])
         elif "globalPid" in columns:
-            yield EventTable(table, category, name, "t.globalPid >> 24 & 16777215", "0")
+            yield EventTable(table, category, name, _PID, "0")
 
 
-def metrics(tables: Tables) -> str | None:
-    """A query for the samples of the GPUs' counters, which belong to no process."""
+def metrics(tables: Tables) -> Iterator[EventTable]:
+    """The samples of the GPUs' counters, which belong to no process."""
     columns = tables.columns.get(METRICS, {})
     at = next((each for each in ("timestamp", "rawTimestamp", "start") if each in columns), None)
     if at is None or not columns.keys() >= {"metricId", "typeId", "value"}:
-        return None
-    name = "'metric ' || metricId"
+        return
+    name = "'metric ' || t.metricId"
     if tables.columns.get(METRIC_NAMES, {}).keys() >= {"metricId", "typeId", "metricName"}:
         name = (
             f"coalesce((SELECT metricName FROM {METRIC_NAMES} AS m"
             f" WHERE m.metricId = t.metricId AND m.typeId = t.typeId), {name})"
         )
+    sample = f"json_quote(CAST({name} AS TEXT)) || ':' || json_quote(CAST(t.value AS REAL))"
     # The lowest byte of the type is the GPU's number.
-    return (
-        'SELECT printf(\'{"ph":"C","name":"GPU %d","pid":%d,"tid":0,"ts":%s%d.%03d,'
-        f'"args":{{%s:%s}}}}\', typeId & 255, typeId & 255, {", ".join(time_parts(at))},'
-        f" json_quote(CAST({name} AS TEXT)), json_quote(CAST(value AS REAL)))"
-        f" FROM {METRICS} AS t WHERE {at} IS NOT NULL"
-    )
+    gpu = "(t.typeId & 255)"
+    yield EventTable(
+        METRICS, "", f"'GPU ' || {gpu}", gpu, "0", "'C'", f"t.{at}", "NULL", used=list(columns),
+        more=[(sample, Role(Kind.VERBATIM))],
+    )  # fmt: skip
 
 
 # -- tables that Kineto has a counterpart of -------------------------------------------------------
 
 
 def _on_device(table: str, category: str, name: str) -> EventTable:
-    return EventTable(table, f"'{category}'", name, "t.deviceId", "t.streamId")
+    return EventTable(table, f"'{category}'", name)
 
 
 def _kernels(tables: Tables) -> EventTable:
@@ -99,14 +101,13 @@ def _kernels(tables: Tables) -> EventTable:
     for shape in ("grid", "block"):
         axes = [f"{shape}{axis}" for axis in "XYZ"]
         if has >= set(axes):
-            source.args[shape] = f"printf('[%d,%d,%d]', {', '.join(axes)})"
+            source.more += array(shape, [f"t.{axis}" for axis in axes])
             used += axes
     if has >= {"staticSharedMemory", "dynamicSharedMemory"}:
-        source.args["shared memory"] = "CAST(staticSharedMemory + dynamicSharedMemory AS INTEGER)"
-    if "grid" in source.args and (counts := _sm_counts(tables)):
-        source.args["blocks per SM"] = (
-            f"printf('%.6g', t.gridX * t.gridY * t.gridZ / CASE t.deviceId {counts} END)"
-        )
+        source.args["shared memory"] = "t.staticSharedMemory + t.dynamicSharedMemory"
+    if "gridX" in used and (counts := _sm_counts(tables)):
+        blocks = "t.gridX * t.gridY * t.gridZ"
+        source.args["blocks per SM"] = f"{blocks} / CASE t.deviceId {counts} END"
     source.used = used
     return source
 
@@ -165,8 +166,8 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
     if whens:
         device = f"CASE t.contextId {whens} ELSE t.deviceId END"
     kind = cases("t.syncType", _WAITS, 1)
-    source = EventTable(SYNC, "'cuda_sync'", kind, device, "t.streamId", used=["deviceId"])
-    source.args["device"] = f"CAST({device} AS INTEGER)"
+    source = EventTable(SYNC, "'cuda_sync'", kind, used=["deviceId"])
+    source.args["device"] = device
     keys = ("globalPid", "eventId", "eventSyncId")
     if all(columns.get(table, {}).keys() >= set(keys) for table in (SYNC, EVENT)):
         on = " AND ".join(f"r.{key} = s.{key}" for key in keys)
@@ -176,26 +177,15 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
             f" SELECT s.*, r.stream AS of_stream, r.correlation AS of_call"
             f" FROM mine AS s LEFT JOIN recorded AS r ON {on})"
         )
-        source.args["wait_on_stream"] = "CAST(t.of_stream AS INTEGER)"
-        source.args["wait_on_cuda_event_record_corr_id"] = "CAST(t.of_call AS INTEGER)"
+        source.args["wait_on_stream"] = "t.of_stream"
+        source.args["wait_on_cuda_event_record_corr_id"] = "t.of_call"
     return source
 
 
 def _calls(_: Tables) -> EventTable:
     """Calls of the runtime and the driver, without the version that nsys adds to the former."""
-    bare = "rtrim(value, '0123456789')"
-    return EventTable(
-        RUNTIME,
-        "CASE WHEN t.api GLOB 'cuda*' THEN 'cuda_runtime' ELSE 'cuda_driver' END",
-        "t.api",
-        used=["nameId"],
-        rows=(
-            f"(WITH api AS MATERIALIZED (SELECT id, CASE WHEN value GLOB 'cuda*_v[0-9]*'"
-            f" AND {bare} GLOB '*_v' THEN substr({bare}, 1, length({bare}) - 2) ELSE value END"
-            f" AS api FROM StringIds WHERE id IN (SELECT nameId FROM {RUNTIME}))"
-            f" SELECT c.*, api FROM mine AS c LEFT JOIN api ON id = nameId)"
-        ),
-    )
+    name = string("nameId"), Role(Kind.CALL)
+    return EventTable(RUNTIME, "", used=["nameId"], more=[name])
 
 
 def _ranges(tables: Tables) -> EventTable:
@@ -205,52 +195,18 @@ def _ranges(tables: Tables) -> EventTable:
     https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp (getNvtxStr)
     """
     has = tables.columns[NVTX].keys()
-    texts = [
-        *(["text"] if "text" in has else []),
-        *([string("textId")] if "textId" in has else []),
-    ]
-    places = {
-        "seq": ", seq = ",
-        "op": ", op_id = ",
-        "sizes": ", sizes = ",
-        "inputs": ", input_op_ids = ",
-    }
-    found = ", ".join(f"instr(said, '{text}') AS at_{name}" for name, text in places.items())
-    # LIMIT keeps SQLite from computing a column wherever it is used.
-    rows = (
-        f"(SELECT *, {found} FROM (SELECT *, coalesce({', '.join(texts)}, '') AS said"
-        f" FROM mine AS t WHERE eventType IN ({_MARK}, {_PUSHED}, {_STARTED}) LIMIT -1) LIMIT -1)"
-    )
-    length = "CASE WHEN at_inputs THEN at_inputs - at_sizes - 10 ELSE length(said) END"
-    sizes = f"substr(said, at_sizes + 10, {length})"
-    is_operator = f"at_op > 0 AND eventType = {_PUSHED}"
-    told = {
-        "Sequence number": ("at_seq", "CAST(substr(said, at_seq + 8) AS INTEGER)"),
-        "Input Dims": ("at_sizes", f"iif(json_valid({sizes}), {sizes}, json_quote({sizes}))"),
-        "Input op ids": ("at_inputs", "json_quote(substr(said, at_inputs + 17))"),
-    }
-    more = ", ".join(
-        f"CASE WHEN {place} THEN ',\"{key}\":' || {value} END"
-        for key, (place, value) in told.items()
-    )
+    texts = {"text": "t.text", "textId": string("textId")}
+    said = f"coalesce({', '.join(texts[each] for each in texts if each in has)}, '', '')"
     source = EventTable(
-        NVTX,
-        f"CASE WHEN {is_operator} THEN 'cpu_op' ELSE 'user_annotation' END",
-        f"CASE WHEN {is_operator} THEN substr(said, 1, ifnull(nullif(at_seq, 0), at_op) - 1)"
-        " ELSE said END",
-        phase=f"CASE WHEN eventType = {_MARK} THEN 'i' WHEN t.end IS NULL THEN 'B' ELSE 'X' END",
+        NVTX, "", phase="",
+        where=" OR ".join(f"t.eventType = {kind}" for kind in (_PUSHED, _STARTED, _MARK)),
         used=["text", "textId", "eventType", "binaryData"],
-        rows=rows,
-        members=(
-            f"CASE WHEN {is_operator} THEN"
-            f" printf(',\"Record function id\":%d%s%s%s', substr(said, at_op + 10), {more})"
-            " ELSE '' END"
-        ),
-    )
+        more=[("t.eventType", Role(Kind.RANGE)), (said, Role(Kind.RANGE_TEXT))],
+    )  # fmt: skip
     if "binaryData" in has and tables.columns.get("NVTX_PAYLOAD_SCHEMA_ENTRIES"):
         tables.define("nvtx_payload", _payloads(tables))
         payload = "CASE WHEN t.binaryData IS NOT NULL THEN nvtx_payload(t.binaryData) END"
-        source.members += f" || ifnull({payload}, '')"
+        source.more.append((payload, Role(Kind.VERBATIM)))
     return source
 
 
@@ -273,8 +229,8 @@ def _payloads(tables: Tables) -> Callable[[object], str | None]:
             if not isinstance(data, bytes):
                 return None
             domain, _, schema, *_ = _PAYLOAD_HEAD.unpack_from(data)
-            return "".join(
-                f",{key}:{struct.unpack_from(letter, data, at)[0]}"
+            return ",".join(
+                f"{key}:{struct.unpack_from(letter, data, at)[0]}"
                 for key, letter, at in entries.get((domain, schema), ())
             )
         except (ValueError, struct.error):
@@ -302,13 +258,13 @@ def _allocations(tables: Tables) -> EventTable:
     place = "t.deviceId" if "deviceId" in has else "0"
     by = ", ".join(each for each in ("globalPid", "deviceId", "memKind") if each in has)
     return EventTable(
-        _MEMORY, "'cpu_instant_event'", "'[memory]'", "t.globalPid >> 24 & 16777215", "0", "'i'",
+        _MEMORY, "'cpu_instant_event'", "'[memory]'", _PID, "0", "'i'",
         args={
             "Device Type": "1",
-            "Device Id": f"CAST({place} AS INTEGER)",
-            "Addr": "CAST(t.virtualAddress AS INTEGER)",
-            "Bytes": f"CAST({signed} AS INTEGER)",
-            "Total Allocated": "CAST(t.held AS INTEGER)",
+            "Device Id": place,
+            "Addr": "t.virtualAddress",
+            "Bytes": signed,
+            "Total Allocated": "t.held",
         },
         used=["virtualAddress", "bytes", "deviceId"],
         rows=(

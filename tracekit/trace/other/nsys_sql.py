@@ -1,11 +1,14 @@
-"""SQL that writes the rows of a table of an Nsight Systems report as the text of events."""
+"""Queries whose rows are the events of a table of an Nsight Systems report."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tracekit.trace.other.sqlite import ROWS, Tables
+from tracekit.native.rows import EventQuery, Field, Kind, Role, Word
+from tracekit.trace.other.sqlite import Tables
 
 _RENAMED = {
     "deviceId": "device",
@@ -17,8 +20,13 @@ _RENAMED = {
     "graphNodeId": "graph node id",
     "originalGraphNodeId": "original graph node id",
 }
+# Arguments that link events.
+_LINKS = {"device": Field.DEVICE, "stream": Field.STREAM, "correlation": Field.CORRELATION}
 KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
 _STRINGS = ("nameId", "textId", "jsonTextId", *KERNEL_NAMES)
+_CONSTANT = re.compile(r"'([^']*)'")
+# SQL of a column of a query, and what it becomes.
+Part = tuple[str, Role]
 
 
 @dataclass
@@ -27,84 +35,89 @@ class EventTable:
 
     table: str
     category: str
-    name: str
-    pid: str = "t.globalTid >> 24 & 16777215"
-    tid: str = "t.globalTid & 16777215"
+    name: str = ""
+    pid: str = ""
+    """Without one, the rows' globalTid or device says process and thread."""
+    tid: str = "0"
     phase: str = "'X'"
+    start: str = "t.start"
     end: str = "t.end"
     where: str = "TRUE"
     args: dict[str, str] = field(default_factory=dict)
-    """Arguments that no column is by itself: JSON, or NULL."""
-    members: str = "''"
-    """Further arguments as text, each with a comma before it."""
+    """Arguments that no column is by itself."""
+    more: list[Part] = field(default_factory=list)
     used: Sequence[str] = ()
     """Columns that the parts above say in full."""
-    rows: str | None = None
+    rows: str = "mine"
     """A relation of the rows of `mine`, those of the process, with further columns."""
 
 
-def query(tables: Tables, source: EventTable, mine: str) -> str:
-    """A query for the texts of the events of a table's rows for which `mine` holds.
-
-    One printf writes an event: SQLite copies the text again for each `||`.
-    """
-    columns, counts = tables.columns[source.table], tables.counts(source.table)
-    told = {*source.used, "start", "end", "globalTid", "globalPid"}
-    form = '{"ph":"%s","cat":"%s","name":%s,"pid":%d,"tid":%d,"ts":%s%d.%03d'
-    values = [
-        source.phase,
-        source.category,
-        f"json_quote(CAST({source.name} AS TEXT))",
-        source.pid,
-        source.tid,
-        *time_parts("t.start"),
-    ]
-    if source.end == "t.end" and counts.get("end") == counts[ROWS]:
-        form += ',"dur":%s%d.%03d'
-        values += time_parts("(t.end - t.start)")
-    elif source.end != "t.end" or "end" in columns:
-        length = f"({source.end} - t.start)"
-        form += "%s"
-        dur = f"printf(',\"dur\":%s%d.%03d', {', '.join(time_parts(length))})"
-        values.append(f"CASE WHEN {length} IS NOT NULL THEN {dur} END")
-    always, sometimes = [], []
-    for column, kind in columns.items():
-        if counts[column] and column not in told:
-            key = f'"{_RENAMED.get(column, column)}":'
-            if counts[column] == counts[ROWS] and kind.startswith("INT") and column not in _STRINGS:
-                always.append(f"{key}%d")
-                values.append(f't."{column}"')
-            else:
-                sometimes.append(f"ifnull(',{key}' || {_value(column, kind)}, '')")
-    sometimes += [f"ifnull(',\"{key}\":' || {value}, '')" for key, value in source.args.items()]
-    rest = " || ".join([*sometimes, source.members])
-    # The first argument has no comma before it.
-    values.append(rest if always else f"substr({rest}, 2)")
-    form += f',"args":{{{",".join(always)}%s}}}}'
-    return (
-        f"WITH mine AS (SELECT * FROM {source.table} WHERE {mine})"
-        f" SELECT printf('{form}', {', '.join(values)}) FROM {source.rows or 'mine'} AS t"
-        f" WHERE {source.where} AND t.start IS NOT NULL"
+def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
+    """A query for the events of a table's rows for which `mine` holds."""
+    columns = tables.columns[source.table]
+    parts = [_number(Field.TS, source.start)]
+    if source.end != "t.end" or "end" in columns:
+        parts.append((source.end, Role(Kind.END)))
+    if source.phase:
+        parts.append(_word(Word.PHASE, source.phase))
+    if source.category:
+        parts.append(_word(Word.CATEGORY, source.category))
+    if source.name:
+        parts.append(_word(Word.NAME, source.name))
+    if source.pid:
+        parts += [_number(Field.PID, source.pid), _number(Field.TID, source.tid)]
+    elif "globalTid" in columns:
+        parts.append(("t.globalTid", Role(Kind.THREAD)))
+    for column in columns:
+        if column not in {*source.used, "start", "end", "globalTid", "globalPid"}:
+            value = string(column) if column in _STRINGS else f't."{column}"'
+            parts.append(member(_RENAMED.get(column, column), value))
+    parts += [member(key, value) for key, value in source.args.items()]
+    parts += source.more
+    selected = [sql for sql, role in parts if role.kind is not Kind.CONSTANT]
+    joins = " ".join(
+        f'LEFT JOIN StringIds AS "{_joined(column)}" ON "{_joined(column)}".id = t."{column}"'
+        for column in _STRINGS
+        if any(string(column) in each for each in selected)
+    )
+    return EventQuery(
+        f"WITH mine AS (SELECT * FROM {source.table} WHERE {mine})",
+        selected,
+        f"FROM {source.rows} AS t {joins} WHERE ({source.where}) AND {source.start} IS NOT NULL",
+        [role for _, role in parts],
     )
 
 
+def _joined(column: str) -> str:
+    return f"text of {column}"
+
+
 def string(column: str) -> str:
-    return f'(SELECT value FROM StringIds WHERE id = t."{column}")'
+    """The text whose number a column has; it is joined."""
+    return f'"{_joined(column)}".value'
 
 
-def _value(column: str, kind: str) -> str:
-    """A column as JSON; NULL where it is NULL."""
-    if column in _STRINGS:
-        return f"json_quote({string(column)})"
-    if kind.startswith("INT"):
-        return f'CAST(t."{column}" AS INTEGER)'
-    text = f'CAST(t."{column}" AS {"REAL" if kind == "REAL" else "TEXT"})'
-    return f'CASE WHEN t."{column}" IS NOT NULL THEN json_quote({text}) END'
+def member(key: str, sql: str) -> Part:
+    return sql, Role(Kind.MEMBER, _LINKS.get(key, -1), f"{json.dumps(key)}:")
 
 
-def time_parts(ns: str) -> list[str]:
-    """What printf shows as microseconds with three decimals, as Kineto has them: %s%d.%03d."""
-    return [f"CASE WHEN {ns} < 0 THEN '-' END", f"abs({ns}) / 1000", f"abs({ns}) % 1000"]
+def array(key: str, columns: Sequence[str]) -> list[Part]:
+    """An argument that is an array of integers."""
+    first, *middle, last = columns
+    return [
+        (first, Role(Kind.ITEM, before=f"{json.dumps(key)}:[")),
+        *((column, Role(Kind.ITEM)) for column in middle),
+        (last, Role(Kind.ITEM, after="]")),
+    ]
+
+
+def _word(place: Word, sql: str) -> Part:
+    constant = _CONSTANT.fullmatch(sql)
+    return sql, Role(Kind.CONSTANT, place, constant[1]) if constant else Role(Kind.WORD, place)
+
+
+def _number(place: Field, sql: str) -> Part:
+    return sql, Role(Kind.NUMBER, place)
 
 
 def cases(column: str, names: Sequence[str], first: int) -> str:

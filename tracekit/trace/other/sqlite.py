@@ -10,18 +10,19 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other.converted import AT_ONCE
+from tracekit.native.events import Labels
+from tracekit.native.library import Batch
+from tracekit.native.rows import EventQuery, connected, read_rows
 
 # Names that stand in SQL as they are.
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # The longest text or BLOB.
 _MOST_BYTES = 64 << 20
-# The key of a table's number of rows: no column can have this name.
-ROWS = "*"
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
 
 
@@ -31,13 +32,14 @@ class Tables:
     def __init__(self, file: Path, name: str) -> None:
         self._file = file
         self._name = name
-        self._counts: dict[str, dict[str, int]] = {}
         self.columns: dict[str, dict[str, str]] = {}
         """The columns of each table, with their declared types."""
         self.definitions: dict[str, str] = {}
         with self._damage():
             uri = f"{file.resolve().as_uri()}?mode=ro&immutable=1"
-            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            self._connection, self._handle = connected(
+                partial(sqlite3.connect, uri, uri=True, check_same_thread=False)
+            )
             self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
             for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
                 self._connection.execute(f"PRAGMA {setting}")
@@ -62,9 +64,7 @@ class Tables:
 
     def again(self) -> Tables:
         """The same tables through a connection of their own, for another thread."""
-        tables = Tables(self._file, self._name)
-        tables._counts = self._counts
-        return tables
+        return Tables(self._file, self._name)
 
     def close(self) -> None:
         self._connection.close()
@@ -87,32 +87,25 @@ class Tables:
         with self._damage():
             yield from self._connection.execute(query, parameters)
 
-    def texts(self, query: str, parameters: Sequence[object] = ()) -> Iterator[bytes]:
-        """The first column of a long result, many rows at a time, separated by commas.
+    def events(
+        self, query: EventQuery, first_id: int, labels: Labels
+    ) -> Iterator[tuple[Batch, int]]:
+        """The rows of a long result as batches of events, with the bytes of text in each.
 
         Raises:
             TracekitError: when the file is damaged.
         """
         with self._damage():
-            cursor = self._connection.execute(query, parameters)
-            while rows := cursor.fetchmany(AT_ONCE):
-                yield b",\n".join(text for (text,) in rows)
+            yield from read_rows(self._connection, self._handle, query, first_id, labels)
 
     def define(self, name: str, function: Callable[[object], str | None]) -> None:
         """Makes a function of Python known to SQL."""
         self._connection.create_function(name, 1, function, deterministic=True)
 
-    def count(self, table: str) -> int:
-        return int(self.rows(f"SELECT count(*) FROM {table}")[0][0])
-
-    def counts(self, table: str) -> dict[str, int]:
-        """How many values each column has, and under ROWS the rows; counted once."""
-        if table not in self._counts:
-            columns = list(self.columns[table])
-            counted = ", ".join(f'count("{column}")' for column in columns)
-            (row,) = self.rows(f"SELECT count(*), {counted} FROM {table}")
-            self._counts[table] = dict(zip([ROWS, *columns], row, strict=True))
-        return self._counts[table]
+    def count(self, table: str, most: int | None = None) -> int:
+        """How many rows there are, counted up to `most`."""
+        counted = table if most is None else f"(SELECT 1 FROM {table} LIMIT {most})"
+        return int(self.rows(f"SELECT count(*) FROM {counted}")[0][0])
 
     @contextmanager
     def _damage(self) -> Iterator[None]:

@@ -1,0 +1,275 @@
+"""Events from the rows of a SQLite query, which the C library puts together.
+
+It calls SQLite itself where the functions of the SQLite that Python uses can be reached, else it
+takes rows that Python's module made: three times the time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import (
+    CDLL,
+    CFUNCTYPE,
+    addressof,
+    byref,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_void_p,
+    cast,
+)
+from enum import IntEnum
+from functools import cache
+from importlib import import_module
+from typing import ClassVar, NamedTuple
+
+import duckdb
+
+from tracekit.native.events import Labels
+from tracekit.native.library import Batch, held_library, library
+
+# Rows that Python's module makes at once.
+_AT_ONCE = 4096
+
+
+class Kind(IntEnum):
+    """What a column of a query becomes; the same numbers as in src/rows.h."""
+
+    NUMBER = 0
+    """A column of the event."""
+    END = 1
+    """The time when it ends, behind the column of its begin."""
+    THREAD = 2
+    """A process and a thread, 24 bits each."""
+    WORD = 3
+    MEMBER = 4
+    """An argument; none where it is NULL."""
+    ITEM = 5
+    """An integer between two texts."""
+    VERBATIM = 6
+    """Arguments as text."""
+    CALL = 7
+    """The name of a call of CUDA, which says the category, too."""
+    RANGE = 8
+    """The type of an NVTX event, behind its end."""
+    RANGE_TEXT = 9
+    """The text of an NVTX event: of PyTorch's operators, a name and arguments."""
+    CONSTANT = 10
+    """A word that is the same in all events; no column of the query."""
+
+
+class Field(IntEnum):
+    """Columns of an event: the same numbers as in src/event.h."""
+
+    PID = 2
+    TID = 3
+    TS = 4
+    DUR = 5
+    CORRELATION = 6
+    EXTERNAL_ID = 7
+    DEVICE = 8
+    STREAM = 9
+
+
+class Word(IntEnum):
+    """The same numbers as in src/labels.h."""
+
+    PHASE = 0
+    CATEGORY = 1
+    NAME = 2
+
+
+class Role(NamedTuple):
+    """What becomes of a column: its event's `place`, or JSON text `before` and `after` it."""
+
+    kind: Kind
+    place: int = -1
+    before: str = ""
+    after: str = ""
+
+
+class EventQuery(NamedTuple):
+    """A query whose rows are events: what it selects, and the text around that; `roles` are those
+    of the selected columns, with constants between them."""
+
+    before: str
+    selected: Sequence[str]
+    after: str
+    roles: Sequence[Role]
+
+    def text(self, function: str = "") -> str:
+        """The query, as it is or with one function of all that it selects."""
+        selected = ", ".join(self.selected)
+        if function:
+            selected = f"{function}({selected})"
+        return f"{self.before} SELECT {selected} {self.after}"
+
+
+class _Role(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("kind", c_int32),
+        ("place", c_int32),
+        ("before", c_char_p),
+        ("after", c_char_p),
+        ("before_size", c_int64),
+    ]
+
+
+class _Rows(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("values", c_void_p),
+        ("statement", c_void_p),
+        ("python", c_void_p),
+        ("list", c_void_p),
+        ("next", c_int64),
+        ("count", c_int64),
+        ("roles", c_void_p),
+        ("n_roles", c_int64),
+        ("n_columns", c_int64),
+        ("text_bytes", c_int64),
+        ("status", c_int32),
+        ("many_labels", c_int32),
+    ]
+
+
+_OUT_OF_MEMORY, _TOO_BIG, _ROW, _DONE = 0, 18, 100, 101
+_UTF8, _DIRECT_ONLY = 1, 1 << 19
+# In the order of src/rows.h.
+_VALUES = ("value_type", "value_int64", "value_double", "value_text", "value_bytes", "step")
+_PYTHON = ("PyList_GetItem", "PyTuple_GetItem", "PyObject_IsInstance", "PyLong_AsLongLong",
+           "PyFloat_AsDouble", "PyBytes_AsString", "PyBytes_Size")  # fmt: skip
+_ENTRY = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p)
+_opening = threading.Lock()
+_opened = threading.local()
+
+
+def _note(handle: int, _error: int, _functions: int) -> int:
+    _opened.handle = handle
+    return 0
+
+
+# SQLite may call it as long as the process lives.
+_note_handle = _ENTRY(_note)
+
+
+@cache
+def _sqlite() -> CDLL | None:
+    """The SQLite that Python's module uses; None if its functions cannot be reached."""
+    try:
+        # A library's functions include those of libraries that it needs.
+        found = CDLL(import_module("_sqlite3").__file__)
+        for name in _VALUES:
+            getattr(found, f"sqlite3_{name}")
+        found.sqlite3_auto_extension.argtypes = [_ENTRY]
+        found.sqlite3_cancel_auto_extension.argtypes = [_ENTRY]
+        found.sqlite3_create_function_v2.argtypes = [
+            *(c_void_p, c_char_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)
+        ]
+        found.sqlite3_prepare_v2.argtypes = [c_void_p, c_char_p, c_int, c_void_p, c_void_p]
+        found.sqlite3_finalize.argtypes = [c_void_p]
+        found.sqlite3_errmsg.argtypes, found.sqlite3_errmsg.restype = [c_void_p], c_char_p
+    except (AttributeError, OSError):
+        return None
+    return found
+
+
+def connected(connect: Callable[[], sqlite3.Connection]) -> tuple[sqlite3.Connection, int | None]:
+    """A new connection, and SQLite's own handle of it if that can be had.
+
+    SQLite tells the handle of each new connection to extensions.
+    https://sqlite.org/c3ref/auto_extension.html
+    """
+    sqlite = _sqlite()
+    if sqlite is None:
+        return connect(), None
+    with _opening:
+        _opened.handle = None
+        sqlite.sqlite3_auto_extension(_note_handle)
+        try:
+            return connect(), _opened.handle
+        finally:
+            sqlite.sqlite3_cancel_auto_extension(_note_handle)
+
+
+def read_rows(
+    connection: sqlite3.Connection,
+    handle: int | None,
+    query: EventQuery,
+    first_id: int,
+    labels: Labels,
+) -> Iterator[tuple[Batch, int]]:
+    """The rows of a query as batches of events, numbered from `first_id`, with the bytes of text in
+    each.
+
+    Raises:
+        sqlite3.Error: when the database is damaged.
+        duckdb.OutOfMemoryException: when a batch does not fit in memory.
+    """
+    shared = (_Role * len(query.roles))(
+        *(
+            _Role(kind, place, before.encode(), after.encode(), len(before.encode()))
+            for kind, place, before, after in query.roles
+        )
+    )
+    rows = _Rows(roles=addressof(shared), n_roles=len(shared), n_columns=len(query.selected))
+    for read in (
+        _fetched(connection, rows, query) if handle is None else _stepped(handle, rows, query)
+    ):
+        batch = Batch()
+        read(byref(rows), first_id, labels.handle, byref(batch))
+        if rows.status == _OUT_OF_MEMORY:
+            raise duckdb.OutOfMemoryException("a batch of events does not fit in memory")
+        if rows.status == _TOO_BIG:
+            raise sqlite3.DataError("string or blob too big")
+        labels.are_many = bool(rows.many_labels)
+        first_id += batch.rows
+        yield batch, rows.text_bytes
+
+
+def _stepped(handle: int, rows: _Rows, query: EventQuery) -> Iterator[Callable[..., None]]:
+    """SQLite makes the rows, and calls the C library for each."""
+    sqlite = _sqlite()
+    assert sqlite is not None
+    functions = [cast(getattr(sqlite, f"sqlite3_{name}"), c_void_p) for name in _VALUES]
+    values = (c_void_p * len(functions))(*functions)
+    statement = c_void_p()
+
+    def check(status: int, *fine: int) -> None:
+        if status not in fine:
+            raise sqlite3.DatabaseError(sqlite.sqlite3_errmsg(handle).decode("utf-8", "replace"))
+
+    add_row = cast(library().tracekit_add_row, c_void_p)
+    check(
+        sqlite.sqlite3_create_function_v2(
+            handle, b"add_row", -1, _UTF8 | _DIRECT_ONLY, None, add_row, None, None, None
+        ),
+        0,
+    )
+    try:
+        text = query.text("add_row").encode()
+        check(sqlite.sqlite3_prepare_v2(handle, text, -1, byref(statement), None), 0)
+        rows.values, rows.statement, rows.status = addressof(values), statement.value, _ROW
+        while rows.status == _ROW:
+            yield library().tracekit_read_rows
+            check(rows.status, _ROW, _DONE)
+    finally:
+        sqlite.sqlite3_finalize(statement)
+
+
+def _fetched(
+    connection: sqlite3.Connection, rows: _Rows, query: EventQuery
+) -> Iterator[Callable[..., None]]:
+    """Python's module makes the rows."""
+    functions = [cast(getattr(ctypes.pythonapi, name), c_void_p) for name in _PYTHON]
+    python = (c_void_p * 10)(*functions, *map(id, (int, float, bytes)))
+    rows.python = addressof(python)
+    cursor = connection.execute(query.text())
+    while found := cursor.fetchmany(_AT_ONCE):
+        rows.list, rows.next, rows.count, rows.status = id(found), 0, len(found), _ROW
+        while rows.status == _ROW:
+            # It holds Python's lock.
+            yield held_library().tracekit_read_rows
