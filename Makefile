@@ -12,7 +12,7 @@ HTA_NEEDS := networkx 'pandas<3' plotly psutil pydot pyyaml
 
 SIZE := 1GB
 # The sources that an install compiles.
-NATIVE := setup.py $(wildcard tracekit/native/src/*.[ch])
+NATIVE := setup.py tracekit/native/walk_codes.py $(wildcard tracekit/native/src/*.[ch])
 
 .PHONY: demo wheels browser shells checks test test-all answers bench diagnosis docs gpu-check clean
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from runpy import run_path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -20,7 +21,10 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 SOURCES = [f"tracekit/native/src/{name}.c" for name in ("events", "nesting", "replay")]
+# The numbers that the C code shares with Python and SQL.
+CODES = Path(__file__).parent / "tracekit/native/walk_codes.py"
 FLAGS = ["-std=c11", "-O3", "-mcpu=baseline", "-fvisibility=hidden", "-Wall", "-Wextra"]
+FLAGS += run_path(str(CODES))["definitions"]()
 LINK_FLAGS = ["-shared", "-s"]
 
 
@@ -107,7 +111,7 @@ if __name__ == "__main__":
             Extension(
                 "tracekit.native.libtracekit",
                 sources=SOURCES,
-                depends=sorted(map(str, Path("tracekit/native/src").glob("*.h"))),
+                depends=[str(CODES), *sorted(map(str, Path("tracekit/native/src").glob("*.h")))],
             )
         ],
         cmdclass={"build_ext": Compile, "bdist_wheel": Wheel},

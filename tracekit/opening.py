@@ -39,14 +39,14 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
         TracekitError: for a directory or pattern without a trace.
     """
     from tracekit.lake.layout import may_be_lake, selection
-    from tracekit.lake.storage import local_files, storage
+    from tracekit.lake.storage import Storage, local_files
     from tracekit.trace.remote import is_url
     from tracekit.trace.source import trace_paths
 
     yield from resources.inputs
     for path in paths:
         if may_be_lake(path):
-            yield from local_files(storage(selection(path).root))
+            yield from local_files(Storage(selection(path).root))
         elif not is_url(path):
             yield from trace_paths([path])
 

@@ -18,7 +18,7 @@ from tracekit.database import catalog
 from tracekit.database.stored import create_all
 from tracekit.errors import TracekitError
 from tracekit.experiments import points, probing
-from tracekit.lake import adding, comparing, fleet
+from tracekit.lake import adding, comparing, fleet, upkeep
 from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
@@ -232,7 +232,7 @@ _OUTPUTS: Mapping[str, Made] = {
     "history": _one(comparing.History),
     "fleet": _one(fleet.Fleet),
     "lake add": _one(adding.Added),
-    "lake clean": _one(adding.Cleaned),
+    "lake clean": _one(upkeep.Cleaned),
     "query": _any_rows,
     "sql": _any_rows,
     "lake ask": _any_rows,

@@ -29,10 +29,10 @@ from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.lakes import write_rank
 from tests.kit.ranks_simulated import Job
-from tracekit.lake.adding import compact_runs
 from tracekit.lake.layout import MARK, Group
-from tracekit.lake.runs import Held, LakeRun, change_run, new_token, read_runs
-from tracekit.lake.storage import storage
+from tracekit.lake.runs import GroupPart, LakeRun, change_run, new_token, read_runs
+from tracekit.lake.storage import Storage
+from tracekit.lake.upkeep import compact_runs, publish
 from tracekit.lake.workers import Processes
 from tracekit.lake.writing import PARQUET
 
@@ -101,14 +101,14 @@ def compacted(folder: Path, runs: int) -> Path:
         ranks_simulated.write(_made(folder / "run64"), Job(data=64, steps=3, late={5: 9 * MS}))
         print("| 64 |", added(folder / "run64", source))
         compact_runs(str(source), Processes(1), ["run64"])
-    (run,) = read_runs(storage(str(source)))
-    store = storage(str(lake))
+    (run,) = read_runs(Storage(str(source)))
+    store = Storage(str(lake))
     store.write(MARK, (source / MARK).read_bytes())
     for number in range(runs):
         name, held = f"night{number:02d}", []
         first = number * 512
         context = LakeRun(name, 0, ()).context
-        for each in run.held:
+        for each in run.groups:
             token = new_token()
             given = [rank for rank in each.ranks if rank.rank is not None]
             given.sort(key=lambda rank: rank.rank or 0)
@@ -131,8 +131,8 @@ def compacted(folder: Path, runs: int) -> Path:
                 files[table] = path.stat().st_size
             judged = None if each.group.context is None else context
             group = Group(name, token, token, ranks, files, judged)
-            held.append(Held(group, tuple(ranks)))
-        change_run(store, name, lambda before, held=held: replace(before, held=tuple(held)))
+            held.append(GroupPart(group, tuple(ranks)))
+        change_run(store, name, lambda before, parts=held: replace(before, groups=tuple(parts)))
     return lake
 
 
@@ -143,7 +143,6 @@ def _made(folder: Path) -> Path:
 
 def ask_documented(lake: Path, one: str) -> None:
     """Prints how long opening and the documented questions take in each engine."""
-    from tracekit.lake.publishing import publish
 
     start = time.monotonic()
     publish(str(lake))

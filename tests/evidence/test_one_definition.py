@@ -17,7 +17,6 @@ from tests.kit.traces import gpu_op, launch, step
 from tracekit.causes import OF_HOST, cause_of
 from tracekit.compare.diff import fails
 from tracekit.errors import TracekitError
-from tracekit.native import walk_codes
 from tracekit.replay.graph.recording import recording_of
 from tracekit.replay.graph.waits import waits_of
 from tracekit.replay.whatif import what_if
@@ -291,10 +290,6 @@ def test_no_rule_has_thresholds_of_its_own():
 
 
 # -- numbers that SQL, C and Python share ----------------------------------------------------------
-
-
-def test_the_library_is_compiled_with_the_numbers_that_queries_get():
-    assert walk_codes.HEADER.read_text() == walk_codes.header()
 
 
 def test_queries_number_causes_as_the_replay_does(tmp_path):

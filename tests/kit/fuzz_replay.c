@@ -159,7 +159,7 @@ static void replay_ranks(void) {
     struct rank ranks[MOST];
     int64_t count = 1 + (int64_t)draw(MOST), meetings = 3, n = 0;
     int32_t turn_rank[3 * MOST + 3];
-    int64_t first[3 * MOST + 3], last[3 * MOST + 3], hosted[3 * MOST + 3], wire[3], ended[3], awaited[3] = {0};
+    int64_t first[3 * MOST + 3], last[3 * MOST + 3], hosted[3 * MOST + 3], wire[3], ended[3];
     for (int64_t i = 0; i < count; i++) {
         runs[i] = any_run();
         ranks[i] = (struct rank){&runs[i].edges, &runs[i].scale, runs[i].length, runs[i].time};
@@ -176,9 +176,7 @@ static void replay_ranks(void) {
         }
     }
     struct nodes arrive = any_nodes(runs, count, meetings), leave = any_nodes(runs, count, meetings);
-    tracekit_replay_ranks(
-        ranks, &(struct turns){turn_rank, first, last, hosted, n}, &arrive, &leave, wire, ended, awaited
-    );
+    tracekit_replay_ranks(ranks, &(struct turns){turn_rank, first, last, hosted, n}, &arrive, &leave, wire, ended);
     free_nodes(&arrive), free_nodes(&leave);
     for (int64_t i = 0; i < count; i++) free_run(&runs[i]);
 }

@@ -16,8 +16,8 @@ from tests.kit.traces import gpu_op, launch, slice_event
 from tracekit.lake import writing
 from tracekit.lake.adding import Added, add_traces
 from tracekit.lake.layout import MARK, Group, Rank
-from tracekit.lake.runs import Held, change_run, new_token, read_runs
-from tracekit.lake.storage import storage
+from tracekit.lake.runs import GroupPart, change_run, new_token, read_runs
+from tracekit.lake.storage import Storage
 from tracekit.lake.workers import Processes
 
 ALLREDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -69,10 +69,10 @@ def add(lake: Path | str, *sources: Path | str, **options: Any) -> Added:
 def copy_ranks(lake: Path, target: Path, times: int) -> None:
     """A lake with the ranks of another, `times` each, as ranks of one run. Numbers within the files
     stay: only questions that do not join labels or threads work."""
-    store = storage(str(target))
+    store = Storage(str(target))
     store.write(MARK, (lake / MARK).read_bytes())
     number = 0
-    held = []
+    groups = []
     for _ in range(times):
         for rank, group in ranks_with_files(lake):
             name = f"rank={number}"
@@ -87,8 +87,8 @@ def copy_ranks(lake: Path, target: Path, times: int) -> None:
                     f"* EXCLUDE (run, rank, trace_id) FROM '{lake / group.path(table)}' "
                     f"WHERE trace_id = {rank.trace_id}"
                 ).write_parquet(str(path))
-            held.append(Held(Group("run", data, data, [new], group.files), (new,)))
-    change_run(store, "run", lambda run: replace(run, held=tuple(held)))
+            groups.append(GroupPart(Group("run", data, data, [new], group.files), (new,)))
+    change_run(store, "run", lambda run: replace(run, groups=tuple(groups)))
 
 
 def in_first_layout(lake: Path, target: Path) -> None:
@@ -96,20 +96,20 @@ def in_first_layout(lake: Path, target: Path) -> None:
     files for each rank, whose paths have its run, rank and number."""
     target.mkdir()
     (target / MARK).write_text('{"layout": 1}')
-    for run in read_runs(storage(str(lake))):
+    for run in read_runs(Storage(str(lake))):
         for rank in run.ranks.values():
             folders = f"run={quote(rank.run, safe=' ,+@-_.')}"
             value = "__HIVE_DEFAULT_PARTITION__" if rank.rank is None else rank.rank
             token, files = new_token(), {}
-            for held in run.held:
-                for table in held.group.files if rank in held.ranks else ():
+            for piece in run.groups:
+                for table in piece.group.files if rank in piece.ranks else ():
                     own = f"tables/{table}/{folders}/rank={value}/trace_id={rank.trace_id}"
                     path = target / own / f"{token}.parquet"
                     path.parent.mkdir(parents=True, exist_ok=True)
                     labels = ", labels" if table == "trace" else ""
                     duckdb.sql(
                         f"SELECT * EXCLUDE (run, rank, trace_id{labels}) "
-                        f"FROM '{lake / held.group.path(table)}' WHERE trace_id = {rank.trace_id}"
+                        f"FROM '{lake / piece.group.path(table)}' WHERE trace_id = {rank.trace_id}"
                     ).write_parquet(str(path))
                     files[table] = path.stat().st_size
             told = asdict(rank) | {"layout": 1, "token": token, "files": files, "tables": 7}
@@ -121,16 +121,17 @@ def in_first_layout(lake: Path, target: Path) -> None:
 def ranks_with_files(lake: Path | str) -> list[tuple[Rank, Group]]:
     """The ranks of a lake, each with the group that holds its tables."""
     return [
-        (rank, held.group)
-        for run in read_runs(storage(str(lake))) for held in run.data for rank in held.ranks
+        (rank, piece.group)
+        for run in read_runs(Storage(str(lake))) for piece in run.data for rank in piece.ranks
     ]  # fmt: skip
 
 
 def files_in_use(lake: Path | str) -> set[str]:
     """The Parquet files that readers open."""
     return {
-        held.group.path(table)
-        for run in read_runs(storage(str(lake))) for held in run.held for table in held.group.files
+        piece.group.path(table)
+        for run in read_runs(Storage(str(lake)))
+        for piece in run.groups for table in piece.group.files
     }  # fmt: skip
 
 

@@ -19,10 +19,10 @@ from tests.kit.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.lake import layout, tables
-from tracekit.lake.publishing import PUBLISHED
 from tracekit.lake.reading import Lake
 from tracekit.lake.runs import read_run
-from tracekit.lake.storage import storage
+from tracekit.lake.storage import Storage
+from tracekit.lake.upkeep import PUBLISHED
 from tracekit.run import open_lake
 from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
@@ -167,7 +167,7 @@ def test_sql_reads_only_what_the_lake_opened(made, tmp_path):
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     with open_lake(f"{made}/lake/run=monday") as lake:
-        (inside,) = [f"{made}/lake/{each.group.path('trace')}" for each in lake.parts[0].run.held]
+        (inside,) = [f"{made}/lake/{each.group.path('trace')}" for each in lake.parts[0].run.groups]
         other = next(each for each in Path(f"{made}/lake/tables/trace").iterdir()
                      if str(each) != inside)  # fmt: skip
         for reading in (f"read_csv('{secret}')", f"read_parquet('{other}')",
@@ -380,10 +380,10 @@ import sys
 sys.modules["fsspec"] = sys.modules["ray"] = None
 from tracekit.lake.workers import Processes
 from tracekit.lake.adding import add_traces
-from tracekit.lake.publishing import PUBLISHED
+from tracekit.lake.upkeep import PUBLISHED
 from tracekit.lake.reading import Lake
 from tracekit.lake.runs import read_run
-from tracekit.lake.storage import storage
+from tracekit.lake.storage import Storage
 from tracekit.run import open_lake
 from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
@@ -441,8 +441,8 @@ def test_questions_about_512_ranks_take_little_time_and_memory(made, tmp_path):
 def of_another_version(lake, run, change="*"):
     """Makes the ranks of a run in a lake those of another version of tracekit, whose small tables
     have other columns (`change`)."""
-    store = storage(str(lake))
-    for held in read_run(store, run).held:
+    store = Storage(str(lake))
+    for held in read_run(store, run).groups:
         path = lake / held.group.path("run_figures")
         if held.group.context is None:
             with duckdb.connect() as connection:
@@ -467,7 +467,7 @@ def test_ranks_of_another_version_keep_their_figures_and_verdicts(two_nights, ru
     of_another_version(two_nights, "night", "* EXCLUDE copied_bytes")
     with open_lake(str(two_nights)) as lake:
         (note,) = lake.notes
-        assert note.startswith("of 2 of 4 ranks, which another version of tracekit wrote, only")
+        assert note.startswith("2 of 4 ranks are from another version of tracekit: their figures")
         rows = lake.query("run_metrics").select("run", "rank", "span_ns", "copied_bytes").rows()
         assert sorted(rows) == [
             ("new", 0, 100_000, 0), ("new", 1, 100_000, 0),
@@ -476,7 +476,7 @@ def test_ranks_of_another_version_keep_their_figures_and_verdicts(two_nights, ru
         assert lake.fetch("SELECT DISTINCT run FROM lake.gpu_ops")[1] == [("new",)]
     done = run("analyze", f"{two_nights}/run=night")
     assert done.returncode == 0, done.stderr
-    assert "of 2 of 2 ranks, which another version" in done.stderr
+    assert "2 of 2 ranks are from another version" in done.stderr
     assert "No verdict on all together: another version of tracekit wrote 2" in done.stdout
     done = run("history", str(two_nights))
     assert done.returncode == 0, done.stderr

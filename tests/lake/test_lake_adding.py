@@ -28,14 +28,14 @@ from tests.kit.lakes import (
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
-from tracekit.lake.adding import clean
 from tracekit.lake.runs import all_ranks, change_run
-from tracekit.lake.storage import storage
+from tracekit.lake.storage import Storage
+from tracekit.lake.upkeep import clean
 from tracekit.run import open_lake
 
 
 def seen(lake):
-    return [(each.run, each.name) for each in all_ranks(storage(str(lake)))]
+    return [(each.run, each.name) for each in all_ranks(Storage(str(lake)))]
 
 
 def test_adding_again_reads_only_what_is_new_or_changed(tmp_path):
@@ -79,7 +79,7 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(tmp_path):
     add(lake, path)
     path.write_text(path.read_text().replace("sgemm", "dgemm"))
     add(lake, path)
-    (number,) = [each.trace_id for each in all_ranks(storage(str(lake)))]
+    (number,) = [each.trace_id for each in all_ranks(Storage(str(lake)))]
     assert not clean(str(lake)).removed
     done = clean(str(lake), 0)
     assert done.kept_young == 0
@@ -103,7 +103,7 @@ def test_clean_leaves_what_is_not_the_lakes_own_and_names_what_it_removes(tmp_pa
     (group,) = [group for _, group in ranks_with_files(lake)]
     kept = {group.key, "manifests/run/00000002.json"}
     ids = {f"numbers/{each.name}" for each in (lake / "numbers").iterdir()}
-    ids -= {f"numbers/{rank.trace_id}.json" for rank in all_ranks(storage(str(lake)))}
+    ids -= {f"numbers/{rank.trace_id}.json" for rank in all_ranks(Storage(str(lake)))}
     replaced |= {each for each in gone if each not in kept} | ids
     assert len(replaced) > 20
     token = "0" * 32
@@ -144,7 +144,7 @@ def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
     path = write_rank(tmp_path / "run", 1)
     lake = tmp_path / "lake"
     add(lake, tmp_path / "run" / "trace_rank0.json")
-    put = type(storage(str(lake))).put
+    put = Storage.put
     left = iter(range(7))
 
     def killed(self, local, to):
@@ -153,7 +153,7 @@ def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
         put(self, local, to)
 
     with monkeypatch.context() as patched:
-        patched.setattr("tracekit.lake.storage.LocalStorage.put", killed)
+        patched.setattr("tracekit.lake.storage.Storage.put", killed)
         with pytest.raises(KeyboardInterrupt):
             add(lake, path)
     left = {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")} - files_in_use(lake)
@@ -275,7 +275,7 @@ def test_the_same_trace_added_twice_at_once_is_there_once(tmp_path, monkeypatch)
 
 
 def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path):
-    store = storage(str(tmp_path))
+    store = Storage(str(tmp_path))
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(lambda n: store.create("a/b.json", b"%d" % n), range(64)))
     assert made.count(True) == 1
@@ -284,7 +284,7 @@ def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path):
 
 
 def test_files_are_written_while_others_remove_empty_folders(tmp_path):
-    store = storage(str(tmp_path))
+    store = Storage(str(tmp_path))
 
     def write(number):
         store.write(f"a/b/{number}", b"x")
@@ -305,8 +305,8 @@ def test_the_traces_of_an_archive_are_ranks_of_its_run(tmp_path):
     assert seen(lake) == [("night7", f"rank={rank}") for rank in range(2)]
     assert add(lake, archive).unread == 1
     # A member that is missing in the lake is added again.
-    change_run(storage(str(lake)), "night7", lambda run: replace(
-        run, held=tuple(each.only({"rank=0"}) for each in run.held)
+    change_run(Storage(str(lake)), "night7", lambda run: replace(
+        run, groups=tuple(each.only({"rank=0"}) for each in run.groups)
     ))  # fmt: skip
     assert sorted(statuses(add(lake, archive))) == ["added", "unchanged"]
 
@@ -320,7 +320,7 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
     )
     lake = tmp_path / "lake"
     assert add(lake, tmp_path / "run").failed == []
-    numbers = [each.trace_id for each in all_ranks(storage(str(lake)))]
+    numbers = [each.trace_id for each in all_ranks(Storage(str(lake)))]
     assert len(set(numbers)) == 2
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]
@@ -365,6 +365,13 @@ def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
     done = run("lake", "add", str(path), "--to", f"{path}/lake")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
+
+
+def test_a_first_addition_that_fails_leaves_no_lake(tmp_path, run):
+    (tmp_path / "bad.json").write_text("no trace")
+    done = run("lake", "add", "bad.json", "nowhere.json", "--to", "lake")
+    assert (done.returncode, [*tmp_path.glob("lake/*")]) == (2, [])
+    assert "is not a lake" in run("lake", "clean", "lake").stderr
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,9 @@ from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.lakes import add, ranks_with_files
 from tests.kit.ranks_simulated import Job
-from tracekit.lake.adding import compact_runs
-from tracekit.lake.compacting import is_compact
-from tracekit.lake.publishing import PUBLISHED, publish
 from tracekit.lake.runs import read_runs
-from tracekit.lake.storage import storage
+from tracekit.lake.storage import Storage
+from tracekit.lake.upkeep import PUBLISHED, compact_runs, is_compact, publish
 from tracekit.lake.workers import Processes
 from tracekit.run import open_lake
 
@@ -146,7 +144,7 @@ def test_a_published_table_names_what_readers_see_and_nothing_else(lake):
         named = {Path(each).name for each in delta_files(lake, table)}
         seen = {
             Path(held.group.path(table)).name
-            for run in read_runs(storage(str(lake))) for held in run.held
+            for run in read_runs(Storage(str(lake))) for held in run.groups
             if table in held.group.files
         }  # fmt: skip
         assert named == seen, table
@@ -163,9 +161,9 @@ def test_compacted_runs_have_one_group_and_say_the_same(lake, expected, tmp_path
         before = [
             opened.query(each).rows() for each in ("stragglers", "idle_causes", "top_kernels")
         ]
-    names = [run.name for run in read_runs(storage(str(copy)))]
+    names = [run.name for run in read_runs(Storage(str(copy)))]
     assert compact_runs(str(copy), Processes(1), names) > 0
-    assert all(is_compact(run) for run in read_runs(storage(str(copy))))
+    assert all(is_compact(run) for run in read_runs(Storage(str(copy))))
     assert len(ranks_with_files(copy)) == 2 * len(RUNS) + 2
     with open_lake(str(copy)) as opened:
         after = [opened.query(each).rows() for each in ("stragglers", "idle_causes", "top_kernels")]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conftest import OWN_TRACES
 from tests.kit.lakes import add, files_in_use, in_first_layout, statuses, write_rank
-from tracekit.lake.adding import clean
 from tracekit.lake.layout import MARK
+from tracekit.lake.upkeep import clean
 from tracekit.run import open_lake
 
 ODD = "lr=3e-4 bs/8"
@@ -50,7 +50,7 @@ def test_the_first_layout_says_what_the_present_one_does(lakes):
     notes, before, judged = told(lakes / "first")
     assert (before, judged) == (answers, verdicts)
     assert {(run, rank) for run, rank, *_ in judged} == {(ODD, 0), (ODD, 1), ("night", None)}
-    assert notes[0].startswith("of 3 of 3 ranks, which another version of tracekit wrote, only")
+    assert notes[0].startswith("3 of 3 ranks are from another version of tracekit: their figures")
     with open_lake(f"{lakes}/first/run={ODD.replace('/', '%2F')}/rank=1") as part:
         assert part.fetch("SELECT run, rank, labels FROM trace")[1] == [(ODD, 1, None)]
 
@@ -73,7 +73,7 @@ def test_adding_keeps_what_is_there_and_replaces_what_is_new(lakes, first, tmp_p
         "replaced"
     ]
     notes, _, verdicts = told(first)
-    assert notes[0].startswith("of 2 of 4 ranks")
+    assert notes[0].startswith("2 of 4 ranks")
     assert {row[:2] for row in verdicts} == {(ODD, 0), (ODD, 1), ("night", None), ("new", 0)}
     before = told(first)
     removed = clean(str(first), 0).removed

@@ -12,8 +12,8 @@ import pytest
 
 from tests.kit.lakes import write_rank
 from tracekit.lake.runs import all_ranks
-from tracekit.lake.sources import WORK_PREFIX
-from tracekit.lake.storage import storage
+from tracekit.lake.storage import Storage
+from tracekit.lake.writing import WORK_PREFIX
 from tracekit.run import open_lake
 
 # Before Ray is imported: nothing is sent anywhere, and nodes listen on the loopback interface, as
@@ -110,7 +110,7 @@ def wait_for(lake, count, driver):
 
 
 def assert_whole(lake):
-    ranks = all_ranks(storage(str(lake)))
+    ranks = all_ranks(Storage(str(lake)))
     assert [each.rank for each in ranks] == list(range(RANKS))
     with open_lake(str(lake)) as opened:
         told = opened.fetch(

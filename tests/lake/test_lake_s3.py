@@ -8,10 +8,9 @@ import pytest
 from tests.kit import object_store
 from tests.kit.lakes import add, add_meanwhile, files_in_use, statuses, write_rank
 from tracekit.errors import TracekitError
-from tracekit.lake.adding import clean, compact_runs
-from tracekit.lake.publishing import publish
 from tracekit.lake.runs import all_ranks
-from tracekit.lake.storage import storage
+from tracekit.lake.storage import Storage
+from tracekit.lake.upkeep import clean, compact_runs, publish
 from tracekit.lake.workers import Processes
 from tracekit.run import open_lake
 
@@ -100,7 +99,7 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
     assert statuses(meanwhile[0]) == ["added"]
     assert refused.status == "failed"
     assert f"run 'run' holds rank=0 from {other} already" in refused.message
-    (rank,) = all_ranks(storage(lake))
+    (rank,) = all_ranks(Storage(lake))
     assert rank.source.url == str(other)
     assert len(bucket.find("traces/lake/tables")) == len(files_in_use(lake))
 
@@ -125,7 +124,7 @@ def test_small_tables_are_published_there_and_runs_compacted(bucket, tmp_path, m
 
 
 def test_a_file_that_is_there_is_not_created_again(bucket):
-    lake = storage("s3://traces/lake")
+    lake = Storage("s3://traces/lake")
     assert lake.create("a.json", b"1")
     assert not lake.create("a.json", b"2")
     assert lake.read("a.json") == b"1"
@@ -165,7 +164,7 @@ def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
     assert done.stderr.startswith("tracekit: ")
     assert done.stderr.count("\n") == 1
     store.fault = lambda number, path: None
-    assert all_ranks(storage("s3://traces/lake")) == []
+    assert all_ranks(Storage("s3://traces/lake")) == []
     assert statuses(add("s3://traces/lake", "s3://traces/in")) == ["added"]
 
 

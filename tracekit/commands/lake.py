@@ -16,7 +16,7 @@ from tracekit.reporters.written import Output, Steps, wrote
 from tracekit.text import printable
 
 if TYPE_CHECKING:
-    from tracekit.lake.adding import Cleaned
+    from tracekit.lake.upkeep import Cleaned
     from tracekit.lake.workers import Workers
     from tracekit.lake.writing import Outcome
     from tracekit.reporters.progress import WorkBar
@@ -104,7 +104,7 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
     from tracekit.database import catalog
     from tracekit.files import require_no_input, work_folder
     from tracekit.lake.reading import ask_ranks
-    from tracekit.lake.sources import WORK_PREFIX
+    from tracekit.lake.writing import WORK_PREFIX
     from tracekit.opening import files_named
 
     resources = request.resources
@@ -130,10 +130,9 @@ def compact(target: str, request: Request) -> Steps:
     LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
     former files stay for readers that have them open: `lake clean` removes them.
     """
-    from tracekit.lake.adding import compact_runs
-    from tracekit.lake.compacting import is_compact
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
+    from tracekit.lake.upkeep import compact_runs, is_compact
 
     where = selection(target)
     names = [each.run.name for each in selected_parts(where) if not is_compact(each.run)]
@@ -153,7 +152,7 @@ def publish(target: str, request: Request) -> Steps:
     Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
     table. Needs the extra `lake`.
     """
-    from tracekit.lake.publishing import publish as library
+    from tracekit.lake.upkeep import publish as library
 
     for table, count in library(target, request.resources).items():
         yield from wrote(f"{target}/tables/{table}", count, "files")
@@ -173,7 +172,7 @@ def clean(target: str, as_json: bool, hours: float) -> None:
 
     Links are not followed, and files that a lake does not name so are left.
     """
-    from tracekit.lake.adding import clean as library
+    from tracekit.lake.upkeep import clean as library
 
     options.show(library(target, hours), as_json, partial(_tell_cleaned, target))
 
@@ -193,11 +192,11 @@ def files(target: str, table: str) -> Steps:
     """List the Parquet files of a table, for other engines to read: those that readers see now."""
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
-    from tracekit.lake.storage import storage
+    from tracekit.lake.storage import Storage
 
     where = selection(target)
-    store = storage(where.root)
-    groups = [ranks.group for part in selected_parts(where) for ranks in part.held()]
+    store = Storage(where.root)
+    groups = [piece.group for part in selected_parts(where) for piece in part.group_parts()]
     known = sorted({name for each in groups for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")

@@ -1,43 +1,33 @@
-"""Traces -> a lake: adds what is new or changed, and removes the files that no reader sees."""
+"""Traces -> a lake: finds what is new or changed, and makes it visible."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import ceil
+from pathlib import Path
 
 from tracekit.database import catalog
+from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError, reason_of
 from tracekit.ingest.resources import Resources
-from tracekit.lake import judging, publishing
-from tracekit.lake.compacting import MOST_GROUPS, Compacting, compact
 from tracekit.lake.layout import (
-    ARCHIVES,
     LAYOUT,
-    MANIFESTS,
     MARK,
-    NUMBERS,
-    TABLES,
-    Archive,
     Group,
     Rank,
     Source,
-    archive_path,
-    first_key,
     number_path,
     owner_of,
-    read_archive,
+    run_of,
     valid_name,
-    version_path,
 )
-from tracekit.lake.reading import check_mark, require_lake
-from tracekit.lake.runs import LakeRun, all_ranks, change_run, read_run, read_runs
-from tracekit.lake.sources import find_sources, run_of
-from tracekit.lake.storage import HIDDEN, Storage, storage
+from tracekit.lake.reading import check_mark
+from tracekit.lake.runs import LakeRun, all_ranks, change_run, new_token, read_run
+from tracekit.lake.storage import HIDDEN, Storage
+from tracekit.lake.upkeep import MOST_GROUPS, compact_runs, is_published, judge, publish
 from tracekit.lake.workers import Workers
 from tracekit.lake.writing import (
     MOST_BYTES,
@@ -50,20 +40,12 @@ from tracekit.lake.writing import (
     remove_files,
 )
 from tracekit.records import Record
+from tracekit.trace.remote import find, is_url, shown
+from tracekit.trace.source import DATABASES, ENDINGS, trace_paths, unreadable
 
-DEFAULT_HOURS = 24.0
-# A task takes so many files, if there are: planning takes as long for one.
+# A task takes at least this many files: planning takes as long for one.
 _FEWEST = 4
-_TOKEN = "[0-9a-f]{32}"
-# Files that tracekit wrote, by their names. All others are the user's.
-_NOTE = re.compile(rf"{ARCHIVES}/{_TOKEN}\.json")
-_NUMBER = re.compile(rf"{NUMBERS}/(\d+)\.json")
-_OWN = re.compile(
-    rf"{_NOTE.pattern}|{_NUMBER.pattern}"
-    rf"|{TABLES}/[a-z_]+/(run=[^/]+/rank=\w+/trace_id=\d+/)?{_TOKEN}\.parquet"
-    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}}|(rank|file)=[^/]+)\.json"
-    rf"|({ARCHIVES}|{NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
-)
+_MARK = json.dumps({"layout": LAYOUT}).encode()
 
 
 @dataclass
@@ -106,8 +88,8 @@ def add_traces(
     """
     if resources is not None and resources.annotations:
         raise TracekitError(f"{lake}: a lake takes no --annotations: give them to load or analyze")
-    store = storage(lake)
-    _begin(store)
+    store = Storage(lake)
+    _prepare(store)
     added = Added()
 
     def note(outcome: Outcome) -> None:
@@ -120,7 +102,7 @@ def add_traces(
     runs: dict[str, LakeRun] = {}
     new: dict[str, list[Source]] = defaultdict(list)
     seen = set()
-    for source in find_sources(sources):
+    for source in _find_sources(sources):
         if isinstance(source, TracekitError):
             note(Outcome("failed", Source("", 0, ""), message=str(source)))
             continue
@@ -130,7 +112,7 @@ def add_traces(
         name = chosen or run_of(source)
         if name not in runs:
             runs[name] = read_run(store, name)
-        if _is_in(store, source, runs[name], run):
+        if _is_in(source, runs[name]):
             added.unread += 1
         else:
             new[name].append(source)
@@ -157,24 +139,27 @@ def add_traces(
             touched[each.run].add(each.name)
     names = sorted(touched)
     if judges:
-        _judge(store, workers, touched, given)
-    many = [name for name in names if len(read_run(store, name).held) > MOST_GROUPS]
+        judge(store, workers, touched, given)
+    many = [name for name in names if len(read_run(store, name).groups) > MOST_GROUPS]
     compact_runs(lake, workers, many, given)
-    if names and publishing.is_published(store):
-        publishing.publish(lake, given)
+    if names and is_published(store):
+        publish(lake, given)
     return added
 
 
-def _begin(store: Storage) -> None:
+def _prepare(store: Storage) -> None:
+    """Makes sure that the lake can be written, and has this layout: older versions of tracekit must
+    not add to it. A new lake begins with its first rank."""
     mark = store.read(MARK)
     if mark is None:
-        store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
+        probe = f"{HIDDEN}{new_token()}"
+        store.write(probe, b"")
+        store.remove([probe])
     elif check_mark(store.root, mark) != LAYOUT:
         for each in all_ranks(store):
             owner = owner_of(each.run, each.name, each.sha256, each.tables)
             store.create(number_path(each.trace_id), owner)
-        # Older versions of tracekit must not add to it.
-        store.write(MARK, json.dumps({"layout": LAYOUT}).encode())
+        store.write(MARK, _MARK)
 
 
 def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
@@ -183,7 +168,7 @@ def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
 
 
 def _batches(sources: list[Source], workers: int) -> Iterator[list[Source]]:
-    """Files for each task: as many as one load takes, but so that all workers have work twice."""
+    """Files for each task: as many as one load takes, but few enough for two tasks a worker."""
     most = min(MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers))))
     some: list[Source] = []
     for each in sources:
@@ -195,25 +180,62 @@ def _batches(sources: list[Source], workers: int) -> Iterator[list[Source]]:
         yield some
 
 
-def _is_in(store: Storage, source: Source, run: LakeRun, given: str | None) -> bool:
+def _is_in(source: Source, run: LakeRun) -> bool:
     """Whether the lake holds this file, judged by size and modification time."""
     same = [
-        each
+        each.source
         for each in _known(run, [source])
         if (each.source.size, each.source.stamp) == (source.size, source.stamp)
         and each.tables == catalog.FORMAT
         and source.stamp
     ]
-    if not same:
-        return False
-    if all(each.source.member is None for each in same):
-        return True
-    note = read_archive(store.read(archive_path(source.url, given)) or b"")
-    return (
-        note is not None
-        and note.source == source
-        and set(note.ranks) <= {(each.run, each.name) for each in same}
-    )
+    return bool(same) and (same[0].member is None or len(same) == same[0].members)
+
+
+# -- finding files
+
+
+def _find_sources(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
+    """The files at paths and URLs (files, folders and patterns), each with its state.
+
+    An error takes the place of what cannot be found.
+    """
+    for path in paths:
+        try:
+            if is_url(path):
+                yield from _remote(path)
+                continue
+            if path == "-":
+                raise TracekitError("-: a lake needs files: standard input cannot be read again")
+            for each in trace_paths([path]):
+                yield _local(each)
+        except TracekitError as error:
+            yield error
+
+
+def _local(path: str) -> Source | TracekitError:
+    try:
+        state = Path(path).stat()
+    except (OSError, ValueError) as error:
+        return unreadable(path, error) if isinstance(error, OSError) else TracekitError(str(error))
+    if is_database(path):
+        return _is_a_database(path)
+    return Source(str(Path(path).absolute()), state.st_size, str(state.st_mtime_ns))
+
+
+def _is_a_database(path: str) -> TracekitError:
+    return TracekitError(f"{path}: is a database: add the traces that it was loaded from")
+
+
+def _remote(url: str) -> Iterator[Source | TracekitError]:
+    if shown(url) != url:
+        raise TracekitError(
+            f"{shown(url)}: a lake keeps the addresses of its sources: give one without user, "
+            "password or query"
+        )
+    if url.endswith(DATABASES):
+        raise _is_a_database(url)
+    yield from (Source(*each) for each in find(url, ENDINGS))
 
 
 # -- making visible
@@ -222,28 +244,26 @@ def _is_in(store: Storage, source: Source, run: LakeRun, given: str | None) -> b
 def _publish(
     store: Storage, task: Task, done: Iterable[Written], replace_others: bool
 ) -> Iterator[Outcome]:
-    """Makes the ranks that a task wrote visible; tells what became of each trace."""
+    """Makes the ranks that a task wrote visible; yields what became of each trace."""
     outcomes: list[Outcome] = []
     for each in done:
         outcomes += each.outcomes
         if each.group is not None:
             outcomes += _publish_group(store, each.group, each.took_s, replace_others)
-    same = {each.name: each.source for each in outcomes if each.status == "unchanged" and each.name}
-    if same:
-        name = next(str(each.run) for each in outcomes if each.status == "unchanged")
-        change_run(store, name, lambda run: run.with_sources(_moved(run, same)))
+    states = {str(each.name): each.source for each in outcomes if each.status == "unchanged"}
     for source in task.sources:
         mine = [each for each in outcomes if each.source.url == source.url]
-        members = [each for each in mine if each.source.member]
-        if members and all(each.status != "failed" for each in mine):
-            # So that the archive need not be read again to know what it holds.
-            note = Archive(source, [(str(each.run), str(each.name)) for each in mine])
-            store.write(archive_path(source.url, task.run), note.as_json())
+        if all(each.source.member and each.status != "failed" for each in mine):
+            # The archive need not be read again to know that all of it is there.
+            states |= {str(e.name): replace(e.source, members=len(mine)) for e in mine}
+    if states:
+        name = next(str(each.run) for each in outcomes if each.name in states)
+        change_run(store, name, lambda run: run.with_sources(_moved(run, states)))
     yield from outcomes
 
 
 def _moved(run: LakeRun, sources: Mapping[str, Source]) -> dict[str, Source]:
-    """The files of a run's ranks whose state is another now."""
+    """The files of a run's ranks whose state has changed."""
     return {
         name: source
         for name, source in sources.items()
@@ -262,7 +282,7 @@ def _publish_group(
         taken = [each.name for each in outcomes if each.status in ("added", "replaced")]
         if not taken:
             return run
-        # A file's trace may be of another rank now.
+        # A changed file may be the trace of another rank.
         gone = [
             rank.name
             for rank in run.ranks.values()
@@ -271,26 +291,29 @@ def _publish_group(
         ]
         return run.with_group(group, [name for name in taken if name], gone)
 
-    if not any(each.group.token == group.token for each in change_run(store, group.run, take).held):
+    store.create(MARK, _MARK)
+    if not any(
+        each.group.token == group.token for each in change_run(store, group.run, take).groups
+    ):
         remove_files(store, group)
     return outcomes
 
 
 def _outcome(rank: Rank, run: LakeRun, took_s: float, replace_others: bool) -> Outcome:
     """What becomes of a rank whose files are written."""
-    kept = run.ranks.get(rank.name)
+    before = run.ranks.get(rank.name)
     same = next((r for r in run.ranks.values() if r.source.is_same(rank.source)), None)
     found = Outcome("added", rank.source, rank.run, rank.name, rank.events, took_s)
-    if kept is None or kept.tables != catalog.FORMAT:
-        return found if kept is None and same is None else replace(found, status="replaced")
-    if kept.sha256 == rank.sha256:
+    if before is None or before.tables != catalog.FORMAT:
+        return found if before is None and same is None else replace(found, status="replaced")
+    if before.sha256 == rank.sha256:
         return replace(found, status="unchanged")
-    if not replace_others and not kept.source.is_same(rank.source):
+    if not replace_others and not before.source.is_same(rank.source):
         return Outcome(
             "failed",
             rank.source,
             message=f"{_name_of(rank.source)}: run {rank.run!r} holds {rank.name} from "
-            f"{_name_of(kept.source)} already: give this one another run (--run), or let it take "
+            f"{_name_of(before.source)} already: give this one another run (--run), or let it take "
             "that one's place (--replace)",
         )
     return replace(found, status="replaced")
@@ -310,95 +333,3 @@ def _clashes(outcomes: list[Outcome]) -> Iterator[Outcome]:
         if before and not before.source.is_same(each.source):
             yield clash(each, before.source)
         went[each.run, each.name] = each
-
-
-def _judge(
-    store: Storage, workers: Workers, touched: Mapping[str, Set[str]], resources: Resources
-) -> None:
-    """Judges new ranks of runs, and others that were not judged among those that are there now."""
-    tasks = [
-        task
-        for name, new in sorted(touched.items())
-        for task in judging.tasks_of(store.root, read_run(store, name), new, resources)
-    ]
-    for task, found in workers.each(judging.judge, tasks):
-        if isinstance(found, Exception):
-            raise TracekitError(f"run={task.run}: cannot be judged: {found}") from found
-        change_run(store, task.run, partial(_with_verdicts, found))
-
-
-def _with_verdicts(group: Group, run: LakeRun) -> LakeRun:
-    """The run with verdicts on those of its ranks that are still the same."""
-    here = {rank.name: rank.trace_id for rank in run.ranks.values()}
-    names = [each.name for each in group.ranks if here.get(each.name) == each.trace_id]
-    return run.with_group(group, names) if names else run
-
-
-def compact_runs(
-    lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
-) -> int:
-    """Puts the ranks of each run into one file a table; returns of how many groups.
-
-    Raises:
-        TracekitError: when a run cannot be read or written.
-    """
-    tasks = [Compacting(lake, name, resources or Resources()) for name in names]
-    count = 0
-    for task, found in workers.each(compact, tasks):
-        if isinstance(found, Exception):
-            raise TracekitError(f"run={task.run}: cannot be compacted: {found}") from found
-        count += found
-    return count
-
-
-# -- cleaning
-
-
-@dataclass(frozen=True)
-class Cleaned(Record, form="tracekit/lake-cleaned/1"):
-    """What was removed: files of replaced or unfinished ranks, and notes about archives whose ranks
-    are gone."""
-
-    removed: tuple[str, ...]
-    """Their paths in the lake."""
-    kept_young: int
-    """Files of no rank that may belong to an addition that still runs (count)"""
-
-
-def clean(root: str, older_than_hours: float = DEFAULT_HOURS) -> Cleaned:
-    """Removes files that belong to no visible rank and were written long ago.
-
-    It follows no link below the lake's folder, and leaves files that are not named as a lake names
-    its own.
-
-    Raises:
-        TracekitError: when there is no lake.
-    """
-    lake = require_lake(root)
-    # List first: files that appear later are young.
-    folders = (TABLES, MANIFESTS, ARCHIVES, NUMBERS)
-    listed = [each for folder in folders for each in lake.list_files(folder)]
-    runs = read_runs(lake)
-    groups = [each.group for run in runs for each in run.held]
-    ranks = [rank for run in runs for rank in run.ranks.values()]
-    used = {each.path(table) for each in groups for table in each.files}
-    used |= {each.key for each in groups} | {version_path(run.name, run.number) for run in runs}
-    used |= {number_path(each.trace_id) for each in ranks}
-    used |= {first_key(run.name, name) for run in runs if not run.number for name in run.ranks}
-    urls = {rank.source.url for rank in ranks}
-    unused = [
-        each
-        for each in listed
-        if _OWN.fullmatch(each.path)
-        and each.path not in used
-        and not (_NOTE.fullmatch(each.path) and _url_of(lake, each.path) in urls)
-    ]
-    old = [each.path for each in unused if each.age_s >= older_than_hours * 3600]
-    lake.remove(old)
-    return Cleaned(tuple(old), len(unused) - len(old))
-
-
-def _url_of(lake: Storage, note: str) -> str | None:
-    """The archive that a note is about; None if it cannot be read."""
-    archive = read_archive(lake.read(note) or b"")
-    return None if archive is None else archive.source.url

@@ -1,4 +1,4 @@
-"""The files of a lake as the tables of a database: views, and who is left out of them."""
+"""Views over the files of a lake, which stand for the tables of a database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracekit.database import catalog, facts
 from tracekit.errors import TracekitError
 from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, Group
 from tracekit.lake.runs import RunPart
-from tracekit.lake.storage import RemoteStorage, Storage, storage
+from tracekit.lake.storage import Storage
 from tracekit.lake.tables import NEEDED, RELATIONS, SMALL, stored_tables, summaries
 from tracekit.text import counted
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 _KEYS = "{'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
-# What the table of traces has in a lake.
+# Columns that the table of traces has only in a lake.
 _LABELS = {"labels": "MAP(VARCHAR, VARCHAR)"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
 
@@ -43,7 +43,7 @@ class Binding:
         self._connection = connection
         self.parts = list(parts)
         self.notes: list[str] = []
-        self._storages: dict[str, Storage] = {each.root: storage(each.root) for each in parts}
+        self._storages: dict[str, Storage] = {each.root: Storage(each.root) for each in parts}
         self._remote: LakeFiles | None = None
         self._added: dict[tuple[str, str], str] = {}
 
@@ -56,26 +56,22 @@ class Binding:
         connection = self._connection
         # This is quick while the tables are empty.
         self._columns = stored_tables(connection)
-        files = self._files()
-        everything = [each.uri for some in files.values() for each in some]
+        everything = [each.uri for some in self._files().values() for each in some]
         connection.execute("SET allowed_paths = $1", [everything])
         # A question reads the footers of a table's files several times.
         connection.execute("SET parquet_metadata_cache = true")
         connection.execute("CREATE SCHEMA lake")
-        summarized = {
-            name: self._names(f"FROM {name}{'()' if 'MACRO' in kind else ''}")
-            for name, (_, kind) in RELATIONS.items()
-        }
-        self._leave_out_others(files)
+        summarized = {name: self._types(rows) for name, (rows, _) in RELATIONS.items()}
+        self._leave_out_others()
         by_name = any(each.tables != catalog.FORMAT for part in self.parts for each in part.ranks)
         for table, some in self._files().items():
-            connection.execute(f'CREATE VIEW lake."{table}" AS {_scanned(some, by_name)}')
-            if by_name:
-                self._complete(table)
+            rows = _scanned(some, by_name)
+            rows = self._completed(table, rows) if by_name else rows
+            connection.execute(f'CREATE VIEW lake."{table}" AS {rows}')
             if table in self._columns:
                 self._replace_table(table)
         for name, (_, kind) in RELATIONS.items():
-            chosen = ", ".join(summarized[name])
+            chosen = ", ".join(f'"{column}"' for column in summarized[name])
             connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
         for name, fact in facts.over_traces().items():
             connection.execute(f"DROP TABLE {name}")
@@ -92,19 +88,19 @@ class Binding:
         """The files of each table."""
         found: dict[str, list[_File]] = defaultdict(list)
         for part in self.parts:
-            for held in part.held():
-                ids = None if held.is_whole else tuple(each.trace_id for each in held.ranks)
-                for table, size in held.group.files.items():
-                    if held.ranks[0].tables == catalog.FORMAT or table in SMALL:
-                        uri = self._uri(part.root, held.group, table, size)
-                        found[table].append(_File(uri, ids, held.group.layout))
+            for piece in part.group_parts():
+                ids = None if piece.is_whole else tuple(each.trace_id for each in piece.ranks)
+                for table, size in piece.group.files.items():
+                    if piece.ranks[0].tables == catalog.FORMAT or table in SMALL:
+                        uri = self._uri(part.root, piece.group, table, size)
+                        found[table].append(_File(uri, ids, piece.group.layout))
         return found
 
     def _uri(self, root: str, group: Group, table: str, size: int) -> str:
         """The name by which the connection opens a file."""
         lake, path = self._storages[root], group.path(table)
         uri = lake.uri(path)
-        if not isinstance(lake, RemoteStorage):
+        if lake.is_local:
             return uri
         if (uri, path) in self._added:
             return self._added[uri, path]
@@ -118,19 +114,21 @@ class Binding:
 
     # -- what other versions wrote
 
-    def _leave_out_others(self, files: dict[str, list[_File]]) -> None:
+    def _leave_out_others(self) -> None:
         """Leaves out the ranks that another version wrote in another way, and says so."""
         formats = {each.tables for part in self.parts for each in part.ranks} - {catalog.FORMAT}
         if not formats:
             return
         count = sum(len(part.ranks) for part in self.parts)
-        lost = {each for each in formats if not self._is_readable(each)}
-        small, gone = self._count(formats - lost), self._count(lost)
+        unreadable = {each for each in formats if not self._is_readable(each)}
+        small, gone = self._count(formats - unreadable), self._count(unreadable)
         self.parts = [
             each
             for part in self.parts
             for each in [
-                replace(part, names=frozenset(r.name for r in part.ranks if r.tables not in lost))
+                replace(
+                    part, names=frozenset(r.name for r in part.ranks if r.tables not in unreadable)
+                )
             ]
             if each.names
         ]
@@ -146,8 +144,8 @@ class Binding:
             )
         if small:
             self.notes.append(
-                f"of {small:,} of {counted(count, 'rank')}, which another version of tracekit "
-                "wrote, only figures, verdicts and stored answers are read, and no events"
+                f"{small:,} of {counted(count, 'rank')} are from another version of tracekit: "
+                "their figures, verdicts and stored answers are read, their events are not"
             )
 
     def _count(self, formats: Iterable[int]) -> int:
@@ -155,12 +153,12 @@ class Binding:
         return sum(each.tables in some for part in self.parts for each in part.ranks)
 
     def _is_readable(self, form: int) -> bool:
-        """Whether the small tables of another format have columns that this one knows by the same
-        names and types, though not all of them."""
+        """Whether the columns that the small tables of another format share with this one have the
+        same types."""
         part, group = next(
-            (part, held.group)
-            for part in self.parts for held in part.held()
-            if held.ranks[0].tables == form and held.group.context is None
+            (part, piece.group)
+            for part in self.parts for piece in part.group_parts()
+            if piece.ranks[0].tables == form and piece.group.context is None
         )  # fmt: skip
         if not group.files.keys() >= NEEDED:
             return False
@@ -177,21 +175,12 @@ class Binding:
         made = summaries().get(table)
         return self._types(f"FROM {table}" if made is None else made)
 
-    def _complete(self, table: str) -> None:
-        """Adds the columns to a view that the files of another version lack."""
-        there = self._types(f'FROM lake."{table}"')
+    def _completed(self, table: str, rows: str) -> str:
+        """The rows with the columns that the files of another version lack."""
+        there = self._types(rows)
         wanted = self._expected(table) | (_LABELS if table == "trace" else {})
         added = [f'NULL::{kind} AS "{n}"' for n, kind in wanted.items() if n not in there]
-        if added:
-            inner = self._connection.execute(
-                "SELECT sql FROM duckdb_views() WHERE schema_name = 'lake' AND view_name = ?",
-                [table],
-            ).fetchall()[0][0]
-            body = inner.partition(" AS ")[2].rstrip(";")
-            self._connection.execute(
-                f'CREATE OR REPLACE VIEW lake."{table}" AS SELECT *, {", ".join(added)} '
-                f"FROM ({body})"
-            )
+        return f"SELECT {', '.join(['*', *added])} FROM ({rows})"
 
     # -- tables
 
@@ -202,21 +191,16 @@ class Binding:
             f'"{name}"' if name == "thread" else f'"{name}"::{kinds[name]} AS "{name}"'
             for name in self._columns[table]
         )
-        beside = ", run, labels" if table == "trace" else ""
+        more = ", run, labels" if table == "trace" else ""
         self._connection.execute(f"DROP TABLE {table}")
-        self._connection.execute(
-            f"CREATE VIEW {table} AS SELECT {chosen}{beside} FROM lake.{table}"
-        )
+        self._connection.execute(f"CREATE VIEW {table} AS SELECT {chosen}{more} FROM lake.{table}")
 
     def _types(self, rows: str) -> dict[str, str]:
         return {row[0]: row[1] for row in self._connection.execute(f"DESCRIBE {rows}").fetchall()}
 
-    def _names(self, relation: str) -> list[str]:
-        return [f'"{name}"' for name in self._types(relation)]
-
 
 def _family(kind: str) -> str:
-    """What a column's type holds: Parquet knows fewer types than a database."""
+    """The family of a column's type: Parquet has fewer types than a database."""
     if kind.startswith("ENUM") or kind in ("VARCHAR", "JSON"):
         return "text"
     return "number" if kind.startswith(("DECIMAL", *_NUMBERS)) else kind

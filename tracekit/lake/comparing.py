@@ -24,7 +24,10 @@ T = TypeVar("T")
 SCHEMA = "tracekit/history/1"
 
 # A trace whose clock begins after 2001 counts from the Unix epoch.
-_AFTER_EPOCH_NS = 10**18
+_BEGAN = f"""
+SELECT trace_id, coalesce(base_time_ns, 0) + coalesce(start_ns, 0) AS ns
+FROM trace LEFT JOIN trace_span USING (trace_id) WHERE ns > {10**18}
+"""
 # The spread of normally distributed values over their median absolute deviation.
 _SPREAD = 1.4826
 # The standard error of a median over that of a mean, for these.
@@ -70,7 +73,10 @@ def open_pair(
 
 def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) -> Pair:
     names = (parts[0].run.name, parts[1].run.name)
-    with lake.of_part(parts[0]) as first, lake.of_part(parts[1]) as second:
+    with (
+        open_parts(parts[:1], lake.resources) as first,
+        open_parts(parts[1:], lake.resources) as second,
+    ):
         runs = compare_runs(first, second, names, thresholds)
     a, b, note = common_rank(names, parts[0].ranks, parts[1].ranks, runs)
     return Pair(lake, a.trace_id, b.trace_id, note, runs)
@@ -80,7 +86,7 @@ def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) ->
 class RunFigures:
     """One run: the medians over its ranks of the figures of the query run_metrics.
 
-    `started_ns` counts from the Unix epoch; None: its traces do not tell.
+    `started_ns` counts from the Unix epoch; None: its traces have no such time.
     """
 
     run: str
@@ -118,7 +124,7 @@ class StepChange:
 
 @dataclass(frozen=True)
 class History(Record, form=SCHEMA):
-    """The runs in order of `time`, or of `name` where their traces do not tell the time.
+    """The runs in order of `time`, or of `name` if a trace has no time since the epoch.
 
     `compared` are the runs of the diff: those beside the last change.
     """
@@ -147,8 +153,7 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
     if not changes:
         return History(order, runs, changes, None, None)
     compared = (changes[-1].last_before, changes[-1].run)
-    pair = _two(lake, *compared, judged)
-    return History(order, runs, changes, compared, pair.diff(top))
+    return History(order, runs, changes, compared, _two(lake, *compared, judged).diff(top))
 
 
 def last_fails(lake: Lake, condition: str) -> bool:
@@ -161,8 +166,7 @@ def last_fails(lake: Lake, condition: str) -> bool:
     _, runs = _in_order(lake)
     before = sorted(runs[:-1], key=lambda each: each.step_ns)
     usual = before[(len(before) - 1) // 2]
-    pair = _two(lake, usual.run, runs[-1].run, Thresholds())
-    return pair.fails(condition)
+    return _two(lake, usual.run, runs[-1].run, Thresholds()).fails(condition)
 
 
 def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
@@ -172,11 +176,8 @@ def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
 
 
 def began_ns(lake: Lake) -> dict[int, int]:
-    """When each trace began, since the Unix epoch; without those that do not tell."""
-    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
-    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
-        starts[trace_id] += start_ns
-    return {trace_id: ns for trace_id, ns in starts.items() if ns > _AFTER_EPOCH_NS}
+    """When each trace began, since the Unix epoch, if it has that time."""
+    return dict(lake.fetch(_BEGAN)[1])
 
 
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
@@ -202,7 +203,7 @@ def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
 
 
 def put_in_order(runs: list[T], when: Callable[[T], tuple[int | None, str]]) -> str:
-    """Sorts runs by when they began, or by name where one of them does not tell; says which."""
+    """Sorts runs by start time, or by name if one of them has none; returns which."""
     is_timed = all(when(each)[0] is not None for each in runs)
     runs.sort(key=lambda each: (when(each)[0] or 0 if is_timed else 0, when(each)[1]))
     return "time" if is_timed else "name"

@@ -1,7 +1,8 @@
 """All runs of a lake: what costs most, which hosts are slow, and what changed when.
 
-A rank is late by how much later than the last but one it comes to collectives, in each step. What a
-host that is often late adds to a step is told once, of the host: it counts in no run's step.
+A rank is late by the time between the arrival of the last but one rank and its own, summed over the
+collectives of a step. Time that a slow host adds to steps counts once, as the host's: no step of a
+run includes it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, starmap
 from statistics import median
 from typing import Any
 
@@ -170,44 +171,43 @@ class _Member:
 class _Costs:
     """A run with what its ranks cost."""
 
-    def __init__(self, name: str, members: Sequence[_Member], began: int | None) -> None:
+    def __init__(
+        self, name: str, members: Sequence[_Member], began: int | None, limits: Thresholds
+    ) -> None:
         self.name, self.members, self.began = name, members, began
         self.span_ns = int(median(each.span_ns for each in members))
         self.latest = max(members, key=lambda each: each.late_ns)
-        self.without_ns = 0
+        self.is_late = self.latest.late_ns >= limits.named_gain * self.span_ns
+        self.host_ns = 0
         """What a slow host adds to the step."""
+        self.device_ns = sum(each.device_ns for each in members)
+        self.steps = sum(each.steps for each in members)
+        """Steps of all ranks together."""
+        labels = (set(each.rank.labels.items()) for each in members)
+        self.labels = dict(set.intersection(*labels))
+        """The labels that all ranks have."""
 
     @property
     def step_ns(self) -> int:
-        return self.span_ns - self.without_ns
+        return self.span_ns - self.host_ns
 
     @property
-    def device_ns(self) -> int:
-        return sum(each.device_ns for each in self.members)
-
-    @property
-    def steps(self) -> int:
-        """Steps of all ranks together."""
-        return sum(each.steps for each in self.members)
-
-    @cached_property
-    def labels(self) -> dict[str, str]:
-        """The labels that all ranks have."""
-        shared = set.intersection(*(set(each.rank.labels.items()) for each in self.members))
-        return dict(shared)
-
-    def pace(self, thresholds: Thresholds) -> _Member | None:
+    def pace(self) -> _Member | None:
         """The rank that the others wait for, unless that is because of its host."""
-        is_late = self.latest.late_ns >= thresholds.named_gain * self.span_ns
-        return self.latest if is_late and not self.without_ns else None
+        return self.latest if self.is_late and not self.host_ns else None
 
-    def parts(self, thresholds: Thresholds) -> dict[str, float]:
-        """What the step consists of: of the rank that sets the pace, else the medians."""
-        pace = self.pace(thresholds)
-        if pace is not None:
-            return dict(pace.parts)
-        names = {name for each in self.members for name in each.parts if name != WAITING}
-        return {n: median(each.parts.get(n, 0) for each in self.members) for n in names}
+    @property
+    def parts(self) -> dict[str, float]:
+        """The step by what it consists of: of the rank that sets the pace, else the medians."""
+        if self.pace is not None:
+            return dict(self.pace.parts)
+        parts = _medians([each.parts for each in self.members])
+        return {name: ns for name, ns in parts.items() if name != WAITING}
+
+
+def _medians(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = {name for each in parts for name in each}
+    return {name: median(each.get(name, 0) for each in parts) for name in names}
 
 
 def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
@@ -217,14 +217,13 @@ def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
         TracekitError: when no run has GPU ops.
     """
     limits = thresholds or Thresholds()
-    order, runs = _runs(lake)
+    order, runs = _runs(lake, limits)
     slow_hosts = _slow_hosts(runs, limits)
     changes = shifts([(each.name, each.step_ns) for each in runs], limits)
     places = {each.name: at for at, each in enumerate(runs)}
     borders = [0, *(places[each.run] for each in changes), len(runs)]
     parts = [runs[a:b] for a, b in pairwise(borders)]
     total = sum(each.device_ns for each in runs)
-    told = [_change(lake, before, after, limits) for before, after in pairwise(parts)]
     slow = [each for part in parts for each in _slow_runs(part, total, limits)]
     return Fleet(
         lake=lake.name,
@@ -236,20 +235,28 @@ def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
         device_ns=total,
         causes=_causes(runs, total, limits),
         slow_hosts=slow_hosts,
-        changes=sorted(told, key=lambda each: -each.lost_ns),
-        slow_runs=sorted(slow, key=lambda each: -each.lost_ns),
+        changes=sorted(starmap(partial(_change, lake), pairwise(parts)), key=_loss),
+        slow_runs=sorted(slow, key=_loss),
     )
 
 
-def _runs(lake: Lake) -> tuple[str, list[_Costs]]:
-    """The runs in order of time, or of name where their traces do not tell the time."""
+def _loss(cost: FleetCause | SlowHost | FleetChange | SlowRun) -> int:
+    """Sorts costs, the largest first."""
+    return -cost.lost_ns
+
+
+def _runs(lake: Lake, limits: Thresholds) -> tuple[str, list[_Costs]]:
+    """The runs in order of time, or of name if a trace has no time since the epoch."""
     ranks = {each.trace_id: each for each in lake.ranks}
     hosts = dict(lake.fetch("SELECT trace_id, host FROM trace")[1])
     rows: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in lake.ask("rank_costs"):
         rows[row["trace_id"]].append(row)
     if not rows:
-        raise TracekitError(f"{lake.name}: none of its runs has GPU ops")
+        raise TracekitError(
+            f"{lake.name}: none of its runs has GPU ops, whose time `fleet` adds up; "
+            f"`tracekit history {lake.name}` tells when the steps of other runs changed"
+        )
     members: dict[str, list[_Member]] = defaultdict(list)
     for trace_id, some in rows.items():
         rank = ranks[trace_id]
@@ -257,8 +264,8 @@ def _runs(lake: Lake) -> tuple[str, list[_Costs]]:
         members[rank.run].append(_member(rank, host, some))
     began = began_ns(lake)
     runs = [
-        _Costs(name, some, min(began.get(each.rank.trace_id, 0) for each in some) or None)
-        for name, some in members.items()
+        _Costs(name, own, min(began.get(each.rank.trace_id, 0) for each in own) or None, limits)
+        for name, own in members.items()
     ]
     return put_in_order(runs, lambda each: (each.began, each.name)), runs
 
@@ -290,7 +297,7 @@ def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[
         ns = by_run.total()
         found.append(FleetCause(cause, ns, ns / total, len(much), worst))
     found = [each for each in found if each.share >= thresholds.named_gain]
-    return sorted(found, key=lambda each: -each.lost_ns)
+    return sorted(found, key=_loss)
 
 
 # -- hosts
@@ -305,7 +312,7 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
     for run in runs:
         for each in run.members:
             here[each.place].add(run.name)
-        if run.latest.late_ns >= thresholds.named_gain * run.span_ns:
+        if run.is_late:
             late[run.latest.place].append(run)
     shares = {host: len(late[host]) / len(names) for host, names in here.items()}
     total = sum(each.device_ns for each in runs)
@@ -323,7 +330,7 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
         usually_ns = int(median(run.latest.late_ns for run in some))
         for run in some:
             # A rank may be late for a reason of its own, too.
-            run.without_ns = min(usually_ns, run.latest.late_ns)
+            run.host_ns = min(usually_ns, run.latest.late_ns)
         lost = sum(run.latest.late_ns * run.steps for run in some)
         worst = max(some, key=lambda run: run.latest.late_ns)
         found.append(
@@ -332,7 +339,7 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
                 usually_ns, lost, lost / total, worst.name,
             )
         )  # fmt: skip
-    return sorted(found, key=lambda each: -each.lost_ns)
+    return sorted(found, key=_loss)
 
 
 def _excess(runs: Iterable[_Costs]) -> str | None:
@@ -353,11 +360,9 @@ def _most(more: Mapping[str, float]) -> str | None:
 # -- time
 
 
-def _change(
-    lake: Lake, before: Sequence[_Costs], after: Sequence[_Costs], thresholds: Thresholds
-) -> FleetChange:
+def _change(lake: Lake, before: Sequence[_Costs], after: Sequence[_Costs]) -> FleetChange:
     old, new = (int(median(each.step_ns for each in some)) for some in (before, after))
-    parts = [_level(some, thresholds) for some in (before, after)]
+    parts = [_medians([each.parts for each in some]) for some in (before, after)]
     sign = 1 if new >= old else -1
     more = {
         name: sign * (parts[1].get(name, 0) - parts[0].get(name, 0))
@@ -365,10 +370,8 @@ def _change(
     }
     cause = _most(more)
     first = after[0]
-    paces = [each.pace(thresholds) for each in after]
-    ranks = Counter(None if each is None else each.rank.rank for each in paces)
-    rank = ranks.most_common(1)[0][0]
-    known = [each.pace(thresholds) or each.members[0] for each in after]
+    ranks = Counter(None if each.pace is None else each.pace.rank.rank for each in after)
+    known = [each.pace or each.members[0] for each in after]
     steps = sum(each.steps for each in after)
     lost = (new - old) * steps
     return FleetChange(
@@ -377,7 +380,7 @@ def _change(
         before_ns=old,
         after_ns=new,
         labels=_changed(before[-1].labels, first.labels),
-        rank=rank,
+        rank=ranks.most_common(1)[0][0],
         cause=cause,
         cause_ns=round(more[cause]) if cause else 0,
         place=_place(lake, {each.rank.trace_id for each in known}, cause),
@@ -385,13 +388,6 @@ def _change(
         lost_ns=lost,
         share=lost / sum(each.device_ns for each in after),
     )
-
-
-def _level(runs: Sequence[_Costs], thresholds: Thresholds) -> dict[str, float]:
-    """The medians of what steps consist of."""
-    every = [each.parts(thresholds) for each in runs]
-    names = {name for each in every for name in each}
-    return {name: median(each.get(name, 0) for each in every) for name in names}
 
 
 def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[str | None]]:
@@ -414,19 +410,17 @@ def _place(lake: Lake, trace_ids: Set[int], cause: str | None) -> str | None:
 
 def _slow_runs(part: Sequence[_Costs], total: int, thresholds: Thresholds) -> Iterable[SlowRun]:
     usual = int(median(each.step_ns for each in part))
-    level = _level(part, thresholds)
+    level = _medians([each.parts for each in part])
     for run in part:
         more_ns = run.step_ns - usual
         if more_ns <= thresholds.shift_share * usual:
             continue
-        pace = run.pace(thresholds)
-        parts = run.parts(thresholds)
         yield SlowRun(
             run=run.name,
             step_ns=run.step_ns,
             usual_ns=usual,
-            rank=None if pace is None else pace.rank.rank,
-            cause=_most({name: ns - level.get(name, 0) for name, ns in parts.items()}),
+            rank=None if run.pace is None else run.pace.rank.rank,
+            cause=_most({name: ns - level.get(name, 0) for name, ns in run.parts.items()}),
             lost_ns=more_ns * run.steps,
             share=more_ns * run.steps / total,
         )

@@ -5,7 +5,6 @@ LAKE/manifests/RUN/00000012.json   the run as its 12th change left it: its group
 LAKE/manifests/RUN/TOKEN.json      a group: some ranks of the run, and the tables of its files
 LAKE/tables/TABLE/TOKEN.parquet    the rows of a group's ranks of one table
 LAKE/numbers/ID.json               whose number this is
-LAKE/archives/HASH.json            an archive that was read to its end
 
 Of layout 1, a lake keeps the ranks that no change has touched since, one by one:
 LAKE/manifests/run=RUN/NAME.json   a rank, and the tables of its files
@@ -24,7 +23,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
@@ -33,19 +32,21 @@ from tracekit.errors import TracekitError
 from tracekit.lake.tables import NEEDED, VERDICTS
 from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url
+from tracekit.trace.unpacking import ARCHIVES as PACKED
 
 M = TypeVar("M")
 
 MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"
 TABLES = "tables"
-ARCHIVES = "archives"
 NUMBERS = "numbers"
+# Earlier versions kept notes here.
+ARCHIVES = "archives"
 # The version of this layout, and of the manifests.
 LAYOUT = 2
-# An older one, whose ranks are read.
+# The older layout, which is still read.
 FIRST_LAYOUT = 1
-# There, the folder of ranks without a number.
+# The folder of ranks without a number in the first layout.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -55,6 +56,7 @@ _RANK = re.compile(r"rank[ _.=-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _MOST_TRACE_ID = 2**31 - 1
 # Most file systems limit names to 255 bytes; this leaves room for prefixes and endings.
 _LONGEST = 180
+_ENDINGS = re.compile(r"(\.(pt|trace|json|gz|zst|tar|tgz))+$")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Source:
     """What changes with it: its modification time or ETag."""
     member: str | None = None
     """The trace's path in an archive; null: the file is no archive."""
+    members: int | None = None
+    """How many traces the archive has, once all of them are in the lake (count)"""
 
     def is_same(self, other: Source) -> bool:
         """Whether both are one trace, in whatever state its file was."""
@@ -92,6 +96,11 @@ class Rank:
     source: Source
     labels: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def order(self) -> tuple[bool, int, str]:
+        """Sorts the ranks of a run, those with a number first."""
+        return self.rank is None, self.rank or 0, self.name
+
 
 @dataclass(frozen=True)
 class Group:
@@ -106,10 +115,10 @@ class Group:
     files: dict[str, int]
     """The tables that have rows here, and the size of each file in bytes."""
     context: str | None = None
-    """Of verdicts: the digest of the ranks among which these were judged. None: these files hold
+    """For verdicts, the digest of the ranks among which these were judged. None: the files hold
     all other tables."""
     layout: int = LAYOUT
-    """That of the files."""
+    """The layout of the files."""
 
     @property
     def key(self) -> str:
@@ -233,25 +242,6 @@ def _is_sound_rank(rank: Rank) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class Archive:
-    """The note about an archive that was read to its end: the run and name of each rank in it."""
-
-    source: Source
-    ranks: list[tuple[str, str]]
-
-    def as_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-
-def read_archive(text: bytes) -> Archive | None:
-    """The note about an archive; None: another version wrote it."""
-    try:
-        return record(Archive, parsed(text))
-    except ValueError:
-        return None
-
-
 def run_folder(run: str) -> str:
     """The folder of a run's manifests."""
     return f"{MANIFESTS}/{escape(run)}"
@@ -269,12 +259,6 @@ def first_key(run: str, name: str) -> str:
 
 def version_path(run: str, number: int) -> str:
     return f"{run_folder(run)}/{number:08d}.json"
-
-
-def archive_path(url: str, run: str | None) -> str:
-    """The path of the note about an archive, for one choice of the run's name."""
-    name = hashlib.sha256(f"{run or ''}\0{url}".encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{ARCHIVES}/{name[:32]}.json"
 
 
 def number_path(trace_id: int) -> str:
@@ -312,6 +296,19 @@ def valid_name(text: str) -> str:
             found = found[:-1]
         found = f"{found}-{digest}"
     return found
+
+
+def run_of(source: Source) -> str:
+    """The run that a trace belongs to unless the user names it: its folder, or its archive."""
+    path = PurePosixPath(source.url)
+    if source.member is not None or path.name.endswith(PACKED):
+        return valid_name(stem(path.name))
+    return valid_name(path.parent.name)
+
+
+def stem(file_name: str) -> str:
+    """A file's name without the endings of traces and archives."""
+    return _ENDINGS.sub("", file_name) or file_name
 
 
 def rank_in_name(file_name: str) -> int | None:

@@ -1,7 +1,6 @@
 """A lake as a database: the tables are views over the Parquet files of its ranks.
 
-A question about each rank by itself is asked where the work is: the driver holds the answers, and
-reads no events.
+Workers ask each rank by itself: the driver holds their answers, and reads no events.
 """
 
 from __future__ import annotations
@@ -9,7 +8,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
 from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, MARK, Rank, Selection, selection
 from tracekit.lake.runs import RunPart, read_runs
-from tracekit.lake.storage import Storage, local_files, storage
+from tracekit.lake.storage import Storage, local_files
 from tracekit.lake.tables import stored_answer_sql
 from tracekit.records import parsed
 from tracekit.trace.remote import shown
@@ -48,7 +48,7 @@ def require_lake(root: str) -> Storage:
     Raises:
         TracekitError: when there is none, or another version of tracekit made it.
     """
-    lake = storage(root)
+    lake = Storage(root)
     mark = lake.read(MARK)
     if mark is None:
         raise TracekitError(f"{shown(root)}: is not a lake: `tracekit lake add` makes one")
@@ -111,12 +111,12 @@ class Lake(Session):
         self.ranks = [rank for part in parts for rank in part.ranks]
         self.notes = notes
         self._contexts = {rank.trace_id: part.run.context for part in parts for rank in part.ranks}
-        self._resources = resources or Resources()
+        self.resources = resources or Resources()
 
     @property
     def inputs(self) -> Iterable[str | Path]:
         roots = {part.root for part in self.parts}
-        return (path for root in roots for path in local_files(storage(root)))
+        return (path for root in roots for path in local_files(Storage(root)))
 
     def __exit__(self, *raised: Any) -> None:
         """Closes the lake. An error that tracekit's own code raised in the block means that rows
@@ -157,14 +157,10 @@ class Lake(Session):
         if len(self.parts) == 1 and len(self.parts[0].ranks) < len(self.parts[0].run.ranks):
             part = self.parts[0]
             whole = replace(part, names=frozenset(part.run.ranks))
-            with open_parts([whole], self._resources, self.name) as lake:
+            with open_parts([whole], self.resources, self.name) as lake:
                 yield lake
         else:
             yield self
-
-    def of_part(self, part: RunPart) -> Lake:
-        """Some of these ranks, opened by themselves."""
-        return open_parts([part], self._resources)
 
 
 def _is_own(where: TracebackType | None) -> bool:
@@ -223,8 +219,8 @@ def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None 
 def _connected(
     parts: Sequence[RunPart], resources: Resources
 ) -> tuple[duckdb.DuckDBPyConnection, list[RunPart], list[str]]:
-    """A connection that can read these ranks, and no other file; the ranks that it does read; and
-    what is to be said of the others."""
+    """A connection that can read these ranks, and no other file; the ranks that it reads, and notes
+    on the others."""
     root = parts[0].root
     connection = connect(":memory:", resources.settings(f"{root}#lake"), root)
     try:
@@ -250,30 +246,19 @@ def _connected(
     return connection, bound.parts, bound.notes
 
 
-@dataclass(frozen=True)
-class RankQuestion:
-    """One rank of a lake, and what to ask it."""
-
-    part: RunPart
-    question: str
-    given: Mapping[str, Value]
-    resources: Resources = field(default_factory=Resources)
-
-
-def answer(task: RankQuestion) -> bytes:
+def _answer(
+    question: str, given: Mapping[str, Value], resources: Resources, part: RunPart
+) -> bytes:
     """The answer of one rank as Parquet, with its run and rank.
 
     Raises:
         TracekitError: when the rank cannot be read, or the answer is too long.
     """
-    question = catalog.query(task.question)
-    with open_parts([task.part], task.resources) as opened:
-        sql = f"SELECT * FROM ({opened.shown_sql(question, task.given)}) LIMIT {MOST_ROWS + 1}"
-        frame = opened.frame(sql, task.given)
+    with open_parts([part], resources) as opened:
+        sql = opened.shown_sql(catalog.query(question), given)
+        frame = opened.frame(f"SELECT * FROM ({sql}) LIMIT {MOST_ROWS + 1}", given)
     if frame.height > MOST_ROWS:
-        raise TracekitError(
-            f"{task.question}: the answer of one rank has more than {MOST_ROWS:,} rows"
-        )
+        raise TracekitError(f"{question}: the answer of one rank has more than {MOST_ROWS:,} rows")
     written = io.BytesIO()
     frame.write_parquet(written)
     return written.getvalue()
@@ -296,9 +281,9 @@ def ask_ranks(
     checked = catalog.query(question).check_parameters(given)
     parts = [part.only(rank) for part in selected_parts(selection(lake)) for rank in part.ranks]
     place = {part.ranks[0].trace_id: number for number, part in enumerate(parts)}
-    tasks = [RankQuestion(part, question, checked, resources or Resources()) for part in parts]
-    for task, found in workers.each(answer, tasks):
-        rank = task.part.ranks[0]
+    answer = partial(_answer, question, checked, resources or Resources())
+    for part, found in workers.each(answer, parts):
+        (rank,) = part.ranks
         if isinstance(found, Exception):
             raise TracekitError(f"run={rank.run}/{rank.name}: {reason_of(found)}") from found
         (folder / f"{place[rank.trace_id]:09d}.parquet").write_bytes(found)

@@ -1,4 +1,4 @@
-"""The runs of a lake: who is in them, and the one way to change that.
+"""The runs of a lake: their ranks, and the one way to change them.
 
 A run is a chain of versions. A writer reads the last one, and creates the next: of two that do so
 at the same time one succeeds, and the other begins again with what is there then.
@@ -32,15 +32,15 @@ from tracekit.lake.layout import (
 )
 from tracekit.lake.storage import Storage
 
-# Older versions of a run are removed: readers that have begun need those of a moment ago.
-_KEPT = 4
+# Keep this many versions of a run, for readers that began a moment ago.
+_VERSIONS = 4
 _VERSION = re.compile(r"\d{8}\.json")
-# How the folders of layout 1 begin.
+# Prefix of the folders of layout 1.
 _FIRST = "run="
 
 
 @dataclass(frozen=True)
-class Held:
+class GroupPart:
     """A group, and its ranks that are still there."""
 
     group: Group
@@ -48,9 +48,9 @@ class Held:
     is_whole: bool = True
     """Whether its files hold no other ranks."""
 
-    def only(self, names: Set[str]) -> Held:
+    def only(self, names: Set[str]) -> GroupPart:
         left = tuple(each for each in self.ranks if each.name in names)
-        return self if len(left) == len(self.ranks) else Held(self.group, left, is_whole=False)
+        return self if len(left) == len(self.ranks) else GroupPart(self.group, left, is_whole=False)
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,17 @@ class LakeRun:
 
     name: str
     number: int
-    held: tuple[Held, ...]
+    groups: tuple[GroupPart, ...]
 
     @cached_property
     def ranks(self) -> dict[str, Rank]:
         """The ranks by name, those with a number first."""
         every = [rank for each in self.data for rank in each.ranks]
-        every.sort(key=lambda each: (each.rank is None, each.rank or 0, each.name))
-        return {each.name: each for each in every}
+        return {each.name: each for each in sorted(every, key=lambda each: each.order)}
 
     @property
-    def data(self) -> list[Held]:
-        return [each for each in self.held if each.group.context is None]
+    def data(self) -> list[GroupPart]:
+        return [each for each in self.groups if each.group.context is None]
 
     @cached_property
     def context(self) -> str:
@@ -79,7 +78,7 @@ class LakeRun:
         return sha256("".join(members).encode()).hexdigest()[:16]
 
     def with_group(self, group: Group, names: Iterable[str], gone: Iterable[str] = ()) -> LakeRun:
-        """The run with these ranks of a group in the place of what held them, and without others.
+        """The run with these ranks of a group in the place of those before, and without others.
 
         Verdicts take the place of verdicts alone.
         """
@@ -89,14 +88,14 @@ class LakeRun:
             each
             if group.context is not None and each.group.context is None
             else each.only({rank.name for rank in each.ranks} - lost)
-            for each in self.held
+            for each in self.groups
         ]
-        new = Held(group, tuple(group.ranks)).only(taken)
+        new = GroupPart(group, tuple(group.ranks)).only(taken)
         return LakeRun(self.name, self.number, (*(each for each in rest if each.ranks), new))
 
     def with_sources(self, sources: Mapping[str, Source]) -> LakeRun:
         """The run where the files of some ranks have another state, but the same content."""
-        return replace(self, held=tuple(_with_sources(each, sources) for each in self.held))
+        return replace(self, groups=tuple(_with_sources(each, sources) for each in self.groups))
 
 
 @dataclass(frozen=True)
@@ -113,30 +112,30 @@ class RunPart:
 
     def only(self, rank: Rank) -> RunPart:
         """The part with one rank, without what is known of others."""
-        held = (each.only({rank.name}) for each in self.run.held)
+        pieces = (each.only({rank.name}) for each in self.run.groups)
         alone = [
             replace(each, group=replace(each.group, ranks=list(each.ranks)))
-            for each in held if each.ranks
+            for each in pieces if each.ranks
         ]  # fmt: skip
-        run = replace(self.run, held=tuple(alone))
+        run = replace(self.run, groups=tuple(alone))
         return replace(self, run=run, names=frozenset({rank.name}))
 
-    def held(self) -> Iterator[Held]:
+    def group_parts(self) -> Iterator[GroupPart]:
         """The groups that hold these ranks."""
-        for each in self.run.held:
-            held = each.only(self.names)
-            if held.ranks:
-                yield held
+        for each in self.run.groups:
+            piece = each.only(self.names)
+            if piece.ranks:
+                yield piece
 
 
-def _with_sources(held: Held, sources: Mapping[str, Source]) -> Held:
-    if held.group.context is not None or not any(each.name in sources for each in held.ranks):
-        return held
-    ranks = [replace(each, source=sources.get(each.name, each.source)) for each in held.ranks]
-    # The ranks that are gone stay so: the files hold them.
-    gone = [each for each in held.group.ranks if each.name not in {rank.name for rank in ranks}]
-    group = replace(held.group, token=new_token(), ranks=[*ranks, *gone])
-    return replace(held, group=group, ranks=tuple(ranks))
+def _with_sources(piece: GroupPart, sources: Mapping[str, Source]) -> GroupPart:
+    if piece.group.context is not None or not any(each.name in sources for each in piece.ranks):
+        return piece
+    ranks = [replace(each, source=sources.get(each.name, each.source)) for each in piece.ranks]
+    # The files still hold the ranks that were removed.
+    gone = [each for each in piece.group.ranks if each.name not in {rank.name for rank in ranks}]
+    group = replace(piece.group, token=new_token(), ranks=[*ranks, *gone])
+    return replace(piece, group=group, ranks=tuple(ranks))
 
 
 def new_token() -> str:
@@ -170,14 +169,14 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
 
 def _first_runs(lake: Storage, paths: Iterable[str], changed: Set[str]) -> Iterator[LakeRun]:
     """The runs of layout 1 among these manifests, except those whose folders are `changed`."""
-    ranks: dict[str, list[Held]] = defaultdict(list)
+    ranks: dict[str, list[GroupPart]] = defaultdict(list)
     old = [path for path in paths if basename(dirname(path)).startswith(_FIRST)]
     for path, text in lake.read_all(old):
         for group in read_first(text, path):
-            ranks[group.run].append(Held(group, tuple(group.ranks)))
-    for name, held in ranks.items():
+            ranks[group.run].append(GroupPart(group, tuple(group.ranks)))
+    for name, groups in ranks.items():
         if run_folder(name) not in changed:
-            yield LakeRun(name, 0, tuple(held))
+            yield LakeRun(name, 0, tuple(groups))
 
 
 def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | None:
@@ -190,12 +189,12 @@ def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | 
 
 
 def _run(path: str, version: Version, groups: Mapping[str, Group]) -> LakeRun:
-    held = []
+    parts = []
     for each in version.groups:
         group = groups[f"{dirname(path)}/{each.token}.json"]
         here = {rank.name for rank in group.ranks} - set(each.without)
-        held.append(Held(group, tuple(group.ranks)).only(here))
-    return LakeRun(held[0].group.run, int(basename(path)[:-5]), tuple(held))
+        parts.append(GroupPart(group, tuple(group.ranks)).only(here))
+    return LakeRun(parts[0].group.run, int(basename(path)[:-5]), tuple(parts))
 
 
 def read_run(lake: Storage, name: str) -> LakeRun:
@@ -215,21 +214,21 @@ def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -
         after = change(before)
         if after is before:
             return before
-        # What a run of layout 1 holds has no manifests of this one.
-        known = {each.group.token for each in before.held} if before.number else set()
-        for each in after.held:
+        # Groups of layout 1 have no manifests of this layout.
+        known = {each.group.token for each in before.groups} if before.number else set()
+        for each in after.groups:
             if each.group.token not in known:
                 lake.write(each.group.key, each.group.as_json())
-        version = Version([_entry(each) for each in after.held])
+        version = Version([_entry(each) for each in after.groups])
         if lake.create(version_path(name, before.number + 1), version.as_json()):
-            if before.number >= _KEPT:
-                lake.remove([version_path(name, before.number + 1 - _KEPT)])
+            if before.number >= _VERSIONS:
+                lake.remove([version_path(name, before.number + 1 - _VERSIONS)])
             return replace(after, number=before.number + 1)
 
 
-def _entry(held: Held) -> GroupEntry:
-    here = {each.name for each in held.ranks}
-    return GroupEntry(held.group.token, [e.name for e in held.group.ranks if e.name not in here])
+def _entry(piece: GroupPart) -> GroupEntry:
+    here = {each.name for each in piece.ranks}
+    return GroupEntry(piece.group.token, [e.name for e in piece.group.ranks if e.name not in here])
 
 
 def all_ranks(lake: Storage) -> list[Rank]:

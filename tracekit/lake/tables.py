@@ -1,5 +1,4 @@
-"""The tables that a lake stores of each trace, and the answers to questions that it stores beside
-them."""
+"""The tables and the answers to questions that a lake stores for each trace."""
 
 from __future__ import annotations
 

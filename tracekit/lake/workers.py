@@ -1,6 +1,6 @@
 """The work on many files or ranks: on the processes of this machine, or as tasks of a Ray cluster.
 
-Either gets a bounded number of tasks at a time. Ray schedules tasks by the memory and cores that
+Both get a bounded number of tasks at a time. Ray schedules tasks by the memory and cores that
 they declare, and runs them again when a machine or a process dies.
 
 https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html

@@ -26,12 +26,13 @@ from tracekit.lake.layout import (
     number_path,
     owner_of,
     rank_in_name,
+    run_of,
+    stem,
     trace_id_of,
     valid_name,
 )
 from tracekit.lake.runs import new_token
-from tracekit.lake.sources import WORK_PREFIX, run_of, stem
-from tracekit.lake.storage import Storage, storage
+from tracekit.lake.storage import Storage
 from tracekit.lake.tables import KEYS, VERDICTS, stored_tables, summaries
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
@@ -40,13 +41,15 @@ from tracekit.trace.source import ByteStream
 # Numbers that are unique in a database: their high bits hold the trace's number.
 _LABELS = ("label_id", "op_label", "place_label")
 _HIGH_BITS = dict.fromkeys(_LABELS, LABEL_BITS) | {"segment": 32, "thread": 24}
-# Where rows do not tell their trace.
+# The trace of rows in tables without trace_id.
 _TRACE_OF = {
     "label_id": f"(label_id >> {LABEL_BITS})::INTEGER",
     "thread": "(SELECT trace_id FROM host_thread AS h WHERE h.thread = own.thread)",
 }
 _LEAST_QUERY_MB = 2_000
-# Traces that are loaded together: planning takes as long for one of them.
+# Prefix of the folders for the work on one file; those of dead processes are removed.
+WORK_PREFIX = "tracekit-lake-"
+# Load this many traces together: planning takes as long for one.
 MOST_TRACES = 64
 MOST_BYTES = 32 << 20
 # Engines that read Parquet know these encodings; files take a third less than with those of 1.0.
@@ -136,7 +139,7 @@ def _bytes(batch: Sequence[_Opened]) -> int:
 
 
 def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
-    """The traces to read, and what is to be said of others."""
+    """The traces to read, and the outcomes of the others."""
     for source in task.sources:
         try:
             for stream in open_traces(source.url, temp_dir=temp_dir, is_read_again=True):
@@ -166,7 +169,7 @@ def _failed(source: Source, error: TracekitError) -> Outcome:
 def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
     """Loads traces into one database, and writes its tables as files of the lake."""
     start = time.monotonic()
-    lake = storage(task.lake)
+    lake = Storage(task.lake)
     with work_folder(temp_dir, WORK_PREFIX) as folder:
         try:
             streams = [each.stream for each in batch]
@@ -192,7 +195,7 @@ def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
 
 
 def clash(rank: Rank | Outcome, other: Source) -> Outcome:
-    """Of two traces of one addition that are the same rank."""
+    """The outcome of a trace whose rank another trace of the same addition has."""
     message = (
         f"{rank.source.url}: is {rank.name} of run {rank.run!r}, as {other.url} is: give one of "
         "them another run (--run)"
@@ -304,7 +307,7 @@ def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -
 def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank]) -> None:
     """Makes a table of the ranks that traces of this database are in the lake."""
     connection.execute(catalog.schema("lake_rank"))
-    order = sorted(ranks, key=lambda each: (ranks[each].rank is None, ranks[each].rank or 0))
+    order = sorted(ranks, key=lambda each: ranks[each].order)
     for place, given in enumerate(order):
         rank = ranks[given]
         connection.execute(
@@ -328,6 +331,6 @@ def copy_rows(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> i
 
 
 def remove_files(lake: Storage, group: Group) -> None:
-    # Those of a group that nobody sees do no harm: `clean` removes them later.
+    # Files that stay do no harm: `clean` removes them later.
     with suppress(StorageError, OSError):
         lake.remove([group.path(table) for table in group.files])

@@ -87,7 +87,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "scaled": (None, [c_void_p, c_void_p, c_int64, c_void_p]),
     "work": (None, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p]),
     "replay": (None, [c_void_p, c_void_p, c_void_p, c_void_p]),
-    "replay_ranks": (None, [c_void_p] * 7),
+    "replay_ranks": (None, [c_void_p] * 6),
     "free": (None, [c_void_p]),
     "release": (None, [c_void_p]),
 }

@@ -1,16 +1,12 @@
 """Codes that SQL, C and Python share for the walk through a host thread's slices.
 
-queries/schema/host_order.sql takes them as parameters. C takes them from src/walk_codes.h, which
-`python -m tracekit.native.walk_codes` generates.
+queries/schema/host_order.sql takes them as parameters, and C as macros (setup.py).
 """
 
 from __future__ import annotations
 
 import re
 from enum import IntEnum, IntFlag
-from pathlib import Path
-
-HEADER = Path(__file__).with_name("src") / "walk_codes.h"
 
 
 class Kind(IntEnum):
@@ -63,24 +59,10 @@ def parameters() -> dict[str, int]:
     }
 
 
-def header() -> str:
-    """The text of src/walk_codes.h."""
-    tables = []
-    for table in (Kind, Flag, Shift, WalkOutput):
-        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", table.__name__).upper()
-        names = ",\n    ".join(f"{each.name}_{kind} = {int(each)}" for each in table)
-        said = (table.__doc__ or "").removesuffix(".")
-        tables.append(f"/* {said}. */\nenum {{\n    {names},\n}};\n")
-    text = "\n".join(tables)
-    return f"""/* Written by tracekit/native/walk_codes.py, which explains the numbers. */
-
-#ifndef TRACEKIT_WALK_CODES_H
-#define TRACEKIT_WALK_CODES_H
-
-{text}
-#endif
-"""
-
-
-if __name__ == "__main__":
-    HEADER.write_text(header(), encoding="ascii")
+def definitions() -> list[str]:
+    """The same for the C compiler, and the output of the walk: `-DTHREAD_KIND=-1` ..."""
+    return [
+        f"-D{each.name}_{re.sub('(?<=[a-z])(?=[A-Z])', '_', table.__name__).upper()}={int(each)}"
+        for table in (Kind, Flag, Shift, WalkOutput)
+        for each in table
+    ]

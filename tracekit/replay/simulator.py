@@ -157,7 +157,7 @@ class Simulator:
         scale = scale or Scale.of(self.graph)
         work = self.work(scale.host)
         length, time = self.edges.replay(
-            scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown
+            replay.Scales(scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown)
         )
         return Run(
             self,

@@ -5,7 +5,6 @@
 #define TRACEKIT_OPEN_H
 
 #include "batch.h"
-#include "walk_codes.h"
 
 /* The open slices, in the order in which they began: by flag, all, and those that nest (each ends no later
  * than the slices that were open when it began, so the last of them ends first). Those that do not nest form

@@ -182,10 +182,10 @@ struct turns {
 };
 
 /* Replays ranks together. A meeting ends `wire_ns` after the last of its nodes in `arrive` has come; those in `leave`
- * come then. `ended` has room for the end of each meeting, and `awaited` for the index of that last node. */
+ * come then. `ended` has room for the end of each meeting. */
 TRACEKIT_EXPORT void tracekit_replay_ranks(
     const struct rank *ranks, const struct turns *turns, const struct nodes *arrive, const struct nodes *leave,
-    const int64_t *wire_ns, int64_t *ended, int64_t *awaited
+    const int64_t *wire_ns, int64_t *ended
 ) {
     for (int64_t turn = 0; turn < turns->count; turn++) {
         int64_t meeting = turns->first[turn], latest = BEFORE_ALL;
@@ -197,10 +197,7 @@ TRACEKIT_EXPORT void tracekit_replay_ranks(
         }
         for (int64_t i = arrive->begin[meeting]; i < arrive->begin[meeting + 1]; i++) {
             int64_t at = plus(ranks[arrive->rank[i]].time[arrive->node[i]], arrive->ns[i]);
-            if (at > latest) {
-                latest = at;
-                awaited[meeting] = i;
-            }
+            if (at > latest) latest = at;
         }
         ended[meeting] = latest = plus(latest, wire_ns[meeting]);
         for (int64_t i = leave->begin[meeting]; i < leave->begin[meeting + 1]; i++)

@@ -215,7 +215,7 @@ def turns_of(
     for number, edges in enumerate(hosted):
         own = run == number
         begin[own] = np.searchsorted(edges, first[own])
-    return Turns(run.astype(np.int32), first, last, begin), is_met
+    return Turns(run.astype(np.int32), first, last, begin, len(run)), is_met
 
 
 def _events(seats: Seats) -> list[tuple[int, int, int]]:

@@ -278,7 +278,7 @@ class RankReplay:
             for s, work in zip(scales, works, strict=True)
         ]
         laid_out = [each.edges for each in self.simulators]
-        found, ended, _ = replay_ranks(
+        found, ended = replay_ranks(
             laid_out, native, self._turns, self._arrive, self._leave, wire_ns
         )
         runs = []

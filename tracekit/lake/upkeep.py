@@ -1,0 +1,363 @@
+"""What follows an addition: verdicts, compaction, Delta tables, and removal of unused files.
+
+Compaction puts the ranks of a run into one file a table. Delta tables name the lake's own files of
+small tables for other engines: each publication is one commit a table, so that a reader sees a
+replaced rank once, and none that is unfinished.
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import duckdb
+
+from tracekit.database import catalog, stored
+from tracekit.database.connection import connect
+from tracekit.errors import TracekitError
+from tracekit.examine import examine_all
+from tracekit.files import work_folder
+from tracekit.ingest.resources import Resources
+from tracekit.ingest.writer import record_verdicts
+from tracekit.lake.binding import Binding
+from tracekit.lake.layout import (
+    ARCHIVES,
+    MANIFESTS,
+    NUMBERS,
+    TABLES,
+    Group,
+    Rank,
+    first_key,
+    number_path,
+    version_path,
+)
+from tracekit.lake.reading import open_run, require_lake
+from tracekit.lake.runs import (
+    GroupPart,
+    LakeRun,
+    RunPart,
+    change_run,
+    new_token,
+    read_run,
+    read_runs,
+)
+from tracekit.lake.storage import FOLDERS, HIDDEN, Storage
+from tracekit.lake.tables import SMALL, VERDICTS
+from tracekit.lake.workers import Workers
+from tracekit.lake.writing import WORK_PREFIX, copy_rows, remove_files, write_group
+from tracekit.records import Record
+from tracekit.verdict.rows import rows_of
+
+# Compact a run of more groups than this when ranks are added.
+MOST_GROUPS = 16
+PUBLISHED = tuple(sorted(SMALL))
+_ATTEMPTS = 5
+# One task judges this many ranks: questions about all of them are planned once.
+_MOST_RANKS = 128
+_MOST_EVENTS = 2_000_000
+_TOKEN = "[0-9a-f]{32}"
+# Files that tracekit wrote, by their names. All others are the user's.
+_OWN = re.compile(
+    rf"{ARCHIVES}/{_TOKEN}\.json|{NUMBERS}/\d+\.json"
+    rf"|{TABLES}/[a-z_]+/(run=[^/]+/rank=\w+/trace_id=\d+/)?{_TOKEN}\.parquet"
+    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}}|(rank|file)=[^/]+)\.json"
+    rf"|({ARCHIVES}|{NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
+)
+
+
+# -- judging
+
+
+def judge(
+    store: Storage, workers: Workers, touched: Mapping[str, Set[str]], resources: Resources
+) -> None:
+    """Judges new ranks of runs, and others that were not judged among those that are there now."""
+    tasks = [
+        (name, names)
+        for name, new in sorted(touched.items())
+        for names in _unjudged(read_run(store, name), new)
+    ]
+    for (name, _), found in workers.each(partial(_verdicts, store.root, resources), tasks):
+        if isinstance(found, Exception):
+            raise TracekitError(f"run={name}: cannot be judged: {found}") from found
+        change_run(store, name, partial(_with_verdicts, found))
+
+
+def _with_verdicts(group: Group, run: LakeRun) -> LakeRun:
+    """The run with verdicts on those of its ranks that are still the same."""
+    here = {rank.name: rank.trace_id for rank in run.ranks.values()}
+    names = [each.name for each in group.ranks if here.get(each.name) == each.trace_id]
+    return run.with_group(group, names) if names else run
+
+
+def _unjudged(run: LakeRun, new: Set[str]) -> Iterator[frozenset[str]]:
+    """The ranks of a run that were not judged as it is now, by name, as many as one task judges; if
+    there are many, the new ones alone."""
+    judged = {
+        rank.name
+        for piece in run.groups if piece.group.context == run.context
+        for rank in piece.ranks
+    }  # fmt: skip
+    # Of ranks that another version wrote, no events are read.
+    due = [
+        each for each in run.ranks.values()
+        if each.name not in judged and each.tables == catalog.FORMAT
+    ]  # fmt: skip
+    names: set[str] = set()
+    events = 0
+    for rank in due:
+        if len(due) > _MOST_RANKS and rank.name not in new:
+            continue
+        names.add(rank.name)
+        events += rank.events
+        if len(names) == _MOST_RANKS or events > _MOST_EVENTS:
+            yield frozenset(names)
+            names, events = set(), 0
+    if names:
+        yield frozenset(names)
+
+
+def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]]) -> Group:
+    """The verdicts on some ranks of a run, written as a group that no reader sees yet.
+
+    Raises:
+        TracekitError: when the run cannot be read or the lake not be written.
+    """
+    name, names = task
+    with open_run(root, name, resources) as lake, lake.sharing():
+        ranks: dict[int, Rank] = {each.trace_id: each for each in lake.ranks if each.name in names}
+        context = lake.parts[0].run.context
+        rows = [rows_of(each, context) for each in examine_all(lake, list(ranks))]
+    with (
+        work_folder(resources.folder, WORK_PREFIX) as folder,
+        closing(connect(":memory:", resources.settings(folder), root)) as made,
+    ):
+        stored.create_all(made)
+        for each in rows:
+            record_verdicts(made, each)
+        return write_group(made, ranks, VERDICTS, Storage(root), folder, context)
+
+
+# -- compaction
+
+
+def is_compact(run: LakeRun) -> bool:
+    """Whether all ranks that this version wrote are in one group, and their verdicts in another."""
+    return all(len(each) <= 1 and all(piece.is_whole for piece in each) for each in _merged(run))
+
+
+def compact_runs(
+    lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
+) -> int:
+    """Puts the ranks of each run into one file a table; returns how many groups they were in.
+
+    Raises:
+        TracekitError: when a run cannot be read or written.
+    """
+    count = 0
+    for name, found in workers.each(partial(_compact, lake, resources or Resources()), names):
+        if isinstance(found, Exception):
+            raise TracekitError(f"run={name}: cannot be compacted: {found}") from found
+        count += found
+    return count
+
+
+def _merged(run: LakeRun) -> list[list[GroupPart]]:
+    """The groups that can be merged: those of tables, and those of verdicts that still hold."""
+    mine = [each for each in run.groups if each.ranks[0].tables == catalog.FORMAT]
+    order = sorted(mine, key=lambda each: each.ranks[0].order)
+    return [
+        [each for each in order if each.group.context == context] for context in (None, run.context)
+    ]
+
+
+def _compact(root: str, resources: Resources, name: str) -> int:
+    """Writes the groups of a run as one of tables and one of verdicts; returns how many groups they
+    take the place of: 0 where others changed the run meanwhile, or there is nothing to do."""
+    lake = Storage(root)
+    run = read_run(lake, name)
+    count = 0
+    for some in _merged(run):
+        if len(some) > 1 or not all(each.is_whole for each in some):
+            group = _merge(lake, resources, run, some)
+            if _replace(lake, run, some, group):
+                count += len(some)
+            else:
+                remove_files(lake, group)
+    return count
+
+
+def _merge(lake: Storage, resources: Resources, run: LakeRun, some: list[GroupPart]) -> Group:
+    token = new_token()
+    files: dict[str, int] = {}
+    ranks = sorted((r for each in some for r in each.ranks), key=lambda each: each.order)
+    names = frozenset(each.name for each in ranks)
+    part = RunPart(lake.root, replace(run, groups=tuple(some)), names)
+    with (
+        work_folder(resources.folder, WORK_PREFIX) as folder,
+        closing(connect(":memory:", resources.settings(folder), lake.root)) as connection,
+    ):
+        for table, rows in Binding(connection, [part]).scans().items():
+            local = folder / f"{table}.parquet"
+            order = " ORDER BY rank, trace_id" if table in SMALL else ""
+            copy_rows(connection, f"{rows}{order}", local)
+            group = Group(run.name, token, token, ranks, files, some[0].group.context)
+            lake.put(local, group.path(table))
+            files[table] = local.stat().st_size
+            local.unlink()
+    return group
+
+
+def _replace(lake: Storage, before: LakeRun, some: list[GroupPart], group: Group) -> bool:
+    """Puts a group in the place of others, unless these have changed; returns whether it did."""
+    merged = {each.group.token for each in some}
+    done = False
+
+    def take(run: LakeRun) -> LakeRun:
+        nonlocal done
+        there = [each for each in run.groups if each.group.token in merged]
+        done = there == [each for each in before.groups if each.group.token in merged]
+        if not done:
+            return run
+        rest = tuple(each for each in run.groups if each.group.token not in merged)
+        return replace(run, groups=(*rest, GroupPart(group, tuple(group.ranks))))
+
+    change_run(lake, before.name, take)
+    return done
+
+
+# -- Delta tables
+
+
+def is_published(lake: Storage) -> bool:
+    return bool(lake.paths(f"{TABLES}/run_figures/_delta_log"))
+
+
+def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
+    """Publishes the ranks that are there now; returns the number of files of each table.
+
+    Runs whose files also hold ranks that were replaced are compacted first.
+
+    Raises:
+        TracekitError: when there is no lake, or the library `deltalake` is not installed.
+    """
+    lake = require_lake(root)
+    _library(root)
+    for run in read_runs(lake):
+        if not all(each.is_whole for each in run.groups):
+            _compact(root, resources or Resources(), run.name)
+    runs = read_runs(lake)
+    groups = [
+        each.group for run in runs for each in run.groups
+        if each.is_whole and each.ranks[0].tables == catalog.FORMAT
+    ]  # fmt: skip
+    done = {}
+    for table in PUBLISHED:
+        named = [each for each in groups if table in each.files]
+        if named or lake.paths(f"{TABLES}/{table}/_delta_log"):
+            _commit(lake, table, named, runs)
+            done[table] = len(named)
+    return done
+
+
+def _library(root: str) -> Any:
+    try:
+        import deltalake
+    except ImportError as error:
+        raise TracekitError(
+            f"{root}: publishing needs deltalake: pip install 'tracekit[lake]'"
+        ) from error
+    return deltalake
+
+
+def _commit(lake: Storage, table: str, groups: list[Group], runs: list[LakeRun]) -> None:
+    """Makes a Delta table name the files of these groups, and no other."""
+    deltalake = _library(lake.root)
+    from deltalake.exceptions import CommitFailedError, TableNotFoundError
+    from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+    uri = lake.table_uri(f"{TABLES}/{table}")
+    now_ms = time.time_ns() // 1_000_000
+    files = {f"{each.data}.parquet": each.files[table] for each in groups}
+    for attempt in range(_ATTEMPTS):
+        try:
+            delta = deltalake.DeltaTable(uri)
+            there = {each.rpartition("/")[2] for each in delta.file_uris()}
+        except TableNotFoundError:
+            delta, there = None, set()
+        added = [
+            AddAction(name, size, {}, now_ms, data_change=True, stats="{}")
+            for name, size in files.items()
+            if name not in there
+        ]
+        gone = [RemoveAction(each, True, now_ms, None, {}) for each in there - files.keys()]
+        if not added and not gone:
+            return
+        schema = _schema(lake, table, runs) if added else delta.schema()
+        try:
+            if delta is None:
+                create_table_with_add_actions(uri, schema, added, "error")
+            elif delta.schema() != schema:
+                create_table_with_add_actions(uri, schema, added, "overwrite")
+            else:
+                delta.create_write_transaction([*added, *gone], "append", schema)
+            return
+        except CommitFailedError as error:
+            # Another process has published meanwhile.
+            if attempt == _ATTEMPTS - 1:
+                raise TracekitError(f"{uri}: cannot be published: {error}") from error
+
+
+def _schema(lake: Storage, table: str, runs: list[LakeRun]) -> Any:
+    """The columns of a table, as its files have them."""
+    from arro3.core import Table
+    from deltalake import Schema
+
+    run = next(each for each in runs if any(table in piece.group.files for piece in each.groups))
+    with duckdb.connect() as connection:
+        rows = Binding(connection, [RunPart(lake.root, run, frozenset(run.ranks))]).scans()[table]
+        return Schema.from_arrow(Table.from_arrow(connection.sql(f"{rows} LIMIT 0")).schema)
+
+
+# -- cleaning
+
+
+@dataclass(frozen=True)
+class Cleaned(Record, form="tracekit/lake-cleaned/1"):
+    """What was removed: files of replaced or unfinished ranks."""
+
+    removed: tuple[str, ...]
+    """Their paths in the lake."""
+    kept_young: int
+    """Files of no rank that may belong to an addition that still runs (count)"""
+
+
+def clean(root: str, older_than_hours: float = 24.0) -> Cleaned:
+    """Removes files that belong to no visible rank and were written long ago.
+
+    It follows no link below the lake's folder, and leaves files that are not named as a lake names
+    its own.
+
+    Raises:
+        TracekitError: when there is no lake.
+    """
+    lake = require_lake(root)
+    # List first: files that appear later are young.
+    listed = [each for folder in FOLDERS for each in lake.list_files(folder)]
+    runs = read_runs(lake)
+    groups = [each.group for run in runs for each in run.groups]
+    ranks = [rank for run in runs for rank in run.ranks.values()]
+    used = {each.path(table) for each in groups for table in each.files}
+    used |= {each.key for each in groups} | {version_path(run.name, run.number) for run in runs}
+    used |= {number_path(each.trace_id) for each in ranks}
+    used |= {first_key(run.name, name) for run in runs if not run.number for name in run.ranks}
+    unused = [each for each in listed if _OWN.fullmatch(each.path) and each.path not in used]
+    old = [each.path for each in unused if each.age_s >= older_than_hours * 3600]
+    lake.remove(old)
+    return Cleaned(tuple(old), len(unused) - len(old))
