@@ -2,7 +2,6 @@
 
 import json
 import random
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,9 +24,8 @@ from tests.kit.atoms import (
 )
 from tests.kit.evidenced import WINDOW
 from tests.kit.sampling import sample
-from tests.kit.simulated import write
+from tests.kit.simulated import Programs
 from tests.kit.simulator import Simulation
-from tests.kit.traces import Together
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, BestCombination, FixList
 from tracekit.commands import cli
@@ -130,10 +128,10 @@ TRACE = {name: n for n, name in enumerate(PROGRAMS, start=1)}
 @pytest.fixture(scope="module")
 def database(tmp_path_factory):
     """The traces of all programs."""
-    folder, together = tmp_path_factory.mktemp("programs"), Together()
+    folder, together = tmp_path_factory.mktemp("programs"), Programs()
     for name, atoms in PROGRAMS.items():
         seed = name if isinstance(name, int) else 1
-        together.add(partial(write, simulation=Simulation(atoms, seed=seed)))
+        together.program(atoms, seed=seed)
     together.load(folder, folder / "run.duckdb").close()
     return folder / "run.duckdb"
 
