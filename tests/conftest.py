@@ -12,12 +12,14 @@ os.environ["TRITON_INTERPRET"] = "1" if os.environ["TRACEKIT_TEST_DEVICE"] == "c
 
 import hashlib
 import json
+import pickle
+import re
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -49,6 +51,8 @@ _NOT_INHERITED = {
 TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 OWN_TRACES = Path(__file__).parent / "data"
+# Compressed traces up to this size are loaded together.
+SMALL_BYTES = 700_000
 
 
 def expected_numbers() -> dict[str, dict[str, int]]:
@@ -58,8 +62,10 @@ def expected_numbers() -> dict[str, dict[str, int]]:
 
 
 def shared_trace_names() -> list:
-    """Parameters for tests over all shared traces: one skipped test if they are missing."""
-    return sorted(expected_numbers()) or [
+    """Parameters for tests over all shared traces, small ones first: one skipped test if they are
+    missing."""
+    sizes = {name: (SHARED_TRACES / name).stat().st_size for name in expected_numbers()}
+    return sorted(sizes, key=lambda name: sizes[name]) or [
         pytest.param("", marks=pytest.mark.skip(f"no real traces at {SHARED_TRACES}"))
     ]
 
@@ -103,10 +109,10 @@ def _loaded_traces() -> Path:
 
 
 @pytest.fixture(scope="session")
-def made_once(
+def made_file(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Callable[[str, bytes, Callable[[Path], None]], tracekit.Database]]:
-    """Opens the database that a function makes at a path, by a name and what it is made of.
+) -> Callable[[str, bytes, Callable[[Path], object]], Path]:
+    """The path of a file that a function makes, by a name and what it is made of.
 
     Each is made once, for all workers and for later runs; in `make test-all`, in each run.
     """
@@ -116,14 +122,26 @@ def made_once(
             folder = folder.parent
     else:
         folder = _loaded_traces()
-    opened: list[tracekit.Database] = []
 
-    def get(name: str, content: bytes, make: Callable[[Path], None]) -> tracekit.Database:
-        made = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{name}.duckdb"
+    def get(name: str, content: bytes, make: Callable[[Path], object]) -> Path:
+        made = folder / f"{hashlib.sha256(content).hexdigest()[:16]}-{name}"
         with FileLock(f"{made}.lock"):
             if not made.exists():
                 make(made)
-        opened.append(tracekit.open_database(made))
+        return made
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def made_once(
+    made_file: Callable[[str, bytes, Callable[[Path], object]], Path],
+) -> Iterator[Callable[[str, bytes, Callable[[Path], object]], tracekit.Database]]:
+    """Opens the database that a function makes at a path, by a name and what it is made of."""
+    opened: list[tracekit.Database] = []
+
+    def get(name: str, content: bytes, make: Callable[[Path], object]) -> tracekit.Database:
+        opened.append(tracekit.open_database(made_file(f"{name}.duckdb", content, make)))
         return opened[-1]
 
     yield get
@@ -133,7 +151,7 @@ def made_once(
 
 @pytest.fixture(scope="session")
 def shared_database(
-    made_once: Callable[[str, bytes, Callable[[Path], None]], tracekit.Database],
+    made_once: Callable[[str, bytes, Callable[[Path], object]], tracekit.Database],
 ) -> Callable[[str], tracekit.Database]:
     """Opens a trace of tests/data or a shared one by its file name."""
 
@@ -145,8 +163,54 @@ def shared_database(
 
 
 @pytest.fixture(scope="session")
+def small_traces(
+    made_once: Callable[[str, bytes, Callable[[Path], object]], tracekit.Database],
+) -> tuple[tracekit.Database, dict[str, int]]:
+    """One database of all traces that are small, and their trace_ids by file name: a load costs
+    more than its traces. Of the ranks of a run it has the first, which so is judged as if alone."""
+    paths = _small_traces()
+    made = made_once("small", _content(paths), lambda made: _load_all(paths, made))
+    return made, {path.name: n for n, path in enumerate(paths, start=1)}
+
+
+def _small_traces() -> list[Path]:
+    paths = [*sorted(OWN_TRACES.glob("*.json.gz")), *sorted(SHARED_TRACES.glob("*.json.gz"))]
+    return [each for each in paths if each.stat().st_size < SMALL_BYTES and not is_later_rank(each)]
+
+
+def is_later_rank(path: Path) -> bool:
+    """Whether the trace is of a rank other than the first of its run."""
+    return re.search(r"-rank[1-9]", path.name) is not None
+
+
+def _content(paths: list[Path]) -> bytes:
+    return b"".join(path.read_bytes() for path in paths)
+
+
+def _load_all(paths: list[Path], made: Path) -> None:
+    tracekit.load(paths, made, verdicts=False).close()
+
+
+@pytest.fixture(scope="session")
+def shared_ask(
+    shared_database: Callable[[str], tracekit.Database],
+    small_traces: tuple[tracekit.Database, dict[str, int]],
+) -> Callable[..., list[dict[str, Any]]]:
+    """Asks a question about a trace of tests/data or a shared one, by its file name."""
+    small, numbers = small_traces
+
+    def ask(name: str, question: str, **given: Any) -> list[dict[str, Any]]:
+        trace_file(name)
+        if name in numbers:
+            return small.ask(question, trace=numbers[name], **given)
+        return shared_database(name).ask(question, **given)
+
+    return ask
+
+
+@pytest.fixture(scope="session")
 def cases_database(
-    made_once: Callable[[str, bytes, Callable[[Path], None]], tracekit.Database],
+    made_once: Callable[[str, bytes, Callable[[Path], object]], tracekit.Database],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tracekit.Database:
     """The database of all cases of tests/questions/cases."""
@@ -156,10 +220,34 @@ def cases_database(
 
 @pytest.fixture(scope="session")
 def shared_verdict(
+    made_file: Callable[[str, bytes, Callable[[Path], object]], Path],
     shared_database: Callable[[str], tracekit.Database],
+    request: pytest.FixtureRequest,
 ) -> Callable[[str], Analysis]:
-    """The analysis of a trace by its file name, made once per worker."""
-    return cache(lambda name: shared_database(name).verdict())
+    """The analysis of a trace by its file name. Small traces are judged together."""
+
+    def judge_small(made: Path) -> None:
+        database, numbers = request.getfixturevalue("small_traces")
+        with database.session.sharing():
+            analyses = {name: database.verdict(number) for name, number in numbers.items()}
+        made.write_bytes(pickle.dumps(analyses))
+
+    @cache
+    def small() -> dict[str, Analysis]:
+        made = made_file("small.pickle", _content(_small_traces()), judge_small)
+        return pickle.loads(made.read_bytes())
+
+    def judge(name: str, made: Path) -> None:
+        made.write_bytes(pickle.dumps(shared_database(name).verdict()))
+
+    def get(name: str) -> Analysis:
+        path = trace_file(name)
+        if path in _small_traces():
+            return small()[name]
+        made = made_file(f"{name}.pickle", path.read_bytes(), partial(judge, name))
+        return pickle.loads(made.read_bytes())
+
+    return cache(get)
 
 
 @pytest.fixture(scope="session")
@@ -226,7 +314,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     each nth case of sampled ones."""
     if not IS_ALL:
         left_out = [item for item in items if item.get_closest_marker("thorough")]
-        LEFT_OUT.update(item.nodeid for item in left_out)
+        count = Counter(item.nodeid.partition("[")[0] for item in left_out)
+        LEFT_OUT.update(f"{test}: {n} thorough" for test, n in count.items())
         left_out += _not_sampled(items)
         config.hook.pytest_deselected(items=left_out)
         leave = set(left_out)

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from tests.kit import traces
-from tests.kit.traces import device, gpu_op, launch, operator
+from tests.kit.traces import Together, device, gpu_op, launch, operator
 from tracekit.causes import words
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.advice import next_step
@@ -43,40 +42,49 @@ def test_other_bottlenecks_keep_their_advice():
     assert next_step("python", None, Thresholds()) == NEXT["python"]
 
 
-def test_nobody_is_told_to_record_shapes_that_are_recorded(tmp_path):
-    events = [launch(10 * i, 5, i) for i in range(1, 41)]
-    events += [gpu_op(20 + 100 * i, 99, i, name="my_kernel") for i in range(1, 41)]
-
-    def told(**metadata):
-        with traces.load(tmp_path, events, **metadata, **device(A100)) as run:
-            verdict = run.verdict().verdict
-            (missing,) = (row for row in run.ask("missing") if row["code"] == "no_shapes")
-        assert verdict.bottleneck == "math-or-memory"
-        return [*verdict.try_next, missing["message"]]
-
-    assert all("record_shapes=True" in each for each in told())
-    assert not any("record_shapes=True" in each for each in told(record_shapes=1))
+def replays():
+    for number in range(1, 21):
+        at = 1000 * number
+        yield from (operator("aten::run", at, 500), launch(at + 400, 20, number, "cudaGraphLaunch"))
+        yield from (gpu_op(at + 430, 20, number), gpu_op(at + 455, 20, number))
 
 
-def test_launches_tell_how_much_runs_in_graphs_and_how_much_inductor_wrote(tmp_path):
-    names = ["triton_poi_fused_add_0", "triton__0d1d2de", "layer_norm", "ampere_sgemm"]
-    events = [launch(0, 5, 1, "cudaGraphLaunch"), launch(10, 5, 2)]
-    events += [gpu_op(20 + 10 * i, 5, 1, name=name) for i, name in enumerate(names[:3])]
-    events += [gpu_op(90, 5, 2, name=names[3])]
-    with traces.load(tmp_path, events, **device(A100)) as run:
-        (row,) = run.ask("launch_stats")
+TRACES = Together()
+PRODUCTS = [launch(10 * i, 5, i) for i in range(1, 41)]
+PRODUCTS += [gpu_op(20 + 100 * i, 99, i, name="my_kernel") for i in range(1, 41)]
+KERNELS = ["triton_poi_fused_add_0", "triton__0d1d2de", "layer_norm"]
+SHAPELESS = TRACES.events(PRODUCTS, **device(A100))
+SHAPED = TRACES.events(PRODUCTS, **device(A100), record_shapes=1)
+HALF_CAPTURED = TRACES.events([
+    launch(0, 5, 1, "cudaGraphLaunch"), launch(10, 5, 2), gpu_op(90, 5, 2, name="ampere_sgemm"),
+    *(gpu_op(20 + 10 * i, 5, 1, name=name) for i, name in enumerate(KERNELS)),
+], **device(A100))  # fmt: skip
+REPLAYED = TRACES.events(list(replays()), **device(A100))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    with TRACES.load(tmp_path_factory.mktemp("traces")) as run, run.session.sharing():
+        yield run
+
+
+@pytest.mark.parametrize(("trace", "is_told"), [(SHAPELESS, True), (SHAPED, False)])
+def test_nobody_is_told_to_record_shapes_that_are_recorded(trace, is_told, run):
+    verdict = run.verdict(trace).verdict
+    (missing,) = (row for row in run.ask("missing", trace=trace) if row["code"] == "no_shapes")
+    assert verdict.bottleneck == "math-or-memory"
+    for each in [*verdict.try_next, missing["message"]]:
+        assert ("record_shapes=True" in each) == is_told
+
+
+def test_launches_tell_how_much_runs_in_graphs_and_how_much_inductor_wrote(run):
+    (row,) = run.ask("launch_stats", trace=HALF_CAPTURED)
     assert row["graph_share"] == 0.75
     assert row["compiled_share"] == pytest.approx(2 / 3)
 
 
-def test_replays_of_a_graph_are_not_told_to_become_a_graph(tmp_path):
-    events = []
-    for number in range(1, 21):
-        at = 1000 * number
-        events += [operator("aten::run", at, 500), launch(at + 400, 20, number, "cudaGraphLaunch")]
-        events += [gpu_op(at + 430, 20, number), gpu_op(at + 455, 20, number)]
-    with traces.load(tmp_path, events, **device(A100)) as run:
-        verdict = run.verdict().verdict
+def test_replays_of_a_graph_are_not_told_to_become_a_graph(run):
+    verdict = run.verdict(REPLAYED).verdict
     assert verdict.regime == "overhead-bound"
     assert not any("as in a CUDA graph" in why for why in verdict.why)
     assert not any("torch.compile" in each for each in verdict.try_next)

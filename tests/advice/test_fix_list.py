@@ -24,7 +24,7 @@ from tests.kit.atoms import (
 )
 from tests.kit.evidenced import WINDOW
 from tests.kit.sampling import sample
-from tests.kit.simulated import write
+from tests.kit.simulated import Programs
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, BestCombination, FixList
@@ -63,7 +63,8 @@ FAULTS = {
     ),
 }
 PINNED = Op("copy", 320 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": SMALL})
-SEEDS = sample("pairs and triples of planted faults", list(range(40)), list(range(8)))
+COPIES = ["pinned-copies", "dataloader-workers"]
+SEEDS = sample("pairs and triples of planted faults", list(range(40)), [0, 4])
 
 
 def program(seed, planted, kept):
@@ -90,20 +91,76 @@ def span(seed, planted, kept):
     return simulation.span_ns
 
 
-def faulty_trace(seed, planted, folder):
-    return write(folder / "trace.json", Simulation(program(seed, planted, planted), seed=seed))
+WAITS = [
+    line("train.py(7): log", *FAULTS["sync-by-line"][0]),
+    line("train.py(9): time", *FAULTS["explicit-synchronize"][0]),
+]
+EVIL = "evil\x1b[2J.py(3): f[/bold]"
 
 
-@pytest.mark.sampled(4, of=8)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_path):
+def products(count, host_us, op_us):
+    return [operator("aten::mm", host_us * US, Launch(4 * US, (("math", op_us * US),)))] * count
+
+
+def planted_in(seed):
     rng = random.Random(seed)
-    planted = rng.sample(sorted(FAULTS), rng.choice([2, 3]))
+    return rng.sample(sorted(FAULTS), rng.choice([2, 3]))
+
+
+# Steps of programs, and random programs by their seed.
+STEPS = {
+    "two waits for the same work": [*products(40, 6, 20), *WAITS, *products(20, 41, 3)],
+    "one fault": [line("train.py(7): load", *FAULTS["dataloader-workers"][0]),
+                  *products(40, 5, 30)],
+    "sound": products(40, 5, 200),
+    "text that controls a terminal": [
+        line(EVIL, *products(20, 12, 20), *FAULTS["sync-by-line"][0], *products(20, 12, 20))
+    ],
+}  # fmt: skip
+PROGRAMS = {
+    name: [*(step(n, *atoms) for n in range(4)), Sync(2 * US)] for name, atoms in STEPS.items()
+}
+PROGRAMS |= {seed: program(seed, planted_in(seed), planted_in(seed)) for seed in SEEDS}
+PROGRAMS["copies and loads"] = program(1, COPIES, COPIES)
+TRACE = {name: n for n, name in enumerate(PROGRAMS, start=1)}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """The traces of all programs."""
+    folder, together = tmp_path_factory.mktemp("programs"), Programs()
+    for name, atoms in PROGRAMS.items():
+        seed = name if isinstance(name, int) else 1
+        together.program(atoms, seed=seed)
+    together.load(folder, folder / "run.duckdb").close()
+    return folder / "run.duckdb"
+
+
+@pytest.fixture(scope="module")
+def programs(database):
+    with tracekit.open_database(database) as run, run.session.sharing():
+        yield run
+
+
+@pytest.fixture
+def told(run, database):
+    """Runs a command on a program's trace; returns what it prints."""
+
+    def command(name, *arguments, trace):
+        done = run(name, str(database), *arguments, "--trace-id", str(TRACE[trace]))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return command
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_faults_planted_together_are_all_found_and_priced_together(seed, programs):
+    planted = planted_in(seed)
     faulty_ns, fixed_ns = span(seed, planted, planted), span(seed, planted, [])
-    with tracekit.load(faulty_trace(seed, planted, tmp_path)) as run:
-        fixes = run.advise(window="gpu_active")
-        changes = (f"remedy:{name}" for name in planted)
-        together = run.whatif(*changes, window="gpu_active")
+    fixes = programs.advise(trace=TRACE[seed], window="gpu_active")
+    changes = (f"remedy:{name}" for name in planted)
+    together = programs.whatif(*changes, trace=TRACE[seed], window="gpu_active")
     saved_ns = together.window_ns - together.predicted_ns
     assert saved_ns == pytest.approx(faulty_ns - fixed_ns, rel=0.05), planted
     # The list has each fault that costs something while the others are gone.
@@ -118,35 +175,24 @@ def test_faults_planted_together_are_all_found_and_priced_together(seed, tmp_pat
     assert sum(each.adds_ns for each in added) == (fixes.together.saves_ns if added else 0)
 
 
-def test_two_fixes_of_one_wait_do_not_add_up(tmp_path):
-    waits = [
-        line("train.py(7): log", *FAULTS["sync-by-line"][0]),
-        line("train.py(9): time", *FAULTS["explicit-synchronize"][0]),
-    ]
-    ops = [operator("aten::mm", 5 * US, Launch(5 * US, (("math", 20 * US),)))] * 40
-    after = [operator("aten::mm", 40 * US, Launch(5 * US, (("math", 3 * US),)))] * 20
-    atoms = [step(n, *ops, *waits, *after) for n in range(4)] + [Sync(2 * US)]
-    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
-        alone = {each.remedy: each.saves_ns for each in run.advise().advice}
-        both = run.whatif("remedy:sync-by-line", "remedy:explicit-synchronize")
+def test_two_fixes_of_one_wait_do_not_add_up(programs):
+    trace = TRACE["two waits for the same work"]
+    alone = {each.remedy: each.saves_ns for each in programs.advise(trace=trace).advice}
+    both = programs.whatif("remedy:sync-by-line", "remedy:explicit-synchronize", trace=trace)
     # The second wait is for the same work as the first.
     assert sum(alone.get(name, 0) for name in ("sync-by-line", "explicit-synchronize")) < (
         both.window_ns - both.predicted_ns
     )
 
 
-def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(run, tmp_path):
-    ops = [operator("aten::mm", 5 * US, Launch(4 * US, (("math", 30 * US),)))] * 40
-    wait = line("train.py(7): load", *FAULTS["dataloader-workers"][0])
-    atoms = [step(n, wait, *ops) for n in range(4)] + [Sync(2 * US)]
-    path = write(tmp_path / "trace.json", Simulation(atoms))
-    with tracekit.load(path) as loaded:
-        fixes = loaded.advise()
+def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(programs, capsys):
+    fixes = programs.advise(trace=TRACE["one fault"])
     assert [each.remedy for each in fixes.together.additions] == ["dataloader-workers"]
     assert fixes.together.saves_ns == fixes.advice[0].saves_ns
     assert fixes.together.device_gain > fixes.together.host_gain
     assert sum(fixes.together.bound_by.values()) == pytest.approx(1)
-    printed = run("advise", path.name).stdout
+    render(fixes)
+    printed = capsys.readouterr().out
     assert "no other change adds enough to it" in printed
     assert "Then the run is compute-bound" in printed
 
@@ -192,30 +238,25 @@ def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
     assert usual[0]
 
 
-def test_a_sound_run_is_told_that_nothing_was_found(tmp_path):
-    ops = [operator("aten::mm", 5 * US, Launch(4 * US, (("math", 200 * US),)))] * 40
-    atoms = [step(n, *ops) for n in range(4)] + [Sync(2 * US)]
-    with tracekit.load(write(tmp_path / "trace.json", Simulation(atoms))) as run:
-        fixes = run.advise()
+def test_a_sound_run_is_told_that_nothing_was_found(programs):
+    fixes = programs.advise(trace=TRACE["sound"])
     assert fixes.advice == []
     assert any("No remedy" in note for note in fixes.notes)
 
 
-def test_the_list_is_printed_and_is_json(run, tmp_path):
-    path = faulty_trace(1, ["pinned-copies", "dataloader-workers"], tmp_path)
-    printed = run("advise", path.name).stdout
+def test_the_list_is_printed_and_is_json(told):
+    of = {"trace": "copies and loads"}
+    printed = told("advise", **of)
     assert "What to change" in printed
     assert "The best of them together" in printed
     assert "train.py(7)" in printed
-    found = json.loads(run("advise", path.name, "--json").stdout)
+    found = json.loads(told("advise", "--json", **of))
     assert found["schema"] == "tracekit/advice/1"
     first = found["advice"][0]
     assert first["share"] == pytest.approx(first["saves_ns"] / found["window_ns"])
-    predicted = json.loads(run("whatif", path.name, first["change"], "steady", "--json").stdout)
+    predicted = json.loads(told("whatif", first["change"], "steady", "--json", **of))
     assert predicted["window_ns"] - predicted["predicted_ns"] == first["saves_ns"]
-    analyzed = json.loads(run("analyze", path.name, "--json").stdout)
-    assert analyzed["advice"] == found["advice"]
-    assert "What to change" in run("analyze", path.name).stdout
+    assert json.loads(told("analyze", "--json", **of))["advice"] == found["advice"]
 
 
 def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat(capsys):
@@ -264,32 +305,24 @@ def test_bad_use_is_one_line(run, tmp_path):
         assert said in done.stderr
 
 
-def test_bad_changes_of_remedies_are_refused(tmp_path):
-    path = faulty_trace(2, ["sync-by-line"], tmp_path)
-    with tracekit.load(path) as run:
-        for change, said in (
-            ("remedy:nothing", "no query"),
-            ("remedy:top-kernels", "no remedy is named"),
-            ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
-            ("remedy:", "is not a change"),
-        ):
-            with pytest.raises(tracekit.TracekitError, match=said):
-                run.whatif(change)
+@pytest.mark.parametrize(("change", "said"), [
+    ("remedy:nothing", "no query"),
+    ("remedy:top-kernels", "no remedy is named"),
+    ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
+    ("remedy:", "is not a change"),
+])  # fmt: skip
+def test_bad_changes_of_remedies_are_refused(change, said, programs):
+    with pytest.raises(tracekit.TracekitError, match=said):
+        programs.whatif(change, trace=TRACE["two waits for the same work"])
 
 
-def test_text_from_a_trace_cannot_control_the_terminal(run, tmp_path):
-    place = "evil\x1b[2J.py(3): f[/bold]"
-    ops = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 20 * US),)))] * 20
-    atoms = [step(n, line(place, *ops, *FAULTS["sync-by-line"][0], *ops)) for n in range(4)]
-    write(tmp_path / "trace.json", Simulation([*atoms, Sync(2 * US)]))
-    printed = run("advise", "trace.json").stdout
+def test_text_from_a_trace_cannot_control_the_terminal(told):
+    printed = told("advise", trace="text that controls a terminal")
     assert "\x1b" not in printed
     assert "[/bold]" in printed
 
 
-def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(tmp_path):
-    path = faulty_trace(3, ["sync-by-line"], tmp_path)
-    with tracekit.load([path, path]) as run, pytest.raises(tracekit.TracekitError, match="choose"):
-        run.advise()
-    with tracekit.load([path, path]) as run:
-        assert run.advise(trace=2).advice == examine(run, 2).analysis.advice
+def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(programs):
+    with pytest.raises(tracekit.TracekitError, match="choose"):
+        programs.advise()
+    assert programs.advise(trace=2).advice == examine(programs, 2).analysis.advice

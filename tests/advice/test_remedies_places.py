@@ -5,14 +5,11 @@ are and the time that they would save together.
 """
 
 from collections import Counter
-from functools import partial
 
 import pytest
 
 from tests.kit.atoms import MS, NAMES, US, Call, Fetch, Launch, Op, Sync, Work, line, operator, step
-from tests.kit.simulated import write
-from tests.kit.simulator import Simulation
-from tests.kit.traces import Together
+from tests.kit.simulated import Programs
 
 OPS = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 10 * US),)))] * 12
 KERNEL = Launch(4 * US, (("memory-bandwidth", 3 * US),))
@@ -175,9 +172,9 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    together = Together()
+    together = Programs()
     for _, atoms, _ in CASES.values():
-        together.add(partial(write, simulation=Simulation(atoms)))
+        together.program(atoms)
     with together.load(tmp_path_factory.mktemp("programs")) as run:
         yield run
 
@@ -201,9 +198,9 @@ def test_long_stalls_are_no_warm_up(programs):
     assert sum(stalls) == pytest.approx(5 * 9 * MS, rel=0.1)
 
 
-def test_an_optimizer_that_is_fused_is_left_alone(shared_database):
+def test_an_optimizer_that_is_fused_is_left_alone(shared_ask):
     """apex's FusedAdam steps in a few launches; SGD's foreach implementation has three passes."""
-    assert shared_database("a100-diff-control.json.gz").ask("fused_optimizer") == []
-    found = shared_database("v100-ns-resolution.json.gz").ask("fused_optimizer")
+    assert shared_ask("a100-diff-control.json.gz", "fused_optimizer") == []
+    found = shared_ask("v100-ns-resolution.json.gz", "fused_optimizer")
     assert {row["detail"] for row in found} == {"fused=True instead of foreach"}
     assert [row["factor"] for row in found] == [1 / 3] * 5

@@ -215,8 +215,8 @@ def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
         "mi300x-sglang-graph-decode",
     ],
 )
-def test_tracelens_gives_the_numbers_by_its_rules(name, shared_database):
-    rows = shared_database(f"{name}.json.gz").ask("tracelens_gpu_timeline")
+def test_tracelens_gives_the_numbers_by_its_rules(name, shared_ask):
+    rows = shared_ask(f"{name}.json.gz", "tracelens_gpu_timeline")
     found = {str(row["is_recompute"]): row for row in rows}
     with (SHARED_TRACES / f"{name}.gpu_timeline.csv").open() as file:
         theirs = list(csv.DictReader(file))

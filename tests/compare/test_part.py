@@ -5,20 +5,18 @@ import json
 import pytest
 
 import tracekit
-from tests.conftest import OWN_TRACES, shared_trace_names, trace_file
-from tests.kit.perfetto_page import perfetto, require_port
-from tests.reporters.test_perfetto_page import PROBLEMS
+from tests.conftest import OWN_TRACES, shared_trace_names
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.perfetto.part import PartChoice
 
 # For each trace, a step with others before and after it.
 STEPS = {
-    "a100-diff-control.json.gz": 1011,
     "a100-nccl.json.gz": 5,
     "mi300x-resnet-checkpoint.json.gz": 16,
-    "v100-compiled-ddp.json.gz": 4,
+    "a100-diff-control.json.gz": 1011,
     "v100-ns-resolution.json.gz": 103,
+    "v100-compiled-ddp.json.gz": 4,
 }
 NAMES = list(STEPS) if len(shared_trace_names()) > 1 else shared_trace_names()
 OVERHEAD = "simulated-overhead-bound.json.gz"
@@ -50,22 +48,6 @@ def test_the_verdict_on_a_step_is_that_of_the_whole_trace(name, shared_database,
         loose = "SELECT flow_id FROM flows GROUP BY flow_id, category HAVING count(*) = 1"
         assert set(part.fetch(loose)[1]) <= set(whole.fetch(loose)[1])
         assert part.fetch("SELECT count(*) > 100 FROM flows")[1] == [(True,)]
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("browser")
-@pytest.mark.sampled(5, of=5)
-@pytest.mark.parametrize("name", NAMES)
-def test_perfetto_opens_it(name, shared_database, tmp_path):
-    PartChoice(step=STEPS[name]).write(shared_database(name).session, tmp_path / name)
-    with perfetto() as page:
-        require_port()
-        page.opens(trace_file(name))
-        problems = {name for name, _ in page.query(PROBLEMS)}
-        page.opens(tmp_path / name)
-        assert {name for name, _ in page.query(PROBLEMS)} <= problems
-        marks = page.query("SELECT DISTINCT name FROM slice WHERE name GLOB 'ProfilerStep#*'")
-        assert marks == [(f"ProfilerStep#{STEPS[name]}",)]
 
 
 def test_an_interval_has_all_that_overlaps_it_with_its_launches(run, tmp_path):

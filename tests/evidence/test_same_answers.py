@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tests.conftest import shared_trace_names, trace_file
+from tests.conftest import is_later_rank, shared_trace_names, trace_file
 
 HOUR_US = 3_600_000_000
 # Ids that only tie events together.
@@ -70,20 +70,29 @@ def _events(trace: Any) -> list[dict[str, Any]]:
     return trace if isinstance(trace, list) else trace["traceEvents"]
 
 
-@pytest.mark.sampled(30, of=153)
+NAMES = shared_trace_names()
+# Some small traces in one database; in `make test-all`, each alone.
+SMALL = [each for each in NAMES if not is_later_rank(trace_file(each))][3:30:5] if NAMES[1:] else []
+GROUPS = [pytest.param(SMALL, id="several")] if SMALL else NAMES
+GROUPS += [pytest.param([each], id=each, marks=pytest.mark.thorough) for each in NAMES if SMALL]
+
+
 @pytest.mark.parametrize("change", [shuffled, renumbered, later], ids=lambda each: each.__name__)
-@pytest.mark.parametrize("name", shared_trace_names())
-def test_a_trace_that_says_the_same_gets_the_same_answer(name, change, shared_verdict, tmp_path):
-    path = trace_file(name)
-    changed = change(gzip.decompress(path.read_bytes()).decode())
-    (tmp_path / path.name).write_bytes(gzip.compress(changed.encode(), 1))
-    with tracekit.load(tmp_path / path.name) as other:
-        assert answer(other.verdict()) == answer(shared_verdict(name))
+@pytest.mark.parametrize("names", GROUPS)
+def test_a_trace_that_says_the_same_gets_the_same_answer(names, change, shared_verdict, tmp_path):
+    changed = []
+    for name in names:
+        text = change(gzip.decompress(trace_file(name).read_bytes()).decode())
+        changed.append(tmp_path / name)
+        changed[-1].write_bytes(gzip.compress(text.encode(), 1))
+    with tracekit.load(changed) as others:
+        for name, other in zip(names, others.verdicts(), strict=True):
+            assert answer(other) == answer(shared_verdict(name)), name
 
 
 @pytest.mark.sampled(17, of=51)
-@pytest.mark.parametrize("name", shared_trace_names())
+@pytest.mark.parametrize("name", NAMES)
 def test_a_trace_beside_others_gets_the_answer_that_it_gets_alone(name, shared_verdict):
-    others = ("cpu-only.json.gz", "mi250-minitoy.json.gz")
-    with tracekit.load([trace_file(each) for each in (name, *others)]) as together:
-        assert answer(together.verdicts()[0]) == answer(shared_verdict(name))
+    # Small traces are judged beside others there.
+    with tracekit.load(trace_file(name)) as alone:
+        assert answer(alone.verdict()) == answer(shared_verdict(name))

@@ -481,10 +481,10 @@ def test_nsys_tells_of_which_captured_node_a_replays_node_is_a_clone(clones, exp
         ("v100-diff-test", 4464, ("graph launch", None, None)),
     ],
 )
-def test_how_the_kernels_of_real_graphs_are_known(name, kernels, expected, shared_database):
+def test_how_the_kernels_of_real_graphs_are_known(name, kernels, expected, shared_ask):
     if not (SHARED_TRACES / f"{name}.json.gz").exists():
         pytest.skip(f"no real traces at {SHARED_TRACES}")
-    rows = shared_database(f"{name}.json.gz").ask("graph_known")
+    rows = shared_ask(f"{name}.json.gz", "graph_known")
     assert [(row["what"], row["known_from"], row["kernels"]) for row in rows] == [
         (what, how, kernels)
         for what, how in zip(("operator", "module", "line"), expected, strict=True)

@@ -83,7 +83,7 @@ def test_the_verdict_is_the_same_without_categories(tmp_path, name):
     )
 
 
-def test_metadata_and_marks_need_no_category(shared_database):
+def test_metadata_and_marks_need_no_category(shared_ask):
     # Only the events that every profiler writes without a category are without one.
-    health = shared_database("no-categories.json.gz").ask("health")
+    health = shared_ask("no-categories.json.gz", "health")
     assert "no_category" not in [row["code"] for row in health]

@@ -47,9 +47,9 @@ class Planted:
     is_marked: bool
     """Whether the trace marks its steps."""
 
-    def write(self, path: Path) -> Path:
+    def write(self, path: Path, **metadata: Any) -> Path:
         """Runs the program and writes its trace."""
-        write(path, Simulation(self.atoms, self.machine, seed=self.seed))
+        write(path, Simulation(self.atoms, self.machine, seed=self.seed), **metadata)
         trace = json.loads(path.read_text())
         _disturb(trace["traceEvents"], self.plants, random.Random(self.seed))
         path.write_text(json.dumps(trace))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.kit.atoms import (
     Sync,
 )
 from tests.kit.simulator import Machine, Simulation
+from tests.kit.traces import Together
 
 # -- graphs ----------------------------------------------------------------------------------------
 
@@ -98,6 +99,30 @@ def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
         )
     )
     return path
+
+
+class Programs(Together):
+    """Traces of simulated programs in one database."""
+
+    def program(
+        self,
+        atoms: Iterable[Any],
+        lose: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None,
+        machine: Machine | None = None,
+        seed: int = 0,
+        **metadata: Any,
+    ) -> int:
+        """The trace_id that a program's trace will have, after `lose` took away or changed some of
+        its events."""
+
+        def make(path: Path, **base: Any) -> None:
+            write(path, Simulation(atoms, machine, seed=seed), **base | metadata)
+            if lose is not None:
+                trace = json.loads(path.read_text())
+                trace["traceEvents"] = lose(trace["traceEvents"])
+                path.write_text(json.dumps(trace))
+
+        return self.add(make)
 
 
 def truth(

@@ -117,11 +117,11 @@ def test_two_runs_are_enough_for_a_change():
 
 @pytest.fixture(scope="module")
 def late_rank(tmp_path_factory):
-    """Eight nights of two ranks; from the fifth on, rank 1 spends 9 ms more a step in Python."""
+    """Six nights of two ranks; from the fourth on, rank 1 spends 9 ms more a step in Python."""
     folder = tmp_path_factory.mktemp("late")
-    for number in range(8):
+    for number in range(6):
         (folder / f"night{number + 1}").mkdir()
-        late = {1: 9 * MS} if number >= 4 else {}
+        late = {1: 9 * MS} if number >= 3 else {}
         ranks_simulated.write(
             folder / f"night{number + 1}", Job(data=2, steps=3, late=late, seed=9 * number)
         )
@@ -131,9 +131,9 @@ def late_rank(tmp_path_factory):
 
 def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, run):
     told = json.loads(run("history", str(late_rank), "--json").stdout)
-    assert told["compared"] == ["night4", "night5"]
+    assert told["compared"] == ["night3", "night4"]
     runs = told["diff"]["runs"]
-    assert (runs["a"], runs["b"], runs["rank"]) == ("night4", "night5", 1)
+    assert (runs["a"], runs["b"], runs["rank"]) == ("night3", "night4", 1)
     assert runs["verdict_a"]["pace_rank"] is None
     late = runs["verdict_b"]["late_ranks"][0]
     assert (late["rank"], late["cause"], late["place"]) == (1, "python", LOGGING)
@@ -141,10 +141,10 @@ def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, r
     told = run("history", str(late_rank)).stdout
     assert "rank 1 spends 9 ms more on python in each step than its peers" in told
     part = json.loads(
-        run("diff", f"{late_rank}/run=night4", f"{late_rank}/run=night5", "--json").stdout
+        run("diff", f"{late_rank}/run=night3", f"{late_rank}/run=night4", "--json").stdout
     )
     assert part["runs"] == runs
-    assert part["a"].endswith("night4/rank1.json")
+    assert part["a"].endswith("night3/rank1.json")
     most = max(
         (row for row in part["waterfall"] if row["change_ns"]), key=lambda row: row["change_ns"]
     )
@@ -154,12 +154,12 @@ def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, r
 def test_two_folders_of_ranks_are_compared_as_the_runs_of_a_lake_are(late_rank, run, tmp_path):
     folder = late_rank.parent
     of_lake = json.loads(
-        run("diff", f"{late_rank}/run=night4", f"{late_rank}/run=night5", "--json").stdout
+        run("diff", f"{late_rank}/run=night3", f"{late_rank}/run=night4", "--json").stdout
     )
-    a, b = (str(folder / night) for night in ("night4", "night5"))
+    a, b = (str(folder / night) for night in ("night3", "night4"))
     done = run("diff", a, b, "--json")
     assert f"compares rank=1 of run {a!r}, which has 2, with rank=1 of run {b!r}" in done.stderr
-    found = json.loads(done.stdout.replace(a, "night4").replace(b, "night5"))
+    found = json.loads(done.stdout.replace(a, "night3").replace(b, "night4"))
     assert found["runs"]["why"] == of_lake["runs"]["why"]
     assert found["waterfall"] == of_lake["waterfall"]
     # Of a database, ranks are no files that could be read alone.
@@ -176,7 +176,7 @@ def test_two_folders_of_ranks_are_compared_as_the_runs_of_a_lake_are(late_rank, 
 
 
 def test_the_page_of_two_runs_is_of_that_rank(late_rank, run, tmp_path):
-    done = run("report", f"{late_rank}/run=night4", f"{late_rank}/run=night5", "-o", "page.html")
+    done = run("report", f"{late_rank}/run=night3", f"{late_rank}/run=night4", "-o", "page.html")
     assert done.returncode == 0, done.stderr
     assert "rank1.json" in (tmp_path / "page.html").read_text()
 
@@ -199,16 +199,16 @@ def test_a_rank_that_becomes_late_is_a_change_and_no_slow_host(late_rank, run):
     told = json.loads(run("fleet", str(late_rank), "--json").stdout)
     assert told["slow_hosts"] == []
     (change,) = told["changes"]
-    assert (change["run"], change["rank"], change["cause"]) == ("night5", 1, "python")
+    assert (change["run"], change["rank"], change["cause"]) == ("night4", 1, "python")
     assert change["place"] == LOGGING
 
 
 def test_a_rank_that_is_always_late_is_told_without_hosts(late_rank, run, tmp_path):
-    for night in ("night5", "night6", "night7", "night8"):
+    for night in ("night4", "night5", "night6"):
         (tmp_path / "in").mkdir(exist_ok=True)
         (tmp_path / "in" / night).symlink_to(late_rank.parent / night)
     assert not add(tmp_path / "lake", *(tmp_path / "in").iterdir(), judges=True).failed
     told = json.loads(run("fleet", str(tmp_path / "lake"), "--json").stdout)
     (slow,) = told["slow_hosts"]
-    assert (slow["host"], slow["late_runs"], slow["cause"]) == ("rank=1", 4, "python")
+    assert (slow["host"], slow["late_runs"], slow["cause"]) == ("rank=1", 3, "python")
     assert (told["changes"], told["hosts"]) == ([], 0)

@@ -23,9 +23,9 @@ from tests.kit.atoms import (
 )
 from tests.kit.planted import is_right, planted
 from tests.kit.sampling import sample
-from tests.kit.simulated import write
+from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
-from tests.kit.traces import slice_event
+from tests.kit.traces import Together, slice_event
 from tracekit.replay.prices import Speed
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import slower_sides
@@ -33,16 +33,25 @@ from tracekit.verdict.regime import slower_sides
 SEEDS = sample("random programs with planted one-offs", range(1000), range(4))
 
 
+TRACES = Programs()
+
+
+@pytest.fixture(scope="module")
+def analyses(tmp_path_factory):
+    return TRACES.analyses(tmp_path_factory.mktemp("traces"))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, len(SEEDS), 8))
+@pytest.mark.parametrize("first", range(0, len(SEEDS), 20))
 def test_the_regime_is_that_of_the_part_that_repeats(first, tmp_path):
+    programs, together = [planted(seed) for seed in SEEDS[first : first + 20]], Together()
+    for program in programs:
+        together.add(program.write)
     wrong = []
-    for seed in SEEDS[first : first + 8]:
-        program = planted(seed)
-        with tracekit.load(program.write(tmp_path / f"{seed}.json")) as database:
-            verdict = database.verdict().verdict
+    for program, analysis in zip(programs, together.analyses(tmp_path).values(), strict=True):
+        verdict = analysis.verdict
         if verdict.confidence != "low" and not is_right(program, verdict.regime):
-            wrong.append((seed, sorted(program.plants), verdict.regime, verdict.confidence))
+            wrong.append((program.seed, sorted(program.plants), verdict.regime, verdict.confidence))
     assert not wrong
 
 
@@ -63,50 +72,66 @@ def loop(steps=6, once=(), marked=True, kernel_ns=400 * US):
     return [*atoms, Sync(2 * US)]
 
 
-def analyzed(tmp_path, atoms, more=()):
-    simulation = Simulation(atoms)
-    simulation.recorded = list(simulation.events())
-    path = write(tmp_path / "t.json", simulation)
-    if more:
-        trace = json.loads(path.read_text())
-        trace["traceEvents"] += more
-        path.write_text(json.dumps(trace))
-    with tracekit.load(path) as database:
-        return database.verdict()
-
-
 LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
 
 
-@pytest.mark.sampled(2, of=4)
-@pytest.mark.parametrize("marked", [True, False])
-@pytest.mark.parametrize("once", [Work(200 * MS), LONG_CALL], ids=["a gap", "a launch call"])
-def test_one_long_event_does_not_decide(once, marked, tmp_path):
-    analysis = analyzed(tmp_path, loop(once=[once], marked=marked))
+ONCE = {
+    (cause, marked): TRACES.program(loop(once=[once], marked=marked))
+    for cause, once in (("python", Work(200 * MS)), ("launch", LONG_CALL))
+    for marked in (True, False)
+}
+
+
+@pytest.mark.parametrize(("cause", "marked"), ONCE)
+def test_one_long_event_does_not_decide(cause, marked, analyses):
+    analysis = analyses[ONCE[cause, marked]]
     assert analysis.verdict.regime == "compute-bound"
     (event,) = analysis.one_offs
     assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
-    assert event.cause == ("python" if isinstance(once, Work) else "launch")
+    assert event.cause == cause
     assert analysis.windows[0].gains.one_offs_ns > 150 * MS
     # The step of median length has no part of it.
     assert any("without one-offs" in why for why in analysis.verdict.why) != marked
 
 
-def test_a_range_that_holds_most_of_the_work_is_no_one_off(tmp_path):
-    def ranged(times, kernel_ns=20 * US):
-        op = operator("aten::mm", 40 * US, Launch(6 * US, (("math", kernel_ns),)))
-        return Slice("evaluate", "user_annotation", (op,) * times)
-
-    # Three short calls of a function, and one that repeats the work seventeen times.
-    analysis = analyzed(tmp_path, [ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)])
-    assert analysis.one_offs == []
-    assert analysis.verdict.regime == "overhead-bound"
+def ranged(times):
+    op = operator("aten::mm", 40 * US, Launch(6 * US, (("math", 20 * US),)))
+    return Slice("evaluate", "user_annotation", (op,) * times)
 
 
-@pytest.mark.parametrize("marked", [True, False])
-def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(marked, tmp_path):
-    freed = [Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")]
-    analysis = analyzed(tmp_path, loop(once=freed, marked=marked))
+# Programs in which nothing happens once, and their regimes.
+STEADY = {
+    "a range that holds most of the work, seventeen times as often": (
+        TRACES.program([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)]),
+        "overhead-bound",
+    ),
+    "what every step does": (
+        TRACES.program(
+            [*(step(number, Work(50 * MS), *loop(1)[:-1]) for number in range(6)), Sync(2 * US)]
+        ),
+        "overhead-bound",
+    ),
+}
+
+
+@pytest.mark.parametrize("title", STEADY)
+def test_what_repeats_is_no_one_off(title, analyses):
+    trace, regime = STEADY[title]
+    assert analyses[trace].one_offs == []
+    assert analyses[trace].verdict.regime == regime
+
+
+FREED = {
+    marked: TRACES.program(
+        loop(once=[Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")], marked=marked)
+    )
+    for marked in (True, False)
+}
+
+
+@pytest.mark.parametrize("marked", FREED)
+def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(marked, analyses):
+    analysis = analyses[FREED[marked]]
     assert analysis.verdict.regime == "compute-bound"
     (event,) = analysis.one_offs
     assert (event.name, event.cause) == ("cudaFree", "allocation")
@@ -116,12 +141,19 @@ def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(ma
     assert [each.once for each in analysis.advice][:1] == [True]
 
 
-@pytest.mark.parametrize("cold", [True, False])
-def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, tmp_path):
+def started(cold):
     loading = [Call("cuModuleLoadData", 300 * US, "runtime")] * 12 if cold else []
     call_ns = 1_500 * US if cold else 6 * US
     work = [operator("aten::mm", 20 * US, Launch(call_ns, (("math", 40 * US),)))] * 40
-    analysis = analyzed(tmp_path, [*loading, *work, Sync(2 * US)])
+    return TRACES.program([*loading, *work, Sync(2 * US)])
+
+
+STARTED = {cold: started(cold) for cold in (True, False)}
+
+
+@pytest.mark.parametrize("cold", STARTED)
+def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, analyses):
+    analysis = analyses[STARTED[cold]]
     first = analysis.advice[0].remedy if analysis.advice else None
     assert (first == "warm-up") == cold
     assert ("Record a warm run" in analysis.verdict.try_next[0]) == cold
@@ -129,32 +161,38 @@ def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, tmp_path):
         assert analysis.advice[0].saves_ns >= 40 * 1_500 * US
 
 
-@pytest.mark.sampled(2, of=3)
-@pytest.mark.parametrize("frames", [0, 1, 4])
-def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_off(frames, tmp_path):
+def ending(frames):
     work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 40 * US),))), Work(5 * US)]
     open_ = line("<built-in method wait_for of X>", *work, Work(400 * MS))
     for number in range(frames):
         open_ = line(f"train.py({number}): call", Work(US), open_, Work(US))
-    analysis = analyzed(tmp_path, [*work * 60, Sync(2 * US), open_])
+    return TRACES.program([*work * 60, Sync(2 * US), open_])
+
+
+@pytest.mark.parametrize("trace", [ending(0), ending(1), ending(4)])
+def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_off(trace, analyses):
+    analysis = analyses[trace]
     assert analysis.one_offs == []
     assert "warm-up" not in {each.remedy for each in analysis.advice}
     assert {each.regime for each in analysis.windows} == {"compute-bound"}
     assert not any("python" in why for why in analysis.verdict.why)
 
 
-def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(tmp_path):
-    once = [line("<built-in function mkdir>", Work(200 * MS))]
-    analysis = analyzed(tmp_path, loop(once=once))
+BUILT_IN = TRACES.program(loop(once=[line("<built-in function mkdir>", Work(200 * MS))]))
+
+
+def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(analyses):
+    analysis = analyses[BUILT_IN]
     assert [each.name for each in analysis.one_offs] == ["<built-in function mkdir>"]
     assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
 
 
-def test_a_checkpoint_in_one_of_the_steps_does_not_decide(tmp_path):
-    saved = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
-    analysis = analyzed(
-        tmp_path, loop(steps=12, once=[operator("aten::copy_", 3 * US, saved)] * 30)
-    )
+SAVED = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
+SAVING = TRACES.program(loop(steps=12, once=[operator("aten::copy_", 3 * US, SAVED)] * 30))
+
+
+def test_a_checkpoint_in_one_of_the_steps_does_not_decide(analyses):
+    analysis = analyses[SAVING]
     assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
         "compute-bound", "math-or-memory",
     )  # fmt: skip
@@ -190,18 +228,21 @@ def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
     assert told["one_offs"] == []
 
 
-@pytest.mark.sampled(3, of=4)
-@pytest.mark.parametrize("kernel_ns", [5 * US, 400 * US])
-@pytest.mark.parametrize("place", ["before", "within"])
-def test_copies_in_a_row_do_not_decide(kernel_ns, place, tmp_path):
+def copying(place, kernel_ns):
     direction = "HtoD (Pageable -> Device)" if place == "before" else "DtoH (Device -> Pageable)"
     copied = BlockingCopy(2 * MS, 3 * MS, name=f"Memcpy {direction}")
     copies = [operator("aten::copy_", 3 * US, copied)] * 30
     once, first = ((), copies) if place == "before" else (copies, [])
-    atoms = [*first, *loop(once=once, marked=False, kernel_ns=kernel_ns)]
-    analysis = analyzed(tmp_path, atoms)
-    expected = "overhead-bound" if kernel_ns < 20 * US else "compute-bound"
-    assert analysis.verdict.regime == expected
+    return TRACES.program([*first, *loop(once=once, marked=False, kernel_ns=kernel_ns)])
+
+
+@pytest.mark.parametrize(("trace", "regime"), [
+    (copying("before", 5 * US), "overhead-bound"), (copying("before", 400 * US), "compute-bound"),
+    (copying("within", 5 * US), "overhead-bound"), (copying("within", 400 * US), "compute-bound"),
+])  # fmt: skip
+def test_copies_in_a_row_do_not_decide(trace, regime, analyses):
+    analysis = analyses[trace]
+    assert analysis.verdict.regime == regime
     assert analysis.verdict.bottleneck != "copy"
     assert [(each.kind, each.side) for each in analysis.one_offs] == [
         ("copies", "host"), ("copies", "device"),
@@ -210,21 +251,30 @@ def test_copies_in_a_row_do_not_decide(kernel_ns, place, tmp_path):
     assert not any(each.once for each in analysis.advice)
 
 
-def test_copies_that_recur_are_no_one_offs(tmp_path):
-    copied = BlockingCopy(2 * US, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
-    inputs = [operator("aten::copy_", 3 * US, copied)] * 12
-    few = [operator("aten::copy_", 3 * US, copied)] * 3
-    for atoms in ([*inputs, *loop(3, marked=False)[:-1]] * 2, [*few, *loop(marked=False)[:-1]]):
-        analysis = analyzed(tmp_path, [*atoms, Sync(2 * US)])
-        assert not [each for each in analysis.one_offs if each.kind == "copies"]
+INPUT = BlockingCopy(2 * US, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
+INPUTS = [operator("aten::copy_", 3 * US, INPUT)] * 12
+RECURRING = [
+    TRACES.program([*atoms, Sync(2 * US)])
+    for atoms in (
+        [*INPUTS, *loop(3, marked=False)[:-1]] * 2, [*INPUTS[:3], *loop(marked=False)[:-1]]
+    )
+]  # fmt: skip
 
 
-def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(tmp_path):
-    tried = [
-        operator("aten::conv2d", 20 * US, Launch(6 * US, (Op("math", 3 * MS, f"variant_{n}"),)))
-        for n in range(20)
-    ]
-    analysis = analyzed(tmp_path, loop(once=tried, kernel_ns=5 * US))
+@pytest.mark.parametrize("trace", RECURRING)
+def test_copies_that_recur_are_no_one_offs(trace, analyses):
+    assert not [each for each in analyses[trace].one_offs if each.kind == "copies"]
+
+
+VARIANTS = [
+    operator("aten::conv2d", 20 * US, Launch(6 * US, (Op("math", 3 * MS, f"variant_{n}"),)))
+    for n in range(20)
+]
+TRIED = TRACES.program(loop(once=VARIANTS, kernel_ns=5 * US))
+
+
+def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(analyses):
+    analysis = analyses[TRIED]
     assert analysis.verdict.regime == "overhead-bound"
     assert {(each.kind, each.side) for each in analysis.one_offs} == {
         ("step", "device"), ("step", "host"),
@@ -232,34 +282,30 @@ def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(tmp_path
     assert analysis.gpu.busy_ns > 0.9 * analysis.window.span_ns
 
 
-def test_what_every_step_does_is_no_one_off(tmp_path):
-    slow = [atom for number in range(6) for atom in [step(number, Work(50 * MS), *loop(1)[:-1])]]
-    analysis = analyzed(tmp_path, [*slow, Sync(2 * US)])
-    assert analysis.one_offs == []
-    assert analysis.verdict.regime == "overhead-bound"
-
-
 @pytest.mark.thorough
 def test_the_parts_of_the_window_and_the_gains_as_recorded_stay(tmp_path):
-    atoms = loop(once=[Work(200 * MS)])
-    analysis = analyzed(tmp_path, atoms)
+    path = write(tmp_path / "t.json", Simulation(loop(once=[Work(200 * MS)])))
+    with tracekit.load(path) as database:
+        analysis = database.verdict()
+        as_recorded = database.whatif("host*0.5")
+        steady = database.whatif("steady")
+        both = database.whatif("steady", "host*0.5")
     gpu = analysis.gpu
     parts = gpu.compute_ns + gpu.exposed_comm_ns + gpu.exposed_memcpy_ns + gpu.idle_ns
     assert parts == analysis.window.span_ns
     gains = analysis.causal.gains
     assert gains.window_ns + gains.one_offs_ns == analysis.window.span_ns
-    with tracekit.load(tmp_path / "t.json") as database:
-        as_recorded = database.whatif("host*0.5")
-        steady = database.whatif("steady")
-        both = database.whatif("steady", "host*0.5")
     assert as_recorded.window_ns == analysis.window.span_ns
     assert steady.predicted_ns == gains.window_ns
     assert 1 - both.predicted_ns / steady.predicted_ns == pytest.approx(gains.host)
 
 
-def test_a_slow_first_step_is_named_and_left_out(tmp_path):
-    first = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))
-    analysis = analyzed(tmp_path, [first, *loop(6)[1:]])
+FIRST = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))
+SLOW_FIRST = TRACES.program([FIRST, *loop(6)[1:]])
+
+
+def test_a_slow_first_step_is_named_and_left_out(analyses):
+    analysis = analyses[SLOW_FIRST]
     assert analysis.verdict.regime == "compute-bound"
     assert {each.name for each in analysis.one_offs} == {"ProfilerStep#0"}
     sentence = next(why for why in analysis.verdict.why if "typical step" in why)
@@ -267,24 +313,29 @@ def test_a_slow_first_step_is_named_and_left_out(tmp_path):
     assert "more idle by untraced" in sentence
 
 
-def test_a_thread_that_waits_changes_nothing(tmp_path):
-    alone = analyzed(tmp_path, loop())
-    waiting = [
-        slice_event("python_function", name, 1_000, 20_000) | {"pid": 4100, "tid": 77}
-        for name in ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>")
-    ]
-    beside = analyzed(tmp_path, loop(), waiting)
-    for one, other in zip(alone.windows, beside.windows, strict=True):
+WAITING = [
+    slice_event("python_function", name, 1_000, 20_000) | {"pid": 4100, "tid": 77}
+    for name in ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>")
+]
+ALONE = TRACES.program(loop())
+BESIDE = TRACES.program(loop(), lose=lambda events: [*events, *WAITING])
+
+
+def test_a_thread_that_waits_changes_nothing(analyses):
+    for one, other in zip(analyses[ALONE].windows, analyses[BESIDE].windows, strict=True):
         assert (one.regime, one.bottleneck) == (other.regime, other.bottleneck)
         assert other.gains.device > 0.3
 
 
-def test_a_run_in_which_nothing_repeats_is_said_to_be_one(tmp_path):
-    names = ["math", "memory-bandwidth", "latency"]
-    atoms = [
-        operator("aten::mm", 20 * US, Launch(6 * US, ((name, 400 * US),))) for name in names * 2
-    ]
-    verdict = analyzed(tmp_path, [*atoms, Sync(2 * US)]).verdict
+SINGLE = TRACES.program([
+    *(operator("aten::mm", 20 * US, Launch(6 * US, ((cause, 400 * US),)))
+      for cause in ("math", "memory-bandwidth", "latency") * 2),
+    Sync(2 * US),
+])  # fmt: skip
+
+
+def test_a_run_in_which_nothing_repeats_is_said_to_be_one(analyses):
+    verdict = analyses[SINGLE].verdict
     assert any("nothing repeats" in why for why in verdict.why)
     assert verdict.confidence == "low"
 
@@ -339,16 +390,12 @@ def test_phases_that_overlap_are_not_listed(shared_verdict):
     assert all(min(each.host_gain, each.device_gain) > -0.1 for each in phases)
 
 
-def test_a_slow_start_of_a_run_without_steps_is_left_out(tmp_path):
-    first = [
-        atom
-        for _ in range(10)
-        for atom in (
-            operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))),
-            Work(5 * US),
-        )
-    ]
-    analysis = analyzed(tmp_path, [*first, *loop(10, marked=False)])
+SLOW = [operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))), Work(5 * US)]
+SLOW_START = TRACES.program([*SLOW * 10, *loop(10, marked=False)])
+
+
+def test_a_slow_start_of_a_run_without_steps_is_left_out(analyses):
+    analysis = analyses[SLOW_START]
     assert analysis.verdict.regime == "compute-bound"
     assert {each.kind for each in analysis.one_offs} == {"start"}
     assert 1.5 * MS < sum(each.excess_ns for each in analysis.one_offs) < 3 * MS
@@ -380,16 +427,20 @@ def test_few_ops_are_said_once_and_the_one_step_is_no_majority(shared_verdict):
     assert not any("profiler steps do not all agree" in each for each in why)
 
 
-@pytest.mark.parametrize(
-    ("loads_ms", "steps", "is_cold"), [(6, 2, True), (0, 2, False), (6, 4, False)]
-)
-def test_a_first_launch_that_takes_much_of_two_steps_loads_its_code(
-    loads_ms, steps, is_cold, tmp_path
-):
+def first_launch(loads_ms, steps):
     first = operator("aten::mm", 20 * US, Launch(loads_ms * MS + 6 * US, (("math", 90 * US),)))
     other = operator("aten::add", 20 * US, Launch(6 * US, (("memory-bandwidth", 40 * US),)))
     atoms = [step(0, first, *[other] * 30), *(step(n, *[other] * 30) for n in range(1, steps))]
-    analysis = analyzed(tmp_path, [*atoms, Sync(2 * US)])
+    return TRACES.program([*atoms, Sync(2 * US)])
+
+
+@pytest.mark.parametrize(("trace", "steps", "is_cold"), [
+    (first_launch(6, 2), 2, True), (first_launch(0, 2), 2, False), (first_launch(6, 4), 4, False),
+])  # fmt: skip
+def test_a_first_launch_that_takes_much_of_two_steps_loads_its_code(
+    trace, steps, is_cold, analyses
+):
+    analysis = analyses[trace]
     codes = {each.code for each in analysis.trace.health}
     assert ("cold_start" in codes) == is_cold
     if steps == 2:

@@ -13,7 +13,7 @@ from tests.kit.traces import launches_of, recorded
 
 @pytest.mark.sampled(2, of=3)
 @pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
-def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_database):
+def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_ask):
     count, size, total = Counter(), Counter(), Counter()
     for event in recorded(trace_file(f"{name}.json.gz")):
         if event.get("cat") == "gpu_memcpy":
@@ -25,7 +25,7 @@ def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_database
             size[key] += event["args"]["bytes"]
             total[key] += event["end"] - event["begin"]
     found = Counter(), Counter(), Counter()
-    for row in shared_database(f"{name}.json.gz").ask("copies", top=10_000):
+    for row in shared_ask(f"{name}.json.gz", "copies", top=10_000):
         for each, column in zip(found, ("count", "bytes", "total_ns"), strict=True):
             each[row["copy_kind"], row["host_memory"]] += row[column]
     assert found == (count, size, total)
@@ -33,8 +33,8 @@ def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_database
 
 @pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
-def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_database):
-    rows = shared_database(f"{name}.json.gz").ask("copy_bandwidth")
+def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_ask):
+    rows = shared_ask(f"{name}.json.gz", "copy_bandwidth")
     moved, last = Counter(), {}
     for row in rows:
         lane = row["device_id"], row["copy_kind"]
@@ -52,8 +52,8 @@ def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_database):
     assert moved == pytest.approx(copied_bytes)
 
 
-def test_experts_of_a_recorded_server_are_those_of_its_kernels(shared_database):
-    rows = shared_database("mi300x-vllm-decode.json.gz").ask("expert_balance", top=1000)
+def test_experts_of_a_recorded_server_are_those_of_its_kernels(shared_ask):
+    rows = shared_ask("mi300x-vllm-decode.json.gz", "expert_balance", top=1000)
     kernels = [
         e for e in recorded(trace_file("mi300x-vllm-decode.json.gz")) if e.get("cat") == "kernel"
     ]
@@ -68,14 +68,14 @@ def test_experts_of_a_recorded_server_are_those_of_its_kernels(shared_database):
     assert rows[0]["part_share"] == pytest.approx(experts / whole)
 
 
-def test_all_to_alls_of_embeddings_are_no_experts(shared_database):
-    assert shared_database("v100-dlrm-rank0.json.gz").ask("expert_balance") == []
+def test_all_to_alls_of_embeddings_are_no_experts(shared_ask):
+    assert shared_ask("v100-dlrm-rank0.json.gz", "expert_balance") == []
 
 
 @pytest.mark.parametrize(
     "name", ["a100-transformer-batch512", "h100-bert-small", "b200-vllm-eager", "v100-dlrm-rank0"]
 )
-def test_occupancy_is_kinetos_estimate(name, shared_database):
+def test_occupancy_is_kinetos_estimate(name, shared_ask):
     """Kineto rounds to a percent, and has none for kernels with much dynamic shared memory."""
     file = f"{name}.json.gz"
     estimates = {}
@@ -85,7 +85,7 @@ def test_occupancy_is_kinetos_estimate(name, shared_database):
             key = (event["name"], math.prod(args["grid"]), math.prod(args["block"]),
                    args["registers per thread"], args["shared memory"])  # fmt: skip
             estimates[key] = args["est. achieved occupancy %"]
-    rows = shared_database(file).ask("kernel_grids", top=10_000)
+    rows = shared_ask(file, "kernel_grids", top=10_000)
     keys = ("name", "blocks", "threads", "registers", "block_memory_bytes")
     found = {tuple(row[key] for key in keys): row["occupancy"] for row in rows}
     assert found.keys() == estimates.keys()
@@ -94,8 +94,8 @@ def test_occupancy_is_kinetos_estimate(name, shared_database):
     assert all(abs(100 * found[key] - estimates[key]) <= 0.5 + 1e-6 for key in known)
 
 
-def test_a_grid_on_amd_is_not_known_to_count_blocks(shared_database):
-    rows = shared_database("mi300x-ddp-hipfree.json.gz").ask("kernel_grids")
+def test_a_grid_on_amd_is_not_known_to_count_blocks(shared_ask):
+    rows = shared_ask("mi300x-ddp-hipfree.json.gz", "kernel_grids")
     assert rows
     assert {row["blocks"] for row in rows} == {row["waves"] for row in rows} == {None}
 
@@ -111,8 +111,8 @@ def test_a_grid_on_amd_is_not_known_to_count_blocks(shared_database):
         ("a100-transformer-batch512", 8, 42),
     ],
 )
-def test_layers_are_those_of_the_recorded_kernels(name, layers, length, shared_database):
-    row = shared_database(f"{name}.json.gz").ask("repeated_layers")[0]
+def test_layers_are_those_of_the_recorded_kernels(name, layers, length, shared_ask):
+    row = shared_ask(f"{name}.json.gz", "repeated_layers")[0]
     assert (row["runs"], row["count"], row["length"]) == (1, layers, length)
     kernels = [
         e for e in recorded(trace_file(f"{name}.json.gz"))
@@ -132,7 +132,7 @@ def test_layers_are_those_of_the_recorded_kernels(name, layers, length, shared_d
 
 
 @pytest.mark.parametrize("name", ["v100-dlrm-rank0", "b200-vllm-eager", "a100-nccl"])
-def test_kernels_by_annotation_are_those_of_the_recorded_events(name, shared_database):
+def test_kernels_by_annotation_are_those_of_the_recorded_events(name, shared_ask):
     events = recorded(trace_file(f"{name}.json.gz"))
     ranges = [e for e in events if e["cat"] == "user_annotation"]
     count, total = Counter(), Counter()
@@ -144,13 +144,13 @@ def test_kernels_by_annotation_are_those_of_the_recorded_events(name, shared_dat
         for each in around:
             count[each, op["name"]] += 1
             total[each, op["name"]] += op["end"] - op["begin"]
-    rows = shared_database(f"{name}.json.gz").ask("annotation_kernels", top=100_000)
+    rows = shared_ask(f"{name}.json.gz", "annotation_kernels", top=100_000)
     assert {(r["annotation"], r["name"]): r["count"] for r in rows} == count
     assert {(r["annotation"], r["name"]): r["gpu_ns"] for r in rows} == total
 
 
 @pytest.mark.parametrize("name", ["v100-dlrm-rank0", "pair-rank0"])
-def test_phases_are_those_of_the_recorded_events(name, shared_database):
+def test_phases_are_those_of_the_recorded_events(name, shared_ask):
     """By the outermost slice around each launch that says which phase it is."""
 
     def phase(event):
@@ -177,7 +177,7 @@ def test_phases_are_those_of_the_recorded_events(name, shared_database):
         around = [each for each in around if each[1] != "optimizer"] or around
         total[min(around)[1] if around else "other"] += op["end"] - op["begin"]
     found = Counter()
-    for row in shared_database(f"{name}.json.gz").ask("step_phases"):
+    for row in shared_ask(f"{name}.json.gz", "step_phases"):
         found[row["phase"]] += row["gpu_ns"]
     del found["zero_grad"], found["unlinked"]
     assert found == total
@@ -188,9 +188,9 @@ def test_phases_are_those_of_the_recorded_events(name, shared_database):
 @pytest.mark.parametrize(
     "name", ["b200-vllm-eager", "mi300x-vllm-decode", "mi300x-sglang-graph-decode"]
 )
-def test_a_servers_step_has_the_gpu_time_that_it_launched(name, shared_database):
+def test_a_servers_step_has_the_gpu_time_that_it_launched(name, shared_ask):
     events = recorded(trace_file(f"{name}.json.gz"))
-    (row,) = shared_database(f"{name}.json.gz").ask("inference_steps")
+    (row,) = shared_ask(f"{name}.json.gz", "inference_steps")
     (mark,) = [
         e for e in events if e["cat"] == "user_annotation" and e["name"] == row["name"]
     ]  # fmt: skip
@@ -203,9 +203,9 @@ def test_a_servers_step_has_the_gpu_time_that_it_launched(name, shared_database)
 
 
 @pytest.mark.parametrize("name", ["mi300x-resnet-checkpoint"])
-def test_contested_time_is_that_of_the_recorded_frames(name, shared_database):
+def test_contested_time_is_that_of_the_recorded_frames(name, shared_ask):
     """Autograd's thread runs Python only while the main thread is in run_backward."""
-    first, second = shared_database(f"{name}.json.gz").ask("python_threads")
+    first, second = shared_ask(f"{name}.json.gz", "python_threads")
     outer = [
         e for e in recorded(trace_file(f"{name}.json.gz"))
         if e["cat"] == "python_function" and "run_backward" in e["name"]
@@ -217,7 +217,7 @@ def test_contested_time_is_that_of_the_recorded_frames(name, shared_database):
 
 
 @pytest.mark.parametrize("name", ["a100-nccl"])
-def test_waits_are_those_of_the_recorded_events(name, shared_database):
+def test_waits_are_those_of_the_recorded_events(name, shared_ask):
     alike = defaultdict(list)
     for event in recorded(trace_file(f"{name}.json.gz")):
         args = event.get("args", {})
@@ -226,14 +226,14 @@ def test_waits_are_those_of_the_recorded_events(name, shared_database):
             key = args["Collective name"], size, args["dtype"], event["name"]
             alike[key].append(event["end"] - event["begin"])
     waits = sorted((d - min(each) for each in alike.values() for d in each), reverse=True)
-    rows = shared_database(f"{name}.json.gz").ask("collective_waits", top=10_000)
+    rows = shared_ask(f"{name}.json.gz", "collective_waits", top=10_000)
     assert [row["wait_ns"] for row in rows] == [wait for wait in waits if wait > 0]
     assert len(rows) == 14
 
 
 @pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("name", ["v100-dlrm-rank0", "h100-bert-small", "b200-vllm-eager"])
-def test_delays_are_those_of_the_recorded_events(name, shared_database):
+def test_delays_are_those_of_the_recorded_events(name, shared_ask):
     events = recorded(trace_file(f"{name}.json.gz"))
     operators = [e for e in events if e["cat"] == "cpu_op"]
     delays = defaultdict(list)
@@ -245,7 +245,7 @@ def test_delays_are_those_of_the_recorded_events(name, shared_database):
         if around:
             inner = min(around, key=lambda e: (e["end"] - e["begin"], -e["begin"]))
             delays[inner["name"], op["name"]].append(op["begin"] - inner["begin"])
-    rows = shared_database(f"{name}.json.gz").ask("operator_kernels", top=10_000)
+    rows = shared_ask(f"{name}.json.gz", "operator_kernels", top=10_000)
     assert {(r["cpu_op"], r["name"]): (r["count"], r["delay_max_ns"]) for r in rows} == {
         key: (len(each), max(each)) for key, each in delays.items()
     }

@@ -25,7 +25,7 @@ QUESTIONS = [
 # Blocks large enough that one program may be wrong: the op that a call waited for can be a
 # coincidence.
 PROGRAMS = [range(n, n + 125) for n in range(0, 500, 125)]
-PROGRAMS = sample("blocks of up to 125 random programs", PROGRAMS, [range(25)])
+PROGRAMS = sample("blocks of up to 125 random programs", PROGRAMS, [range(12)])
 # Traces per database; a question about one trace scans them all.
 _AT_ONCE = 25
 
@@ -35,7 +35,7 @@ _AT_ONCE = 25
 def test_predictions_are_within_2_percent_and_regimes_agree(seeds, tmp_path):
     asked, wrong, flipped = 0, [], []
     for first in range(seeds.start, seeds.stop, _AT_ONCE):
-        for seed, gains in _gains(range(first, first + _AT_ONCE), tmp_path):
+        for seed, gains in _gains(seeds[first - seeds.start :][:_AT_ONCE], tmp_path):
             asked += len(gains)
             wrong += [
                 (seed, question, predicted, true)

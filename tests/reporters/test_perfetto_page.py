@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from tests.compare.test_part import NAMES, STEPS
 from tests.conftest import OWN_TRACES, trace_file, trace_names
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
@@ -14,6 +15,7 @@ from tests.kit.perfetto_page import perfetto, require_port
 from tests.kit.ranks_simulated import Job
 from tests.reporters.test_perfetto import SMALL, added
 from tracekit.perfetto.annotate import annotate
+from tracekit.perfetto.part import PartChoice
 from tracekit.perfetto.tracks import as_read
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
@@ -114,6 +116,18 @@ def test_perfetto_shows_ranks_beside_each_other(page, tmp_path):
     assert len(processes) == 4
     ends = page.query(COLLECTIVES)
     assert {ranks for _, ranks in ends} == {4}
+
+
+@pytest.mark.sampled(5, of=5)
+@pytest.mark.parametrize("name", NAMES)
+def test_perfetto_opens_a_part(name, page, shared_database, tmp_path):
+    PartChoice(step=STEPS[name]).write(shared_database(name).session, tmp_path / name)
+    page.opens(trace_file(name))
+    problems = {name for name, _ in page.query(PROBLEMS)}
+    page.opens(tmp_path / name)
+    assert {name for name, _ in page.query(PROBLEMS)} <= problems
+    marks = page.query("SELECT DISTINCT name FROM slice WHERE name GLOB 'ProfilerStep#*'")
+    assert marks == [(f"ProfilerStep#{STEPS[name]}",)]
 
 
 def test_the_command_shows_a_trace(page, tmp_path):

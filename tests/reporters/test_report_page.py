@@ -109,8 +109,8 @@ def test_the_numbers_on_the_first_screen_are_those_of_analyze(name, report, chro
 
 
 def test_the_sliders_show_what_a_replay_predicts(report, chromium, shared_database):
-    path, _ = report("v100-compiled-ddp")
-    database = shared_database("v100-compiled-ddp.json.gz")
+    path, _ = report("a100-nccl")
+    database = shared_database("a100-nccl.json.gz")
     with open_page(chromium, path) as view:
         view.scroll_through()
         figure = view.page.locator("[data-figure$='-faster']")
@@ -124,21 +124,21 @@ def test_the_sliders_show_what_a_replay_predicts(report, chromium, shared_databa
 
 
 def test_a_chosen_step_is_shown_everywhere(report, chromium):
-    path, _ = report("v100-compiled-ddp")
+    path, _ = report("a100-nccl")
     with open_page(chromium, path) as view:
         view.scroll_through()
         choice = view.page.locator("select.step").first
         choice.select_option("ProfilerStep#4")
         bars = "[data-figure$='-steps'] path[aria-roledescription=bar]"
         faint = view.page.locator(f"{bars}[opacity='0.35']")
-        expect(faint).to_have_count(16)
+        expect(faint).to_have_count(8)
         choice.select_option("")
         expect(faint).to_have_count(0)
         assert view.said == []
 
 
 def test_the_timeline_zooms_by_its_buttons_and_shows_all_again(report, chromium):
-    path, _ = report("v100-compiled-ddp")
+    path, _ = report("a100-nccl")
     with open_page(chromium, path) as view:
         figure = view.page.locator("[data-figure$='-timeline']")
         figure.scroll_into_view_if_needed()
@@ -155,7 +155,7 @@ def test_the_timeline_zooms_by_its_buttons_and_shows_all_again(report, chromium)
 
 
 def test_a_table_sorts_and_searches(report, chromium):
-    path, _ = report("v100-compiled-ddp")
+    path, _ = report("a100-nccl")
     with open_page(chromium, path) as view:
         figure = view.page.locator("[data-figure$='-kernels']")
         figure.scroll_into_view_if_needed()
@@ -218,7 +218,7 @@ def test_a_flame_graph_is_searched_inverted_and_looked_into_and_its_address_keep
 
 
 def test_the_address_keeps_the_view_the_step_and_the_zoom(report, chromium):
-    path, _ = report("v100-compiled-ddp")
+    path, _ = report("a100-nccl")
     with open_page(chromium, path) as view:
         view.scroll_through()
         view.page.locator("select.step").first.select_option("ProfilerStep#4")

@@ -83,9 +83,9 @@ def test_folded_stacks_survive_hostile_names(run, trace):
 @pytest.mark.sampled(2, of=4)
 @pytest.mark.parametrize("name", ["v100-compiled-ddp.json.gz", "h100-bert-small.json.gz"])
 @pytest.mark.parametrize("weight", ["host", "gpu"])
-def test_the_stacks_add_up_to_the_time_that_the_report_shows(name, weight, shared_database):
+def test_the_stacks_add_up_to_the_time_that_the_report_shows(name, weight, shared_ask):
     trace_file(name)
-    rows = shared_database(name).ask("flame_graph")
+    rows = shared_ask(name, "flame_graph")
     shown = sum(row[f"{weight}_ns"] for row in rows if row["depth"] == 0)
     found = stacks(rows, weight)
     assert sum(time for thread in found.values() for _, time in thread) == shown > 0

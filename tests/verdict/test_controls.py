@@ -1,6 +1,5 @@
 """Runs with a known bottleneck, which each verdict must find."""
 
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -22,9 +21,8 @@ from tests.kit.atoms import (
     operator,
     step,
 )
-from tests.kit.simulated import ranks, truth, write
+from tests.kit.simulated import Programs, ranks, truth, write
 from tests.kit.simulator import Machine, Simulation
-from tests.kit.traces import Together
 
 STEPS, OPERATORS = 4, 40
 
@@ -101,9 +99,9 @@ TRACE = {name: n for n, name in enumerate(PROGRAMS, start=1)}
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    together = Together()
+    together = Programs()
     for atoms in PROGRAMS.values():
-        together.add(partial(write, simulation=Simulation(atoms)))
+        together.program(atoms)
     with together.load(tmp_path_factory.mktemp("programs")) as run, run.session.sharing():
         yield run
 

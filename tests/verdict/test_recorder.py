@@ -5,20 +5,19 @@ A program runs in the simulator; its trace then loses what a recorder would lose
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import tracekit
 from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
-from tests.kit.simulated import ranks, write
-from tests.kit.simulator import Machine, Simulation
-from tests.kit.traces import Together, gpu_op, launch
+from tests.kit.simulated import Programs, ranks, write
+from tests.kit.simulator import Machine
+from tests.kit.traces import gpu_op, launch
 from tests.one_offs.test_steady import loop
 from tests.reporters.test_first_screen import screen
 from tracekit.causes import in_switches_of, words
 
-TRACES = Together()
+TRACES = Programs()
+recorded = TRACES.program
 RECORD = {code: in_switches_of("kineto", text) for code, text in words("record").items()}
 SMALL = Launch(6 * US, (("math", 4 * US),))
 EAGER = [operator("aten::mm", 20 * US, SMALL), Work(5 * US)]
@@ -28,19 +27,6 @@ WAIT = Sync(2 * US)
 @pytest.fixture(scope="module")
 def analyses(tmp_path_factory):
     return TRACES.analyses(tmp_path_factory.mktemp("traces"))
-
-
-def recorded(atoms, lose=None, machine=None, **metadata):
-    """The trace of a program, after `lose` took away or changed some of its events."""
-
-    def make(path, **base):
-        write(path, Simulation(atoms, machine), **base, **metadata)
-        if lose is not None:
-            trace = json.loads(path.read_text())
-            trace["traceEvents"] = lose(trace["traceEvents"])
-            path.write_text(json.dumps(trace))
-
-    return TRACES.add(make)
 
 
 def calls(events, name="cudaLaunchKernel"):
