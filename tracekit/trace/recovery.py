@@ -1,4 +1,4 @@
-"""Text that the native parser refuses: reject it, and find the events behind it."""
+"""Rejects text that the native parser refuses, and finds the events that follow."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _is_element(found: object, text: str, end: int) -> bool:
 
 
 def kind_of(element: bytes | bytearray) -> str:
-    """What an element of the events is that is not an object, in words."""
+    """The kind of an element that is no object, in words."""
     words = {b"null": "null", b"true": "true", b"fals": "false"}
     first = {ord('"'): "a text", ord("["): "a list"}
     return words.get(bytes(element[:4])) or first.get(element[0]) or "a number"

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,19 +55,22 @@ def open_traces(
 def _of_other(stream: ByteStream, head: bytes, folder: str) -> Iterator[ByteStream]:
     """The traces in a file that is not JSON as Kineto writes it: few are, so readers load late."""
     from tracekit.trace.other import perfetto, rocprof, snapshot, xplane
+    from tracekit.trace.other.converted import the_one
 
     if head.startswith(_SQLITE):
         yield from _of_sqlite(stream, folder)
-    elif _ROCPROF.match(head):
-        yield from _opened(stream, rocprof.processes(stream), ExitStack())
-    elif perfetto.is_perfetto(head, stream.path):
-        yield from _opened(stream, perfetto.processes(stream, folder), ExitStack())
-    elif xplane.is_xplane(head, stream.path):
-        yield from _opened(stream, xplane.processes(stream), ExitStack())
-    elif snapshot.is_pickle(head):
-        yield from _opened(stream, snapshot.processes(stream), ExitStack())
-    else:
+        return
+    readers = (
+        (_ROCPROF.match(head), rocprof.texts_of),
+        (perfetto.is_perfetto(head, stream.path), partial(perfetto.texts_of, folder)),
+        (xplane.is_xplane(head, stream.path), xplane.texts_of),
+        (snapshot.is_pickle(head), snapshot.texts_of),
+    )
+    read = next((read for is_it, read in readers if is_it), None)
+    if read is None:
         yield stream
+    else:
+        yield from _opened(stream, the_one(stream, read), ExitStack())
 
 
 def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
