@@ -40,7 +40,7 @@ MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"
 TABLES = "tables"
 NUMBERS = "numbers"
-# Earlier versions kept notes here.
+# Earlier versions wrote notes on archives here.
 ARCHIVES = "archives"
 # The version of this layout, and of the manifests.
 LAYOUT = 2
@@ -68,7 +68,7 @@ class Source:
     size: int
     """Its size (bytes)"""
     stamp: str
-    """What changes with it: its modification time or ETag."""
+    """Its modification time or ETag: it changes when the file does."""
     member: str | None = None
     """The trace's path in an archive; null: the file is no archive."""
     members: int | None = None
@@ -266,7 +266,7 @@ def number_path(trace_id: int) -> str:
 
 
 def owner_of(run: str, name: str, sha256: str, tables: int) -> bytes:
-    """What the file of a number says."""
+    """The content of the file of a number."""
     return json.dumps([run, name, sha256, tables]).encode()
 
 

@@ -23,7 +23,7 @@ _ROW_BYTES = 64 << 10
 _ARRAY_GOES_ON = re.compile(
     r'[ \t\r\n]*+(?:\]|,[ \t\r\n]*+(?!"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:)|(\Z))', re.DOTALL
 )
-# What follows an element is looked at this far.
+# Look this far past an element.
 _LOOK_AHEAD = 1 << 12
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 

@@ -125,13 +125,13 @@ class Decompressed:
 def _decompress(raw: Readable, codec: Codec) -> Iterator[bytes]:
     """The text in parts; no part is empty."""
     opened = codec.opener()
-    member, chunk, held, silent = opened(), b" ", b"", 0
+    member, chunk, last, silent = opened(), b" ", b"", 0
     try:
         while chunk:
             chunk = raw.read(codec.piece_bytes)
-            data = held + chunk
+            data = last + chunk
             if chunk:
-                data, held = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
+                data, last = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
             silent += len(chunk)
             while data:
                 if member.eof:

@@ -74,19 +74,19 @@ def _of_other(stream: ByteStream, head: bytes, folder: str) -> Iterator[ByteStre
 
 
 def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
-    with ExitStack() as held:
+    with ExitStack() as opened:
         file = (
             stream.plain_path
-            or held.enter_context(named_copy(stream.path, iter(stream.read, b""), folder)).name
+            or opened.enter_context(named_copy(stream.path, iter(stream.read, b""), folder)).name
         )
-        yield from _of_tables(stream, Path(file), held.pop_all())
+        yield from _of_tables(stream, Path(file), opened.pop_all())
 
 
-def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[ByteStream]:
+def _of_tables(stream: ByteStream, file: Path, opened: ExitStack) -> Iterator[ByteStream]:
     from tracekit.trace.other import nsys, rocpd
     from tracekit.trace.other.sqlite import Tables
 
-    with held, closing(Tables(file, stream.path)) as tables:
+    with opened, closing(Tables(file, stream.path)) as tables:
         if nsys.is_report(tables):
             found = nsys.processes(tables, stream.path)
         elif rocpd.is_rocpd(tables):
@@ -95,7 +95,7 @@ def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[Byte
             raise TracekitError(
                 f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
             )
-        yield from _opened(stream, found, held.pop_all())
+        yield from _opened(stream, found, opened.pop_all())
 
 
 def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
@@ -107,31 +107,31 @@ def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
             f"{stream.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
             f"not on the path: run `{how}` where it is, and load the file that it writes"
         )
-    with ExitStack() as held:
-        made = held.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
+    with ExitStack() as opened:
+        made = opened.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
         file = Path(made) / "report.sqlite"
         run = subprocess.run(
             [nsys, "export", "--type", "sqlite", "--output", str(file), path],
             capture_output=True, text=True, errors="replace",
         )  # fmt: skip
         if run.returncode or not file.is_file():
-            said = (run.stderr or run.stdout).strip().splitlines()
-            raise TracekitError(f"{stream.path}: `{how}` failed: {said[-1] if said else ''}")
-        yield from _of_tables(stream, file, held.pop_all())
+            output = (run.stderr or run.stdout).strip().splitlines()
+            raise TracekitError(f"{stream.path}: `{how}` failed: {output[-1] if output else ''}")
+        yield from _of_tables(stream, file, opened.pop_all())
 
 
-def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Iterator[ByteStream]:
+def _opened(stream: ByteStream, found: list[OneProcess], opened: ExitStack) -> Iterator[ByteStream]:
     """A stream for each process; what they share is closed with the last."""
     from tracekit.trace.other.converted import Converted
 
-    held.callback(stream.close)
+    opened.callback(stream.close)
     left = len(found)
 
     def close() -> None:
         nonlocal left
         left -= 1
         if not left:
-            held.close()
+            opened.close()
 
     for process in found:
         yield Converted(stream, process, close)

@@ -283,8 +283,8 @@ class _Packets:
                     "INSERT INTO arrow VALUES (?, ?, ?)",
                     [(flow - _HALF, start, json.dumps(place)) for flow in flows],
                 )
-                shown = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
-                event: dict[str, Any] = {"ph": shown} | place
+                letter = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
+                event: dict[str, Any] = {"ph": letter} | place
                 if end is not None:
                     event["dur"] = microseconds(end - start)
                 yield event | parts

@@ -144,12 +144,12 @@ class _Rocpd:
         """The rows of a table, with what their ids stand for."""
         table = self._names[name]
         columns = self._tables.columns[table]
-        shown = {column: f't."{column}"' for column in columns if not column.endswith("guid")}
+        sql_of = {column: f't."{column}"' for column in columns if not column.endswith("guid")}
         where, parameters = "TRUE", []
         if process is not None:
-            shown |= self._resolved(columns)
+            sql_of |= self._resolved(columns)
             where, parameters = f"{self._of(columns, 'pid')} IS ?", [process]
-        selected = ", ".join(f'{value} AS "{key}"' for key, value in shown.items())
+        selected = ", ".join(f'{value} AS "{key}"' for key, value in sql_of.items())
         query = f"SELECT {selected} FROM {table} AS t WHERE {where}"
         for row in self._tables.records(query, parameters):
             values = (
@@ -158,13 +158,13 @@ class _Rocpd:
             )
             yield {
                 key: value
-                for key, value in zip(shown, values, strict=True)
+                for key, value in zip(sql_of, values, strict=True)
                 if value not in (None, "{}")
             }
 
     def _resolved(self, columns: dict[str, str]) -> dict[str, str]:
         queue = self._of(columns, "queue_id")
-        shown = {
+        sql_of = {
             "start": self._time(columns, "start"),
             "end": self._time(columns, "end"),
             "thread": self._look_up("info_thread", "tid", self._of(columns, "tid")),
@@ -176,15 +176,15 @@ class _Rocpd:
             "event_extdata": self._look_up("event", "extdata", "t.event_id"),
         }
         if "name_id" in columns:
-            shown["name"] = self._look_up("string", "string", "t.name_id")
+            sql_of["name"] = self._look_up("string", "string", "t.name_id")
         if "kernel_id" in columns:
             names = (
                 self._look_up("info_kernel_symbol", column, "t.kernel_id")
                 for column in ("display_name", "kernel_name")
             )
-            shown["kernel"] = f"coalesce({', '.join(names)})"
-            shown["device"] = self._of(columns, "agent_id")
-        return shown
+            sql_of["kernel"] = f"coalesce({', '.join(names)})"
+            sql_of["device"] = self._of(columns, "agent_id")
+        return sql_of
 
     def _time(self, columns: dict[str, str], name: str) -> str:
         return f't."{name}"' if name in columns else self._look_up(

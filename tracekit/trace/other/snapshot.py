@@ -86,7 +86,7 @@ class _Traces(list[Any]):
 
 
 class _Streamed(list[Any]):
-    """A list whose items are written as they come, and not kept."""
+    """A list whose items are written as they come, and then dropped."""
 
     def __init__(self, kind: str, device: int = 0) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class _Snapshot:
         self._last_us = 0
         # Allocated and reserved bytes by device, when the snapshot was taken, and how the recorded
         # actions changed them.
-        self._held: dict[int, list[int]] = {}
+        self._final: dict[int, list[int]] = {}
         self._changed: dict[int, list[int]] = {}
 
     def texts(self, process: OneProcess, stream: ByteStream) -> Iterator[bytes]:
@@ -143,8 +143,8 @@ class _Snapshot:
         for (name, device), starts in self._open.items():
             for start_us in starts:
                 self._range(name, device, start_us, self._last_us)
-        for device in sorted({*self._held, *self._changed}):
-            now, change = self._held.get(device, (0, 0)), self._changed.get(device, (0, 0))
+        for device in sorted({*self._final, *self._changed}):
+            now, change = self._final.get(device, (0, 0)), self._changed.get(device, (0, 0))
             allocated, reserved = (max(0, a - b) for a, b in zip(now, change, strict=True))
             self._event(
                 "before", f'"Device Id":{device},"allocated":{allocated},"reserved":{reserved}'
@@ -341,8 +341,8 @@ class _Snapshot:
 
     def _segment(self, found: dict[str, Any], _: int) -> None:
         device, address = _int(found.get("device")), _int(found.get("address"))
-        held = self._held.setdefault(device, [0, 0])
-        held[1] += _int(found["total_size"])
+        final = self._final.setdefault(device, [0, 0])
+        final[1] += _int(found["total_size"])
         self._event(
             "segment",
             f'"Device Id":{device},"address":{address},"bytes":{_int(found["total_size"])},'
@@ -357,7 +357,7 @@ class _Snapshot:
             requested = _int(block.get("requested_size", size))
             state = block.get("state")
             if state != "inactive":
-                held[0] += requested
+                final[0] += requested
             self._event(
                 "block",
                 f'"Device Id":{device},"segment":{address},"Addr":{_int(block.get("address", at))},'
