@@ -32,7 +32,6 @@ from tracekit.errors import TracekitError
 from tracekit.lake.tables import NEEDED, VERDICTS
 from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url
-from tracekit.trace.unpacking import ARCHIVES as PACKED
 
 M = TypeVar("M")
 
@@ -300,6 +299,8 @@ def valid_name(text: str) -> str:
 
 def run_of(source: Source) -> str:
     """The run that a trace belongs to unless the user names it: its folder, or its archive."""
+    from tracekit.trace.unpacking import ARCHIVES as PACKED
+
     path = PurePosixPath(source.url)
     if source.member is not None or path.name.endswith(PACKED):
         return valid_name(stem(path.name))
