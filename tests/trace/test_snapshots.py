@@ -13,6 +13,7 @@ from tests.kit import snapshots
 from tests.kit.snapshots import Allocator, trained, write
 from tracekit.errors import TracekitError
 from tracekit.trace.other import snapshot
+from tracekit.trace.other.converted import OneProcess
 from tracekit.trace.source import ByteStream
 
 
@@ -117,10 +118,10 @@ def test_memory_grows_far_less_than_the_file():
     for times in (30, 90):
         found["device_traces"] = [[dict(each) for _ in range(times) for each in actions]]
         text = pickle.dumps(found, 4)
-        (process,) = snapshot.processes(ByteStream("s", io.BytesIO(text)))
+        stream = ByteStream("s", io.BytesIO(text))
         tracemalloc.start()
         try:
-            for _ in process.events():
+            for _ in snapshot.texts_of(stream, OneProcess(None, {}, lambda: iter(()))):
                 pass
             peaks.append(tracemalloc.get_traced_memory()[1])
         finally:

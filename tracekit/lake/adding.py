@@ -36,6 +36,7 @@ from tracekit.lake.writing import (
     Task,
     Written,
     add,
+    batches,
     clash,
     remove_files,
 )
@@ -121,7 +122,7 @@ def add_traces(
     tasks = [
         Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), given)
         for name, every in new.items()
-        for some in _batches(every, workers.count)
+        for some in batches(every, lambda each: each.size, _most_files(every, workers), MOST_BYTES)
     ]
     for task, result in workers.each(add, tasks):
         if isinstance(result, Exception):
@@ -167,17 +168,9 @@ def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
     return tuple(each for each in run.ranks.values() if each.source.url in urls)
 
 
-def _batches(sources: list[Source], workers: int) -> Iterator[list[Source]]:
-    """Files for each task: as many as one load takes, but few enough for two tasks a worker."""
-    most = min(MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers))))
-    some: list[Source] = []
-    for each in sources:
-        if some and (len(some) == most or sum(s.size for s in some) + each.size > MOST_BYTES):
-            yield some
-            some = []
-        some.append(each)
-    if some:
-        yield some
+def _most_files(sources: list[Source], workers: Workers) -> int:
+    """How many files a task takes, so that each worker gets two tasks if there are enough files."""
+    return min(MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers.count))))
 
 
 def _is_in(source: Source, run: LakeRun) -> bool:
@@ -279,17 +272,17 @@ def _publish_group(
 
     def take(run: LakeRun) -> LakeRun:
         outcomes[:] = [_outcome(each, run, took_s, replace_others) for each in group.ranks]
-        taken = [each.name for each in outcomes if each.status in ("added", "replaced")]
-        if not taken:
+        chosen = [each.name for each in outcomes if each.status in ("added", "replaced")]
+        if not chosen:
             return run
         # A changed file may be the trace of another rank.
-        gone = [
+        removed = [
             rank.name
             for rank in run.ranks.values()
             for each in group.ranks
-            if each.name in taken and each.name != rank.name and each.source.is_same(rank.source)
+            if each.name in chosen and each.name != rank.name and each.source.is_same(rank.source)
         ]
-        return run.with_group(group, [name for name in taken if name], gone)
+        return run.with_group(group, [name for name in chosen if name], removed)
 
     store.create(MARK, _MARK)
     if not any(

@@ -121,7 +121,7 @@ class Binding:
             return
         count = sum(len(part.ranks) for part in self.parts)
         unreadable = {each for each in formats if not self._is_readable(each)}
-        small, gone = self._count(formats - unreadable), self._count(unreadable)
+        small, left_out = self._count(formats - unreadable), self._count(unreadable)
         self.parts = [
             each
             for part in self.parts
@@ -137,10 +137,10 @@ class Binding:
                 f"another version of tracekit wrote these {counted(count, 'rank')}: run "
                 "`tracekit lake add` on their traces again"
             )
-        if gone:
+        if left_out:
             self.notes.append(
-                f"{gone:,} of {counted(count, 'rank')} are left out: another version of tracekit "
-                "wrote them; run `tracekit lake add` on their traces again"
+                f"{left_out:,} of {counted(count, 'rank')} are left out: another version of "
+                "tracekit wrote them; run `tracekit lake add` on their traces again"
             )
         if small:
             self.notes.append(

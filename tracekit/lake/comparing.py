@@ -61,9 +61,9 @@ def open_pair(
     for path in (a, b):
         selected = selected_parts(selection(path))
         if len(selected) > 1:
-            shown = ", ".join(each.run.name for each in selected[:8])
+            names = ", ".join(each.run.name for each in selected[:8])
             raise TracekitError(
-                f"{path}: holds several runs: choose one, as LAKE/run=NAME: {shown}"
+                f"{path}: holds several runs: choose one, as LAKE/run=NAME: {names}"
             )
         parts += selected
     resources = resources or Resources()

@@ -24,7 +24,7 @@ from tracekit.thresholds import Thresholds
 
 SCHEMA = "tracekit/fleet/1"
 WAITING = "waiting-for-a-rank"
-# What a device does itself is no loss.
+# Work of a device is no loss.
 _WORK = "compute"
 _ADVICE = "SELECT trace_id, cause, place, saves_ns FROM advice WHERE place IS NOT NULL"
 
@@ -56,7 +56,7 @@ class SlowHost:
     late_runs: int
     """Those in which the others waited for it (count)"""
     cause: str | None
-    """What its ranks do for longer than others."""
+    """The part of a step that takes its ranks longest beyond others."""
     late_ns: int
     """By how much they are late in a step: the median of late_runs."""
     lost_ns: int
@@ -88,7 +88,7 @@ class FleetChange:
     cause_ns: int
     """By how much."""
     place: str | None
-    """Where in the program, as the stored advice tells."""
+    """The place in the program, from the stored advice."""
     runs: int
     """Runs until the next change (count)"""
     lost_ns: int
@@ -343,7 +343,7 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
 
 
 def _excess(runs: Iterable[_Costs]) -> str | None:
-    """What the latest ranks of runs do for longer than the others there."""
+    """The part of a step that takes the latest ranks longest beyond the others."""
     more: Counter[str] = Counter()
     for run in runs:
         for part, ns in run.latest.parts.items():
@@ -400,7 +400,7 @@ def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, l
 
 
 def _place(lake: Lake, trace_ids: Set[int], cause: str | None) -> str | None:
-    """Where the stored advice on some ranks finds most to save against a cause."""
+    """The place at which the stored advice on some ranks saves most against a cause."""
     saved: Counter[str] = Counter()
     for trace_id, its_cause, place, saves_ns in lake.fetch(_ADVICE)[1]:
         if trace_id in trace_ids and its_cause == cause:

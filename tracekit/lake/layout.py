@@ -32,7 +32,6 @@ from tracekit.errors import TracekitError
 from tracekit.lake.tables import NEEDED, VERDICTS
 from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url
-from tracekit.trace.unpacking import ARCHIVES as PACKED
 
 M = TypeVar("M")
 
@@ -40,7 +39,7 @@ MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"
 TABLES = "tables"
 NUMBERS = "numbers"
-# Earlier versions kept notes here.
+# Earlier versions wrote notes on archives here.
 ARCHIVES = "archives"
 # The version of this layout, and of the manifests.
 LAYOUT = 2
@@ -68,7 +67,7 @@ class Source:
     size: int
     """Its size (bytes)"""
     stamp: str
-    """What changes with it: its modification time or ETag."""
+    """Its modification time or ETag: it changes when the file does."""
     member: str | None = None
     """The trace's path in an archive; null: the file is no archive."""
     members: int | None = None
@@ -266,7 +265,7 @@ def number_path(trace_id: int) -> str:
 
 
 def owner_of(run: str, name: str, sha256: str, tables: int) -> bytes:
-    """What the file of a number says."""
+    """The content of the file of a number."""
     return json.dumps([run, name, sha256, tables]).encode()
 
 
@@ -300,6 +299,8 @@ def valid_name(text: str) -> str:
 
 def run_of(source: Source) -> str:
     """The run that a trace belongs to unless the user names it: its folder, or its archive."""
+    from tracekit.trace.unpacking import ARCHIVES as PACKED
+
     path = PurePosixPath(source.url)
     if source.member is not None or path.name.endswith(PACKED):
         return valid_name(stem(path.name))

@@ -212,8 +212,8 @@ def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None 
             chosen.append(replace(part, names=frozenset(names)))
     one = chosen[0]
     name = name or f"{one.root}/run={one.run.name}"
-    connection, taken, notes = _connected(chosen, resources)
-    return Lake(connection, name, taken, resources, notes)
+    connection, readable, notes = _connected(chosen, resources)
+    return Lake(connection, name, readable, resources, notes)
 
 
 def _connected(
@@ -272,8 +272,8 @@ def ask_ranks(
     folder: Path,
     resources: Resources | None = None,
 ) -> Session:
-    """The answers of all ranks of a lake, or a part of it, as the table `answers`; they are kept in
-    `folder`.
+    """The answers of all ranks of a lake, or a part of it, as the table `answers`; `folder` is for
+    their files.
 
     Raises:
         TracekitError: when there is no such question or parameter, or a rank cannot be read.

@@ -48,12 +48,6 @@ class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         return {"name": path, "size": self._known(path)[2], "type": "file"}
 
-    def exists(self, path: str, **_: Any) -> bool:
-        return str(self._strip_protocol(path)) in self._files
-
-    def isfile(self, path: str) -> bool:
-        return self.exists(path)
-
     def glob(self, path: str, **_: Any) -> list[str]:
         at = str(self._strip_protocol(path))
         return [at] if at in self._files else []

@@ -77,20 +77,22 @@ class LakeRun:
         members = sorted(each.sha256 for each in self.ranks.values() if each.rank is not None)
         return sha256("".join(members).encode()).hexdigest()[:16]
 
-    def with_group(self, group: Group, names: Iterable[str], gone: Iterable[str] = ()) -> LakeRun:
+    def with_group(
+        self, group: Group, names: Iterable[str], removed: Iterable[str] = ()
+    ) -> LakeRun:
         """The run with these ranks of a group in the place of those before, and without others.
 
         Verdicts take the place of verdicts alone.
         """
-        taken = set(names)
-        lost = {*taken, *gone}
+        chosen = set(names)
+        replaced = {*chosen, *removed}
         rest = [
             each
             if group.context is not None and each.group.context is None
-            else each.only({rank.name for rank in each.ranks} - lost)
+            else each.only({rank.name for rank in each.ranks} - replaced)
             for each in self.groups
         ]
-        new = GroupPart(group, tuple(group.ranks)).only(taken)
+        new = GroupPart(group, tuple(group.ranks)).only(chosen)
         return LakeRun(self.name, self.number, (*(each for each in rest if each.ranks), new))
 
     def with_sources(self, sources: Mapping[str, Source]) -> LakeRun:
@@ -133,8 +135,8 @@ def _with_sources(piece: GroupPart, sources: Mapping[str, Source]) -> GroupPart:
         return piece
     ranks = [replace(each, source=sources.get(each.name, each.source)) for each in piece.ranks]
     # The files still hold the ranks that were removed.
-    gone = [each for each in piece.group.ranks if each.name not in {rank.name for rank in ranks}]
-    group = replace(piece.group, token=new_token(), ranks=[*ranks, *gone])
+    removed = [each for each in piece.group.ranks if each.name not in {rank.name for rank in ranks}]
+    group = replace(piece.group, token=new_token(), ranks=[*ranks, *removed])
     return replace(piece, group=group, ranks=tuple(ranks))
 
 

@@ -152,8 +152,7 @@ class Storage:
 
 
 class _Disk:
-    """What a lake needs of a file system, with the names and arguments of fsspec, which local lakes
-    do without."""
+    """The methods of fsspec that a lake needs, on the local disk: local lakes do without fsspec."""
 
     def __init__(self, root: str) -> None:
         self._root = Path(root)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,7 +50,7 @@ from tracekit.lake.runs import (
 from tracekit.lake.storage import FOLDERS, HIDDEN, Storage
 from tracekit.lake.tables import SMALL, VERDICTS
 from tracekit.lake.workers import Workers
-from tracekit.lake.writing import WORK_PREFIX, copy_rows, remove_files, write_group
+from tracekit.lake.writing import WORK_PREFIX, batches, copy_rows, remove_files, write_group
 from tracekit.records import Record
 from tracekit.verdict.rows import rows_of
 
@@ -79,9 +79,14 @@ def judge(
 ) -> None:
     """Judges new ranks of runs, and others that were not judged among those that are there now."""
     tasks = [
-        (name, names)
+        (name, frozenset(each.name for each in some))
         for name, new in sorted(touched.items())
-        for names in _unjudged(read_run(store, name), new)
+        for some in batches(
+            _unjudged(read_run(store, name), new),
+            lambda each: each.events,
+            _MOST_RANKS,
+            _MOST_EVENTS,
+        )
     ]
     for (name, _), found in workers.each(partial(_verdicts, store.root, resources), tasks):
         if isinstance(found, Exception):
@@ -96,31 +101,19 @@ def _with_verdicts(group: Group, run: LakeRun) -> LakeRun:
     return run.with_group(group, names) if names else run
 
 
-def _unjudged(run: LakeRun, new: Set[str]) -> Iterator[frozenset[str]]:
-    """The ranks of a run that were not judged as it is now, by name, as many as one task judges; if
-    there are many, the new ones alone."""
+def _unjudged(run: LakeRun, new: Set[str]) -> list[Rank]:
+    """The ranks of a run that were not judged as it is now; if there are many, the new ones."""
     judged = {
         rank.name
         for piece in run.groups if piece.group.context == run.context
         for rank in piece.ranks
     }  # fmt: skip
-    # Of ranks that another version wrote, no events are read.
+    # Ranks that another version wrote have no events to read.
     due = [
         each for each in run.ranks.values()
         if each.name not in judged and each.tables == catalog.FORMAT
     ]  # fmt: skip
-    names: set[str] = set()
-    events = 0
-    for rank in due:
-        if len(due) > _MOST_RANKS and rank.name not in new:
-            continue
-        names.add(rank.name)
-        events += rank.events
-        if len(names) == _MOST_RANKS or events > _MOST_EVENTS:
-            yield frozenset(names)
-            names, events = set(), 0
-    if names:
-        yield frozenset(names)
+    return due if len(due) <= _MOST_RANKS else [each for each in due if each.name in new]
 
 
 def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]]) -> Group:
@@ -248,7 +241,12 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
         TracekitError: when there is no lake, or the library `deltalake` is not installed.
     """
     lake = require_lake(root)
-    _library(root)
+    try:
+        import deltalake  # noqa: F401
+    except ImportError as error:
+        raise TracekitError(
+            f"{root}: publishing needs deltalake: pip install 'tracekit[lake]'"
+        ) from error
     for run in read_runs(lake):
         if not all(each.is_whole for each in run.groups):
             _compact(root, resources or Resources(), run.name)
@@ -266,19 +264,9 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
     return done
 
 
-def _library(root: str) -> Any:
-    try:
-        import deltalake
-    except ImportError as error:
-        raise TracekitError(
-            f"{root}: publishing needs deltalake: pip install 'tracekit[lake]'"
-        ) from error
-    return deltalake
-
-
 def _commit(lake: Storage, table: str, groups: list[Group], runs: list[LakeRun]) -> None:
     """Makes a Delta table name the files of these groups, and no other."""
-    deltalake = _library(lake.root)
+    import deltalake
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
@@ -296,17 +284,17 @@ def _commit(lake: Storage, table: str, groups: list[Group], runs: list[LakeRun])
             for name, size in files.items()
             if name not in there
         ]
-        gone = [RemoveAction(each, True, now_ms, None, {}) for each in there - files.keys()]
-        if not added and not gone:
+        removed = [RemoveAction(each, True, now_ms, None, {}) for each in there - files.keys()]
+        if not added and not removed:
             return
-        schema = _schema(lake, table, runs) if added else delta.schema()
+        schema = _schema(lake, table, runs) if added or delta is None else delta.schema()
         try:
             if delta is None:
                 create_table_with_add_actions(uri, schema, added, "error")
             elif delta.schema() != schema:
                 create_table_with_add_actions(uri, schema, added, "overwrite")
             else:
-                delta.create_write_transaction([*added, *gone], "append", schema)
+                delta.create_write_transaction([*added, *removed], "append", schema)
             return
         except CommitFailedError as error:
             # Another process has published meanwhile.

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain, count, islice
 from multiprocessing.connection import Connection
 from threading import Lock, Thread, main_thread
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.trace.remote import StorageError
@@ -50,29 +50,6 @@ _OBJECT_STORE_BYTES = 100 << 20
 _WAIT_S = 1.0
 
 
-def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class Workers(Protocol):
-    """Runs a function on many tasks, several at a time."""
-
-    @property
-    def count(self) -> int:
-        """How many tasks run at a time."""
-
-    def each(
-        self, function: Callable[[T], R], tasks: Iterable[T]
-    ) -> Iterator[tuple[T, R | Exception]]:
-        """Each task with its result, or with the error that ended it, in the order in which they
-        end.
-
-        Raises:
-            TracekitError: when the system ended a process.
-        """
-
-
 def _in_window(
     tasks: Iterable[T],
     room: Callable[[], int],
@@ -97,18 +74,22 @@ class Processes:
     def __init__(self, workers: int | None = None) -> None:
         if workers is not None and workers < 1:
             raise TracekitError("--workers must be at least 1")
-        self._workers = workers or cores()
-
-    @property
-    def count(self) -> int:
-        return self._workers
+        can_tell = hasattr(os, "sched_getaffinity")
+        self.count = workers or (len(os.sched_getaffinity(0)) if can_tell else os.cpu_count() or 1)
+        """How many tasks run at a time."""
 
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
     ) -> Iterator[tuple[T, R | Exception]]:
+        """Each task with its result, or with the error that ended it, in the order in which they
+        end.
+
+        Raises:
+            TracekitError: when the system ended a process.
+        """
         rest = iter(tasks)
         first = list(islice(rest, 2))
-        if self._workers == 1 or len(first) < 2:
+        if self.count == 1 or len(first) < 2:
             yield from ((task, _try(function, task)) for task in chain(first, rest))
             return
         # A forked process would share DuckDB's threads and locks.
@@ -118,12 +99,12 @@ class Processes:
         with (
             theirs,
             ours,
-            ProcessPoolExecutor(self._workers, context, _begin_worker, (theirs,)) as pool,
+            ProcessPoolExecutor(self.count, context, _begin_worker, (theirs,)) as pool,
         ):
             try:
                 for task, future in _in_window(
                     chain(first, rest),
-                    lambda: self._workers + _WAITING,
+                    lambda: self.count + _WAITING,
                     lambda task: pool.submit(_work, function, task),
                     lambda pending: wait(pending, return_when=FIRST_COMPLETED).done,
                 ):
@@ -296,6 +277,7 @@ class Cluster:
     def each(
         self, function: Callable[[T], R], tasks: Iterable[T]
     ) -> Iterator[tuple[T, R | Exception]]:
+        """As the method of Processes does."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         ray = self._ray
@@ -356,3 +338,7 @@ def _run_counted(function: Callable[[T], R], task: T, number: int, starts: Any) 
 def _task_name(task: object) -> str:
     sources = getattr(task, "sources", ())
     return str(sources[0].url if sources else task)
+
+
+# Each runs a function on many tasks, several at a time.
+Workers = Processes | Cluster

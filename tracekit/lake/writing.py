@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 
@@ -38,6 +39,8 @@ from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
 
+T = TypeVar("T")
+
 # Numbers that are unique in a database: their high bits hold the trace's number.
 _LABELS = ("label_id", "op_label", "place_label")
 _HIGH_BITS = dict.fromkeys(_LABELS, LABEL_BITS) | {"segment": 32, "thread": 24}
@@ -58,14 +61,14 @@ PARQUET = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
 @dataclass(frozen=True)
 class Task:
-    """What to do with some files, whose traces belong to one run."""
+    """Files to add, whose traces belong to one run."""
 
     sources: tuple[Source, ...]
     lake: str
     run: str | None
     """The run's name; None: the traces' folder or archive."""
     known: tuple[Rank, ...] = ()
-    """What the lake holds of these files."""
+    """The ranks that the lake has from these files."""
     labels: dict[str, str] = field(default_factory=dict)
     resources: Resources = field(default_factory=Resources)
 
@@ -118,33 +121,40 @@ def add(task: Task) -> list[Written]:
             succeed.
     """
     temp_dir = task.resources.folder
-    done: list[Written] = []
     outcomes: list[Outcome] = []
-    batch: list[_Opened] = []
-    for each in _opened(task, temp_dir):
-        if isinstance(each, Outcome):
-            outcomes.append(each)
-            continue
-        batch.append(each)
-        if len(batch) == MOST_TRACES or _bytes(batch) > MOST_BYTES:
-            done.append(_write(task, batch, temp_dir))
-            batch = []
-    if batch:
-        done.append(_write(task, batch, temp_dir))
+    opened = _opened(task, temp_dir, outcomes)
+    together = batches(opened, lambda each: each.stream.stored_bytes, MOST_TRACES, MOST_BYTES)
+    done = [_write(task, batch, temp_dir) for batch in together]
     return [*done, Written(None, outcomes)]
 
 
-def _bytes(batch: Sequence[_Opened]) -> int:
-    return sum(each.stream.stored_bytes for each in batch)
+def batches(
+    items: Iterable[T], size_of: Callable[[T], int], most: int, most_size: int
+) -> Iterator[list[T]]:
+    """The items in lists of at most `most` items, and of at most `most_size` or one item."""
+    batch: list[T] = []
+    total = 0
+    for each in items:
+        size = size_of(each)
+        if batch and total + size > most_size:
+            yield batch
+            batch, total = [], 0
+        batch.append(each)
+        total += size
+        if len(batch) == most or total > most_size:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
 
 
-def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
-    """The traces to read, and the outcomes of the others."""
+def _opened(task: Task, temp_dir: Path, outcomes: list[Outcome]) -> Iterator[_Opened]:
+    """The traces to read; the outcomes of the others go to `outcomes`."""
     for source in task.sources:
         try:
             for stream in open_traces(source.url, temp_dir=temp_dir, is_read_again=True):
                 if isinstance(stream, TracekitError):
-                    yield _failed(source, stream)
+                    outcomes.append(_failed(source, stream))
                     continue
                 member = stream.path.removeprefix(source.url).lstrip("/") or None
                 here = replace(source, member=member)
@@ -153,13 +163,15 @@ def _opened(task: Task, temp_dir: Path) -> Iterator[_Opened | Outcome]:
                 if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT):
                     # The file was written again with the same bytes.
                     stream.close()
-                    yield Outcome("unchanged", here, before.run, before.name, before.events)
+                    outcomes.append(
+                        Outcome("unchanged", here, before.run, before.name, before.events)
+                    )
                     continue
                 yield _Opened(here, stream, sha256)
         except StorageError:
             raise
         except TracekitError as error:
-            yield _failed(source, error)
+            outcomes.append(_failed(source, error))
 
 
 def _failed(source: Source, error: TracekitError) -> Outcome:

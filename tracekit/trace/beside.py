@@ -1,5 +1,5 @@
-"""Files beside a trace that tell what its graphs run: traces of their capture, and what the program
-said of their nodes (torch.cuda.graph_annotations).
+"""Files beside a trace that describe its graphs: traces of their capture, and annotations of their
+nodes by the program (torch.cuda.graph_annotations).
 
 vLLM and SGLang write the former to a folder `capture_traces`. By PyTorch's convention the latter
 are called `kernel_annotations_rank0_...` and lie in the trace's folder or the one above; those that
@@ -43,7 +43,7 @@ def is_of_capture(path: str) -> bool:
 
 
 class Beside:
-    """The files beside traces; where names tell ranks, those of a trace's rank. Lists a folder
+    """The files beside traces: those of the trace's rank, if their names have ranks. Lists a folder
     once."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Beside:
                 names = sorted(each.name for each in folder.iterdir())
             except (OSError, ValueError):
                 names = []
-            # Of a folder of thousands of traces, only these are of use.
+            # A folder may hold thousands of traces: keep only the names of use.
             is_wanted = TRACES if folder.name == CAPTURES else ()
             self._names[folder] = [
                 each for each in names if ANNOTATIONS.fullmatch(each) or each.endswith(is_wanted)
@@ -89,7 +89,7 @@ def _of_rank(trace: str, files: list[Path]) -> list[str]:
     rank = _rank(trace)
     ranks = {each: _rank(each.name) for each in files}
     if rank is None:
-        # All ranks capture alike.
+        # All ranks capture the same graphs.
         rank = min((each for each in ranks.values() if each is not None), default=None)
     return [str(each) for each, of in ranks.items() if of in (None, rank)]
 
@@ -100,7 +100,7 @@ def _rank(path: str) -> int | None:
 
 
 def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
-    """What a file says of each node, by its id: a JSON object.
+    """The annotation of each node in a file, by the id of the node: a JSON object.
 
     The file is JSON or a pickle: a dictionary by node of dictionaries, lists of them, names, or
     stacks. Nothing that a pickle names is run.
@@ -108,11 +108,11 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
     Raises:
         TracekitError: when the file cannot be read, or is something else.
     """
-    said = _content(path)
-    if not isinstance(said, dict):
+    annotations = _content(path)
+    if not isinstance(annotations, dict):
         raise TracekitError(f"{path}: holds no annotations of graphs: a dictionary by node")
     size = 0
-    for key, value in said.items():
+    for key, value in annotations.items():
         try:
             node = int(key)
         except (TypeError, ValueError):
@@ -148,20 +148,20 @@ def _content(path: str) -> object:
         raise TracekitError(f"{path}: holds no annotations of graphs: {error}") from error
 
 
-def _annotation(said: object) -> dict[str, Any]:
-    """One node's annotation; of several the later win, as in PyTorch's exporter."""
-    if isinstance(said, str):
-        return {"stack" if _STACK.match(said) else "name": said}
-    if isinstance(said, list):
-        flat = (each for each in said if not isinstance(each, list))
-        return {key: value for each in flat for key, value in _annotation(each).items()}
-    if not isinstance(said, dict):
+def _annotation(value: object) -> dict[str, Any]:
+    """One node's annotation; a later one wins over an earlier one, as in PyTorch's exporter."""
+    if isinstance(value, str):
+        return {"stack" if _STACK.match(value) else "name": value}
+    if isinstance(value, list):
+        flat = (each for each in value if not isinstance(each, list))
+        return {key: part for each in flat for key, part in _annotation(each).items()}
+    if not isinstance(value, dict):
         return {}
-    # Early files wrapped a name so.
+    # Early files have names as {"str": name}.
     return {
-        "name" if key == "str" else str(key): value
-        for key, value in said.items()
-        if all(map(_is_plain, value if isinstance(value, list | tuple) else [value]))
+        "name" if key == "str" else str(key): part
+        for key, part in value.items()
+        if all(map(_is_plain, part if isinstance(part, list | tuple) else [part]))
     }
 
 

@@ -1,4 +1,4 @@
-"""Text that the native parser refuses: reject it, and find the events behind it."""
+"""Rejects text that the native parser refuses, and finds the events that follow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROW_BYTES = 64 << 10
 _ARRAY_GOES_ON = re.compile(
     r'[ \t\r\n]*+(?:\]|,[ \t\r\n]*+(?!"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:)|(\Z))', re.DOTALL
 )
-# What follows an element is looked at this far.
+# Look this far past an element.
 _LOOK_AHEAD = 1 << 12
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
@@ -101,7 +101,7 @@ def _is_element(found: object, text: str, end: int) -> bool:
 
 
 def kind_of(element: bytes | bytearray) -> str:
-    """What an element of the events is that is not an object, in words."""
+    """The kind of an element that is no object, in words."""
     words = {b"null": "null", b"true": "true", b"fals": "false"}
     first = {ord('"'): "a text", ord("["): "a list"}
     return words.get(bytes(element[:4])) or first.get(element[0]) or "a number"

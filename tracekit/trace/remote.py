@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from tracekit.errors import TracekitError, reason_of
 
-# What of a URL may be secret: user and password, and the query of a signed address.
+# Parts of a URL that may be secret: user and password, and the query of a signed address.
 _USER = re.compile(r"(\w://)[^/\s'\"]*@")
 _QUERY = re.compile(r"(\w://[^\s'\"?#]*)[?#][^\s'\"]*")
 # Keys under which file systems report an object's state, the most reliable first.

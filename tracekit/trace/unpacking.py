@@ -12,6 +12,7 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from tarfile import BLOCKSIZE, TarInfo
 from typing import Any, Protocol
 
@@ -23,7 +24,7 @@ from tracekit.errors import TracekitError
 _GZIP_WINDOW = 31  # zlib's code for the largest window and a gzip header
 # zstd's own default limit. Files from `zstd --ultra --long=28` and above need a larger window.
 _ZSTD_WINDOW_BYTES = 128 << 20
-# Held back until the file ends, so that a wrong checksum does not lose the text before it.
+# Decompress the last bytes last, so that a wrong checksum does not lose the text before it.
 _TRAILER_BYTES = 8
 # Stop after this much compressed data without any text: empty members, endless headers.
 _SILENT_BYTES = 4 << 20
@@ -37,8 +38,7 @@ TRACES = (
     *(kind + packed for kind in (".json", ".pickle") for packed in ("", ".gz", ".zst")),
     *(".sqlite", ".nsys-rep", "_results.db", ".xplane.pb", ".pftrace"),
 )
-# What a program said of the nodes of its graphs, beside a trace: by PyTorch's name for it, or the
-# trace's.
+# Names of files with annotations of graphs' nodes: PyTorch's own, or the trace's with an ending.
 ANNOTATIONS = re.compile(
     r"(kernel_annotations.*|(?P<trace>.+)\.annotations)\.(json|pkl|pickle)(\.gz|\.zst)?"
 )
@@ -80,19 +80,12 @@ class Codec:
     opener: Callable[[], Callable[[], Any]]
 
 
-def _open_gzip() -> Callable[[], Any]:
-    # isal decompresses four times as fast as zlib.
-    return lambda: isal_zlib.decompressobj(wbits=_GZIP_WINDOW)
-
-
-def _open_zstd() -> Callable[[], Any]:
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
-    return lambda: decompressor.decompressobj()
-
-
-# A byte of deflate grows to 1 kB at most, four bytes of zstd to 128 kB.
-_GZIP = Codec(16 << 10, _open_gzip)
-_ZSTD = Codec(1 << 10, _open_zstd)
+# A byte of deflate grows to 1 kB at most, four bytes of zstd to 128 kB. isal is four times as fast
+# as zlib.
+_GZIP = Codec(16 << 10, lambda: partial(isal_zlib.decompressobj, wbits=_GZIP_WINDOW))
+_ZSTD = Codec(
+    1 << 10, lambda: zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES).decompressobj
+)
 
 
 def codec_of(head: bytes) -> tuple[Codec, int] | None:
@@ -132,13 +125,13 @@ class Decompressed:
 def _decompress(raw: Readable, codec: Codec) -> Iterator[bytes]:
     """The text in parts; no part is empty."""
     opened = codec.opener()
-    member, chunk, held, silent = opened(), b" ", b"", 0
+    member, chunk, last, silent = opened(), b" ", b"", 0
     try:
         while chunk:
             chunk = raw.read(codec.piece_bytes)
-            data = held + chunk
+            data = last + chunk
             if chunk:
-                data, held = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
+                data, last = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
             silent += len(chunk)
             while data:
                 if member.eof:

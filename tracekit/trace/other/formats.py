@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,35 +55,38 @@ def open_traces(
 def _of_other(stream: ByteStream, head: bytes, folder: str) -> Iterator[ByteStream]:
     """The traces in a file that is not JSON as Kineto writes it: few are, so readers load late."""
     from tracekit.trace.other import perfetto, rocprof, snapshot, xplane
+    from tracekit.trace.other.converted import the_one
 
     if head.startswith(_SQLITE):
         yield from _of_sqlite(stream, folder)
-    elif _ROCPROF.match(head):
-        yield from _opened(stream, rocprof.processes(stream), ExitStack())
-    elif perfetto.is_perfetto(head, stream.path):
-        yield from _opened(stream, perfetto.processes(stream, folder), ExitStack())
-    elif xplane.is_xplane(head, stream.path):
-        yield from _opened(stream, xplane.processes(stream), ExitStack())
-    elif snapshot.is_pickle(head):
-        yield from _opened(stream, snapshot.processes(stream), ExitStack())
-    else:
+        return
+    readers = (
+        (_ROCPROF.match(head), rocprof.texts_of),
+        (perfetto.is_perfetto(head, stream.path), partial(perfetto.texts_of, folder)),
+        (xplane.is_xplane(head, stream.path), xplane.texts_of),
+        (snapshot.is_pickle(head), snapshot.texts_of),
+    )
+    read = next((read for is_it, read in readers if is_it), None)
+    if read is None:
         yield stream
+    else:
+        yield from _opened(stream, the_one(stream, read), ExitStack())
 
 
 def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
-    with ExitStack() as held:
+    with ExitStack() as opened:
         file = (
             stream.plain_path
-            or held.enter_context(named_copy(stream.path, iter(stream.read, b""), folder)).name
+            or opened.enter_context(named_copy(stream.path, iter(stream.read, b""), folder)).name
         )
-        yield from _of_tables(stream, Path(file), held.pop_all())
+        yield from _of_tables(stream, Path(file), opened.pop_all())
 
 
-def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[ByteStream]:
+def _of_tables(stream: ByteStream, file: Path, opened: ExitStack) -> Iterator[ByteStream]:
     from tracekit.trace.other import nsys, rocpd
     from tracekit.trace.other.sqlite import Tables
 
-    with held, closing(Tables(file, stream.path)) as tables:
+    with opened, closing(Tables(file, stream.path)) as tables:
         if nsys.is_report(tables):
             found = nsys.processes(tables, stream.path)
         elif rocpd.is_rocpd(tables):
@@ -92,7 +95,7 @@ def _of_tables(stream: ByteStream, file: Path, held: ExitStack) -> Iterator[Byte
             raise TracekitError(
                 f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
             )
-        yield from _opened(stream, found, held.pop_all())
+        yield from _opened(stream, found, opened.pop_all())
 
 
 def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
@@ -104,24 +107,24 @@ def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
             f"{stream.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
             f"not on the path: run `{how}` where it is, and load the file that it writes"
         )
-    with ExitStack() as held:
-        made = held.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
+    with ExitStack() as opened:
+        made = opened.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
         file = Path(made) / "report.sqlite"
         run = subprocess.run(
             [nsys, "export", "--type", "sqlite", "--output", str(file), path],
             capture_output=True, text=True, errors="replace",
         )  # fmt: skip
         if run.returncode or not file.is_file():
-            said = (run.stderr or run.stdout).strip().splitlines()
-            raise TracekitError(f"{stream.path}: `{how}` failed: {said[-1] if said else ''}")
-        yield from _of_tables(stream, file, held.pop_all())
+            output = (run.stderr or run.stdout).strip().splitlines()
+            raise TracekitError(f"{stream.path}: `{how}` failed: {output[-1] if output else ''}")
+        yield from _of_tables(stream, file, opened.pop_all())
 
 
-def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Iterator[ByteStream]:
+def _opened(stream: ByteStream, found: list[OneProcess], opened: ExitStack) -> Iterator[ByteStream]:
     """A stream for each process; what they share is closed with the last."""
     from tracekit.trace.other.converted import Converted
 
-    held.callback(stream.close)
+    opened.callback(stream.close)
     # The file is hashed once for all.
     sha256 = cache(stream.stored_sha256)
     left = len(found)
@@ -130,7 +133,7 @@ def _opened(stream: ByteStream, found: list[OneProcess], held: ExitStack) -> Ite
         nonlocal left
         left -= 1
         if not left:
-            held.close()
+            opened.close()
 
     for process in found:
         yield Converted(stream, process, sha256, close)

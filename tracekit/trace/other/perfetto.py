@@ -14,13 +14,12 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other.converted import OneProcess, microseconds, named, texts, the_one
+from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
 from tracekit.trace.other.protos import fields, messages
 from tracekit.trace.other.rocprof import CATEGORIES
 from tracekit.trace.source import ByteStream
@@ -107,10 +106,10 @@ _CLEARED = 1
 _MOST_BYTES = 256 << 20
 _MOST_DEPTH = 50
 _MOST_TRACKS = 1_000_000
-# Slices that are open at once, on one track.
+# Most slices that are open at once on one track.
 _MOST_OPEN = 100_000
 _MOST_TIME = 2**63 - 1
-# SQLite has signed integers: what has 64 bits is stored without so much.
+# SQLite has signed integers: unsigned ones of 64 bits are stored minus this.
 _HALF = 1 << 63
 _TABLES = """
 PRAGMA journal_mode = OFF;
@@ -129,12 +128,8 @@ def is_perfetto(head: bytes, name: str) -> bool:
     return head[:1] == b"\n" and name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace"))
 
 
-def processes(stream: ByteStream, folder: str) -> list[OneProcess]:
-    """The one recording that the file holds; `folder` is for what is sorted on disk."""
-    return the_one(stream, partial(_texts, folder))
-
-
-def _texts(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+def texts_of(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+    """The events of the one recording that the file holds, sorted in a file in `folder`."""
     stream.rewind()
     with tempfile.NamedTemporaryFile(dir=folder, prefix="tracekit-marks-") as file:
         try:
@@ -224,11 +219,11 @@ class _Packets:
         track = event.track_uuid if event.HasField("track_uuid") else self._default.get(sequence, 0)
         names = self._texts[sequence, "event_names"]
         categories = self._texts[sequence, "event_categories"]
-        told = [_text(each) for each in event.categories]
-        told += [categories.get(each, "") for each in event.category_iids]
+        words = [_text(each) for each in event.categories]
+        words += [categories.get(each, "") for each in event.category_iids]
         args = self._values(event.debug_annotations, sequence)
         args = {_RENAMED.get(key, key): value for key, value in args.items()}
-        category = args.pop("cat", None) or ",".join(told)
+        category = args.pop("cat", None) or ",".join(words)
         parts: dict[str, Any] = {"cat": _CATEGORIES.get(str(category), category), "args": args}
         if event.type != _END:
             parts["name"] = _text(event.name) or names.get(event.name_iid)
@@ -288,8 +283,8 @@ class _Packets:
                     "INSERT INTO arrow VALUES (?, ?, ?)",
                     [(flow - _HALF, start, json.dumps(place)) for flow in flows],
                 )
-                shown = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
-                event: dict[str, Any] = {"ph": shown} | place
+                letter = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
+                event: dict[str, Any] = {"ph": letter} | place
                 if end is not None:
                     event["dur"] = microseconds(end - start)
                 yield event | parts

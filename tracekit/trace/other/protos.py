@@ -1,6 +1,6 @@
 """Messages of published protobuf schemas, made from the part of their text that tracekit reads.
 
-What a message has beyond that part is an unknown field, which protobuf passes over.
+Protobuf passes over the other fields of a message.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def sizes(stream: Readable, path: str, number: int) -> Iterator[int]:
 
 def split(stream: Readable, size: int, number: int, rest: bytearray | None) -> Iterator[bytes]:
     """The fields of this number, which have a length, in a message of `size` bytes that begins
-    here. What else is in the message is added to `rest`: it is the message without these fields.
+    here. `rest` gets the message without these fields.
 
     Raises:
         EOFError: when the stream ends before the message.

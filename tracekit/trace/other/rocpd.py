@@ -25,8 +25,8 @@ _CATEGORIES = {
     "ROCTX": "user_annotation",
     "RCCL": "user_annotation",
 }
-_KEPT = ("metadata", "info_node", "info_process", "info_agent")
-# What events resolve.
+_METADATA = ("metadata", "info_node", "info_process", "info_agent")
+# Tables whose rows events refer to or are.
 _RESOLVED = {
     *("string", "event", "track", "timestamp", "info_thread", "info_queue", "info_stream"),
     *("info_kernel_symbol", "info_code_object", "region", "kernel_dispatch", "memory_copy"),
@@ -81,22 +81,22 @@ class _Rocpd:
         self._names = names
 
     def members(self) -> dict[str, Any]:
-        """What is said of the whole recording, as members of a Kineto trace."""
-        said = {table: list(self._records(table)) for table in _KEPT if table in self._names}
+        """The description of the whole recording, as members of a Kineto trace."""
+        about = {table: list(self._records(table)) for table in _METADATA if table in self._names}
         left_out = {
             table: count
             for name, table in self._names.items()
-            if name not in _RESOLVED and name not in said and (count := self._tables.count(table))
+            if name not in _RESOLVED and name not in about and (count := self._tables.count(table))
         }
-        agents = [row for row in said.get("info_agent", []) if row.get("type") == "GPU"]
-        node = next(iter(said.get("info_node", [])), {})
+        agents = [row for row in about.get("info_agent", []) if row.get("type") == "GPU"]
+        node = next(iter(about.get("info_node", [])), {})
         return {
             "profiler": {"name": "rocprofv3", "left_out": left_out},
             "deviceProperties": [
                 device_of(_extra(row.get("extdata")) | row, row.get("id")) for row in agents
             ],
             "host_name": node.get("hostname"),
-            "rocprofv3": said,
+            "rocprofv3": about,
         }
 
     def events(self, process: object, pid: int) -> Iterator[dict[str, Any]]:
@@ -118,9 +118,9 @@ class _Rocpd:
 
     def _region(self, row: dict[str, Any]) -> dict[str, Any]:
         category, name = str(row.pop("category", "")), row.pop("name", None)
-        told = _extra(row.get("event_extdata")).get("message")
+        message = _extra(row.get("event_extdata")).get("message")
         known = _CATEGORIES.get(category.split("_")[0].upper(), category.lower())
-        return {"cat": known, "name": told or name, "args": row}
+        return {"cat": known, "name": message or name, "args": row}
 
     def _dispatch(self, row: dict[str, Any]) -> dict[str, Any]:
         block = [row.pop(f"workgroup_size_{axis}", 1) or 1 for axis in "xyz"]
@@ -144,12 +144,12 @@ class _Rocpd:
         """The rows of a table, with what their ids stand for."""
         table = self._names[name]
         columns = self._tables.columns[table]
-        shown = {column: f't."{column}"' for column in columns if not column.endswith("guid")}
+        sql_of = {column: f't."{column}"' for column in columns if not column.endswith("guid")}
         where, parameters = "TRUE", []
         if process is not None:
-            shown |= self._resolved(columns)
+            sql_of |= self._resolved(columns)
             where, parameters = f"{self._of(columns, 'pid')} IS ?", [process]
-        selected = ", ".join(f'{value} AS "{key}"' for key, value in shown.items())
+        selected = ", ".join(f'{value} AS "{key}"' for key, value in sql_of.items())
         query = f"SELECT {selected} FROM {table} AS t WHERE {where}"
         for row in self._tables.records(query, parameters):
             values = (
@@ -158,13 +158,13 @@ class _Rocpd:
             )
             yield {
                 key: value
-                for key, value in zip(shown, values, strict=True)
+                for key, value in zip(sql_of, values, strict=True)
                 if value not in (None, "{}")
             }
 
     def _resolved(self, columns: dict[str, str]) -> dict[str, str]:
         queue = self._of(columns, "queue_id")
-        shown = {
+        sql_of = {
             "start": self._time(columns, "start"),
             "end": self._time(columns, "end"),
             "thread": self._look_up("info_thread", "tid", self._of(columns, "tid")),
@@ -176,15 +176,15 @@ class _Rocpd:
             "event_extdata": self._look_up("event", "extdata", "t.event_id"),
         }
         if "name_id" in columns:
-            shown["name"] = self._look_up("string", "string", "t.name_id")
+            sql_of["name"] = self._look_up("string", "string", "t.name_id")
         if "kernel_id" in columns:
             names = (
                 self._look_up("info_kernel_symbol", column, "t.kernel_id")
                 for column in ("display_name", "kernel_name")
             )
-            shown["kernel"] = f"coalesce({', '.join(names)})"
-            shown["device"] = self._of(columns, "agent_id")
-        return shown
+            sql_of["kernel"] = f"coalesce({', '.join(names)})"
+            sql_of["device"] = self._of(columns, "agent_id")
+        return sql_of
 
     def _time(self, columns: dict[str, str], name: str) -> str:
         return f't."{name}"' if name in columns else self._look_up(

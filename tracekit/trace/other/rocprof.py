@@ -6,7 +6,6 @@ https://rocm.docs.amd.com/projects/rocprofiler-sdk: using rocprofv3, output form
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
@@ -25,15 +24,8 @@ CATEGORIES = {
 }
 _COPIES = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD",
            "HOST_TO_HOST": "HtoH"}  # fmt: skip
-# What a trace's metadata repeats.
-_KEPT = ("metadata", "agents", "counters", "summary", "code_objects", "host_functions")
-
-
-def processes(stream: ByteStream) -> list[OneProcess]:
-    """The one process that the file holds."""
-    process = OneProcess(None, {"profiler": {"name": "rocprofv3"}}, lambda: iter(()))
-    process.events = partial(_texts, stream, process)
-    return [process]
+# Members that the metadata of the trace repeats.
+_METADATA = ("metadata", "agents", "counters", "summary", "code_objects", "host_functions")
 
 
 def copy_name(operation: str) -> str:
@@ -53,8 +45,10 @@ def device_of(agent: Mapping[str, Any], number: object) -> dict[str, Any]:
     }
 
 
-def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+    """The events of the one process that the file holds."""
     stream.rewind()
+    process.tail = {"profiler": {"name": "rocprofv3"}}
     yield from texts(_until_damage(stream, process))
 
 
@@ -66,7 +60,7 @@ def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str,
 
 
 class _Tool:
-    """What stands before the records tells their names: it is kept until they come."""
+    """Members before the records give their names, and are kept until the records come."""
 
     def __init__(self, walk: JsonWalk, process: OneProcess) -> None:
         self._walk = walk
@@ -104,13 +98,13 @@ class _Tool:
                 self._known[key] = self._walk.value()
 
     def _names(self) -> Iterator[dict[str, Any]]:
-        """Takes in what was said of the process and its devices."""
+        """Reads the names of the process, its devices and its operations."""
         agents = [_mapping(agent) for agent in _list(self._known.get("agents"))]
         self._devices = {
             _handle(agent.get("id")): agent for agent in agents if agent.get("type") == _GPU
         }
-        said = _mapping(self._known.get("metadata"))
-        self._pid = said.get("pid", 0)
+        about = _mapping(self._known.get("metadata"))
+        self._pid = about.get("pid", 0)
         strings = _mapping(self._known.get("strings"))
         self._operations = [
             (_mapping(kind).get("kind"), _list(_mapping(kind).get("operations")))
@@ -124,10 +118,10 @@ class _Tool:
             "deviceProperties": [
                 device_of(agent, handle) for handle, agent in self._devices.items()
             ],
-            "host_name": _mapping(said.get("node")).get("hostname"),
-            "rocprofv3": {key: self._known[key] for key in _KEPT if key in self._known},
+            "host_name": _mapping(about.get("node")).get("hostname"),
+            "rocprofv3": {key: self._known[key] for key in _METADATA if key in self._known},
         }
-        command = " ".join(map(str, _list(said.get("command"))))
+        command = " ".join(map(str, _list(about.get("command"))))
         yield named("process_name", command or "rocprofv3", self._pid)
         for handle, agent in self._devices.items():
             yield named("process_labels", f"GPU {agent.get('logical_node_id')}", handle)
@@ -156,8 +150,8 @@ class _Tool:
             args |= {"device": device, "stream": event["tid"], "bytes": record.get("bytes")}
         elif kind == "marker_api":
             event["name"] = self._markers.get(args["correlation"], event["name"])
-        shown = ("start_timestamp", "end_timestamp", "size", "dispatch_info")
-        args |= {key: value for key, value in record.items() if key not in shown}
+        elsewhere = ("start_timestamp", "end_timestamp", "size", "dispatch_info")
+        args |= {key: value for key, value in record.items() if key not in elsewhere}
         yield event
 
     def _operation(self, record: Mapping[str, Any]) -> str:

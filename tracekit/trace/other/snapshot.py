@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other.converted import OneProcess, the_one
+from tracekit.trace.other.converted import OneProcess
 from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import DamagedError
 
@@ -26,9 +26,16 @@ _CHUNK_BYTES = 1 << 20
 # An opcode with the number that follows it is not longer.
 _OPCODE_BYTES = 16
 _MOST_BYTES_OF_A_VALUE = 16 << 20
-# What reading a pickle raises that is unlike those that are expected.
+# Opcodes of pickles: BININT1, BININT2, BININT and BINFLOAT, which a number follows; EMPTY_TUPLE,
+# NONE, NEWTRUE and NEWFALSE; PROTO and FRAME, by the bytes that follow.
+_NUMBERS = {
+    op: struct.Struct(form) for op, form in ((0x4B, "B"), (0x4D, "<H"), (0x4A, "<i"), (0x47, ">d"))
+}
+_CONSTANTS = {0x29: (), 0x4E: None, 0x88: True, 0x89: False}
+_SKIPPED = {0x80: 1, 0x95: 8}
+# Errors of reading a pickle that is no snapshot.
 _UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error)
-# Written text is handed on from this many events.
+# Pass on text of this many events at once.
 _EVENTS = 2_000
 # c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.
 _DEVICE_TYPE = 1
@@ -60,12 +67,8 @@ def plain_pickle(path: str, text: bytes) -> object:
     return root
 
 
-def processes(stream: ByteStream) -> list[OneProcess]:
-    """The one snapshot that the file holds."""
-    return the_one(stream, _texts)
-
-
-def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+    """The events of the one snapshot that the file holds."""
     stream.rewind()
     yield from filter(None, _Snapshot(stream.path, stream.read).texts(process, stream))
 
@@ -83,7 +86,7 @@ class _Traces(list[Any]):
 
 
 class _Streamed(list[Any]):
-    """A list whose items are written as they come, and not kept."""
+    """A list whose items are written as they come, and then dropped."""
 
     def __init__(self, kind: str, device: int = 0) -> None:
         super().__init__()
@@ -93,7 +96,6 @@ class _Streamed(list[Any]):
 class _Snapshot:
     def __init__(self, path: str, read: Callable[[int], bytes], *, has_frames: bool = True) -> None:
         self._path, self._read, self._has_frames = path, read, has_frames
-        self._data = b""
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []
         self._devices = 0
@@ -107,7 +109,7 @@ class _Snapshot:
         self._last_us = 0
         # Allocated and reserved bytes by device, when the snapshot was taken, and how the recorded
         # actions changed them.
-        self._held: dict[int, list[int]] = {}
+        self._final: dict[int, list[int]] = {}
         self._changed: dict[int, list[int]] = {}
 
     def texts(self, process: OneProcess, stream: ByteStream) -> Iterator[bytes]:
@@ -141,8 +143,8 @@ class _Snapshot:
         for (name, device), starts in self._open.items():
             for start_us in starts:
                 self._range(name, device, start_us, self._last_us)
-        for device in sorted({*self._held, *self._changed}):
-            now, change = self._held.get(device, (0, 0)), self._changed.get(device, (0, 0))
+        for device in sorted({*self._final, *self._changed}):
+            now, change = self._final.get(device, (0, 0)), self._changed.get(device, (0, 0))
             allocated, reserved = (max(0, a - b) for a, b in zip(now, change, strict=True))
             self._event(
                 "before", f'"Device Id":{device},"allocated":{allocated},"reserved":{reserved}'
@@ -167,10 +169,8 @@ class _Snapshot:
         memo: list[Any] = []
         texts: dict[str, str] = {}
         first_place = place_of_dict = at = 0
-        int4, int2, uint4, real8 = (
-            struct.Struct(each).unpack_from for each in ("<i", "<H", "<I", ">d")
-        )
-        data, is_whole = self._data, False
+        uint4 = struct.Struct("<I").unpack_from
+        data, is_whole = b"", False
         while True:
             if len(data) - at < _OPCODE_BYTES and not is_whole:
                 more = self._read(_CHUNK_BYTES)
@@ -185,12 +185,10 @@ class _Snapshot:
             elif op == 0x6A:  # LONG_BINGET
                 stack.append(memo[uint4(data, at)[0]])
                 at += 4
-            elif op == 0x4B:  # BININT1
-                stack.append(data[at])
-                at += 1
-            elif op == 0x4A:  # BININT
-                stack.append(int4(data, at)[0])
-                at += 4
+            elif op in _NUMBERS:
+                number = _NUMBERS[op]
+                stack.append(number.unpack_from(data, at)[0])
+                at += number.size
             elif op == 0x8A:  # LONG1
                 end = at + 1 + data[at]
                 if end > len(data):
@@ -240,7 +238,7 @@ class _Snapshot:
                     stack[-1].extend(items)
                     continue
                 yield from self._write(stack[-1], items)
-                # Of what was written, other places may name stacks.
+                # The rest of the pickle may refer to stacks of written items.
                 for place in range(first_place, len(memo)):
                     if type(memo[place]) is dict:
                         memo[place] = None
@@ -255,28 +253,16 @@ class _Snapshot:
                 text = data[at : at + size].decode("utf-8", "replace")
                 stack.append(texts.setdefault(text, text))
                 at += size
-            elif op == 0x4D:  # BININT2
-                stack.append(int2(data, at)[0])
-                at += 2
-            elif op == 0x4E:  # NONE
-                stack.append(None)
-            elif op == 0x88 or op == 0x89:  # NEWTRUE, NEWFALSE
-                stack.append(op == 0x88)
-            elif op == 0x47:  # BINFLOAT
-                stack.append(real8(data, at)[0])
-                at += 8
+            elif op in _CONSTANTS:
+                stack.append(_CONSTANTS[op])
             elif 0x85 <= op <= 0x87:  # TUPLE1, TUPLE2, TUPLE3
                 stack[0x84 - op :] = [tuple(stack[0x84 - op :])]
             elif op == 0x74:  # TUPLE
                 items, stack = stack, outer.pop()
                 self._stack = stack
                 stack.append(tuple(items))
-            elif op == 0x29:  # EMPTY_TUPLE
-                stack.append(())
-            elif op == 0x95:  # FRAME
-                at += 8
-            elif op == 0x80:  # PROTO
-                at += 1
+            elif op in _SKIPPED:
+                at += _SKIPPED[op]
             elif op == 0x2E:  # STOP
                 yield stack[-1]
                 return
@@ -355,8 +341,8 @@ class _Snapshot:
 
     def _segment(self, found: dict[str, Any], _: int) -> None:
         device, address = _int(found.get("device")), _int(found.get("address"))
-        held = self._held.setdefault(device, [0, 0])
-        held[1] += _int(found["total_size"])
+        final = self._final.setdefault(device, [0, 0])
+        final[1] += _int(found["total_size"])
         self._event(
             "segment",
             f'"Device Id":{device},"address":{address},"bytes":{_int(found["total_size"])},'
@@ -371,7 +357,7 @@ class _Snapshot:
             requested = _int(block.get("requested_size", size))
             state = block.get("state")
             if state != "inactive":
-                held[0] += requested
+                final[0] += requested
             self._event(
                 "block",
                 f'"Device Id":{device},"segment":{address},"Addr":{_int(block.get("address", at))},'
@@ -449,10 +435,12 @@ def _pool(pool: object) -> str | None:
 
 
 def _more(found: dict[str, Any]) -> str:
-    """What the user and the compiler said about an action."""
-    told = {key: found.get(key) for key in ("compile_context", "user_metadata")}
+    """Notes of the user and the compiler on an action."""
+    notes = {key: found.get(key) for key in ("compile_context", "user_metadata")}
     known = {
-        key: text for key, text in told.items() if isinstance(text, str) and text not in ("", "N/A")
+        key: text
+        for key, text in notes.items()
+        if isinstance(text, str) and text not in ("", "N/A")
     }
     if pool := _pool(found.get("pool_id")):
         known["pool"] = pool

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other.converted import OneProcess, microseconds, named, texts, the_one
+from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
 from tracekit.trace.other.protos import messages, sizes, split
 from tracekit.trace.source import ByteStream
 
@@ -79,19 +79,15 @@ def is_xplane(head: bytes, name: str) -> bool:
     return head[:1] == b"\n" and (name.endswith(".xplane.pb") or b"/host:" in head)
 
 
-def processes(stream: ByteStream) -> list[OneProcess]:
-    """The one process that the file holds."""
-    return the_one(stream, _texts)
-
-
-def _texts(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
+    """The events of the one process that the file holds."""
     stream.rewind()
     process.tail = {"profiler": {"name": "jax", _LOST: 0}, "deviceProperties": []}
     yield from texts(_events(stream, process))
 
 
 def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
-    """Reads the file twice: what events mean stands behind them."""
+    """Reads the file twice: the names of events follow the events."""
     try:
         heads = list(_heads(stream, process))
         stream.rewind()
@@ -108,14 +104,14 @@ def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]
 
 def _heads(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The planes that are whole, without their lines."""
-    kept = 0
+    head_bytes = 0
     try:
         for size in sizes(stream, stream.path, 1):
             head = bytearray()
             for _ in split(stream, size, _LINES, head):
                 pass
-            kept += len(head)
-            if kept > _MOST_BYTES:
+            head_bytes += len(head)
+            if head_bytes > _MOST_BYTES:
                 raise TracekitError(
                     f"{stream.path}: what its planes hold beside events takes more than "
                     f"{_MOST_BYTES >> 20} MB"
@@ -210,7 +206,7 @@ class _Plane:
         return found
 
 
-# What XLA shows beside a device's own work: modules, steps, scopes.
+# The category of modules, steps and scopes, which XLA shows beside a device's work.
 _RANGE = "gpu_user_annotation"
 
 
