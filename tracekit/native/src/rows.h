@@ -29,7 +29,7 @@ struct role {
     int64_t before_size;
 };
 
-enum { MOST_ROWS = 8192, MANY_BYTES = 4 << 20, MOST_EVENT_BYTES = 64 << 20 };
+enum { MOST_ROWS = 4096, MANY_BYTES = 1 << 20, MOST_EVENT_BYTES = 64 << 20 };
 /* Types of NVTX events: ENUM_NSYS_EVENT_TYPE. */
 enum { MARK = 34, PUSHED = 59 };
 
@@ -103,8 +103,10 @@ static bool put_value(struct row_reader *reader, struct heap *heap, void *value,
 
 /* -- parts of an event ---------------------------------------------------------------------------- */
 
+/* Appends what comes before an argument: a comma, which the first does without, and the key. */
 static bool put_key(struct heap *heap, const char *before, size_t size) {
-    return (heap->bytes[heap->size - 1] == '{' || heap_add(heap, ",", 1)) && heap_add(heap, before, size);
+    bool is_first = heap->bytes[heap->size - 1] == '{';
+    return heap_add(heap, before + is_first, size - is_first);
 }
 
 /* Makes what is in `unescaped` from `begin` on a word. */
@@ -166,12 +168,12 @@ static bool put_range(struct row_reader *reader, struct heap *args, void *value)
     set_word(reader, NAME, begin);
     if (!set_constant(reader, CATEGORY, at_op == NULL ? "user_annotation" : "cpu_op")) return false;
     if (at_op == NULL) return true;
-    if (!put_number(args, "\"Record function id\":", at_op + sizeof op - 1, end)) return false;
-    if (at_seq != NULL && !put_number(args, "\"Sequence number\":", at_seq + sizeof seq - 1, end)) return false;
+    if (!put_number(args, ",\"Record function id\":", at_op + sizeof op - 1, end)) return false;
+    if (at_seq != NULL && !put_number(args, ",\"Sequence number\":", at_seq + sizeof seq - 1, end)) return false;
     const uint8_t *at_sizes = find(at_op, end, sizes), *at_inputs = find(at_op, end, inputs);
     if (at_sizes != NULL) {
         const uint8_t *shapes = at_sizes + sizeof sizes - 1, *last = at_inputs > shapes ? at_inputs : end;
-        if (!put_key(args, "\"Input Dims\":", 13)) return false;
+        if (!put_key(args, ",\"Input Dims\":", 14)) return false;
         size_t before = args->size;
         json->end = last;
         json->heap = args;
@@ -185,7 +187,7 @@ static bool put_range(struct row_reader *reader, struct heap *args, void *value)
     }
     if (at_inputs == NULL) return true;
     at_inputs += sizeof inputs - 1;
-    return put_key(args, "\"Input op ids\":", 15) && put_text(json, args, at_inputs, (size_t)(end - at_inputs), true);
+    return put_key(args, ",\"Input op ids\":", 16) && put_text(json, args, at_inputs, (size_t)(end - at_inputs), true);
 }
 
 /* What a column says of the event; false when there is no memory. */
@@ -224,7 +226,7 @@ static bool read_value(struct row_reader *reader, const struct role *role, void 
     case VERBATIM: {
         const uint8_t *text = values->text(value);
         int size = text == NULL ? 0 : values->size(value);
-        return size == 0 || (put_key(args, "", 0) && heap_add(args, text, (size_t)size));
+        return size == 0 || (put_key(args, ",", 1) && heap_add(args, text, (size_t)size));
     }
     case CALL: return put_call(reader, value);
     case RANGE:
@@ -359,7 +361,7 @@ TRACEKIT_EXPORT void tracekit_read_rows(
     *out = (struct ArrowArray){0};
     rows->text_bytes = rows->status = 0;
     if (rows->statement == NULL) python = rows->python;
-    if (batch == NULL || reader.json == NULL) goto failed;
+    if (batch == NULL || reader.json == NULL || !heap_reserve(&batch->heap, MANY_BYTES)) goto failed;
     stepping = &reader;
     do {
         rows->status = next_row(rows);

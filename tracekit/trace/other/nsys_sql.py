@@ -98,16 +98,16 @@ def string(column: str) -> str:
 
 
 def member(key: str, sql: str) -> Part:
-    return sql, Role(Kind.MEMBER, _LINKS.get(key, -1), f"{json.dumps(key)}:")
+    return sql, Role(Kind.MEMBER, _LINKS.get(key, -1), f",{json.dumps(key)}:")
 
 
 def array(key: str, columns: Sequence[str]) -> list[Part]:
     """An argument that is an array of integers."""
     first, *middle, last = columns
     return [
-        (first, Role(Kind.ITEM, before=f"{json.dumps(key)}:[")),
-        *((column, Role(Kind.ITEM)) for column in middle),
-        (last, Role(Kind.ITEM, after="]")),
+        (first, Role(Kind.ITEM, before=f",{json.dumps(key)}:[")),
+        *((column, Role(Kind.ITEM, before=",")) for column in middle),
+        (last, Role(Kind.ITEM, before=",", after="]")),
     ]
 
 
