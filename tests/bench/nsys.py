@@ -2,8 +2,8 @@
 
     python -m tests.bench.nsys FOLDER [TIMES]
 
-repeats the events of a shared report TIMES times (430 make 1 GB), loads it, exports its processes to
-JSON, loads these, and prints events per CPU second.
+repeats the events of a shared report TIMES times (430 make 1 GB), loads it, exports its processes
+to JSON, loads these, and prints events per CPU second.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def load(paths: list[Path], database: Path) -> list[Path]:
         events = sum(row["events"] for row in traces)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(
-            f"{paths[0].name}: {size:,.0f} MB, {events:,} events, {passed:.1f} s, {spent:.1f} CPU s,"
-            f" {events / spent:,.0f} events per CPU second, at most {peak:,.0f} MB of memory",
+            f"{paths[0].name}: {size:,.0f} MB, {events:,} events, {passed:.1f} s, "
+            f"{spent:.1f} CPU s, "
+            f"{events / spent:,.0f} events per CPU second, at most {peak:,.0f} MB of memory",
             flush=True,
         )
         texts = [database.with_suffix(f".{row['trace_id']}.json") for row in traces]

@@ -83,12 +83,13 @@ static bool put_integer(struct heap *heap, int64_t value) {
     return heap_add(heap, at, (size_t)(end - at));
 }
 
-/* As SQLite writes it; with a point, so that it stays a real number. */
+/* With a point, so that it stays a real number. */
 static bool put_real(struct heap *heap, double value) {
     char text[32];
+    if (value - value != 0) return put(heap, value < 0 ? "-Infinity" : "Infinity");
     int size = snprintf(text, sizeof text, "%.15g", value);
     for (int i = 0; i < size; i++)
-        if (text[i] == ',') text[i] = '.';
+        if (text[i] == ',') text[i] = '.';   /* as some languages write it */
     return put(heap, text) && (strspn(text, "-0123456789") < (size_t)size || put(heap, ".0"));
 }
 
