@@ -22,7 +22,7 @@ enum { TOO_BIG = 18, ROW = 100, DONE = 101 };
 enum { INTEGER_VALUE = 1, REAL_VALUE, TEXT_VALUE, BLOB_VALUE, NULL_VALUE };
 
 /* What becomes of a column: the same numbers as in tracekit/native/rows.py. */
-enum kind { NUMBER, END, THREAD, WORD, MEMBER, ITEM, VERBATIM, CALL, RANGE, RANGE_TEXT, CONSTANT };
+enum kind { NUMBER, END, THREAD, ONE_WORD, MEMBER, ITEM, VERBATIM, CALL, RANGE, RANGE_TEXT, CONSTANT };
 struct role {
     int32_t kind, place;         /* of a number: its column; of a word: which */
     const char *before, *after;  /* text around an argument; before: a constant word */
@@ -211,7 +211,7 @@ static bool read_value(struct row_reader *reader, const struct role *role, void 
         set_integer(batch, PID, number >> 24 & 0xffffff);
         set_integer(batch, TID, number & 0xffffff);
         return true;
-    case WORD:
+    case ONE_WORD:
         if (!put_value(reader, unescaped, value, false)) return false;
         set_word(reader, role->place, begin);
         return true;
