@@ -1,6 +1,7 @@
 """Traces of other profilers: the same tables, and the numbers of an independent count."""
 
 import json
+import math
 import re
 import sqlite3
 import struct
@@ -13,6 +14,7 @@ import tracekit
 from tests.conftest import SHARED_TRACES
 from tests.kit import nsys_simulated as nsys
 from tracekit.errors import TracekitError
+from tracekit.native import rows
 from tracekit.trace.other import converted, perfetto, protos, xplane
 from tracekit.trace.other.protos import messages
 from tracekit.trace.source import trace_paths
@@ -249,6 +251,45 @@ def test_a_text_that_a_small_database_repeats_is_like_a_bomb(tmp_path, monkeypat
         tracekit.load(report(tmp_path, change))
 
 
+@pytest.mark.parametrize("is_reached", [True, False])
+def test_odd_texts_and_numbers_are_events_that_load_alike(is_reached, tmp_path, monkeypatch):
+    """Whether SQLite calls the C library for each row, or Python's module makes the rows."""
+    said = [
+        ('"\\\n\x1f \u00e9\U0001f600', '"\\\n\x1f \u00e9\U0001f600', None, None, 0.1),
+        ("aten::f, op_id = 3, sizes = [[1, 2], []], input_op_ids = [(1, 0)]",
+         "aten::f", [[1, 2], []], "[(1, 0)]", 1e300),
+        ('aten::g, seq = -4, op_id = 99999999999999999999, sizes = [[1, "}',
+         "aten::g", '[[1, "}', None, -2.0),
+        ("", "", None, None, math.inf),
+        (", op_id = ", "", None, None, 3.5),
+        ("not UTF-8", "a\ufffd\ufffd\ufffd", None, None, 0.0),
+    ]  # fmt: skip
+
+    def change(tables, strings):
+        tables["NVTX_EVENTS"] = [
+            nsys.nvtx_range(strings, text, 900, -5, rangeId=-(2**63), real=real)
+            for text, *_, real in said
+        ]
+
+    if not is_reached:
+        monkeypatch.setattr(rows, "_sqlite", lambda: None)
+    file = report(tmp_path, change)
+    changed(file, "UPDATE NVTX_EVENTS SET text = CAST(x'61ff80c3' AS TEXT) WHERE real = 0")
+    asked = "SELECT * FROM event ORDER BY event_id"
+    with tracekit.load(file) as run:
+        ranges = run.fetch("SELECT name, args FROM event WHERE dur_ns = -905 ORDER BY event_id")[1]
+        args = [json.loads(args) for _, args in ranges]
+        found = [
+            (name, each.get("Input Dims"), each.get("Input op ids"), each["real"])
+            for (name, _), each in zip(ranges, args, strict=True)
+        ]
+        assert found == [tuple(expected) for _, *expected in said]
+        assert {each["rangeId"] for each in args} == {-(2**63)}
+        run.export(tmp_path / "same.json")
+        with tracekit.load(tmp_path / "same.json") as same:
+            assert same.fetch(asked)[1] == run.fetch(asked)[1]
+
+
 @pytest.mark.parametrize("damage", ["cut", "pages", "schema", "no key", "others"])
 def test_a_damaged_database_is_refused_in_one_line(damage, tmp_path, run):
     file = report(tmp_path)
@@ -448,8 +489,8 @@ def test_what_is_whole_of_a_cut_rocprofv3_file_is_read(tmp_path):
         assert "damaged" in run.fetch("SELECT damage FROM trace")[1][0][0]
 
 
-@pytest.mark.parametrize("version", [3, 4])
-def test_rocpd_says_what_rocprofv3_s_json_says(version, tmp_path):
+def rocpd(file, version=4):
+    """What ROCPROF has, as rocprofv3 writes it to SQLite."""
     strings = nsys.Strings()
     u = "_0000abcd_1234"
     rows = [("region", "hipLaunchKernel", "HIP_RUNTIME_API", 1_000, 1_500, 1),
@@ -499,10 +540,20 @@ def test_rocpd_says_what_rocprofv3_s_json_says(version, tmp_path):
         tables[table].append(row)
     named = {f"rocpd_{table}{u}": rows for table, rows in tables.items() if rows}
     named[f"rocpd_string{u}"] = [{"id": key, "string": text} for text, key in strings.items()]
-    file = nsys.write(tmp_path / "run_results.db", named, nsys.Strings({"": 0}))
+    nsys.write(file, named, nsys.Strings({"": 0}))
+    changed(file, "DROP TABLE StringIds")
+    return file
+
+
+def changed(file, statement):
     with sqlite3.connect(file) as made:
-        made.execute("DROP TABLE StringIds")
+        made.execute(statement)
     made.close()
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_rocpd_says_what_rocprofv3_s_json_says(version, tmp_path):
+    file = rocpd(tmp_path / "run_results.db", version)
     (tmp_path / "t.json").write_text(json.dumps(ROCPROF))
     with tracekit.load(file) as run, tracekit.load(tmp_path / "t.json") as same:
         assert run.fetch(_ORIGIN)[1] == same.fetch(_ORIGIN)[1]
@@ -511,6 +562,35 @@ def test_rocpd_says_what_rocprofv3_s_json_says(version, tmp_path):
             assert run.fetch(asked)[1] == same.fetch(asked)[1]
         grids = "SELECT grid, block FROM kernels"
         assert run.fetch(grids)[1] == same.fetch(grids)[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        (None, "malformed"),
+        ("DROP TABLE rocpd_string{u}", "neither nsys nor rocprofv3 wrote it"),
+        ("DROP TABLE rocpd_timestamp{u}", (1, "5 of its rows have no times, or no process")),
+        ("DROP TABLE rocpd_track{u}", (1, "5 of its rows have no times, or no process")),
+        ("UPDATE rocpd_timestamp{u} SET value = 'x' WHERE id = 1", (5, "1 of its rows have no t")),
+        ("UPDATE rocpd_kernel_dispatch{u} SET grid_size_x = 'x', workgroup_size_y = -1", (6, None)),
+        ("UPDATE rocpd_info_process{u} SET pid = x'ff'", (6, None)),
+    ],
+)
+def test_a_damaged_rocpd_is_refused_in_one_line_or_read_in_part(change, outcome, tmp_path):
+    file = rocpd(tmp_path / "run_results.db")
+    if change is None:
+        file.write_bytes(file.read_bytes()[:9000])
+    else:
+        changed(file, change.format(u="_0000abcd_1234"))
+    if isinstance(outcome, str):
+        with pytest.raises(TracekitError, match=f"^{file}: [^\n]*{outcome}[^\n]*$"):
+            tracekit.load(file)
+    else:
+        with tracekit.load(file) as run:
+            events, damage = outcome
+            assert run.fetch("SELECT count(*) FROM event")[1] == [(events,)]
+            (found,) = run.fetch("SELECT damage FROM trace")[1][0]
+            assert found == damage if damage is None else found.startswith(damage)
 
 
 # -- JAX -------------------------------------------------------------------------------------------

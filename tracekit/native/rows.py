@@ -36,7 +36,7 @@ from tracekit.native.library import Batch, held_library, library
 _AT_ONCE = 4096
 
 
-class Kind(IntEnum):
+class RoleKind(IntEnum):
     """What a column of a query becomes; the same numbers as in src/rows.h."""
 
     NUMBER = 0
@@ -86,7 +86,7 @@ class Word(IntEnum):
 class Role(NamedTuple):
     """What becomes of a column: its event's `place`, or JSON text `before` and `after` it."""
 
-    kind: Kind
+    kind: RoleKind
     place: int = -1
     before: str = ""
     after: str = ""

@@ -22,14 +22,14 @@ enum { TOO_BIG = 18, ROW = 100, DONE = 101 };
 enum { INTEGER_VALUE = 1, REAL_VALUE, TEXT_VALUE, BLOB_VALUE, NULL_VALUE };
 
 /* What becomes of a column: the same numbers as in tracekit/native/rows.py. */
-enum kind { NUMBER, END, THREAD, WORD, MEMBER, ITEM, VERBATIM, CALL, RANGE, RANGE_TEXT, CONSTANT };
+enum kind { NUMBER, END, THREAD, ONE_WORD, MEMBER, ITEM, VERBATIM, CALL, RANGE, RANGE_TEXT, CONSTANT };
 struct role {
     int32_t kind, place;         /* of a number: its column; of a word: which */
     const char *before, *after;  /* text around an argument; before: a constant word */
     int64_t before_size;
 };
 
-enum { MOST_ROWS = 8192, MANY_BYTES = 4 << 20, MOST_EVENT_BYTES = 64 << 20 };
+enum { MOST_ROWS = 4096, MANY_BYTES = 1 << 20, MOST_EVENT_BYTES = 64 << 20 };
 /* Types of NVTX events: ENUM_NSYS_EVENT_TYPE. */
 enum { MARK = 34, PUSHED = 59 };
 
@@ -83,12 +83,13 @@ static bool put_integer(struct heap *heap, int64_t value) {
     return heap_add(heap, at, (size_t)(end - at));
 }
 
-/* As SQLite writes it; with a point, so that it stays a real number. */
+/* With a point, so that it stays a real number. */
 static bool put_real(struct heap *heap, double value) {
     char text[32];
+    if (value - value != 0) return put(heap, value < 0 ? "-Infinity" : "Infinity");
     int size = snprintf(text, sizeof text, "%.15g", value);
     for (int i = 0; i < size; i++)
-        if (text[i] == ',') text[i] = '.';
+        if (text[i] == ',') text[i] = '.';   /* as some languages write it */
     return put(heap, text) && (strspn(text, "-0123456789") < (size_t)size || put(heap, ".0"));
 }
 
@@ -103,8 +104,10 @@ static bool put_value(struct row_reader *reader, struct heap *heap, void *value,
 
 /* -- parts of an event ---------------------------------------------------------------------------- */
 
+/* Appends what comes before an argument: a comma, which the first does without, and the key. */
 static bool put_key(struct heap *heap, const char *before, size_t size) {
-    return (heap->bytes[heap->size - 1] == '{' || heap_add(heap, ",", 1)) && heap_add(heap, before, size);
+    bool is_first = heap->bytes[heap->size - 1] == '{';
+    return heap_add(heap, before + is_first, size - is_first);
 }
 
 /* Makes what is in `unescaped` from `begin` on a word. */
@@ -166,12 +169,12 @@ static bool put_range(struct row_reader *reader, struct heap *args, void *value)
     set_word(reader, NAME, begin);
     if (!set_constant(reader, CATEGORY, at_op == NULL ? "user_annotation" : "cpu_op")) return false;
     if (at_op == NULL) return true;
-    if (!put_number(args, "\"Record function id\":", at_op + sizeof op - 1, end)) return false;
-    if (at_seq != NULL && !put_number(args, "\"Sequence number\":", at_seq + sizeof seq - 1, end)) return false;
+    if (!put_number(args, ",\"Record function id\":", at_op + sizeof op - 1, end)) return false;
+    if (at_seq != NULL && !put_number(args, ",\"Sequence number\":", at_seq + sizeof seq - 1, end)) return false;
     const uint8_t *at_sizes = find(at_op, end, sizes), *at_inputs = find(at_op, end, inputs);
     if (at_sizes != NULL) {
         const uint8_t *shapes = at_sizes + sizeof sizes - 1, *last = at_inputs > shapes ? at_inputs : end;
-        if (!put_key(args, "\"Input Dims\":", 13)) return false;
+        if (!put_key(args, ",\"Input Dims\":", 14)) return false;
         size_t before = args->size;
         json->end = last;
         json->heap = args;
@@ -185,7 +188,7 @@ static bool put_range(struct row_reader *reader, struct heap *args, void *value)
     }
     if (at_inputs == NULL) return true;
     at_inputs += sizeof inputs - 1;
-    return put_key(args, "\"Input op ids\":", 15) && put_text(json, args, at_inputs, (size_t)(end - at_inputs), true);
+    return put_key(args, ",\"Input op ids\":", 16) && put_text(json, args, at_inputs, (size_t)(end - at_inputs), true);
 }
 
 /* What a column says of the event; false when there is no memory. */
@@ -208,7 +211,7 @@ static bool read_value(struct row_reader *reader, const struct role *role, void 
         set_integer(batch, PID, number >> 24 & 0xffffff);
         set_integer(batch, TID, number & 0xffffff);
         return true;
-    case WORD:
+    case ONE_WORD:
         if (!put_value(reader, unescaped, value, false)) return false;
         set_word(reader, role->place, begin);
         return true;
@@ -224,7 +227,7 @@ static bool read_value(struct row_reader *reader, const struct role *role, void 
     case VERBATIM: {
         const uint8_t *text = values->text(value);
         int size = text == NULL ? 0 : values->size(value);
-        return size == 0 || (put_key(args, "", 0) && heap_add(args, text, (size_t)size));
+        return size == 0 || (put_key(args, ",", 1) && heap_add(args, text, (size_t)size));
     }
     case CALL: return put_call(reader, value);
     case RANGE:
@@ -359,7 +362,7 @@ TRACEKIT_EXPORT void tracekit_read_rows(
     *out = (struct ArrowArray){0};
     rows->text_bytes = rows->status = 0;
     if (rows->statement == NULL) python = rows->python;
-    if (batch == NULL || reader.json == NULL) goto failed;
+    if (batch == NULL || reader.json == NULL || !heap_reserve(&batch->heap, MANY_BYTES)) goto failed;
     stepping = &reader;
     do {
         rows->status = next_row(rows);

@@ -1,7 +1,7 @@
-"""A process that another profiler recorded, read as the text of a Kineto trace.
+"""A process that another profiler recorded, read as the text of a Kineto trace, or as rows.
 
-Each reader says which processes a file holds, and yields their events as JSON in the terms of
-Kineto's categories and arguments. What is above knows the profiler only by the trace's member
+Each reader says which processes a file holds, and yields their events in the terms of Kineto's
+categories and arguments. What is above knows the profiler only by the trace's member
 `profiler`: its name, its version, and what of the file is left out.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-from tracekit.native.rows import Kind, Role
+from tracekit.native.rows import Role, RoleKind
 from tracekit.trace.other.nsys_sql import KERNEL_NAMES, EventTable, array, cases, string
 from tracekit.trace.other.sqlite import Tables
 
@@ -82,7 +82,7 @@ def metrics(tables: Tables) -> Iterator[EventTable]:
     gpu = "(t.typeId & 255)"
     yield EventTable(
         METRICS, "", f"'GPU ' || {gpu}", gpu, "0", "'C'", f"t.{at}", "NULL", used=list(columns),
-        more=[(sample, Role(Kind.VERBATIM))],
+        more=[(sample, Role(RoleKind.VERBATIM))],
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
 
 def _calls(_: Tables) -> EventTable:
     """Calls of the runtime and the driver, without the version that nsys adds to the former."""
-    name = string("nameId"), Role(Kind.CALL)
+    name = string("nameId"), Role(RoleKind.CALL)
     return EventTable(RUNTIME, "", used=["nameId"], more=[name])
 
 
@@ -201,12 +201,12 @@ def _ranges(tables: Tables) -> EventTable:
         NVTX, "", phase="",
         where=" OR ".join(f"t.eventType = {kind}" for kind in (_PUSHED, _STARTED, _MARK)),
         used=["text", "textId", "eventType", "binaryData"],
-        more=[("t.eventType", Role(Kind.RANGE)), (said, Role(Kind.RANGE_TEXT))],
+        more=[("t.eventType", Role(RoleKind.RANGE)), (said, Role(RoleKind.RANGE_TEXT))],
     )  # fmt: skip
     if "binaryData" in has and tables.columns.get("NVTX_PAYLOAD_SCHEMA_ENTRIES"):
         tables.define("nvtx_payload", _payloads(tables))
         payload = "CASE WHEN t.binaryData IS NOT NULL THEN nvtx_payload(t.binaryData) END"
-        source.more.append((payload, Role(Kind.VERBATIM)))
+        source.more.append((payload, Role(RoleKind.VERBATIM)))
     return source
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tracekit.native.rows import EventQuery, Field, Kind, Role, Word
+from tracekit.native.rows import EventQuery, Field, Role, RoleKind, Word
 from tracekit.trace.other.sqlite import Tables
 
 _RENAMED = {
@@ -57,7 +57,7 @@ def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
     columns = tables.columns[source.table]
     parts = [_number(Field.TS, source.start)]
     if source.end != "t.end" or "end" in columns:
-        parts.append((source.end, Role(Kind.END)))
+        parts.append((source.end, Role(RoleKind.END)))
     if source.phase:
         parts.append(_word(Word.PHASE, source.phase))
     if source.category:
@@ -67,14 +67,14 @@ def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
     if source.pid:
         parts += [_number(Field.PID, source.pid), _number(Field.TID, source.tid)]
     elif "globalTid" in columns:
-        parts.append(("t.globalTid", Role(Kind.THREAD)))
+        parts.append(("t.globalTid", Role(RoleKind.THREAD)))
     for column in columns:
         if column not in {*source.used, "start", "end", "globalTid", "globalPid"}:
             value = string(column) if column in _STRINGS else f't."{column}"'
             parts.append(member(_RENAMED.get(column, column), value))
     parts += [member(key, value) for key, value in source.args.items()]
     parts += source.more
-    selected = [sql for sql, role in parts if role.kind is not Kind.CONSTANT]
+    selected = [sql for sql, role in parts if role.kind is not RoleKind.CONSTANT]
     joins = " ".join(
         f'LEFT JOIN StringIds AS "{_joined(column)}" ON "{_joined(column)}".id = t."{column}"'
         for column in _STRINGS
@@ -98,26 +98,28 @@ def string(column: str) -> str:
 
 
 def member(key: str, sql: str) -> Part:
-    return sql, Role(Kind.MEMBER, _LINKS.get(key, -1), f"{json.dumps(key)}:")
+    return sql, Role(RoleKind.MEMBER, _LINKS.get(key, -1), f",{json.dumps(key)}:")
 
 
 def array(key: str, columns: Sequence[str]) -> list[Part]:
     """An argument that is an array of integers."""
     first, *middle, last = columns
     return [
-        (first, Role(Kind.ITEM, before=f"{json.dumps(key)}:[")),
-        *((column, Role(Kind.ITEM)) for column in middle),
-        (last, Role(Kind.ITEM, after="]")),
+        (first, Role(RoleKind.ITEM, before=f",{json.dumps(key)}:[")),
+        *((column, Role(RoleKind.ITEM, before=",")) for column in middle),
+        (last, Role(RoleKind.ITEM, before=",", after="]")),
     ]
 
 
 def _word(place: Word, sql: str) -> Part:
     constant = _CONSTANT.fullmatch(sql)
-    return sql, Role(Kind.CONSTANT, place, constant[1]) if constant else Role(Kind.WORD, place)
+    return sql, Role(RoleKind.CONSTANT, place, constant[1]) if constant else Role(
+        RoleKind.WORD, place
+    )
 
 
 def _number(place: Field, sql: str) -> Part:
-    return sql, Role(Kind.NUMBER, place)
+    return sql, Role(RoleKind.NUMBER, place)
 
 
 def cases(column: str, names: Sequence[str], first: int) -> str:

@@ -25,6 +25,7 @@ _CATEGORIES = {
     "ROCTX": "user_annotation",
     "RCCL": "user_annotation",
 }
+_PROCESSES = "SELECT id, CAST(pid AS INTEGER) FROM {} ORDER BY 2"
 _METADATA = ("metadata", "info_node", "info_process", "info_agent")
 # Tables whose rows events refer to or are.
 _RESOLVED = {
@@ -47,16 +48,15 @@ def processes(tables: Tables) -> list[OneProcess]:
     found = []
     for names in _recordings(tables):
         rocpd = _Rocpd(tables, names)
-        for key, pid in tables.rows(f"SELECT id, pid FROM {names['info_process']} ORDER BY pid"):
+        for key, pid in tables.rows(_PROCESSES.format(names["info_process"])):
             found.append((names, key, pid, rocpd.members()))
-    return [
-        OneProcess(
-            f"pid {pid}" if len(found) > 1 else None,
-            members | ranked(place, len(found)),
-            partial(_texts, tables, names, key, pid),
-        )
-        for place, (names, key, pid, members) in enumerate(found)
-    ]
+    read = []
+    for place, (names, key, pid, members) in enumerate(found):
+        name = f"pid {pid}" if len(found) > 1 else None
+        process = OneProcess(name, members | ranked(place, len(found)), lambda: iter(()))
+        process.events = partial(_texts, tables, names, key, pid, process)
+        read.append(process)
+    return read
 
 
 def _recordings(tables: Tables) -> list[dict[str, str]]:
@@ -68,9 +68,14 @@ def _recordings(tables: Tables) -> list[dict[str, str]]:
     return [names for names in found.values() if names.keys() >= {"info_process", "string"}]
 
 
-def _texts(tables: Tables, names: dict[str, str], key: object, pid: int) -> Iterator[bytes]:
+def _texts(
+    tables: Tables, names: dict[str, str], key: object, pid: int, process: OneProcess
+) -> Iterator[bytes]:
     with closing(tables.again()) as own:
-        yield from texts(_Rocpd(own, names).events(key, pid))
+        rocpd = _Rocpd(own, names)
+        yield from texts(rocpd.events(key, pid))
+    if rocpd.unplaced:
+        process.damage = f"{rocpd.unplaced:,} of its rows have no times, or no process"
 
 
 class _Rocpd:
@@ -79,6 +84,7 @@ class _Rocpd:
     def __init__(self, tables: Tables, names: dict[str, str]) -> None:
         self._tables = tables
         self._names = names
+        self.unplaced = 0
 
     def members(self) -> dict[str, Any]:
         """The description of the whole recording, as members of a Kineto trace."""
@@ -108,6 +114,8 @@ class _Rocpd:
         }
         for name, make in makers.items():
             if name in self._names:
+                if self._of(self._tables.columns[self._names[name]], "pid") == "NULL":
+                    self.unplaced += self._tables.count(self._names[name])
                 for row in self._records(name, process):
                     start, end = row.pop("start", None), row.pop("end", None)
                     if isinstance(start, int) and isinstance(end, int):
@@ -115,6 +123,8 @@ class _Rocpd:
                         yield (
                             {"ph": "X", "pid": pid, "tid": row.pop("thread", 0)} | times | make(row)
                         )
+                    else:
+                        self.unplaced += 1
 
     def _region(self, row: dict[str, Any]) -> dict[str, Any]:
         category, name = str(row.pop("category", "")), row.pop("name", None)
@@ -123,8 +133,10 @@ class _Rocpd:
         return {"cat": known, "name": message or name, "args": row}
 
     def _dispatch(self, row: dict[str, Any]) -> dict[str, Any]:
-        block = [row.pop(f"workgroup_size_{axis}", 1) or 1 for axis in "xyz"]
-        items = [row.pop(f"grid_size_{axis}", 1) or 1 for axis in "xyz"]
+        block, items = (
+            [_size(row.pop(f"{key}_size_{axis}", 1)) for axis in "xyz"]
+            for key in ("workgroup", "grid")
+        )
         args = row | {
             "block": block,
             "grid": [-(-total // size) for total, size in zip(items, block, strict=True)],
@@ -202,6 +214,10 @@ class _Rocpd:
         if table is None or column not in self._tables.columns[table]:
             return "NULL"
         return f"(SELECT {column} FROM {table} WHERE id = {key})"
+
+
+def _size(value: object) -> int:
+    return value if isinstance(value, int) and value > 0 else 1
 
 
 def _on_device(args: dict[str, Any]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Tables:
     def _damage(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OverflowError, TypeError) as error:
+        except (sqlite3.Error, OverflowError, TypeError, UnicodeError) as error:
             raise TracekitError(
                 f"{self._name}: cannot be read as a SQLite database: {error}"
             ) from error
