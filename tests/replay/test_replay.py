@@ -51,7 +51,9 @@ def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_data
     path = bounds.path(replay.measured()).by_cause
     assert sum(path.values()) == bounds.length(replay.measured())
     for number, length in enumerate(replay.steps.lengths(replay.measured())):
-        assert sum(replay.steps.path(replay.measured(), number).by_cause.values()) == length
+        assert (
+            sum(replay.window("step", number).path(replay.measured()).by_cause.values()) == length
+        )
 
 
 PLAIN = [

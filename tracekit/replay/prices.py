@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -291,25 +291,24 @@ def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
     window = replay.window(kind, number)
     has_network = bool(gains.gains(kind, number).work_ns.get("communication"))
     networks = _NETWORK_SPEEDS if has_network else (1.0,)
-    lengths: dict[tuple[float, float, float], int] = {}
 
+    @cache
     def length(host: float, device: float, network: float) -> int:
-        point = host, device, network if has_network else 1.0
-        if point not in lengths:
-            factors = {"host": 1 / host, "device": 1 / device}
-            if has_network:
-                # The device's change applies to communication, too.
-                factors["communication"] = device / network
-            lengths[point] = window.length(replay.simulator.run(with_factors(replay, **factors)))
-        return lengths[point]
+        factors = {"host": 1 / host, "device": 1 / device}
+        if has_network:
+            # The device's change applies to communication, too.
+            factors["communication"] = device / network
+        return window.length(replay.simulator.run(with_factors(replay, **factors)))
 
     found = []
     for host, device, network in product(SPEEDS, SPEEDS, networks):
         here = length(host, device, network)
+        # Without communication, all speeds of the network are one.
+        twice = 2 * network if has_network else 1.0
         faster = (
             length(2 * host, device, network),
-            length(host, 2 * device, 2 * network),
-            length(host, device, 2 * network),
+            length(host, 2 * device, twice),
+            length(host, device, twice),
         )
         gained = (float(_shorter(here, each)) for each in faster)
         found.append(Speed(host, device, network, here, *gained))

@@ -26,7 +26,7 @@ _EVERY = -1
 
 @dataclass(frozen=True)
 class Windows(ABC):
-    """Windows of one kind, with their lengths and critical paths in any replay."""
+    """Windows of one kind, with their lengths in any replay."""
 
     names: list[str]
     begin: Ints
@@ -53,10 +53,6 @@ class Windows(ABC):
         """The windows' lengths in ns."""
         begin, end = self.spans(run)
         return end - begin
-
-    def path(self, run: Run, number: int) -> Path:
-        """The critical path through a window: its pieces add up to the length."""
-        return critical_path(run, int(self.spans(run)[0][number]), self.last(run, number))
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,8 @@ class ReplayedWindow:
         return end - begin
 
     def path(self, run: Run) -> Path:
-        return self.of.path(run, self.number)
+        """The critical path through the window: its pieces add up to the length."""
+        return critical_path(run, self.span(run)[0], self.of.last(run, self.number))
 
     def pieces(self, run: Run) -> Iterator[Pieces]:
         """The pieces of that path, from its end to its start, in blocks."""
