@@ -14,7 +14,6 @@ from tracekit.evidence.model import Evidence, Gpu, HostThread, Idle, Launch, Per
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import is_captured, next_step, waits_for_workers
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.recorder import with_omission, without_recorder
@@ -31,10 +30,13 @@ from tracekit.verdict.regime import (
 )
 from tracekit.verdict.sentences import (
     headline,
+    is_captured,
     named_rest,
     named_window,
+    next_step,
     steady_sentences,
     step_sentences,
+    waits_for_workers,
     window_sentences,
 )
 
