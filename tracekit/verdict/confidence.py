@@ -212,9 +212,9 @@ def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     if abs(host.math_ns - host.memory_ns) > host.compute_ns - known:
         return None
     how = "" if evidence.shaped else " ({no_shapes})"
-    told = f"only {share(known, host.compute_ns)}" if known else "none"
+    part = f"only {share(known, host.compute_ns)}" if known else "none"
     return (
-        f"Recorded shapes tell math from memory for {told} of the compute operators' time: the "
+        f"Recorded shapes tell math from memory for {part} of the compute operators' time: the "
         f"limit could be the other{how}."
     )
 

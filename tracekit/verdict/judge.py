@@ -250,13 +250,13 @@ def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[s
     most = sorted(each for each in exposed if each[0] >= thresholds.exposed_share * span_ns)[::-1]
     if not most:
         return []
-    told = [
+    parts = [
         f"{share(ns, span_ns)}{'' if place else ' of the window'} ({duration(ns)})"
         f"{'' if place else ' is'} exposed {what}"
         for place, (ns, what, _) in enumerate(most)
     ]
     lonely = most[0][2] if len(most) == 1 else "no compute overlaps them"
-    return [f"{', '.join(told)}: {lonely}."]
+    return [f"{', '.join(parts)}: {lonely}."]
 
 
 def _gained(gain: float, thresholds: Thresholds) -> str:

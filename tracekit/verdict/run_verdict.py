@@ -158,8 +158,8 @@ class _Judge:
 
     # -- who is late
 
-    def _late(self, held: dict[int, float]) -> list[LateRank]:
-        order = sorted((n for n in held if round(held[n])), key=lambda n: (-held[n], n))
+    def _late(self, blamed: dict[int, float]) -> list[LateRank]:
+        order = sorted((n for n in blamed if round(blamed[n])), key=lambda n: (-blamed[n], n))
         last = self.joined.rank[self.joined.last[~self._exchanged()]]
         times = np.bincount(last, minlength=len(self.analyses))
         found = []
@@ -167,15 +167,15 @@ class _Judge:
             trace = self.analyses[number].trace
             cause, where, excess, saves = None, None, None, None
             if place < _EXAMINED:
-                cause, where, excess = self._own_cause(number, held[number])
+                cause, where, excess = self._own_cause(number, blamed[number])
                 saves = self._saves_like_the_others([number])
-            link = self._link_of(trace.rank, held[number])
+            link = self._link_of(trace.rank, blamed[number])
             if cause is None and link is not None:
                 cause, where, excess = SLOW_LINK, describe_link(link), link.excess_ns
                 saves = link.saves_ns
             found.append(
                 LateRank(
-                    trace.rank, trace.trace_id, round(held[number]), int(times[number]), cause,
+                    trace.rank, trace.trace_id, round(blamed[number]), int(times[number]), cause,
                     where, excess if cause == START_SKEW else self._each_step(excess),
                     self._each_step(saves),
                 )

@@ -113,8 +113,8 @@ class Rates:
         if self.all_one:
             return ns.astype(np.int64, copy=False)
         if np.isin(self.rate, (0, 1)).all():
-            kept: Ints = ns * self.rate.astype(np.int64)[self.kind[which]]
-            return kept
+            exact: Ints = ns * self.rate.astype(np.int64)[self.kind[which]]
+            return exact
         return times(ns, self.rate[self.kind[which]])
 
 

@@ -248,9 +248,9 @@ class RankReplay:
         other = copy(self)
         for name in ("measured", "step_names"):
             other.__dict__.pop(name, None)
-        kept = ~members
-        other.members = self.members.take(kept)
-        other.rank, other.op = self.rank[kept], self.op[kept]
+        others = ~members
+        other.members = self.members.take(others)
+        other.rank, other.op = self.rank[others], self.op[others]
         other._meet()
         return other
 
