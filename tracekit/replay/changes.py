@@ -114,9 +114,7 @@ def _staging(graph: Graph) -> Flags:
     op = np.flatnonzero(is_copy & device.linked & ~device.is_blocking & long)
     begin = host.key(device.thread[op], host.origin_ns + device.call[op])
     end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
-    calls = Intervals.of(begin, end, np.zeros(len(op)))
-    within: Flags = host.within(calls.begin, calls.end)
-    called: Flags = within & (host.cause == graph.number("launch"))
+    called: Flags = host.within(begin, end) & (host.cause == graph.number("launch"))
     return called
 
 
@@ -284,11 +282,10 @@ class ChangedParts:
     def apply(self, scale: Scale, graph: Graph) -> None:
         """Scales the parts in `scale`, which a replay of `graph` takes."""
         if self.target == "op":
-            found = np.isin(graph.device.op_id, self.event_id)
-            order = np.argsort(self.event_id, kind="stable")
-            at = order[np.searchsorted(self.event_id[order], graph.device.op_id[found])]
-            _scale(scale.op, self.factor[at], np.flatnonzero(found))
-            _close_gaps(scale, graph, np.flatnonzero(found)[self.factor[at] == 0])
+            op, first = np.unique(graph.device.numbers(self.event_id), return_index=True)
+            op, factor = op[op >= 0], self.factor[first[op >= 0]]
+            _scale(scale.op, factor, op)
+            _close_gaps(scale, graph, op[factor == 0])
             return
         host = graph.host
         thread = host.numbers(self.pid, self.tid)

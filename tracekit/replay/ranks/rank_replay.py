@@ -169,13 +169,8 @@ class RankReplay:
         """Each member's kernel among the ops of its rank; -1: not there."""
         op = np.full(len(members), -1, np.int64)
         for number, replay in enumerate(self.replays):
-            own, ids = np.flatnonzero(rank == number), replay.graph.device.op_id
-            if not len(ids) or not len(own):
-                continue
-            order = np.argsort(ids, kind="stable")
-            event = members.event_id[own]
-            at = order[np.minimum(np.searchsorted(ids[order], event), len(ids) - 1)]
-            op[own] = np.where(ids[at] == event, at, -1)
+            own = rank == number
+            op[own] = replay.graph.device.numbers(members.event_id[own])
         return op
 
     def _ahead(self) -> Ints:
