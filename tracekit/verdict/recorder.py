@@ -223,7 +223,11 @@ def _costly(case: RuleInput) -> Omission | None:
         return None
     if case.verdict.regime != OVERHEAD:
         finding = measured or case.findings.get("recorder_cost")
-        if finding is None or not _is_recorders(case):
+        is_weighed = case.evidence.gpu is not None and case.evidence.gains is not None
+        if finding is None or not is_weighed:
+            return None
+        # The host may bound the run only while it is being recorded.
+        if not bound_of(case.evidence, case.thresholds).is_recorders:
             return None
         return Omission("recorder_cost", _corrected(finding, case.evidence), "low")
     if measured is not None and causal is not None and causal.undilated is not None:
@@ -236,13 +240,6 @@ def _costly(case: RuleInput) -> Omission | None:
     ):
         return None
     return Omission("recorder_cost", _sentence(estimated), "low")
-
-
-def _is_recorders(case: RuleInput) -> bool:
-    """Whether the host bounds the run only while it is being recorded."""
-    evidence = case.evidence
-    is_weighed = evidence.gpu is not None and evidence.gains is not None
-    return is_weighed and bound_of(evidence, case.thresholds).is_recorders
 
 
 def _waited(evidence: Evidence, margin: float) -> float:

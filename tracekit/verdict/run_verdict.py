@@ -102,6 +102,7 @@ class _Judge:
         if run and not has_pace and self._exchanged().any():
             stage = self._slow_stage()
             late, has_pace = ([stage, *late], True) if stage else (late, False)
+        begins = self._begins().values() if run else ()
         exchanges = joined.members.is_exchange
         bubble_ns = int(joined.members.wait_ns[exchanges].sum()) if known else 0
         found = RunVerdict(
@@ -110,7 +111,7 @@ class _Judge:
             steps=len(joined.step_names),
             step_ns=median_low(run.lengths.tolist()) if run else None,
             span_ns=run.span_ns if run else None,
-            start_skew_ns=self._start_skew() if run else None,
+            start_skew_ns=max(begins) - min(begins) if begins else None,
             pace_rank=late[0].rank if has_pace else None,
             late_ranks=late,
             waiting=waiting,
@@ -343,10 +344,6 @@ class _Judge:
         else:
             first = joined.ahead_ns.tolist()
         return {n: ns for n, ns in enumerate(first) if joined.trace_ids[n] in joined.clocks}
-
-    def _start_skew(self) -> int | None:
-        begins = self._begins().values()
-        return max(begins) - min(begins) if begins else None
 
     # -- what removing a cause would save
 

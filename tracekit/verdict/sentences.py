@@ -139,7 +139,7 @@ def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
         return []
     alike: dict[str, list[OneOffEvent]] = {}
     for each in evidence.one_offs:
-        if _overlap(window, each):
+        if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:
             alike.setdefault(one_off_name(each), []).append(each)
     if not alike:
         return []
@@ -185,10 +185,6 @@ def one_off_name(event: OneOffEvent) -> str:
     if event.kind == "step" and event.side == "device":
         return f"{event.cause} in {event.name}"
     return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
-
-
-def _overlap(window: Window, event: OneOffEvent) -> bool:
-    return event.start_ns < window.end_ns and event.start_ns + event.dur_ns > window.start_ns
 
 
 def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
