@@ -27,7 +27,7 @@ from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
 from tracekit.replay.graph import EdgeKind, Graph
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, Rates, distinct
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, distinct
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class ChangedParts:
         if self.target == "op":
             op, first = np.unique(graph.device.numbers(self.event_id), return_index=True)
             op, factor = op[op >= 0], self.factor[first[op >= 0]]
-            _scale(scale.op, factor, op)
+            scale.op.scale_each(factor, op)
             _close_gaps(scale, graph, op[factor == 0])
             return
         host = graph.host
@@ -334,18 +334,18 @@ class Intervals:
         if target == "overhead":
             stretches &= np.isin(host.cause, [graph.number(name) for name in FREED_BY_GRAPHS])
         stretch = np.flatnonzero(stretches)
-        _scale(scale.host, self.factor[self.around(host.at[stretch])[0]], stretch)
+        scale.host.scale_each(self.factor[self.around(host.at[stretch])[0]], stretch)
         if target == "overhead":
             return
         own = edges.kind[edge] == EdgeKind.HOST
-        _scale(scale.fixed, factor[own], edge[own])
+        scale.fixed.scale_each(factor[own], edge[own])
         scale.dropped[edge[waits & (factor == 0)]] = True
         if target == "call":
             linked = np.flatnonzero(graph.device.linked)
             call = host.key(graph.device.thread[linked], host.origin_ns + graph.device.call[linked])
             index, inside = self.around(call)
             gone = self.factor[index[inside]]
-            _scale(scale.op, gone, linked[inside])
+            scale.op.scale_each(gone, linked[inside])
             _close_gaps(scale, graph, linked[inside][gone == 0])
 
 
@@ -358,15 +358,3 @@ def _close_gaps(scale: Scale, graph: Graph, ops: Ints) -> None:
     removed[1 + ops] = True
     edges = graph.edges
     scale.fixed.scale(0, (edges.kind == EdgeKind.STREAM) & removed[edges.target])
-
-
-def _scale(rates: Rates, factor: Floats, which: Ints) -> None:
-    """Scales the parts `which`, each by its factor."""
-    known, number = np.unique(factor, return_inverse=True)
-    if len(known) > 16:
-        rates.scale_each(factor, which)
-        return
-    for each, value in enumerate(known.tolist()):
-        where = np.zeros(len(rates.kind), np.bool_)
-        where[which[number == each]] = True
-        rates.scale(value, where)
