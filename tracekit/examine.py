@@ -196,8 +196,8 @@ class _Examiner:
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
-        from tracekit.verdict.advice import list_notes
         from tracekit.verdict.judge import judge
+        from tracekit.verdict.sentences import list_notes
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)

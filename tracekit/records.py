@@ -47,27 +47,20 @@ class Record:
         return ({"schema": self.form} if self.form else {}) | dict(plain(self))
 
 
-# These make the HTML and the text of a result. tracekit.run sets them, since results do not import
-# reporters.
-_showing: list[tuple[Callable[[Any], str], Callable[[Any], str]]] = []
-
-
 class Shown(Record):
     """A result that notebooks show as HTML, and Python as the output of its command.
 
     Its class is made with `dataclass(repr=False)`.
     """
 
+    views: ClassVar[tuple[Callable[[Any], str], Callable[[Any], str]] | None] = None
+    """These make the HTML and the text. tracekit.run sets them: results do not import reporters."""
+
     def _repr_html_(self) -> str | None:
-        return _showing[-1][0](self) if _showing else None
+        return Shown.views[0](self) if Shown.views else None
 
     def __repr__(self) -> str:
-        return _showing[-1][1](self) if _showing else object.__repr__(self)
-
-
-def show_with(html: Callable[[Any], str], text: Callable[[Any], str]) -> None:
-    """Sets the functions that make the HTML and the text of results."""
-    _showing[:] = [(html, text)]
+        return Shown.views[1](self) if Shown.views else object.__repr__(self)
 
 
 def plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ from tracekit.database import catalog
 from tracekit.database.catalog import Query, Value
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.records import Shown, show_with
+from tracekit.records import Shown
 from tracekit.text import counted, printable, suggestion
 from tracekit.thresholds import Thresholds
 
@@ -369,4 +369,4 @@ def _text(found: Shown) -> str:
     return text(found)
 
 
-show_with(_html, _text)
+Shown.views = (_html, _text)

@@ -40,10 +40,8 @@ def _attention(function: str, summary: str) -> Entry:
 
 
 WORKLOADS = {
-    "matmul-add": Entry(
-        "linear.matmul_add", "a @ b + c on square matrices of size --dim", ("dim",)
-    ),
-    "linear": Entry("linear.linear", "one nn.Linear, --dim to --hidden, over --batch x --seq rows"),
+    "matmul-add": Entry("mlp.matmul_add", "a @ b + c on square matrices of size --dim", ("dim",)),
+    "linear": Entry("mlp.linear", "one nn.Linear, --dim to --hidden, over --batch x --seq rows"),
     "mlp-eager": Entry("mlp.eager", "gated MLP, eager: 5 kernels a forward on a GPU"),
     "mlp-compiled": Entry("mlp.compiled", "the same MLP under torch.compile: 4 kernels"),
     "mlp-compiled-reduce-overhead": Entry(

@@ -1,5 +1,6 @@
-"""The gated MLP that the `mlp-*` workloads share, with the same weights and the same answer, by
-PyTorch's own kernels: eager, compiled, as a CUDA graph, packed; and a training step of it.
+"""Products of matrices, and the gated MLP of the `mlp-*` workloads by PyTorch's own kernels: eager,
+compiled, as a CUDA graph, packed; all with the same weights and the same answer. And a training
+step of it.
 
 down(act(gate(x)) * up(x)), without bias. With gelu it is GeGLU, with silu SwiGLU:
 https://arxiv.org/abs/2002.05202
@@ -152,3 +153,33 @@ def train_step(shape: Shape) -> Workload:
             return (module.in_float32(x) - target.float()).square().mean()
 
     return Workload(step, reference, "eager")
+
+
+# -- the smallest pieces of a model
+
+
+def matmul_add(shape: Shape) -> Workload:
+    """`a @ b + c` on square matrices of size `dim`: two operators. Small matrices are
+    overhead-bound, large ones compute-bound."""
+    n = shape.dim
+    a, b, c = (shape.random(n, n, seed=seed) for seed in range(3))
+    return Workload(
+        step=lambda: a @ b + c,
+        reference=lambda: a.float() @ b.float() + c.float(),
+        variant="eager",
+    )
+
+
+def linear(shape: Shape) -> Workload:
+    """(batch, seq, dim) to (batch, seq, hidden), with bias."""
+    x = shape.random(shape.batch, shape.seq, shape.dim, seed=0)
+    layer = nn.Linear(shape.dim, shape.hidden, device=shape.device, dtype=shape.dtype)
+    with torch.no_grad():
+        layer.weight.copy_(shape.random(shape.hidden, shape.dim, seed=1, scale=shape.dim**-0.5))
+        layer.bias.copy_(shape.random(shape.hidden, seed=2))
+    weight, bias = layer.weight.detach().float(), layer.bias.detach().float()
+    return Workload(
+        step=torch.no_grad()(lambda: layer(x)),
+        reference=lambda: functional.linear(x.float(), weight, bias),
+        variant="eager",
+    )

@@ -34,8 +34,8 @@ from tracekit.replay.changes import Remedies
 from tracekit.reporters.advise import _bound_then, render
 from tracekit.reporters.parts import ONCE, lists_of
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import list_notes
 from tracekit.verdict.model import Verdict
+from tracekit.verdict.sentences import list_notes
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000

@@ -51,7 +51,9 @@ def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_data
     path = bounds.path(replay.measured()).by_cause
     assert sum(path.values()) == bounds.length(replay.measured())
     for number, length in enumerate(replay.steps.lengths(replay.measured())):
-        assert sum(replay.steps.path(replay.measured(), number).by_cause.values()) == length
+        assert (
+            sum(replay.window("step", number).path(replay.measured()).by_cause.values()) == length
+        )
 
 
 PLAIN = [
@@ -337,7 +339,7 @@ def test_devices_of_one_trace_run_beside_each_other(tmp_path):
     # Streams with the same number on two devices do not wait for each other.
     assert edges(replay, EdgeKind.STREAM) == {(1, 5)}
     halved = replay.run("device*0.5")
-    lengths = [replay.bounds("gpu_active", device).length(halved) for device in (0, 1)]
+    lengths = [replay.window("gpu_active", device).length(halved) for device in (0, 1)]
     assert lengths == [(50 + 1 + 25) * US, 150 * US]
     with traces.load(tmp_path, events) as run:
         assert [gpu.device_id for gpu in run.verdict().devices] == [1, 0]

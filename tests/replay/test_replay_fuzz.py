@@ -77,5 +77,5 @@ def test_no_damage_upsets_a_replay(seed, tmp_path):
                 changed = replay.run(*changes)
                 assert sum(bounds.path(changed).by_cause.values()) == bounds.length(changed)
             for number, length in enumerate(replay.steps.lengths(replay.measured())):
-                path_ns = replay.steps.path(replay.measured(), number).by_cause
+                path_ns = replay.window("step", number).path(replay.measured()).by_cause
                 assert sum(path_ns.values()) == length

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
 from tracekit.advice.model import (
@@ -13,7 +16,6 @@ from tracekit.advice.model import (
     FixList,
     NotChecked,
 )
-from tracekit.advice.places import Place, find_places, price_alone
 from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.prices import STALLED, Prices
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tracekit.evidence.model import Window
+    from tracekit.replay.changes import Rows
     from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
@@ -29,6 +32,25 @@ if TYPE_CHECKING:
 
 _WARM = "warm-up"
 _ALLOCATOR = "allocator"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A remedy at one call site, or at all of its call sites together."""
+
+    remedy: Remedy
+    where: str | None
+    detail: str | None
+    count: int
+    change: str
+    """The change as `tracekit whatif` takes it."""
+    at_most_ns: int
+    """An upper bound of the time that it removes, on any thread or device; the window's length for
+    changes that also remove time outside their rows."""
+    parts: tuple[Place, ...] = ()
+    """The call sites with most time, if it stands for several."""
+    saves_ns: int = 0
+    """What the remedy saves there, in ns of the window; 0 before it is priced."""
 
 
 def find(
@@ -74,9 +96,9 @@ def find(
     priced: list[Place] = []
     for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
-        at = find_places(remedy, rows, window.start_ns, window.end_ns, thresholds.most_places)
+        at = _find_places(remedy, rows, window.start_ns, window.end_ns, thresholds.most_places)
         priced += [
-            price_alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns
+            _price_alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns
         ]
     worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
     together: BestCombination | None = None
@@ -118,6 +140,65 @@ def find(
         unlooked=unlooked,
         notes=[],
     )
+
+
+def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
+    """The call site with what the remedy saves there; if that is at least `least_ns`, with those of
+    its parts at which it saves anything alone, the highest saving first."""
+    priced = replace(place, saves_ns=prices.saved(place.change), parts=())
+    if priced.saves_ns < least_ns:
+        return priced
+    parts = [replace(each, saves_ns=prices.saved(each.change)) for each in place.parts]
+    worth = sorted((each for each in parts if each.saves_ns > 0), key=lambda each: -each.saves_ns)
+    return replace(priced, parts=tuple(worth))
+
+
+def _find_places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
+    """What a remedy changes in a window: all of its call sites together, listing at most `most`; or
+    each call site, if each has its own cause."""
+    start = np.ma.filled(rows["start_ns"], start_ns)
+    inside = (start < end_ns) & (start + np.ma.filled(rows["dur_ns"], 0) >= start_ns)
+    chosen = {name: rows[name][inside] for name in ("place", "detail", "target", "event_id")}
+    number: dict[str, int] = {}
+    numbers = (number.setdefault(name, len(number)) for name in chosen["place"])
+    place = np.fromiter(numbers, np.int64, len(chosen["place"]))
+    dur = np.ma.filled(rows["dur_ns"], 0)[inside]
+    factor = np.ma.filled(rows["factor"], 1.0)[inside].astype(np.float64)
+    saved = np.bincount(place, dur * (1 - factor), len(number))
+    whole_window = set(chosen["target"].tolist()) & {"call", "cuda-graph"}
+    event_id = np.ma.filled(chosen["event_id"], -1).astype(np.int64)
+    # The number of distinct events at each call site.
+    many = int(event_id.max(initial=0)) + 2
+    distinct = np.unique(place * many + event_id + 1)
+    counts = np.bincount(distinct // many, minlength=len(number))
+    first = np.unique(place, return_index=True)[1]
+    found = [
+        Place(
+            remedy,
+            name or None,
+            str(chosen["detail"][first[at]]) or None,
+            int(counts[at]),
+            f"remedy:{remedy.name}:{name}" if name else f"remedy:{remedy.name}",
+            end_ns - start_ns if whole_window or remedy.is_batch else int(saved[at]),
+        )
+        for name, at in number.items()
+    ]
+    found.sort(key=lambda each: (-each.at_most_ns, each.where is None, each.where or ""))
+    if len(found) < 2 or remedy.is_by_place:
+        return found[:most]
+    # A call site without a name has no change of its own.
+    parts = tuple(each for each in found[:most] if each.where)
+    return [
+        Place(
+            remedy,
+            found[0].where,
+            found[0].detail,
+            len(np.unique(event_id)),
+            f"remedy:{remedy.name}",
+            sum(each.at_most_ns for each in found),
+            parts,
+        )
+    ]
 
 
 def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Place | None:
@@ -284,8 +365,8 @@ def _once(
 
 def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     """Advice to record a warm run, where launches load code."""
-    asked = "FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)"
-    cold = replay.database.rows_of_trace(asked, replay.trace_id)
+    sql = "FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)"
+    cold = replay.database.rows_of_trace(sql, replay.trace_id)
     saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
     found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
     return found[0] if found else _of_once(remedy, "launch", None, len(cold), saves_ns, [])

@@ -79,8 +79,8 @@ def _pack(exported: Path, output: Path, facts: dict[str, Any]) -> None:
     the trace."""
     from tracekit.database.export import open_output
 
-    told = {"host": platform.node()} | facts
-    member = b'{"tracekit": ' + json.dumps(told).encode() + b","
+    host_and_facts = {"host": platform.node()} | facts
+    member = b'{"tracekit": ' + json.dumps(host_and_facts).encode() + b","
     with exported.open("rb") as source, open_output(output) as sink:
         head = source.read(4096).lstrip()
         sink.write(member + head.removeprefix(b"{"))
@@ -94,14 +94,14 @@ def to_standard_output() -> Iterator[Path]:
     Until then, the code's output goes to standard error.
     """
     sys.stdout.flush()
-    owner, kept = os.getpid(), os.dup(1)
+    owner, stdout_copy = os.getpid(), os.dup(1)
     os.dup2(2, 1)
     folder = Path(tempfile.mkdtemp())
     try:
         yield folder / "trace.json"
         # In a distributed run, the rank is in its name.
         (written,) = folder.iterdir()
-        with written.open("rb") as source, os.fdopen(kept, "wb", closefd=False) as sink:
+        with written.open("rb") as source, os.fdopen(stdout_copy, "wb", closefd=False) as sink:
             shutil.copyfileobj(source, sink)
     finally:
         # A child that the code forked may end here, too.
@@ -109,8 +109,8 @@ def to_standard_output() -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
+        os.dup2(stdout_copy, 1)
+        os.close(stdout_copy)
 
 
 def require_ending(output: str | Path) -> None:

@@ -121,9 +121,9 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
     """
     options = options or Options()
     require_ending(output)
-    asked = rank_path(Path(output), import_torch())
+    path_of_rank = rank_path(Path(output), import_torch())
     # The code may change the working directory.
-    path = asked.absolute()
+    path = path_of_rank.absolute()
     check_place(path)
     with restored_streams():
         with stage(f"preparing {target}"):
@@ -141,7 +141,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
             facts = _profile_steps(runnable, options, recorder, given)
     with stage("writing"), publish(path) as beside:
         save(recorder, facts, beside, nothing=f"{target}: {NO_WORK}")
-    return Captured(str(asked), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
+    return Captured(str(path_of_rank), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
 
 
 def record(

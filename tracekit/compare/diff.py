@@ -91,12 +91,12 @@ class Diff(Shown, form=SCHEMA):
             return "Two runs"
         ratio = max(span["b"] / span["a"], span["a"] / span["b"])
         if f"{ratio:.3g}" == "1":
-            told = "b takes as long as a"
+            sentence = "b takes as long as a"
         elif span["b"] > span["a"]:
-            told = f"b takes {ratio:.3g} times as long as a"
+            sentence = f"b takes {ratio:.3g} times as long as a"
         else:
-            told = f"b is {ratio:.3g} times as fast as a"
-        return f"{told}: {duration(span['a'])} in a, {duration(span['b'])} in b"
+            sentence = f"b is {ratio:.3g} times as fast as a"
+        return f"{sentence}: {duration(span['a'])} in a, {duration(span['b'])} in b"
 
 
 @dataclass(frozen=True)

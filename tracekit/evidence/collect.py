@@ -113,8 +113,8 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
 def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tuple[str, bool]:
     """What recorded the trace, and whether operators have shapes, or would have them: some
     operators take no tensors. `missing` has the codes of the question `missing`."""
-    asked = "SELECT trace_id, profiler, record_shapes FROM trace"
-    ((profiler, is_flagged),) = database.rows_of_trace(asked, trace_id)
+    sql = "SELECT trace_id, profiler, record_shapes FROM trace"
+    ((profiler, is_flagged),) = database.rows_of_trace(sql, trace_id)
     return profiler, bool(is_flagged) or "no_shapes" not in missing
 
 

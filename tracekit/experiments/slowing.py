@@ -51,13 +51,13 @@ def slow_step(step: Step, by_ns: int, is_compiled: bool = False) -> SlowedStep:
         with counting:
             step()
     if not counting.calls:
-        seen = "is compiled" if is_compiled else "calls no operator from Python"
+        why = "is compiled" if is_compiled else "calls no operator from Python"
 
         def late() -> object:
             _wait(by_ns)
             return step()
 
-        return SlowedStep(late, by_ns, 1, f"one wait before the step, which {seen}")
+        return SlowedStep(late, by_ns, 1, f"one wait before the step, which {why}")
     calls = counting.calls
     own_ns, bare_ns = _own_cost(step, calls)
     wait_ns = max(0, by_ns - own_ns) // calls

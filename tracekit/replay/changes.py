@@ -27,7 +27,7 @@ from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
 from tracekit.replay.graph import EdgeKind, Graph
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, Rates, distinct
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, distinct
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
@@ -114,9 +114,7 @@ def _staging(graph: Graph) -> Flags:
     op = np.flatnonzero(is_copy & device.linked & ~device.is_blocking & long)
     begin = host.key(device.thread[op], host.origin_ns + device.call[op])
     end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
-    calls = Intervals.of(begin, end, np.zeros(len(op)))
-    within: Flags = host.within(calls.begin, calls.end)
-    called: Flags = within & (host.cause == graph.number("launch"))
+    called: Flags = host.within(begin, end) & (host.cause == graph.number("launch"))
     return called
 
 
@@ -284,11 +282,10 @@ class ChangedParts:
     def apply(self, scale: Scale, graph: Graph) -> None:
         """Scales the parts in `scale`, which a replay of `graph` takes."""
         if self.target == "op":
-            found = np.isin(graph.device.op_id, self.event_id)
-            order = np.argsort(self.event_id, kind="stable")
-            at = order[np.searchsorted(self.event_id[order], graph.device.op_id[found])]
-            _scale(scale.op, self.factor[at], np.flatnonzero(found))
-            _close_gaps(scale, graph, np.flatnonzero(found)[self.factor[at] == 0])
+            op, first = np.unique(graph.device.numbers(self.event_id), return_index=True)
+            op, factor = op[op >= 0], self.factor[first[op >= 0]]
+            scale.op.scale_each(factor, op)
+            _close_gaps(scale, graph, op[factor == 0])
             return
         host = graph.host
         thread = host.numbers(self.pid, self.tid)
@@ -337,11 +334,11 @@ class Intervals:
         if target == "overhead":
             stretches &= np.isin(host.cause, [graph.number(name) for name in FREED_BY_GRAPHS])
         stretch = np.flatnonzero(stretches)
-        _scale(scale.host, self.factor[self.around(host.at[stretch])[0]], stretch)
+        scale.host.scale_each(self.factor[self.around(host.at[stretch])[0]], stretch)
         if target == "overhead":
             return
         own = edges.kind[edge] == EdgeKind.HOST
-        _scale(scale.fixed, factor[own], edge[own])
+        scale.fixed.scale_each(factor[own], edge[own])
         scale.dropped[edge[waits & (factor == 0)]] = True
         if target == "call":
             device = graph.device
@@ -354,7 +351,7 @@ class Intervals:
                 index, inside = self.around(host.key(thread[known], host.origin_ns + call[known]))
                 remains[known[inside]] = self.factor[index[inside]]
             ops = np.flatnonzero(~np.isnan(remains))
-            _scale(scale.op, remains[ops], ops)
+            scale.op.scale_each(remains[ops], ops)
             _close_gaps(scale, graph, ops[remains[ops] == 0])
 
 
@@ -367,15 +364,3 @@ def _close_gaps(scale: Scale, graph: Graph, ops: Ints) -> None:
     removed[1 + ops] = True
     edges = graph.edges
     scale.fixed.scale(0, (edges.kind == EdgeKind.STREAM) & removed[edges.target])
-
-
-def _scale(rates: Rates, factor: Floats, which: Ints) -> None:
-    """Scales the parts `which`, each by its factor."""
-    known, number = np.unique(factor, return_inverse=True)
-    if len(known) > 16:
-        rates.scale_each(factor, which)
-        return
-    for each, value in enumerate(known.tolist()):
-        where = np.zeros(len(rates.kind), np.bool_)
-        where[which[number == each]] = True
-        rates.scale(value, where)

@@ -193,11 +193,11 @@ def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
     op_part, fixed, by_op = run.scale.lengths(graph.edges, chain)
     op = edges.source[by_op] - 1
     # A negative fixed time (clocks differ) shortens the op.
-    shown = op_part + np.minimum(fixed, 0)
+    op_ns = op_part + np.minimum(fixed, 0)
     device = graph.device
-    yield _pieces(at[by_op], shown[by_op], device.cause[op], device.op_id[op], True)
+    yield _pieces(at[by_op], op_ns[by_op], device.cause[op], device.op_id[op], True)
     on_device = (edges.kind != EdgeKind.HOST) & (edges.kind != EdgeKind.SYNC)
-    yield _pieces(at + shown, np.maximum(fixed, 0), edges.fixed_cause, None, on_device)
+    yield _pieces(at + op_ns, np.maximum(fixed, 0), edges.fixed_cause, None, on_device)
     unknown = np.full(len(chain), graph.number("unknown"), np.int8)
     yield _pieces(at + op_part + fixed, run.wait[edges.target], unknown, None, on_device)
 
@@ -266,7 +266,7 @@ def path_between(
     """
     origin = graph.host.origin_ns
     since, until = from_ns - origin, to_ns - origin
-    blocks = [kept for block in path if len((kept := block.between(since, until)).ns)]
+    blocks = [few for block in path if len((few := block.between(since, until)).ns)]
     if not blocks:
         return []
     found = Pieces.concatenate(blocks)

@@ -91,22 +91,22 @@ def one_offs_of(replay: ReplayInput) -> list[OneOff]:
     listed as well, with the rest of its excess.
     """
     found, slow = _priced(replay), replay.thresholds.one_range_ratio
-    kept: list[OneOff] = []
+    result: list[OneOff] = []
     # From the inside out; captures first, since their contents belong to them.
     for each in sorted(found, key=lambda each: (each.kind != "capture", each.length)):
-        if any(_holds(other, each) for other in kept):
+        if any(_holds(other, each) for other in result):
             continue
-        inner = [other for other in kept if _holds(each, other)]
+        inner = [other for other in result if _holds(each, other)]
         covered = sum(other.excess_ns for other in inner)
-        is_told = covered >= replay.thresholds.told_share * each.excess_ns
+        is_explained = covered >= replay.thresholds.told_share * each.excess_ns
         if each.kind in ("step", "start"):
             rest = each.excess_ns - covered
-            if rest >= (slow - 1) / 2 * each.usual_ns and not (each.ops and is_told):
-                kept.append(replace(each, excess_ns=rest))
-        elif not is_told:
-            kept = [other for other in kept if other not in inner] + [each]
+            if rest >= (slow - 1) / 2 * each.usual_ns and not (each.ops and is_explained):
+                result.append(replace(each, excess_ns=rest))
+        elif not is_explained:
+            result = [other for other in result if other not in inner] + [each]
     return sorted(
-        kept, key=lambda each: (each.start_ns, each.event_id or 0, bool(each.ops), each.begin)
+        result, key=lambda each: (each.start_ns, each.event_id or 0, bool(each.ops), each.begin)
     )
 
 
@@ -160,8 +160,8 @@ def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) ->
     """A range that contains a large part of the launches is regular work, however rare its name."""
     if one_off.kind != "range":
         return True
-    held = len(_launched(graph, one_off.begin, one_off.end))
-    return bool(held < thresholds.held_share * int(graph.device.linked.sum()))
+    launches = len(_launched(graph, one_off.begin, one_off.end))
+    return bool(launches < thresholds.held_share * int(graph.device.linked.sum()))
 
 
 # The conditions on a candidate; each rule is one function.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -175,7 +175,7 @@ class Prices:
     @cached_property
     def window_ns(self) -> int:
         """The window's length without one-offs."""
-        return self._length(self._plain())
+        return self._length(self.replay.scale(steady=True))
 
     def saved(self, *changes: str) -> int:
         """What changes such as `remedy:cuda-graph` save together; `steady` is part of every price.
@@ -183,18 +183,15 @@ class Prices:
         A larger batch saves time for the same number of samples. Changes that pay only in loops are
         priced as if no thread was kept from running, because they do not help there.
         """
-        scale, before_ns, samples = self._plain(), self.window_ns, 1.0
-        if any(_is_marked(each, "in_loops") for each in changes) and self._has_stalls:
+        scale, before_ns, samples = self.replay.scale(steady=True), self.window_ns, 1.0
+        in_loops = any(_is_marked(each, "in_loops") for each in changes)
+        if in_loops and len(self.replay.remedies.rows(STALLED)["target"]):
             scale = self._with(scale, f"{REMEDY}:{STALLED}")
             before_ns = self._length(scale)
         for each in changes:
             scale = self._with(scale, each)
             samples *= self._samples(each)
         return before_ns - round(self._length(scale) / samples)
-
-    @property
-    def _has_stalls(self) -> bool:
-        return len(self.replay.remedies.rows(STALLED)["target"]) > 0
 
     def _samples(self, change: str) -> float:
         """The factor by which the window then holds more samples."""
@@ -208,7 +205,7 @@ class Prices:
         lengthens the window by at most the share `growth`, and the window's length then."""
         best, times = None, 2
         while self.replay.graph.ops and times <= self.replay.thresholds.fastest:
-            length = self._length(self._with(self._plain(), f"{BATCH}*{times}"))
+            length = self._length(self._with(self.replay.scale(steady=True), f"{BATCH}*{times}"))
             if length > (1 + growth) * self.window_ns:
                 break
             best = times, length
@@ -227,7 +224,7 @@ class Prices:
         Returns the index of each change taken and what it adds to the previous ones, the changed
         window's critical path by cause, and the gains from then halving host and device.
         """
-        scale, length = self._plain(), self.window_ns
+        scale, length = self.replay.scale(steady=True), self.window_ns
         taken: list[tuple[int, int]] = []
         left = dict(enumerate(alone))
         while left:
@@ -243,9 +240,6 @@ class Prices:
         shares = self.window.path(self.replay.simulator.run(scale)).shares
         _, host, device = _halved(self.replay, scale, self.window.length)
         return taken, shares, host, device
-
-    def _plain(self) -> Scale:
-        return self.replay.scale(steady=True)
 
     def _with(self, scale: Scale, change: str) -> Scale:
         changed = scale.copy()
@@ -291,25 +285,24 @@ def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
     window = replay.window(kind, number)
     has_network = bool(gains.gains(kind, number).work_ns.get("communication"))
     networks = _NETWORK_SPEEDS if has_network else (1.0,)
-    lengths: dict[tuple[float, float, float], int] = {}
 
+    @cache
     def length(host: float, device: float, network: float) -> int:
-        point = host, device, network if has_network else 1.0
-        if point not in lengths:
-            factors = {"host": 1 / host, "device": 1 / device}
-            if has_network:
-                # The device's change applies to communication, too.
-                factors["communication"] = device / network
-            lengths[point] = window.length(replay.simulator.run(with_factors(replay, **factors)))
-        return lengths[point]
+        factors = {"host": 1 / host, "device": 1 / device}
+        if has_network:
+            # The device's change applies to communication, too.
+            factors["communication"] = device / network
+        return window.length(replay.simulator.run(with_factors(replay, **factors)))
 
     found = []
     for host, device, network in product(SPEEDS, SPEEDS, networks):
         here = length(host, device, network)
+        # Without communication, all speeds of the network are one.
+        twice = 2 * network if has_network else 1.0
         faster = (
             length(2 * host, device, network),
-            length(host, 2 * device, 2 * network),
-            length(host, device, 2 * network),
+            length(host, 2 * device, twice),
+            length(host, device, twice),
         )
         gained = (float(_shorter(here, each)) for each in faster)
         found.append(Speed(host, device, network, here, *gained))

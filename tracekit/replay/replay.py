@@ -144,7 +144,7 @@ class Replay:
     def place(self, window: str | None = None, at: int | None = None) -> WindowId:
         """The kind and number of `gpu_active`, `trace` or a step by its name; by default of the
         verdict's window. Among ranges, it is the one numbered `at`, or that of median length."""
-        if self.ranges is not None:
+        if self.ranges is not None and window not in ("gpu_active", "trace"):
             lengths = self.ranges.lengths(self.run(steady=True)).tolist()
             return "range", typical(lengths, at)
         step = self.typical_step() if window is None and self.graph.ops else None
@@ -155,11 +155,9 @@ class Replay:
         is_trace = window == "trace" or not self.graph.ops
         return ("trace", 0) if is_trace else ("gpu_active", self._main_device())
 
-    def bounds(self, kind: str = "gpu_active", device_id: int | None = None) -> ReplayedWindow:
-        """The GPU-active span of a device (by default the main one), or the whole trace."""
-        if device_id is None and kind != "trace" and self.graph.ops:
-            device_id = self._main_device()
-        return self.window(kind, device_id or 0)
+    def bounds(self, kind: str = "gpu_active") -> ReplayedWindow:
+        """The GPU-active span of the main device, or the whole trace."""
+        return self.window(*self.place(kind))
 
     def _main_device(self) -> int:
         query = "SELECT device_id FROM main_device WHERE trace_id = getvariable('trace')"

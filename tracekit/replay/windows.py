@@ -26,7 +26,7 @@ _EVERY = -1
 
 @dataclass(frozen=True)
 class Windows(ABC):
-    """Windows of one kind, with their lengths and critical paths in any replay."""
+    """Windows of one kind, with their lengths in any replay."""
 
     names: list[str]
     begin: Ints
@@ -53,10 +53,6 @@ class Windows(ABC):
         """The windows' lengths in ns."""
         begin, end = self.spans(run)
         return end - begin
-
-    def path(self, run: Run, number: int) -> Path:
-        """The critical path through a window: its pieces add up to the length."""
-        return critical_path(run, int(self.spans(run)[0][number]), self.last(run, number))
 
 
 @dataclass(frozen=True)
@@ -106,8 +102,8 @@ class MarkedWindows(Windows):
     (queries/facts/windows.sql has the same definition for the recorded times of steps.)
     """
 
-    kinds: list[str]
-    """`step`, `phase` (an outermost range, if no steps are marked) or `range` (of one name)."""
+    are_steps: bool
+    """Whether these are the profiler's steps; else outermost ranges, or ranges of one name."""
     began_ns: list[int]
     """When the host begins each window, as recorded."""
     lasted_ns: list[int]
@@ -120,11 +116,6 @@ class MarkedWindows(Windows):
     """For each window, the index of its first op among those."""
     stop: Ints
     """The index of the first op after each window."""
-
-    @property
-    def are_steps(self) -> bool:
-        """Whether these are the profiler's steps."""
-        return "step" in self.kinds
 
     def ops(self, number: int) -> Numbers:
         """The ops launched in a window."""
@@ -165,7 +156,8 @@ class ReplayedWindow:
         return end - begin
 
     def path(self, run: Run) -> Path:
-        return self.of.path(run, self.number)
+        """The critical path through the window: its pieces add up to the length."""
+        return critical_path(run, self.span(run)[0], self.of.last(run, self.number))
 
     def pieces(self, run: Run) -> Iterator[Pieces]:
         """The pieces of that path, from its end to its start, in blocks."""
@@ -175,24 +167,25 @@ class ReplayedWindow:
 def steps_of(database: Session, trace_id: int, graph: Graph) -> MarkedWindows:
     """The steps of a trace, or its outermost ranges if it marks no steps."""
     rows = database.arrays("replay_steps", trace=trace_id)
-    return _marked(graph, rows, [str(each) for each in rows["kind"]])
+    return _marked(graph, rows, are_steps="step" in rows["kind"].tolist())
 
 
 def ranges_of(database: Session, trace_id: int, graph: Graph, name: str) -> MarkedWindows:
     """The ranges with a name: `NAME@1`, `NAME@2` and so on. Only launches of the range's own thread
     count: other threads may run ranges of the same name at the same time."""
     rows = database.arrays("ranges_named", trace=trace_id, range=name)
-    count = len(rows["pid"])
-    rows["name"] = np.array([f"{name}@{number + 1}" for number in range(count)], np.object_)
-    return _marked(graph, rows, ["range"] * count)
+    names = [f"{name}@{number}" for number in range(1, len(rows["pid"]) + 1)]
+    return _marked(graph, rows | {"name": names}, of_thread=True)
 
 
-def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> MarkedWindows:
+def _marked(
+    graph: Graph, rows: dict[str, Any], *, are_steps: bool = False, of_thread: bool = False
+) -> MarkedWindows:
     host, device = graph.host, graph.device
-    own = host.numbers(rows["pid"], rows["tid"]) if kinds else _NONE
+    own = host.numbers(rows["pid"], rows["tid"])
     begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
-    thread = own if "range" in kinds else np.full(len(kinds), _EVERY, np.int64)
-    first, stop = np.zeros(len(kinds), np.int64), np.zeros(len(kinds), np.int64)
+    thread = own if of_thread else np.full(len(own), _EVERY, np.int64)
+    first, stop = np.zeros(len(own), np.int64), np.zeros(len(own), np.int64)
     launched = {}
     for each in np.unique(thread).tolist():
         ops = np.flatnonzero(device.linked if each == _EVERY else device.thread == each)
@@ -205,7 +198,7 @@ def _marked(graph: Graph, rows: dict[str, Any], kinds: list[str]) -> MarkedWindo
         [str(each) for each in rows["name"]],
         host.key(own, begin_ns),
         host.key(own, end_ns),
-        kinds,
+        are_steps,
         rows["start_ns"].tolist(),
         rows["dur_ns"].tolist(),
         thread,

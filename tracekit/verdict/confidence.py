@@ -13,7 +13,6 @@ from tracekit.causes import words
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import waits_for_workers
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import (
     COMPUTE,
@@ -24,7 +23,13 @@ from tracekit.verdict.regime import (
     side_by_time,
     weigh,
 )
-from tracekit.verdict.sentences import differing_window, excess_in, is_single_pass, is_unrepeated
+from tracekit.verdict.sentences import (
+    differing_window,
+    excess_in,
+    is_single_pass,
+    is_unrepeated,
+    waits_for_workers,
+)
 
 # From the surest down; each doubt lowers it by one.
 LEVELS = ("high", "medium", "low")
@@ -207,9 +212,9 @@ def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     if abs(host.math_ns - host.memory_ns) > host.compute_ns - known:
         return None
     how = "" if evidence.shaped else " ({no_shapes})"
-    told = f"only {share(known, host.compute_ns)}" if known else "none"
+    part = f"only {share(known, host.compute_ns)}" if known else "none"
     return (
-        f"Recorded shapes tell math from memory for {told} of the compute operators' time: the "
+        f"Recorded shapes tell math from memory for {part} of the compute operators' time: the "
         f"limit could be the other{how}."
     )
 

@@ -14,7 +14,6 @@ from tracekit.evidence.model import Evidence, Gpu, HostThread, Idle, Launch, Per
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.advice import is_captured, next_step, waits_for_workers
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.recorder import with_omission, without_recorder
@@ -32,10 +31,13 @@ from tracekit.verdict.regime import (
 )
 from tracekit.verdict.sentences import (
     headline,
+    is_captured,
     named_rest,
     named_window,
+    next_step,
     steady_sentences,
     step_sentences,
+    waits_for_workers,
     window_sentences,
 )
 
@@ -251,13 +253,13 @@ def _exposed_sentences(gpu: Gpu, span_ns: int, thresholds: Thresholds) -> list[s
     most = sorted(each for each in exposed if each[0] >= thresholds.exposed_share * span_ns)[::-1]
     if not most:
         return []
-    told = [
+    parts = [
         f"{share(ns, span_ns)}{'' if place else ' of the window'} ({duration(ns)})"
         f"{'' if place else ' is'} exposed {what}"
         for place, (ns, what, _) in enumerate(most)
     ]
     lonely = most[0][2] if len(most) == 1 else "no compute overlaps them"
-    return [f"{', '.join(told)}: {lonely}."]
+    return [f"{', '.join(parts)}: {lonely}."]
 
 
 def _gained(gain: float, thresholds: Thresholds) -> str:

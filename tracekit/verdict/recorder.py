@@ -110,16 +110,16 @@ def _without_queued(evidence: Evidence, ns: int) -> Evidence:
 def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
     """The verdict with the recorder's omission as its first reason, and with a confidence that
     fits."""
-    seen = RuleInput(verdict, evidence, _by_code(evidence), thresholds)
+    case = RuleInput(verdict, evidence, _by_code(evidence), thresholds)
     found = []
     for codes, rule in RULES:
         omissions = (
             Omission(each.code, _sentence(each), leaves)
-            for each in (seen.findings[code] for code in codes if code in seen.findings)
-            if (leaves := rule(seen, each))
+            for each in (case.findings[code] for code in codes if code in case.findings)
+            if (leaves := rule(case, each))
         )
         found += [*omissions][:1]
-    found += [each for each in [_costly(seen)] if each]
+    found += [each for each in [_costly(case)] if each]
     if not found:
         return verdict
     level = min((each.leaves for each in found), key=_LEVELS.index)
@@ -161,88 +161,85 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.message[0].upper()}{finding.message[1:]}."
 
 
-def _cut(seen: RuleInput, finding: Finding) -> str:
+def _cut(case: RuleInput, finding: Finding) -> str:
     """The file breaks off. GPU events are written last: if there are none, they may be the missing
     part."""
-    return "low" if seen.evidence.gpu is None else "medium"
+    return "low" if case.evidence.gpu is None else "medium"
 
 
-def _nothing(seen: RuleInput, finding: Finding) -> str:
+def _nothing(case: RuleInput, finding: Finding) -> str:
     """The recording has a start, a capture or an end in place of the work."""
     return "none"
 
 
-def _lost(seen: RuleInput, finding: Finding) -> str | None:
+def _lost(case: RuleInput, finding: Finding) -> str | None:
     """Kernels of graph replays, or of a session's first launches, are missing. If most are, nobody
     knows what the run did."""
     if finding.severity == "error":
         return "none"
     is_start = finding.code == "dropped_at_start"
     return (
-        "low" if is_start or _share(finding, seen.evidence) >= seen.thresholds.lost_share else None
+        "low" if is_start or _share(finding, case.evidence) >= case.thresholds.lost_share else None
     )
 
 
-def _unended(seen: RuleInput, finding: Finding) -> str | None:
+def _unended(case: RuleInput, finding: Finding) -> str | None:
     """Python frames without an end: the time that they cover counts as Python's."""
-    return "low" if seen.verdict.bottleneck == "python" else None
+    return "low" if case.verdict.bottleneck == "python" else None
 
 
-def _skewed(seen: RuleInput, finding: Finding) -> str | None:
+def _skewed(case: RuleInput, finding: Finding) -> str | None:
     """The first collective waits for ranks that record later. It is a one-off; if it takes most of
     the window, hardly anything is left to judge."""
-    if not finding.time_ns or finding.time_ns > seen.evidence.window.span_ns:
+    if not finding.time_ns or finding.time_ns > case.evidence.window.span_ns:
         return None
-    share = _share(finding, seen.evidence)
-    if share < seen.thresholds.lost_share:
+    share = _share(finding, case.evidence)
+    if share < case.thresholds.lost_share:
         return None
-    return "low" if share >= seen.thresholds.unseen_share else "medium"
+    return "low" if share >= case.thresholds.unseen_share else "medium"
 
 
-def _queued(seen: RuleInput, finding: Finding) -> str | None:
+def _queued(case: RuleInput, finding: Finding) -> str | None:
     """The device worked on ops launched before the recording, and the host waited for it."""
-    if seen.evidence.window.kind != "gpu_active":
+    if case.evidence.window.kind != "gpu_active":
         return None
     # If it takes most of the window, hardly anything is left to judge.
-    return "low" if _share(finding, seen.evidence) > seen.thresholds.unseen_share else "medium"
+    return "low" if _share(finding, case.evidence) > case.thresholds.unseen_share else "medium"
 
 
-def _gaps(seen: RuleInput, finding: Finding) -> str | None:
+def _gaps(case: RuleInput, finding: Finding) -> str | None:
     """Equal gaps between the kernels of replays, which may be the recorder's."""
-    if seen.verdict.regime == UNKNOWN:
+    if case.verdict.regime == UNKNOWN:
         return None
-    rests = seen.verdict.regime == OVERHEAD or seen.verdict.bottleneck == "latency"
+    rests = case.verdict.regime == OVERHEAD or case.verdict.bottleneck == "latency"
     return "low" if rests else "medium"
 
 
-def _costly(seen: RuleInput) -> Omission | None:
+def _costly(case: RuleInput) -> Omission | None:
     """The recorder's own cost, as measured; or as estimated from its events, if it could be all
     that the device waits for."""
-    measured, causal = seen.findings.get("profiler_dilation"), seen.evidence.causal
-    if seen.verdict.margin is None:
+    measured, causal = case.findings.get("profiler_dilation"), case.evidence.causal
+    if case.verdict.margin is None:
         return None
-    if seen.verdict.regime != OVERHEAD:
-        finding = measured or seen.findings.get("recorder_cost")
-        if finding is None or not _is_recorders(seen):
+    if case.verdict.regime != OVERHEAD:
+        finding = measured or case.findings.get("recorder_cost")
+        is_weighed = case.evidence.gpu is not None and case.evidence.gains is not None
+        if finding is None or not is_weighed:
             return None
-        return Omission("recorder_cost", _corrected(finding, seen.evidence), "low")
+        # The host may bound the run only while it is being recorded.
+        if not bound_of(case.evidence, case.thresholds).is_recorders:
+            return None
+        return Omission("recorder_cost", _corrected(finding, case.evidence), "low")
     if measured is not None and causal is not None and causal.undilated is not None:
-        bound = weigh(*causal.undilated, "device", seen.thresholds.small_gain)
+        bound = weigh(*causal.undilated, "device", case.thresholds.small_gain)
         leaves = "high" if bound.regime == OVERHEAD else "low"
-        return Omission("recorder_cost", _corrected(measured, seen.evidence), leaves)
-    estimated = seen.findings.get("recorder_cost")
-    if estimated is None or _share(estimated, seen.evidence) < _waited(
-        seen.evidence, seen.verdict.margin
+        return Omission("recorder_cost", _corrected(measured, case.evidence), leaves)
+    estimated = case.findings.get("recorder_cost")
+    if estimated is None or _share(estimated, case.evidence) < _waited(
+        case.evidence, case.verdict.margin
     ):
         return None
     return Omission("recorder_cost", _sentence(estimated), "low")
-
-
-def _is_recorders(seen: RuleInput) -> bool:
-    """Whether the host bounds the run only while it is being recorded."""
-    evidence = seen.evidence
-    is_weighed = evidence.gpu is not None and evidence.gains is not None
-    return is_weighed and bound_of(evidence, seen.thresholds).is_recorders
 
 
 def _waited(evidence: Evidence, margin: float) -> float:

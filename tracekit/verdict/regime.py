@@ -10,14 +10,14 @@ or shown comes from here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tracekit.evidence.model import Gpu, Idle
+    from tracekit.evidence.model import Evidence, Gpu, Idle, Period
     from tracekit.replay.model import Gains
     from tracekit.replay.prices import Speed, WindowGains
     from tracekit.thresholds import Thresholds
@@ -31,17 +31,6 @@ _OF_SIDE = {"host": OF_HOST, "device": OF_DEVICE}
 # Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
 # five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
 _TRIES = 5
-
-
-class MeasuredWindow(Protocol):
-    """A window of a device, with the gains from changes to it."""
-
-    @property
-    def gpu(self) -> Gpu | None: ...
-    @property
-    def idle(self) -> Idle | None: ...
-    @property
-    def gains(self) -> Gains | None: ...
 
 
 def bound_by(regime: str, bottleneck: str | None) -> str:
@@ -100,7 +89,7 @@ def weigh(host: float, device: float, by_time: str | None = None, least: float =
     return Bound(REGIMES[side], side, margin, host, device, decides)
 
 
-def bound_of(found: MeasuredWindow, thresholds: Thresholds) -> Bound:
+def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     """What bounds a window of a device, and its bottleneck."""
     gpu, idle, gains = found.gpu, found.idle, found.gains
     assert gpu is not None and idle is not None and gains is not None
@@ -132,7 +121,7 @@ def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -
     return weigh(host, device, None if is_nil else by_time, thresholds.small_gain)
 
 
-def _is_unexplained(found: MeasuredWindow, bound: Bound, thresholds: Thresholds) -> bool:
+def _is_unexplained(found: Evidence | Period, bound: Bound, thresholds: Thresholds) -> bool:
     """Whether the device waits long although nothing was recorded, while replay and accounting
     disagree: the host's path in a sampled trace may be just as incomplete. So it is if time alone
     speaks for the host."""
@@ -213,7 +202,7 @@ def _bottleneck(
 
 
 def flip_of(
-    found: MeasuredWindow, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
+    found: Evidence | Period, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
 ) -> float | None:
     """The factor by which the side that bounds a window must get faster before the margin changes
     its sign; None if it does not even at `fastest`. `place` is as `WindowGains.gains` names it.

@@ -65,10 +65,10 @@ def rows_of(analysis: Analysis, context: str = "") -> Rows:
     trace_id = analysis.trace.trace_id
     advice = []
     for number, each in enumerate(analysis.advice, 1):
-        told = plain(each)
-        place = told.pop("where")
-        del told["needs"], told["doubts"], told["places"]
-        advice.append({"number": number, "place": place} | told)
+        row = plain(each)
+        place = row.pop("where")
+        del row["needs"], row["doubts"], row["places"]
+        advice.append({"number": number, "place": place} | row)
     tables: Rows = {
         "verdict": [row | {"judged_by": judged_by(context)} for row in _verdicts(analysis)],
         "evidence": list(_evidence(analysis)),

@@ -102,6 +102,7 @@ class _Judge:
         if run and not has_pace and self._exchanged().any():
             stage = self._slow_stage()
             late, has_pace = ([stage, *late], True) if stage else (late, False)
+        begins = self._begins().values() if run else ()
         exchanges = joined.members.is_exchange
         bubble_ns = int(joined.members.wait_ns[exchanges].sum()) if known else 0
         found = RunVerdict(
@@ -110,7 +111,7 @@ class _Judge:
             steps=len(joined.step_names),
             step_ns=median_low(run.lengths.tolist()) if run else None,
             span_ns=run.span_ns if run else None,
-            start_skew_ns=self._start_skew() if run else None,
+            start_skew_ns=max(begins) - min(begins) if begins else None,
             pace_rank=late[0].rank if has_pace else None,
             late_ranks=late,
             waiting=waiting,
@@ -158,8 +159,8 @@ class _Judge:
 
     # -- who is late
 
-    def _late(self, held: dict[int, float]) -> list[LateRank]:
-        order = sorted((n for n in held if round(held[n])), key=lambda n: (-held[n], n))
+    def _late(self, blamed: dict[int, float]) -> list[LateRank]:
+        order = sorted((n for n in blamed if round(blamed[n])), key=lambda n: (-blamed[n], n))
         last = self.joined.rank[self.joined.last[~self._exchanged()]]
         times = np.bincount(last, minlength=len(self.analyses))
         found = []
@@ -167,15 +168,15 @@ class _Judge:
             trace = self.analyses[number].trace
             cause, where, excess, saves = None, None, None, None
             if place < _EXAMINED:
-                cause, where, excess = self._own_cause(number, held[number])
+                cause, where, excess = self._own_cause(number, blamed[number])
                 saves = self._saves_like_the_others([number])
-            link = self._link_of(trace.rank, held[number])
+            link = self._link_of(trace.rank, blamed[number])
             if cause is None and link is not None:
                 cause, where, excess = SLOW_LINK, describe_link(link), link.excess_ns
                 saves = link.saves_ns
             found.append(
                 LateRank(
-                    trace.rank, trace.trace_id, round(held[number]), int(times[number]), cause,
+                    trace.rank, trace.trace_id, round(blamed[number]), int(times[number]), cause,
                     where, excess if cause == START_SKEW else self._each_step(excess),
                     self._each_step(saves),
                 )
@@ -343,10 +344,6 @@ class _Judge:
         else:
             first = joined.ahead_ns.tolist()
         return {n: ns for n, ns in enumerate(first) if joined.trace_ids[n] in joined.clocks}
-
-    def _start_skew(self) -> int | None:
-        begins = self._begins().values()
-        return max(begins) - min(begins) if begins else None
 
     # -- what removing a cause would save
 

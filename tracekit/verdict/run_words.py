@@ -62,11 +62,7 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     if run.pace_rank is not None:
         named = [each for each in run.late_ranks if each.held_up_ns * 20 >= done.waited_ns]
         named = named[: 1 if named[0].in_pipeline else _NAMED]
-        found += [
-            sentence
-            for place, each in enumerate(named)
-            for sentence in _late(run, each, place == 0)
-        ]
+        found += [_late(run, each, place == 0) for place, each in enumerate(named)]
     elif done.count and _missing(run):
         found.append(
             f"These ranks come to their collectives together. If one of the {_missing(run):,} "
@@ -94,61 +90,50 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     return found
 
 
-def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
+def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
     assert run.collectives is not None
-    done, name = run.collectives, f"rank {late.rank}"
     if late.in_pipeline:
-        return _stage(run, late)
+        own = "" if late.cause is None else f": {_spends(run, late, 'other stages')}"
+        return (
+            f"The other stages of the pipeline wait for rank {late.rank}{own}. If it took as long "
+            f"as they do, a step of the run would be {_shorter(run, late)}."
+        )
+    done, name = run.collectives, f"rank {late.rank}"
     part = share(late.held_up_ns, done.waited_ns)
     last = f"which comes last in {late.times_last:,} of {done.count:,} collectives"
     if not late.times_last:
         last = "which makes others come late"
-    said = (
-        f"{part} of it is for {name}, {last}."
-        if is_first
-        else (f"Another {part} is for {name}, {last}.")
-    )
+    said = f"{part} of it is for {name}, {last}"
+    if not is_first:
+        said = f"Another {part} is for {name}, {last}"
     if late.cause == "start-skew":
-        return [
-            f"{said[:-1]}: its recording begins {duration(late.excess_ns)} after the median of the "
+        return (
+            f"{said}: its recording begins {duration(late.excess_ns)} after the median of the "
             "others, and its delay happened before that."
-        ]
+        )
     if late.cause == "slow-link":
-        return [f"{said[:-1]}: its link is slow ({late.place})."]
+        return f"{said}: its link is slow ({late.place})."
     if late.cause is None:
-        return [f"{said[:-1]}; the traces do not show what it spends more time on than the others."]
-    where = f", most of it in {_clipped(late.place)}" if late.place else ""
-    steps = max(1, run.steps)
-    each = " in each step" if run.steps > 1 else ""
+        return f"{said}; the traces do not show what it spends more time on than the others."
     saves = ""
     if late.saves_ns is not None and run.span_ns:
-        gained = late.saves_ns * steps >= _SHOWN * run.span_ns
-        less = f"{share(late.saves_ns * steps, run.span_ns)} shorter ({duration(late.saves_ns)})"
-        less = less if gained else "no shorter: others are as late"
+        gains = late.saves_ns * max(1, run.steps) >= _SHOWN * run.span_ns
+        less = _shorter(run, late) if gains else "no shorter: others are as late"
         saves = f" If it took as long as they do, a step of the run would be {less}."
-    return [
-        f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause}{each} than the "
-        f"median of the ranks that do the same{where}.{saves}"
-    ]
+    return f"{said}: {_spends(run, late, 'ranks that do the same')}.{saves}"
 
 
-def _stage(run: RunVerdict, late: LateRank) -> list[str]:
-    """A stage of a pipeline for which the others wait."""
+def _spends(run: RunVerdict, late: LateRank, peers: str) -> str:
+    """What a late rank spends more time on than its peers, and where."""
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
-    own = (
-        "."
-        if late.cause is None
-        else (
-            f": it spends {duration(late.excess_ns)} more on {late.cause}"
-            f"{' in each step' if run.steps > 1 else ''} than the median of the other stages"
-            f"{where}."
-        )
-    )
-    saves = share((late.saves_ns or 0) * max(1, run.steps), run.span_ns or 1)
-    return [
-        f"The other stages of the pipeline wait for rank {late.rank}{own} If it took as long as "
-        f"they do, a step of the run would be {saves} shorter ({duration(late.saves_ns)})."
-    ]
+    each = " in each step" if run.steps > 1 else ""
+    more = f"{duration(late.excess_ns)} more on {late.cause}{each}"
+    return f"it spends {more} than the median of the {peers}{where}"
+
+
+def _shorter(run: RunVerdict, late: LateRank) -> str:
+    saves_ns = (late.saves_ns or 0) * max(1, run.steps)
+    return f"{share(saves_ns, run.span_ns or 1)} shorter ({duration(late.saves_ns)})"
 
 
 def _clocks(run: RunVerdict) -> list[str]:

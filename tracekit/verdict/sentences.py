@@ -1,5 +1,6 @@
 """The sentences of a verdict: the first one, as one would tell a colleague, and those on what it
-leaves out and on windows that differ: one-offs, steps, the rest of the trace."""
+leaves out, on windows that differ (one-offs, steps, the rest of the trace) and on what to try next.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +10,22 @@ from statistics import median_low
 from typing import TYPE_CHECKING
 
 from tracekit.causes import words
-from tracekit.evidence.model import Evidence, OneOffEvent, Period, Repetition, Window
+from tracekit.evidence.model import (
+    Evidence,
+    HostThread,
+    Launch,
+    OneOffEvent,
+    Period,
+    Repetition,
+    Window,
+)
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN, Bound, steady_busy_ns
 
 if TYPE_CHECKING:
+    from tracekit.advice.model import FixList
+    from tracekit.database.session import Session
     from tracekit.verdict.model import Verdict
 
 _NAMED = 3
@@ -128,7 +139,7 @@ def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
         return []
     alike: dict[str, list[OneOffEvent]] = {}
     for each in evidence.one_offs:
-        if _overlap(window, each):
+        if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:
             alike.setdefault(one_off_name(each), []).append(each)
     if not alike:
         return []
@@ -174,10 +185,6 @@ def one_off_name(event: OneOffEvent) -> str:
     if event.kind == "step" and event.side == "device":
         return f"{event.cause} in {event.name}"
     return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
-
-
-def _overlap(window: Window, event: OneOffEvent) -> bool:
-    return event.start_ns < window.end_ns and event.start_ns + event.dur_ns > window.start_ns
 
 
 def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
@@ -295,3 +302,74 @@ def ends_beyond(
     ends = zip(("before", "after"), names, lengths, strict=True)
     least_ns = thresholds.named_gain * outer.span_ns
     return " and ".join(f"{duration(ns)} {end} {name}" for end, name, ns in ends if ns > least_ns)
+
+
+# -- what to try next
+
+
+def waits_for_workers(host: HostThread) -> bool:
+    """Whether most of a host's communication is calls to other workers."""
+    return 2 * host.remote_ns > host.communication_ns
+
+
+def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
+    """Whether most GPU ops run in CUDA graphs."""
+    return launch is not None and launch.graph_share > thresholds.captured_majority
+
+
+def next_step(
+    bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
+) -> str:
+    """What to try next, without the things that the run does already."""
+    compiled = launch.compiled_share if launch is not None else None
+    done = {
+        "next_shaped": shaped,
+        "next_captured": is_captured(launch, thresholds),
+        "next_compiled": compiled is not None and compiled > thresholds.captured_majority,
+    }
+    for kind, is_done in done.items():
+        if is_done and bottleneck in words(kind):
+            return words(kind)[bottleneck]
+    return words("next")[bottleneck]
+
+
+def list_notes(
+    fixes: FixList, verdict: Verdict, database: Session, trace_id: int, thresholds: Thresholds
+) -> list[str]:
+    """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
+    recurring = [each for each in fixes.advice if not each.once]
+    if not recurring and verdict.regime == UNKNOWN:
+        return verdict.try_next
+    if not recurring:
+        return [
+            "No remedy that tracekit knows would save 1 % of the window or more.",
+            *_reached(database, trace_id, thresholds),
+        ]
+    saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
+    first = recurring[0]
+    if saving is None or first.cause == verdict.bottleneck or not saving.saves_at_most_ns:
+        return []
+    most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
+    if any(each.cause == verdict.bottleneck for each in recurring):
+        return [
+            f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
+            f"{first.cause}, saves more than what was found against it."
+        ]
+    return [
+        f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
+        f"found; {first.remedy} is against {first.cause}."
+    ]
+
+
+def _reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
+    """How near the device is to its peak in matrix products, if enough of its work is counted."""
+    rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
+    least = thresholds.shaped_work_share
+    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
+    if not known:
+        return []
+    row = known[0]
+    return [
+        f"Matrix products reach {percent(row['share_of_peak'])} of the device's peak over the "
+        f"GPU-active span ({percent(row['share_counted'])} of kernel time is counted)."
+    ]

@@ -55,8 +55,8 @@ def toolkit(nvcc: str) -> Path:
     """The folder of the CUDA toolkit, as its compiler names it: `nvcc` may be a wrapper in another
     folder, where PyTorch would not find the libraries."""
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = re.search(r"^#\$ TOP=(.+)$", told.stderr, re.MULTILINE)
+    dry_run = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"^#\$ TOP=(.+)$", dry_run.stderr, re.MULTILINE)
     return Path(found[1] if found else Path(nvcc).parents[1]).resolve()
 
 

@@ -20,6 +20,8 @@ Numbers = NDArray[Any]
 Which = Numbers | slice
 # A time before every other time.
 NEVER = -(1 << 62)
+# Up to so many distinct factors, parts with the same factor keep one kind.
+_FEW = 16
 
 
 def distinct(values: Ints) -> Ints:
@@ -99,6 +101,13 @@ class Rates:
 
     def scale_each(self, factors: Floats, which: Ints) -> None:
         """Scales each part in `which` by its own factor."""
+        values, number = np.unique(factors, return_inverse=True)
+        if len(values) <= _FEW:
+            for each, value in enumerate(values.tolist()):
+                where = np.zeros(len(self.kind), np.bool_)
+                where[which[number == each]] = True
+                self.scale(value, where)
+            return
         kinds = self.kind[which]
         self.kind = self.kind.astype(np.int64)
         self.kind[which] = len(self.rate) + np.arange(len(which))
@@ -113,8 +122,8 @@ class Rates:
         if self.all_one:
             return ns.astype(np.int64, copy=False)
         if np.isin(self.rate, (0, 1)).all():
-            kept: Ints = ns * self.rate.astype(np.int64)[self.kind[which]]
-            return kept
+            exact: Ints = ns * self.rate.astype(np.int64)[self.kind[which]]
+            return exact
         return times(ns, self.rate[self.kind[which]])
 
 

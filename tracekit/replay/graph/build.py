@@ -66,10 +66,10 @@ def _finished(
     was measured after its target.
     """
     time = np.concatenate([[0], device.start, host.time_of(joins)]).astype(np.int64)
-    kept = time[edges.source] <= time[edges.target]
-    rejected = int((~kept).sum())
+    in_order = time[edges.source] <= time[edges.target]
+    rejected = int((~in_order).sum())
     if rejected:
-        edges = edges.take(kept)
+        edges = edges.take(in_order)
     rank, tied = _rank_nodes(time, edges)
     if len(tied):
         rejected += len(tied)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,16 @@ class Device:
     @property
     def linked(self) -> Flags:
         return self.thread >= 0
+
+    def numbers(self, event_id: Ints) -> Ints:
+        """The numbers of ops by their event_id; -1: no op has it."""
+        at = np.searchsorted(self.op_id, event_id, sorter=self._by_id)
+        op = np.append(self._by_id, -1)[at]
+        return np.where(np.append(self.op_id, -1)[op] == event_id, op, -1)
+
+    @cached_property
+    def _by_id(self) -> Ints:
+        return np.argsort(self.op_id, kind="stable")
 
 
 def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Thresholds) -> Device:

@@ -181,10 +181,10 @@ def host_from(
         thread = number + np.cumsum(start == trace_start_ns)
         number = int(thread[-1]) if len(thread) else number
         begin = np.clip(start, origin_ns, end_ns)
-        kept = np.clip(start + each["dur_ns"], origin_ns, end_ns) > begin
-        borders.append((thread * span_ns + (begin - origin_ns))[kept])
-        causes.append(each["cause"][kept])
-        events.append(compact_ids(np.ma.filled(each["event_id"], -1)[kept]))
+        inside = np.clip(start + each["dur_ns"], origin_ns, end_ns) > begin
+        borders.append((thread * span_ns + (begin - origin_ns))[inside])
+        causes.append(each["cause"][inside])
+        events.append(compact_ids(np.ma.filled(each["event_id"], -1)[inside]))
     cause = np.concatenate(causes)
     end = np.array([len(threads) * span_ns], np.int64)
     return Host(
@@ -224,10 +224,10 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
     is_other = np.array([host.threads[each][0] != host.threads[each][1] for each in thread], bool)
     order = thread[np.lexsort((begun, is_other))].tolist()
     workers = set(launching.tolist())
-    taken = set(order[: thresholds.most_givers]) | workers
+    threads_in_play = set(order[: thresholds.most_givers]) | workers
     of_process: dict[int, list[int]] = {}
     for each in order:
-        if each in taken:
+        if each in threads_in_play:
             of_process.setdefault(host.threads[each][0], []).append(each)
     found = [
         given

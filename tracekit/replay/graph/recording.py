@@ -164,7 +164,7 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
     host = host_from(_host_work(database, trace_id, segments), threads, start, origin, until)
     computing = np.zeros(0, np.int64)
     if first is None:
-        host, computing = _told(database, trace_id, host)
+        host, computing = _by_cpu_work(database, trace_id, host)
     for columns in (_OP, _LAUNCH, _CAPTURED):
         if columns != _CAPTURED or ops["is_graph"].any():
             ops |= database.arrays("device_work", columns, trace=trace_id)
@@ -173,7 +173,7 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
     return Recording(database, trace_id, thresholds, causes, host, device, calls, computing)
 
 
-def _told(database: Session, trace_id: int, host: Host) -> tuple[Host, Ints]:
+def _by_cpu_work(database: Session, trace_id: int, host: Host) -> tuple[Host, Ints]:
     """In a trace without GPU ops, the host with what its computing thread does by the query
     cpu_work, and that thread, if there is one."""
     rows = database.arrays("cpu_work", trace=trace_id)
@@ -241,18 +241,18 @@ def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
     The waits come from the trace's own records, or are inferred from its calls and times.
     """
     rows = recorded.database.arrays("stream_waits", trace=recorded.trace_id)
-    pairs = [_told_waits(recorded, rows), _seen_waits(recorded, rows)]
+    pairs = [_recorded_waits(recorded, rows), _inferred_waits(recorded, rows)]
     return _distinct_pairs(pairs, len(recorded.device.start))
 
 
-def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
+def _recorded_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
     """The waits in the trace's own records (cuda_sync): ops that wait, and what they wait for."""
     device, origin = recorded.device, recorded.host.origin_ns
-    told = ~np.ma.getmaskarray(rows["until_ns"])
-    call = rows["start_ns"][told] - origin
-    until = np.ma.getdata(rows["until_ns"])[told] - origin
-    stream = np.ma.filled(rows["stream"], -1)[told]
-    other = np.ma.filled(rows["wait_on_stream"], -1)[told]
+    has_record = ~np.ma.getmaskarray(rows["until_ns"])
+    call = rows["start_ns"][has_record] - origin
+    until = np.ma.getdata(rows["until_ns"])[has_record] - origin
+    stream = np.ma.filled(rows["stream"], -1)[has_record]
+    other = np.ma.filled(rows["wait_on_stream"], -1)[has_record]
     source, _ = recorded.launched.before(until, np.full(len(until), -NEVER), other)
     target = np.full(len(call), -1, np.int64)
     # The first op launched on each stream from the call on.
@@ -261,15 +261,15 @@ def _told_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]
     of_stream = device.stream[linked]
     for number in np.unique(stream):
         first, stop = np.searchsorted(of_stream, [number, number + 1])
-        mine, asked = linked[first:stop], np.flatnonzero(stream == number)
-        index = np.searchsorted(device.call[mine], call[asked], "left")
+        mine, call_at = linked[first:stop], np.flatnonzero(stream == number)
+        index = np.searchsorted(device.call[mine], call[call_at], "left")
         found = index < len(mine)
-        target[asked[found]] = mine[index[found]]
+        target[call_at[found]] = mine[index[found]]
     good = (target >= 0) & (source >= 0) & (other >= 0)
     return target[good], source[good]
 
 
-def _seen_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
+def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
     """The waits inferred from calls that make streams wait, and from late starts.
 
     An op launched right after such a call waits for the op that its thread launched right before

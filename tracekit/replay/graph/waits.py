@@ -133,8 +133,8 @@ def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
     op = np.append(op[np.argsort(device.end[op], kind="stable")], -1)
     index = np.searchsorted(device.end[op[:-1]], end + thresholds.clock_tick_ns, "right") - 1
     found = op[index]
-    told = (stream < 0) | (stream == np.append(device.stream, -1)[found])
-    return np.where(told & (end - _ends(recorded, found) <= thresholds.wait_ns), found, -1)
+    on_stream = (stream < 0) | (stream == np.append(device.stream, -1)[found])
+    return np.where(on_stream & (end - _ends(recorded, found) <= thresholds.wait_ns), found, -1)
 
 
 def _blocked_until(ended: Ints, end: Ints, thresholds: Thresholds) -> Ints:
@@ -317,8 +317,8 @@ def _spins(recorded: Recording) -> list[Waits]:
     known = np.minimum(thresholds.spin_ns, thresholds.spin_share * rows["dur_ns"])
     covered = 2 * (ended - np.maximum(begin, start)) >= ended - start
     spins = (op >= 0) & ~late & (ended > begin) & (end - ended <= known) & covered
-    told = np.ma.filled(rows["is_message"], False).astype(np.bool_)
-    pending = late | (ended > begin) | told
+    is_message = np.ma.filled(rows["is_message"], False).astype(np.bool_)
+    pending = late | (ended > begin) | is_message
     given = np.sort(recorded.handovers.returned)
     first, last = (
         host.key(thread, rows["start_ns"]),
@@ -336,7 +336,7 @@ def _spins(recorded: Recording) -> list[Waits]:
         return np.flatnonzero(often & found & usable)
 
     of_device = again(spins)
-    of_others = np.setdiff1d(again(told), of_device)
+    of_others = np.setdiff1d(again(is_message), of_device)
     return [
         Waits.make(
             EdgeKind.SYNC, first[of_device], last[of_device], op=op[of_device],

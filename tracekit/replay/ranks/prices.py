@@ -76,10 +76,10 @@ class Pricing:
 
     def _late(self) -> int:
         """The rank for which the others wait longest."""
-        held = blamed_wait_ns(self.joined)
-        if not held:
+        blamed_ns = blamed_wait_ns(self.joined)
+        if not blamed_ns:
             raise TracekitError("straggler: no rank is waited for")
-        return max(held, key=lambda number: (held[number], -number))
+        return max(blamed_ns, key=lambda number: (blamed_ns[number], -number))
 
     def like_the_others(self, numbers: Iterable[int]) -> RanksRun | None:
         """The replay in which these ranks take as long as their peers; None: they have no peers."""

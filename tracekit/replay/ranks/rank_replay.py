@@ -94,7 +94,15 @@ class RanksRun:
     def borders(self) -> Ints:
         """When the run's first step begins, and when each step is complete on all ranks, by the
         clock of the first rank; without steps, when the whole recording begins and ends."""
-        return self.of.borders(self.runs)
+        of = self.of
+        if of.step_names:
+            latest: Ints = np.max(of.rank_borders(self.runs), axis=0)
+            return latest
+        spans = [
+            (each.bounds("trace").span(run)[0] + ahead, each.bounds().span(run)[1] + ahead)
+            for run, each, ahead in zip(self.runs, of.replays, of.ahead_ns, strict=True)
+        ]
+        return np.array([max(each) for each in zip(*spans, strict=True)], np.int64)
 
     @property
     def lengths(self) -> Ints:
@@ -161,13 +169,8 @@ class RankReplay:
         """Each member's kernel among the ops of its rank; -1: not there."""
         op = np.full(len(members), -1, np.int64)
         for number, replay in enumerate(self.replays):
-            own, ids = np.flatnonzero(rank == number), replay.graph.device.op_id
-            if not len(ids) or not len(own):
-                continue
-            order = np.argsort(ids, kind="stable")
-            event = members.event_id[own]
-            at = order[np.minimum(np.searchsorted(ids[order], event), len(ids) - 1)]
-            op[own] = np.where(ids[at] == event, at, -1)
+            own = rank == number
+            op[own] = replay.graph.device.numbers(members.event_id[own])
         return op
 
     def _ahead(self) -> Ints:
@@ -240,9 +243,9 @@ class RankReplay:
         other = copy(self)
         for name in ("measured", "step_names"):
             other.__dict__.pop(name, None)
-        kept = ~members
-        other.members = self.members.take(kept)
-        other.rank, other.op = self.rank[kept], self.op[kept]
+        others = ~members
+        other.members = self.members.take(others)
+        other.rank, other.op = self.rank[others], self.op[others]
         other._meet()
         return other
 
@@ -299,31 +302,12 @@ class RankReplay:
         counts = [Counter(each.steps.names) for each in self.replays]
         return [name for name in counts[0] if all(each[name] == 1 for each in counts)]
 
-    @cached_property
-    def _step_numbers(self) -> list[list[int]]:
-        """For each rank, the indices of these steps among all that it recorded."""
-        found = []
-        for each in self.replays:
-            place = {name: number for number, name in enumerate(each.steps.names)}
-            found.append([place[name] for name in self.step_names])
-        return found
-
-    def borders(self, runs: Sequence[Run]) -> Ints:
-        """See `RanksRun.borders`."""
-        if not self.step_names:
-            spans = [
-                (each.bounds("trace").span(run)[0] + ahead, each.bounds().span(run)[1] + ahead)
-                for run, each, ahead in zip(runs, self.replays, self.ahead_ns, strict=True)
-            ]
-            return np.array([max(each) for each in zip(*spans, strict=True)], np.int64)
-        latest: Ints = np.max(self.rank_borders(runs), axis=0)
-        return latest
-
     def rank_borders(self, runs: Sequence[Run]) -> list[Ints]:
         """For each rank, when its first step begins, and when it completes each step."""
         found = []
-        ranks = zip(runs, self.replays, self.ahead_ns, self._step_numbers, strict=True)
-        for run, each, ahead, numbers in ranks:
+        for run, each, ahead in zip(runs, self.replays, self.ahead_ns, strict=True):
+            place = {name: number for number, name in enumerate(each.steps.names)}
+            numbers = [place[name] for name in self.step_names]
             begin, end = each.steps.spans(run)
             found.append(np.append(begin[numbers[0]], end[numbers]) + ahead)
         return found
