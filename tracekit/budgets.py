@@ -139,10 +139,10 @@ def is_number(value: object) -> bool:
 
 def broken(figures: Figures, budget: Mapping[str, Any], base: Figures | None) -> list[Broken]:
     """The figures that are over the budget; without a budget, over the counts of `base`."""
-    held = budget or (base.counts if base else {})
+    limits = budget or (base.counts if base else {})
     return [
         Broken(name, message)
-        for name, allowed in held.items()
+        for name, allowed in limits.items()
         for message in _judged(name, allowed, figures, base)
     ]
 
