@@ -1,7 +1,7 @@
 """Budgets for a step of the user's program: how many operators, launches and waits it may take.
 
-The figures of a step are checked against its budget, and against the figures that are stored for it
-in a small file beside its test. tracekit/step_budget.py records the step of a test.
+The pytest plugin records the step of a test. Its figures are checked against its budget, and
+against the figures that are stored for it in a small file beside its test.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import json
 import platform
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tracekit.capture.profile import profile
 from tracekit.errors import TracekitError
 from tracekit.examine import verdicts
 from tracekit.files import written_whole
+from tracekit.opening import load
 from tracekit.records import parsed, record
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import REGIMES
@@ -76,12 +79,10 @@ def figures_of(database: Session) -> Figures:
     """
     trace_id = database.only(None)
     analysis = verdicts(database, trace_id)[0]
-    counts: Counter[str] = Counter()
     classes: Counter[str] = Counter()
-    names: dict[str, Counter[str]] = {}
+    names: dict[str, Counter[str]] = {name: Counter() for name in COUNTS}
     for row in database.ask("step_counts", trace=trace_id):
-        counts[row["figure"]] += row["per_step"]
-        names.setdefault(row["figure"], Counter())[str(row["name"])] += row["per_step"]
+        names[row["figure"]][str(row["name"])] += row["per_step"]
         if row["class"] is not None:
             classes[row["class"]] += row["per_step"]
     overview = database.ask("overview", trace=trace_id)[0]
@@ -89,11 +90,12 @@ def figures_of(database: Session) -> Figures:
     known = [name for name, of_device in COUNTS.items() if has_device or not of_device]
     noted = analysis.trace.capture or {}
     return Figures(
-        counts={name: round(counts[name], 3) for name in known},
+        counts={name: round(names[name].total(), 3) for name in known},
         kernels_by_class={name: round(count, 3) for name, count in sorted(classes.items())},
         names={
-            figure: {name: round(count, 3) for name, count in found.most_common(_MOST_NAMES)}
-            for figure, found in sorted(names.items())
+            figure: {name: round(count, 3) for name, count in counter.most_common(_MOST_NAMES)}
+            for figure, counter in sorted(names.items())
+            if counter
         },
         regime=analysis.verdict.regime,
         host_share=analysis.verdict.shares.get("idle_host_late") if has_device else None,
@@ -103,8 +105,7 @@ def figures_of(database: Session) -> Figures:
     )
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(NamedTuple):
     """A figure that is over its budget, or that cannot be known."""
 
     figure: str
@@ -138,42 +139,39 @@ def is_number(value: object) -> bool:
 
 def broken(figures: Figures, budget: Mapping[str, Any], base: Figures | None) -> list[Broken]:
     """The figures that are over the budget; without a budget, over the counts of `base`."""
-    held = budget or (base.counts if base else {})
+    limits = budget or (base.counts if base else {})
     return [
         Broken(name, message)
-        for name, allowed in held.items()
+        for name, allowed in limits.items()
         for message in _judged(name, allowed, figures, base)
     ]
 
 
 def _judged(name: str, allowed: Any, figures: Figures, base: Figures | None) -> Iterator[str]:
-    if name in COUNTS:
-        if name not in figures.counts:
-            yield f"{name} cannot be known: the trace has no work of a device"
-        elif figures.counts[name] > allowed + _SLACK:
-            yield f"{name}: {figures.counts[name]:,g} a step, budget {allowed:,g}"
-    elif name == "graph_breaks":
-        # Each break makes one more region of a compiled function.
-        breaks = max(0.0, figures.counts["compiled_regions"] - 1)
-        if breaks > allowed + _SLACK:
-            yield f"graph_breaks: {breaks:,g} a step, budget {allowed:,g}"
-    elif name == "kernels_by_class":
-        for each, most in allowed.items():
-            found = figures.kernels_by_class.get(each, 0)
-            if "kernels" not in figures.counts:
-                yield f"{each} kernels cannot be known: the trace has no work of a device"
-            elif found > most + _SLACK:
-                yield f"{each} kernels: {found:,g} a step, budget {most:,g}"
-    elif name == "regime":
+    if name == "time":
+        yield from _time(allowed, figures, base)
+        return
+    if name == "regime":
         if figures.regime != allowed:
             yield f"regime: {figures.regime}, budget {allowed}"
-    elif name == "host_share":
-        if figures.host_share is None:
-            yield "host_share cannot be known: the trace has no work of a device"
-        elif figures.host_share > allowed:
-            yield f"host_share: {figures.host_share:.3f} of the window, budget {allowed:g}"
-    else:
-        yield from _time(allowed, figures, base)
+        return
+    value = figures.host_share if name == "host_share" else figures.counts.get(name)
+    limits: dict[str, tuple[float | None, float]] = {name: (value, allowed)}
+    if name == "kernels_by_class":
+        of_class = figures.kernels_by_class if "kernels" in figures.counts else None
+        limits = {
+            f"{each} kernels": (None if of_class is None else of_class.get(each, 0), most)
+            for each, most in allowed.items()
+        }
+    elif name == "graph_breaks":
+        # Each break makes one more region of a compiled function.
+        limits = {name: (max(0.0, figures.counts["compiled_regions"] - 1), allowed)}
+    of = "of the window" if name == "host_share" else "a step"
+    for each, (found, most) in limits.items():
+        if found is None:
+            yield f"{each} cannot be known: the trace has no work of a device"
+        elif found > most + _SLACK:
+            yield f"{each}: {found:,g} {of}, budget {most:,g}"
 
 
 def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[str]:
@@ -276,7 +274,10 @@ def read_figures(path: Path) -> Figures | None:
         if fields.pop("schema") != _SCHEMA or fields.keys() - Figures.__dataclass_fields__.keys():
             raise ValueError
         found = record(Figures, fields)
-        if not _are_sound(found):
+        named = (found.counts, found.kernels_by_class, *found.names.values())
+        numbers = [found.host_share or 0, *(number for each in named for number in each.values())]
+        is_timed = found.step_ns is None or found.step_ns > 0
+        if not (all(map(is_number, numbers)) and found.counts.keys() <= COUNTS.keys() and is_timed):
             raise ValueError
         return found
     except FileNotFoundError:
@@ -287,20 +288,123 @@ def read_figures(path: Path) -> Figures | None:
         raise TracekitError(f"{path}: is not a file of --tracekit-update: run it again") from error
 
 
-def _are_sound(figures: Figures) -> bool:
-    """Whether each figure has a value that it can have."""
-    named = (figures.counts, figures.kernels_by_class, *figures.names.values())
-    numbers = [number for each in named for number in each.values()]
-    return (
-        all(map(is_number, [*numbers, figures.host_share or 0]))
-        and figures.counts.keys() <= COUNTS.keys()
-        and (figures.step_ns is None or figures.step_ns > 0)
-    )
-
-
 def write_figures(path: Path, figures: Figures) -> None:
     """Stores figures, one per line, in a fixed order."""
     fields = {"schema": _SCHEMA} | asdict(figures) | {"why": []}
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as beside:
         beside.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+class OverBudget(AssertionError):
+    """A step takes more than its budget allows."""
+
+
+@dataclass
+class StepBudget:
+    """What the fixture `tracekit_profile` gives a test: call it with the step."""
+
+    test: str
+    """The test's id."""
+    folder: Path
+    """The folder of the test's file."""
+    leave: Path
+    """Where the traces of steps that are over their budgets are left."""
+    budget: Mapping[str, Any]
+    update: bool
+
+    def __call__(
+        self,
+        step: Callable[[], object],
+        *,
+        steps: int = 3,
+        warmup: int = 3,
+        shapes: bool = True,
+        stacks: bool = False,
+    ) -> Figures:
+        """Runs the step `warmup` + 1 + `steps` times under torch.profiler, and returns its figures.
+
+        With `stacks`, the report tells the lines of Python too, and the profiler costs more.
+
+        Raises:
+            OverBudget: when the step is over its budget; the message says by how much, what changed
+                and where its trace is.
+            TracekitError: when the budget names an unknown figure, the step cannot be recorded, or
+                the stored figures cannot be read.
+        """
+        __tracebackhide__ = True
+        check_budget(self.budget)
+        base_file = file_of(self.test, self.folder)
+        base = read_figures(base_file)
+        if base is None and not self.update and (not self.budget or "time" in self.budget):
+            require_no_former(self.test, self.folder)
+        self.leave.mkdir(parents=True, exist_ok=True)
+        trace = self.leave / f"{name_of(self.test)}.json.gz"
+
+        def recorded(trace: Path, steps: int, warmup: int, stacks: bool) -> Session:
+            with profile(trace, steps, warmup=warmup, shapes=shapes, stacks=stacks) as run:
+                for _ in range(warmup + 1 + steps):
+                    step()
+                    run.step()
+            return load(trace)
+
+        with recorded(trace, steps, warmup, stacks) as database:
+            figures = figures_of(database)
+        if self.update:
+            write_figures(base_file, figures)
+            return figures
+        if not self.budget and base is None:
+            raise OverBudget(
+                f"no figures are stored for this step in {base_file}: store them with "
+                "`pytest --tracekit-update`, or give the mark a budget"
+            )
+        found = broken(figures, self.budget, base)
+        if not found:
+            trace.unlink()
+            return figures
+        if stacks:
+            with load(trace) as database:
+                places = places_of(database)
+        else:
+            # Recording lines of Python would slow the steps that are judged: record one more.
+            with TemporaryDirectory() as folder:
+                again = Path(folder) / "step.json.gz"
+                try:
+                    with recorded(again, 1, 1, True) as database:
+                        places = places_of(database)
+                except Exception as error:
+                    places = {}
+                    print(f"the lines of Python are not known: one more step failed: {error}")
+        raise OverBudget(self._report(trace, figures, base, found, places))
+
+    def _report(
+        self,
+        trace: Path,
+        figures: Figures,
+        base: Figures | None,
+        found: list[Broken],
+        places: Places,
+    ) -> str:
+        lines = ["the step is over its budget"]
+        for each in found:
+            lines.append(f"  {each.message}")
+            lines += [f"    {line}" for line in counted(each.figure, figures, base, places)]
+        listed = {each.figure for each in found}
+        if base is not None and (changed := changes(figures, base, listed)):
+            lines += ["also changed since the figures were stored, per step:"]
+            lines += [f"  {each}" for each in changed]
+        lines += ["why:", *(f"  {each}" for each in figures.why), f"trace: {trace}"]
+        return "\n".join([*lines, f"report: {_page(trace)}"])
+
+
+def _page(trace: Path) -> str:
+    """Writes the trace's page; returns its path, or why there is none."""
+    from tracekit.reporters.notebook import page_of
+
+    page = trace.with_name(trace.name.removesuffix(".json.gz") + ".html")
+    try:
+        with load(trace) as database:
+            page_of(database, page, None, None, None)
+    except TracekitError as error:
+        return f"none: {error}"
+    return str(page)

@@ -30,7 +30,10 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Any exception in one line: its type, and the first line of its message."""
+    """Any exception in one line: its type, and the first line of its message; of tracekit's own
+    the message alone."""
+    if isinstance(error, TracekitError):
+        return str(error)
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

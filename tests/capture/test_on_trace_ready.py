@@ -57,10 +57,10 @@ def test_the_name_has_the_rank(tmp_path, monkeypatch):
 
 
 def test_training_does_not_wait_for_the_verdict(tmp_path, monkeypatch):
-    from tracekit.frameworks import ready
+    from tracekit.frameworks import judging
 
     judged = threading.Event()
-    monkeypatch.setattr(ready, "judge", lambda path: judged.wait(60))
+    monkeypatch.setattr(judging, "judge", lambda path: judged.wait(60))
     train(tracekit.on_trace_ready(tmp_path))
     assert (tmp_path / "step2.json.gz").exists()
     assert any(each.name == "tracekit-verdict" for each in threading.enumerate())

@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from html import escape
 from pathlib import Path
 
 import polars
@@ -151,9 +152,8 @@ def test_results_show_themselves_in_a_screen(run):
     assert " ".join(repr(verdict).split()).startswith(verdict.headline)
     assert "3 events" in repr(run)
     prediction = run.whatif("gpu*0.5")
-    assert prediction._repr_html_().startswith(
-        "<div><pre><b>" + str(repr(prediction)).split("\n")[0]
-    )
+    first = escape(repr(prediction).splitlines()[0])
+    assert prediction._repr_html_().startswith(f"<div><pre><b>{first}</b>")
 
 
 def test_many_traces_are_counted_not_listed(tmp_path):

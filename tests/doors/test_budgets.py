@@ -21,9 +21,17 @@ from tests.conftest import own_trace_names
 from tests.kit import traces
 from tests.kit.sampling import sample
 from tracekit import budgets
-from tracekit.budgets import COUNTS, broken, changes, check_budget, counted, figures_of, places_of
+from tracekit.budgets import (
+    COUNTS,
+    StepBudget,
+    broken,
+    changes,
+    check_budget,
+    counted,
+    figures_of,
+    places_of,
+)
 from tracekit.errors import TracekitError
-from tracekit.step_budget import StepBudget
 
 # An installed plugin is there by itself.
 IS_INSTALLED = any(

@@ -19,7 +19,7 @@ ROOMS = [
     "version", "errors", "text", "stages", "causes", "thresholds", "files", "records", "workloads",
     "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
     "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
-    "experiments", "reporters", "budgets", "step_budget", "frameworks", "run", "agents", "schemas",
+    "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas",
     "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip
 # Functions that import a module by its name in a text.

@@ -76,11 +76,11 @@ def answer(
     """
     doubts, missing = [], []
     for row in findings:
-        told = f"trace {row['trace_id']}: {row['message']}"
+        line = f"trace {row['trace_id']}: {row['message']}"
         if row["severity"] == "missing":
-            missing.append(told)
+            missing.append(line)
         else:
-            doubts.append(f"{row['severity']}: {told}")
+            doubts.append(f"{row['severity']}: {line}")
     envelope: dict[str, Any] = {
         "note": DATA_NOTE,
         "query": _shortened(query, page.characters // 8),
@@ -136,25 +136,25 @@ def rows_that_fit(columns: Sequence[str], rows: Sequence[Sequence[Any]], page: P
     If there are more rows than the page holds, `rows` has one more. Rows are lists, so that names
     of columns are given once.
     """
-    told = first_that_fit(columns, page.characters)
-    if len(told) < len(columns):
-        return {"columns": told, "rows": []}, [
-            f"all rows, and {len(columns) - len(told):,} of {len(columns):,} columns, whose names "
+    names = first_that_fit(columns, page.characters)
+    if len(names) < len(columns):
+        return {"columns": names, "rows": []}, [
+            f"all rows, and {len(columns) - len(names):,} of {len(columns):,} columns, whose names "
             f"alone are longer than {page.characters:,} characters: ask for fewer columns"
         ]
-    shown = first_that_fit(rows[: page.rows], page.characters - len(text_of(told)))
-    found = {"columns": told, "rows": shown}
-    if len(shown) == len(rows):
+    first = first_that_fit(rows[: page.rows], page.characters - len(text_of(names)))
+    found = {"columns": names, "rows": first}
+    if len(first) == len(rows):
         return found, []
-    if not shown:
+    if not first:
         return found, [
             f"all rows: the first one alone is longer than {page.characters:,} characters: "
             "ask for fewer columns"
         ]
-    after = page.offset + len(shown)
+    after = page.offset + len(first)
     reason = (
         ""
-        if len(shown) == page.rows
+        if len(first) == page.rows
         else f" (the answer is limited to {page.characters:,} characters)"
     )
     return found, [f"rows after the first {after:,}{reason}: offset={after} shows more"]
@@ -188,14 +188,14 @@ def part_of(document: dict[str, Any], part: str, page: Page) -> Fitted:
         value = value[name]
     if not isinstance(value, list):
         return document_that_fits({part: value}, page)
-    asked = value[page.offset : page.offset + page.rows]
-    shown = first_that_fit(asked, page.characters)
-    after = page.offset + len(shown)
-    if asked and not shown:
+    items = value[page.offset : page.offset + page.rows]
+    first = first_that_fit(items, page.characters)
+    after = page.offset + len(first)
+    if items and not first:
         return {part: [], "of": len(value)}, [f"item {after + 1}, which is too long to show"]
     rest = len(value) - after
     more = [f"{rest:,} of {len(value):,}: offset={after} shows more"] if rest > 0 else []
-    return {part: shown, "of": len(value)}, more
+    return {part: first, "of": len(value)}, more
 
 
 def fitting(document: dict[str, Any], part: str | None) -> Callable[[Page], Fitted]:
@@ -216,9 +216,9 @@ def _cut(value: Any, path: str, length: int, left_out: list[str]) -> Any:
             # A list within a list comes with the outer one.
             outer = path.partition("[]")[0]
             more = f"part={outer!r} with offset={length if outer == path else 0} shows more"
-            told = f"{path}: {len(value) - length:,} of {len(value):,}: {more}"
-            if told not in left_out:
-                left_out.append(told)
+            note = f"{path}: {len(value) - length:,} of {len(value):,}: {more}"
+            if note not in left_out:
+                left_out.append(note)
         return [_cut(each, f"{path}[]", length, left_out) for each in value[:length]]
     return value
 
@@ -269,9 +269,11 @@ def list_questions(topic: str | None, page: Page) -> Fitted:
     found: dict[str, dict[str, str]] = {each: {} for each in catalog.TOPICS}
     for each in catalog.queries().values():
         found[each.topic][each.name] = each.question
-    asked = {"questions": {each: found[each] for each in found if topic in (None, each)}}
-    if len(text_of(asked)) <= page.characters:
-        return asked, []
+    answer_with_texts = {
+        "questions": {each: found[each] for each in found if topic in (None, each)}
+    }
+    if len(text_of(answer_with_texts)) <= page.characters:
+        return answer_with_texts, []
     names = {each: list(found[each]) for each in found if topic in (None, each)}
     if len(text_of(names)) <= page.characters:
         return {"names": names}, ["the texts of the questions: query with a name gives one"]
@@ -280,8 +282,8 @@ def list_questions(topic: str | None, page: Page) -> Fitted:
 
 def remedy_words(remedy: Remedy) -> dict[str, Any]:
     """How to apply a remedy."""
-    told = ("name", "title", "effort", "needs", "risks", "check")
-    return {each: getattr(remedy, each) for each in told} | {
+    fields = ("name", "title", "effort", "needs", "risks", "check")
+    return {each: getattr(remedy, each) for each in fields} | {
         "doubts": remedy.caveat,
         "before": remedy.before.splitlines(),
         "after": remedy.after.splitlines(),
@@ -294,12 +296,12 @@ _MAIN_PARTS = ("trace", "window", "gpu", "idle", "launch", "host", "verdict", "a
 
 
 def without_details(document: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: document[name] for name in _MAIN_PARTS}
+    main = {name: document[name] for name in _MAIN_PARTS}
     # The answer lists health among its doubts.
-    shown["trace"] = {key: value for key, value in document["trace"].items() if key != "health"}
+    main["trace"] = {key: value for key, value in document["trace"].items() if key != "health"}
     brief = ("title", "remedy", "where", "saves_ns", "share")
-    shown["advice"] = [{key: each[key] for key in brief} for each in document["advice"]]
-    return shown
+    main["advice"] = [{key: each[key] for key in brief} for each in document["advice"]]
+    return main
 
 
 def brief(analysis: Analysis) -> dict[str, Any]:

@@ -59,8 +59,8 @@ class _Server(MCPServer[Any]):
         except ToolError as error:
             # Errors of arguments have several lines. A crash is logged with its traceback, and the
             # client gets only the tool's name.
-            told = f"{in_tools_words(str(error))} {ERROR_NOTE}"
-            raise type(error)(told) from error.__cause__
+            message = f"{in_tools_words(str(error))} {ERROR_NOTE}"
+            raise type(error)(message) from error.__cause__
 
 
 def serve(tools: Tools) -> None:

@@ -121,26 +121,24 @@ class Tools:
                 analyses = verdicts(database, trace_id, window, limits)
                 return analyses, *verdict_together(database, analyses, limits)
 
-        with self._reading(path) as database:
-            key = ("verdict", trace_id, window)
-            analyses, run, no_run = self._once(database, key, judged)
-            findings = database.findings(trace_id)
+        key = ("verdict", trace_id, window)
+        (analyses, run, no_run), findings = self._of_trace(path, trace_id, key, judged)
         document: dict[str, Any]
         rest: list[str] = []
         if len(analyses) == 1:
             document = analyses[0].as_dict()
-            shown = without_details(document)
-            rest = [name for name in document if name not in shown]
+            main = without_details(document)
+            rest = [name for name in document if name not in main]
         else:
             document = {"run": run and run.as_dict(), "no_run": no_run or None}
             document["traces"] = [brief(each) for each in analyses]
-            shown = document
+            main = document
         command = _command("analyze", path, trace_id=trace_id, window=window)
 
         def fit(page: Page) -> Fitted:
             if part is not None:
                 return part_of(document, part, page)
-            found, left_out = document_that_fits(shown, page)
+            found, left_out = document_that_fits(main, page)
             if rest:
                 left_out.append(f"the parts {', '.join(rest)}: part=NAME shows one")
             return found, left_out
@@ -168,13 +166,12 @@ class Tools:
             return answer(command, lambda page: document_that_fits(told, page), page)
         if path is None:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
-        with self._reading(path) as database:
-            document = self._once(
-                database,
-                ("advise", trace_id, window),
-                lambda database: Database(database).advise(trace=trace_id, window=window).as_dict(),
-            )
-            findings = database.findings(trace_id)
+
+        def advised(database: Session) -> ToolAnswer:
+            return Database(database).advise(trace=trace_id, window=window).as_dict()
+
+        key = ("advise", trace_id, window)
+        document, findings = self._of_trace(path, trace_id, key, advised)
         command = _command("advise", path, trace_id=trace_id, window=window)
         return answer(f"{command} --json --all", fitting(document, part), page, findings)
 
@@ -196,10 +193,8 @@ class Tools:
                 return Database(database).whatif_together(*changes).as_dict()
             return Database(database).whatif(*changes, trace=trace_id, window=window).as_dict()
 
-        with self._reading(path) as database:
-            key = ("whatif", *changes, trace_id, window)
-            document = self._once(database, key, predicted)
-            findings = database.findings(trace_id)
+        key = ("whatif", *changes, trace_id, window)
+        document, findings = self._of_trace(path, trace_id, key, predicted)
         command = _command("whatif", path, *changes, trace_id=trace_id, window=window)
         return answer(f"{command} --json", fitting(document, part), page, findings)
 
@@ -233,7 +228,7 @@ class Tools:
         given = question.check_parameters(parameters or {})
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
-            asked = first_rows(
+            columns_and_rows = first_rows(
                 database,
                 statement,
                 given,
@@ -248,20 +243,20 @@ class Tools:
             findings = (
                 database.findings(trace) if name == "overview" else database.doubts(name, trace)
             )
-        told = [row for row in findings if row["severity"] in _SERIOUS or not asked[1]]
+        doubts = [row for row in findings if row["severity"] in _SERIOUS or not columns_and_rows[1]]
         units = {each.name: each.unit for each in question.columns}
 
         def fit(page: Page) -> Fitted:
-            shown = {each: units[each] for each in asked[0] if each in units}
-            room = page.characters - len(text_of(shown))
-            found, left_out = rows_that_fit(*asked, replace(page, characters=room))
-            if not asked[1] and not told and not offset:
+            column_units = {each: units[each] for each in columns_and_rows[0] if each in units}
+            room = page.characters - len(text_of(column_units))
+            found, left_out = rows_that_fit(*columns_and_rows, replace(page, characters=room))
+            if not columns_and_rows[1] and not doubts and not offset:
                 left_out.append("nothing: the trace has nothing that answers this question")
-            return {**found, "units": shown}, left_out
+            return {**found, "units": column_units}, left_out
 
         options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in given.items()]
         command = " ".join([_command("query", path, name), *options])
-        return answer(command, fit, page, findings if name == "overview" else told)
+        return answer(command, fit, page, findings if name == "overview" else doubts)
 
     def _about_questions(self, name: str | None, topic: str | None) -> ToolAnswer:
         """The named questions, those of a topic, or all about one."""
@@ -290,7 +285,7 @@ class Tools:
         cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` tells a view's columns."""
         page = self._page(rows, offset)
         with self._reading(path) as database:
-            asked = (child or Child()).rows(
+            columns_and_rows = (child or Child()).rows(
                 self._opened.path_of(database),
                 self._opened.resources,
                 statement,
@@ -300,7 +295,7 @@ class Tools:
             findings = [row for row in database.findings() if row["severity"] in _SERIOUS]
 
         def fit(page: Page) -> Fitted:
-            found, left_out = rows_that_fit(*asked, page)
+            found, left_out = rows_that_fit(*columns_and_rows, page)
             if left_out:
                 left_out.append("pages agree only if the statement has an ORDER BY")
             return found, left_out
@@ -358,6 +353,13 @@ class Tools:
             files = [each for path in paths for each in self._folders.resolve(path)]
             with self._opened.using(files) as database:
                 yield database
+
+    def _of_trace(
+        self, path: str, trace_id: int | None, key: tuple[Any, ...], ask: Callable[[Session], T]
+    ) -> tuple[T, list[dict[str, Any]]]:
+        """The result of `ask` on a path, and the findings about its traces."""
+        with self._reading(path) as database:
+            return self._once(database, key, ask), database.findings(trace_id)
 
     def _once(self, database: Session, key: tuple[Any, ...], ask: Callable[[Session], T]) -> T:
         """The result of `ask` on a database, kept until the next other question: an agent reads an

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -174,14 +173,13 @@ def clean(target: str, as_json: bool, hours: float) -> None:
     """
     from tracekit.lake.upkeep import clean as library
 
-    options.show(library(target, hours), as_json, partial(_tell_cleaned, target))
+    def render(done: Cleaned) -> None:
+        young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
+        for path in done.removed:
+            click.echo(f"removed  {printable(path)}")
+        click.echo(f"{printable(target)}: removed {len(done.removed):,} files{young}")
 
-
-def _tell_cleaned(target: str, done: Cleaned) -> None:
-    young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
-    for path in done.removed:
-        click.echo(f"removed  {printable(path)}")
-    click.echo(f"{printable(target)}: removed {len(done.removed):,} files{young}")
+    options.show(library(target, hours), as_json, render)
 
 
 @lake.command()
@@ -227,13 +225,5 @@ def _tell(outcome: Outcome, bar: WorkBar | None, as_json: bool) -> None:
     if outcome.status == "failed":
         options.warn(f"not added: {outcome.message}")
     elif not as_json:
-        _tell_added(outcome)
-
-
-def _tell_added(outcome: Outcome) -> None:
-    click.echo(
-        printable(
-            f"{outcome.status}  run={outcome.run} {outcome.name}: {outcome.events:,} events, "
-            f"{outcome.took_s:.1f} s"
-        )
-    )
+        took = f"{outcome.events:,} events, {outcome.took_s:.1f} s"
+        click.echo(printable(f"{outcome.status}  run={outcome.run} {outcome.name}: {took}"))

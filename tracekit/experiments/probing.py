@@ -193,9 +193,7 @@ def take_turns(
         except CannotRun as error:
             reasons[each.what] = error.reason
         except Exception as error:
-            reasons[each.what] = (
-                str(error) if isinstance(error, TracekitError) else first_line(error)
-            )
+            reasons[each.what] = first_line(error)
 
     def note(error: StepFailed) -> None:
         reasons[error.name] = f"failed while it ran: {error.reason}"

@@ -129,8 +129,7 @@ def _tell(path: Path, on_verdict: OnVerdict | None) -> None:
 
 
 def _warn(error: Exception) -> None:
-    said = str(error) if isinstance(error, TracekitError) else first_line(error)
-    warnings.warn(f"tracekit: {said}", RuntimeWarning, stacklevel=3)
+    warnings.warn(f"tracekit: {first_line(error)}", RuntimeWarning, stacklevel=3)
 
 
 if __name__ == "__main__":

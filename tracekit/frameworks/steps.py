@@ -45,8 +45,7 @@ def _harmless(
         try:
             hook(self, *arguments, **options)
         except Exception as error:
-            told = str(error) if isinstance(error, TracekitError) else first_line(error)
-            self._give_up(told)
+            self._give_up(first_line(error))
 
     update_wrapper(guarded, hook)
     return guarded
@@ -177,8 +176,8 @@ class StepRecorder:
                 f"{self.output}: training ended before a step was recorded: give earlier steps"
             )
         if self.path is not None and self._wants_verdict:
-            told = judge(self.path)
-            _log.info("%s: %s", self.path, told)
+            bound = judge(self.path)
+            _log.info("%s: %s", self.path, bound)
 
     @_harmless
     def fail(self) -> None:

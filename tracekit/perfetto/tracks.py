@@ -76,11 +76,11 @@ _LEVELS = (
 
 
 def _counters(database: Session, trace_id: int, process: Process) -> None:
-    for question, unit, shown, column, digits in _LEVELS:
+    for question, unit, form, column, digits in _LEVELS:
         # Between the intervals, which are in order of time, a counter is 0.
         ends: dict[str, int] = {}
         for row in database.ask(question, trace=trace_id):
-            name, start_ns = shown.format_map(row), row["start_ns"]
+            name, start_ns = form.format_map(row), row["start_ns"]
             if ends.get(name, start_ns) != start_ns:
                 process.counter(name, ends[name], **{unit: 0})
             process.counter(name, start_ns, **{unit: round(row[column], digits)})

@@ -251,21 +251,20 @@ def _lines(comparison: Diff, top: int) -> Iterator[str]:
         is_long = isinstance(rows[0][-1], Name) and not isinstance(rows[0][-1], Bar)
         if is_long and not (rows := rows[:top]):
             continue
-        yield from ("", f"<details><summary>{_escaped(title)}</summary>", "")
+        summary = f"<details><summary>{_escaped(title)}</summary>"
+        yield from ("", summary if is_long else f"**{_escaped(title)}**", "")
         heads = columns if is_long else columns[: sum(not isinstance(e, Bar) for e in rows[0])]
         yield f"| {' | '.join(each.removeprefix('>') for each in heads)} |"
         yield "|" + "|".join("--:" if each.startswith(">") else "---" for each in heads) + "|"
         for row in rows:
-            yield f"| {' | '.join(map(_markdown_cell, row[: len(heads)]))} |"
-        yield from ("", "</details>")
+            cells = (_code(e) if isinstance(e, Name) else str(e) for e in row[: len(heads)])
+            yield f"| {' | '.join(cells)} |"
+        if is_long:
+            yield from ("", "</details>")
     if comparison.doubts:
         yield from ("", "**Caveats**", "")
     for doubt in comparison.doubts:
         yield f"- {_doubt(doubt | {'message': _escaped(doubt['message'])})}"
-
-
-def _markdown_cell(cell: Cell) -> str:
-    return _code(cell) if isinstance(cell, Name) else _escaped(str(cell))
 
 
 def _code(text: object) -> str:

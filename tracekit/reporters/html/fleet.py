@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 import polars as pl
@@ -13,17 +11,20 @@ from tracekit.lake.fleet import Fleet
 from tracekit.records import plain
 from tracekit.reporters import fleet as text
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, Section
-from tracekit.reporters.html.page import View, part_of
+from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.page import Part, View
 from tracekit.text import printable
+
+_TABLES = {
+    "changes": "Changes of the step, the most expensive first",
+    "slow_hosts": "Hosts that are late more often than others",
+    "slow_runs": "Runs that were slower than those around them",
+    "causes": "Causes of lost device time",
+}
 
 
 def fleet_view(fleet: Fleet) -> View:
-    """The steps of all runs, and tables of what was found."""
-    sections: tuple[Section[Fleet], ...] = (
-        Section("steps", "The step of each run", (steps,)),
-        Section("found", "What was found", (changes, slow_hosts, slow_runs, causes)),
-    )
+    """The steps of all runs, and tables of the findings."""
     facts = {
         "headline": text.headline(fleet),
         "summary": text.summary(fleet),
@@ -36,11 +37,15 @@ def fleet_view(fleet: Fleet) -> View:
             )
         ],
     }
-    parts = [part_of(fleet, section) for section in sections]
+    tables = [_table(fleet, name, title) for name, title in _TABLES.items() if getattr(fleet, name)]
+    parts = [
+        Part("steps", "The step of each run", [_steps(fleet)]),
+        Part("found", "Findings", tables),
+    ]
     return View("fleet", fleet.lake, "fleet.html", facts, parts)
 
 
-def steps(fleet: Fleet) -> Figure:
+def _steps(fleet: Fleet) -> Figure:
     rows = pl.DataFrame(
         {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
     )
@@ -54,38 +59,19 @@ def steps(fleet: Fleet) -> Figure:
             tooltip=["run:N", "length:N"],
         )
     )
-    says = "The median over the ranks of their median steps."
-    return _figure(fleet, "Steps", says, rows, charts.sized(chart, 220))
+    says, drawn = "The median over the ranks of their median steps.", charts.sized(chart, 220)
+    source = _source(fleet)
+    return Figure(says, rows, drawn, title="Steps", source=source, name="steps", wide=True)
 
 
-def changes(fleet: Fleet) -> Figure | None:
-    rows: list[dict[str, Any]] = [
-        plain(each) | {"labels": text.labels(each.labels)} for each in fleet.changes
-    ]
-    return _table(fleet, "Changes of the step, what cost most first", rows)
-
-
-def slow_hosts(fleet: Fleet) -> Figure | None:
-    return _table(fleet, "Hosts that are late more often than others", plain(fleet.slow_hosts))
-
-
-def slow_runs(fleet: Fleet) -> Figure | None:
-    return _table(fleet, "Runs that were slower than those around them", plain(fleet.slow_runs))
-
-
-def causes(fleet: Fleet) -> Figure | None:
-    return _table(fleet, "What device time is lost to", plain(fleet.causes))
-
-
-def _table(fleet: Fleet, title: str, rows: Sequence[dict[str, Any]]) -> Figure | None:
-    if not rows:
-        return None
+def _table(fleet: Fleet, name: str, title: str) -> Figure:
+    rows = plain(getattr(fleet, name))
+    if name == "changes":
+        rows = [row | {"labels": text.labels(row["labels"])} for row in rows]
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return _figure(fleet, title, "Times are of all devices together.", frame)
+    says = "Times are of all devices together."
+    return Figure(says, frame, title=title, source=_source(fleet), name=name, wide=True)
 
 
-def _figure(
-    fleet: Fleet, title: str, says: str, rows: pl.DataFrame, chart: alt.TopLevelMixin | None = None
-) -> Figure:
-    source = f"tracekit fleet {shlex.quote(printable(fleet.lake))}"
-    return Figure(says, rows, chart, title=title, source=source, wide=True)
+def _source(fleet: Fleet) -> str:
+    return f"tracekit fleet {shlex.quote(printable(fleet.lake))}"
