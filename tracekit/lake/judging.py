@@ -79,7 +79,7 @@ def judge(task: Judging) -> Group:
         work_folder(task.resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", task.resources.settings(folder), task.lake)) as made,
     ):
-        stored.create_all(made)
+        stored.create_tables(made)
         for each in rows:
             record_verdicts(made, each)
         return write_group(made, ranks, VERDICTS, storage(task.lake), folder, context)
