@@ -38,8 +38,6 @@ _COUNTING = threading.Lock()
 _LEAST_MEMORY = ("16MB", "128MB")
 # The order of a query's result, on its last lines.
 _ORDER = re.compile(r"\nORDER BY [^()]*\Z")
-# SQL that may name views without mentioning them.
-_OF_CATALOG = re.compile(r"(?i)duckdb_|information_schema|sqlite_|pg_|show|describe|query_table")
 # Above this many events in one trace, or in all together, saving memory is worth some time. Answers
 # about all traces at once take about 1 kB per event.
 _MANY_EVENTS = 500_000
@@ -412,12 +410,13 @@ class Session:
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
         """
+        if self._vocabulary is not None:
+            # Its macros are allowed.
+            self._vocabulary.add(query)
         try:
             require_select(self._connection, query)
         except duckdb.Error as error:
             raise _sql_error(error) from error
-        if self._vocabulary is not None and _OF_CATALOG.search(query):
-            self._vocabulary.add_all()
 
     def give_back_memory(self) -> None:
         """Makes DuckDB return freed memory and cached pages to the system, if traces are large.

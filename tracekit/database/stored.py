@@ -48,6 +48,11 @@ _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
 _COMMENT = re.compile(r"--[^\n]*")
 _WORD = re.compile(r"\w+")
+# SQL that may list views, or name one without mentioning it.
+_OF_CATALOG = re.compile(
+    r"duckdb_\w+\(|information_schema|sqlite_|pg_|show\s+(all\s+)?tables|query_table\(",
+    re.IGNORECASE,
+)
 # Tables that do not follow from the traces in the database.
 _NOT_OF_TRACES = (
     *(_FORMAT_TABLE, "loading", "hardware"),
@@ -78,9 +83,11 @@ class Vocabulary:
         self._lock = threading.Lock()
 
     def add(self, sql: str) -> None:
-        """Creates what the SQL mentions, directly or through others."""
+        """Creates what the SQL mentions, directly or through others; everything, if it reads the
+        catalog."""
         with self._lock:
-            mentioned, texts = set[str](), [sql]
+            mentioned = set(self._missing if _OF_CATALOG.search(sql) else ())
+            texts = [sql]
             while texts:
                 words = set(_WORD.findall(_COMMENT.sub("", texts.pop()).lower()))
                 new = (words & self._missing.keys()) - mentioned
@@ -90,9 +97,6 @@ class Vocabulary:
                 with self._connection.cursor() as cursor:
                     for name in [each for each in self._missing if each in mentioned]:
                         cursor.execute(self._missing.pop(name))
-
-    def add_all(self) -> None:
-        self.add(" ".join(self._missing))
 
 
 def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
