@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.database.catalog import Query, Value
+    from tracekit.ingest.load import Job
     from tracekit.ingest.resources import LoadProgress
     from tracekit.verdict.rows import Rows
 
@@ -145,7 +146,7 @@ def load(
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
         judging = _judged if verdicts is None else None
-        loaded: Session = LoadedSession(into_memory(job), name, job.inputs, judging)
+        loaded: Session = LoadedSession(into_memory(job), name, job, judging)
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -163,10 +164,10 @@ class LoadedSession(Session):
         self,
         connection: duckdb.DuckDBPyConnection,
         name: str,
-        inputs: Sequence[str | Path],
+        job: Job,
         judge: Callable[[Session], Iterator[Rows]] | None,
     ) -> None:
-        super().__init__(connection, name, inputs)
+        super().__init__(connection, name, job.inputs, job.vocabulary)
         self._judge = judge
 
     def require_select(self, query: str) -> None:

@@ -16,8 +16,8 @@
 WITH matched AS (
     SELECT job, group_key, matched_by, CASE WHEN m.sequence IS NULL THEN step END AS step, place, c.type,
            count(DISTINCT trace_id) AS ranks_seen,
-           min(dur_ns) AS wire_ns, (sum(dur_ns) - count(*) * min(dur_ns))::BIGINT AS wait_ns,
-           max(dur_ns) - min(dur_ns) AS max_wait_ns, arg_min(rank, dur_ns) AS late_rank,
+           min(c.dur_ns) AS wire_ns, (sum(c.dur_ns) - count(*) * min(c.dur_ns))::BIGINT AS wait_ns,
+           max(c.dur_ns) - min(c.dur_ns) AS max_wait_ns, arg_min(rank, c.dur_ns) AS late_rank,
            max(coalesce(base_time_ns, 0) + start_ns) - min(coalesce(base_time_ns, 0)
                + start_ns) AS start_skew_ns
     FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) GROUP BY ALL

@@ -51,8 +51,11 @@ blocked AS (
            sum_where(greatest(0, m.call_ns - coalesce(usual_call_ns, 0)), is_full) AS blocked_ns
     FROM met AS m JOIN usual USING (trace_id, device_id, stream) GROUP BY ALL
 ),
+waiting AS (FROM queued_launches() WHERE is_queued),
 at_depth AS (
-    SELECT trace_id, device_id, stream, depth, sum(end_ns - start_ns) AS ns FROM launch_queue() GROUP BY ALL
+    SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, depth,
+           sum(end_ns - start_ns) AS ns
+    FROM interval_depth('waiting') GROUP BY ALL
 ),
 ranked AS (
     SELECT *, sum(ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY depth) AS up_to,

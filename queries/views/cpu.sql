@@ -24,20 +24,21 @@ UNION ALL
 SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
 WHERE trace_id = coalesce(which, trace_id);
 
--- Calls of collectives and of other workers on any thread. A call of another worker lasts until the answer is
--- there.
-CREATE OR REPLACE MACRO peer_calls(which) AS TABLE
-SELECT trace_id, event_id, start_ns, end_ns, CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
-FROM slices
-WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id = coalesce(which, trace_id);
-
--- The slices whose own time is a wait for other ranks: these calls, and what they call in Python, such as
--- Work.wait.
+-- The slices whose own time is a wait for other ranks: calls of collectives and of other workers on any
+-- thread (`is_call`), and what they call in Python, such as Work.wait. A call of another worker (`peer` is
+-- `remote`) lasts until the answer is there.
 CREATE OR REPLACE MACRO peer_waits(which) AS TABLE
-SELECT trace_id, event_id, peer FROM peer_calls(which)
-UNION
-SELECT h.trace_id, h.event_id, peer
-FROM host_slice AS h JOIN peer_calls(which) AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
+WITH call AS (
+    SELECT trace_id, event_id, start_ns, end_ns,
+           CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
+    FROM slices
+    WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id = coalesce(which, trace_id)
+)
+SELECT *, TRUE AS is_call FROM call
+UNION ALL
+SELECT p.trace_id, p.event_id, p.start_ns, p.end_ns, peer, FALSE
+FROM (FROM host_slice ANTI JOIN call USING (trace_id, event_id)) AS h
+JOIN call AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
 JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id;
 
 -- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
@@ -57,13 +58,17 @@ WITH operator AS (
 called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
     GROUP BY ALL),
 thread AS (FROM cpu_threads(which)),
-collective AS (FROM peer_calls(which)),
-waiting AS (FROM peer_waits(which)),
+waiting AS MATERIALIZED (FROM peer_waits(which)),
+collective AS (FROM waiting WHERE is_call),
 role AS (
     SELECT trace_id, event_id, CASE WHEN is_slow_allocation THEN 'allocation'
                WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
                WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role,
-           host_limit(flops, read_bytes + written_bytes, self_ns) AS limit_by
+           -- By intensity: peaks of CPUs are not known. With so little work, its dispatch takes the time.
+           CASE WHEN flops >= thresholds().host_flop_per_byte * (read_bytes + written_bytes)
+                   THEN CASE WHEN flops >= thresholds().host_work_per_ns * self_ns THEN 'math' END
+               WHEN read_bytes + written_bytes >= thresholds().host_work_per_ns * self_ns
+                   THEN 'memory-bandwidth' END AS limit_by
     FROM operator SEMI JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
     LEFT JOIN operator_work USING (trace_id, event_id)
     UNION ALL
@@ -77,7 +82,8 @@ segment AS (
         WHEN activity IN ('dispatch', 'untraced') THEN coalesce(role, activity)
         WHEN activity IN ('launch', 'sync', 'copy') THEN 'runtime' ELSE activity END AS role
     FROM host_segment AS s SEMI JOIN thread USING (trace_id, pid, tid)
-    LEFT JOIN role USING (trace_id, event_id) LEFT JOIN waiting AS c USING (trace_id, event_id)
+    LEFT JOIN role USING (trace_id, event_id)
+    LEFT JOIN (SELECT trace_id, event_id, peer FROM waiting) AS c USING (trace_id, event_id)
 ),
 -- Time in which nothing was recorded on the thread, and only collectives on others.
 running AS (

@@ -3,11 +3,6 @@
 -- program or the graph's capture tells (graph_site), else those around the launch; `known_from`,
 -- `module_from` and `line_from` say which. Ids are of slices of the op's own trace.
 
--- How something around the launch of a GPU op is known: as the graph tells it, else by the launch, where
--- there is something around it.
-CREATE OR REPLACE MACRO known_of_launch(told, around, is_graph) AS coalesce(told,
-    CASE WHEN around IS NOT NULL THEN CASE WHEN is_graph THEN 'graph launch' ELSE 'call' END END);
-
 -- A GPU op with its operator and module. `launch_op` is the operator around the launch.
 CREATE OR REPLACE VIEW gpu_op_module AS
 SELECT
@@ -15,10 +10,11 @@ SELECT
     op.end_ns, op.dur_ns, l.launch_id, l.is_graph, o.name AS launch_op,
     CASE WHEN g.cpu_op IS NULL THEN h.cpu_op_id WHEN g.capture_trace_id = op.trace_id THEN g.cpu_op_id END
         AS cpu_op_id,
-    coalesce(g.cpu_op, o.name) AS cpu_op, known_of_launch(g.op_from, o.name, l.is_graph) AS known_from,
+    coalesce(g.cpu_op, o.name) AS cpu_op,
+    coalesce(g.op_from, if(o.name IS NULL, NULL, if(l.is_graph, 'graph launch', 'call'))) AS known_from,
     CASE WHEN g.modules IS NULL THEN h.module_id END AS module_id,
     coalesce(g.modules[-1], module_name(m.name)) AS module,
-    known_of_launch(g.modules_from, m.name, l.is_graph) AS module_from
+    coalesce(g.modules_from, if(m.name IS NULL, NULL, if(l.is_graph, 'graph launch', 'call'))) AS module_from
 FROM gpu_ops AS op
 LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
@@ -35,7 +31,8 @@ SELECT
     coalesce(g.dims, CASE WHEN g.cpu_op IS NULL THEN o.args->>'Input Dims' END) AS dims,
     CASE WHEN g.python_line IS NULL THEN p.event_id END AS python_id,
     coalesce(g.python_line, p.name) AS python_line,
-    known_of_launch(g.line_from, p.name, op.is_graph) AS line_from, p.name AS launch_line,
+    coalesce(g.line_from, if(p.name IS NULL, NULL, if(op.is_graph, 'graph launch', 'call'))) AS line_from,
+    p.name AS launch_line,
     CASE WHEN l.launch_start_ns < s.end_ns THEN s.step END AS step
 FROM gpu_op_module AS op
 LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id

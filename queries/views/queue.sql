@@ -7,12 +7,6 @@ FROM gpu_op_launch
 WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
--- The queue as intervals of constant depth.
-CREATE OR REPLACE MACRO launch_queue() AS TABLE
-WITH waiting AS (FROM queued_launches() WHERE is_queued)
-SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, start_ns, end_ns, depth
-FROM interval_depth('waiting');
-
 -- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
 -- starts within `wait_ns` after them; and the calls that load code.
 CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE

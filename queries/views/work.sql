@@ -19,14 +19,6 @@ CREATE OR REPLACE MACRO peak_name(type) AS CASE
     WHEN type LIKE 'c10::Float8%' THEN 'fp8' WHEN type LIKE 'c10::Float4%' THEN 'fp4'
     WHEN type IN ('signed char', 'char', 'unsigned char') THEN 'int8' END;
 
--- The limit of an operator on a CPU that does this work in this time: math or memory-bandwidth. NULL:
--- unknown, or so little work that its dispatch takes the time. CPUs' peaks are not known, so intensity
--- decides.
-CREATE OR REPLACE MACRO host_limit(flops, bytes, ns) AS CASE
-    WHEN flops >= thresholds().host_flop_per_byte * bytes
-        THEN CASE WHEN flops >= thresholds().host_work_per_ns * ns THEN 'math' END
-    WHEN bytes >= thresholds().host_work_per_ns * ns THEN 'memory-bandwidth' END;
-
 -- A recorded list of shapes and of other texts. A list of tensors has NULL dimensions.
 CREATE OR REPLACE MACRO shapes_of(dims) AS from_json(dims, '[["BIGINT"]]');
 CREATE OR REPLACE MACRO texts_of(texts) AS from_json(texts, '["VARCHAR"]');

@@ -18,6 +18,7 @@ import polars
 import pytest
 
 import tracekit
+from tests.conftest import OWN_TRACES
 from tests.kit import hostile
 from tracekit.ingest.resources import Memory
 from tracekit.reporters.terminal import fitted
@@ -353,3 +354,17 @@ def test_names_keep_the_end_that_tells_them_apart():
     found = shown(["name", "n"], [[each, 10**9] for each in names], {"name": "text", "n": "count"})
     assert found.within(40) is not None
     assert found.within(14) is None
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) > 0 FROM KERNELS",
+        "FROM (SELECT count(*) >= 0 FROM measured_work())",
+        "SHOW TABLES",
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal ORDER BY ALL",
+    ],
+)
+def test_sql_finds_every_view_of_a_trace_in_memory(cases_database, sql):
+    with tracekit.load(OWN_TRACES / "simulated-overhead-bound.json.gz") as in_memory:
+        assert in_memory.sql(sql).rows() == cases_database.sql(sql).rows()

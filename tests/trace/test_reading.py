@@ -39,7 +39,7 @@ def read():
     """
     with duckdb.connect() as connection:
         create_tables(connection)
-        connection.execute(catalog.vocabulary()["measures"])
+        connection.execute(catalog.vocabulary()["microseconds"])
         connection.execute("SET VARIABLE trace = 1")
 
         def read(data: bytes, batch_bytes: int, folder: Path) -> tuple[list, TraceReader]:

@@ -113,15 +113,18 @@ def over_traces() -> dict[str, Fact]:
 class Builder:
     """Fills the empty tables of all facts of one database.
 
-    `until_done` runs a step, and repeats it if memory runs out.
+    `until_done` runs a step, and repeats it if memory runs out. `add_names` creates the views and
+    macros that SQL mentions.
     """
 
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
         until_done: Callable[[Callable[[], object]], object],
+        add_names: Callable[[str], object] = lambda sql: None,
     ) -> None:
         self._connection = connection
+        self._add_names = add_names
         self._until_done = until_done
         self._empty: set[str] = set()
         self._possible: set[str] | None = None
@@ -160,6 +163,7 @@ class Builder:
     def _count(self, fact: Fact) -> int:
         """Fills a table; returns the number of its rows."""
         sql = f"INSERT INTO {fact.place}\n{fact.rows}" if fact.table or fact.into else fact.rows
+        self._add_names(sql)
         counts: list[tuple[int]] = []
         self._until_done(lambda: counts.extend(self._connection.execute(sql).fetchall()))
         return counts[0][0]
@@ -168,6 +172,7 @@ class Builder:
         """The facts whose condition holds for some name."""
         conditions = {each.name: each.when for each in facts().values() if each.when}
         asked = ", ".join(f"bool_or({condition})" for condition in conditions.values())
+        self._add_names(asked)
         rows = self._connection.execute(f"SELECT {asked} FROM {_LABELS}").fetchall()
         return {name for name, holds in zip(conditions, rows[0], strict=True) if holds}
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import polars
 
     from tracekit.database.shared import Shared
+    from tracekit.database.stored import Vocabulary
 
 T = TypeVar("T")
 
@@ -60,8 +61,11 @@ class Session:
         connection: duckdb.DuckDBPyConnection,
         name: str,
         inputs: Sequence[str | Path] = (),
+        vocabulary: Vocabulary | None = None,
     ) -> None:
+        """`vocabulary` are the views and macros that the database lacks so far."""
         self._connection = connection
+        self._vocabulary = vocabulary
         self.name = name
         self.notes: Sequence[str] = ()
         """Notes for the user on what is missing here."""
@@ -209,7 +213,7 @@ class Session:
             answer = cursor.execute(query)
             return [column[0] for column in answer.description or ()], answer.fetchall()
 
-        return self._read(rows, variables or {})
+        return self._read(query, rows, variables or {})
 
     def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
         """The rows of one SELECT that are about one trace, without their first column, which is
@@ -279,6 +283,7 @@ class Session:
         rows = question.sql if in_order else _ORDER.sub("", question.sql)
         sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
         found = self._read(
+            sql,
             lambda cursor: cursor.execute(sql).fetchnumpy(),
             question.check_parameters(parameters),
         )
@@ -289,7 +294,7 @@ class Session:
         self, query: str, variables: Mapping[str, Value], size: int
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of one SELECT, `size` at a time."""
-        with self._reading(variables) as cursor:
+        with self._reading(query, variables) as cursor:
             answer = interruptible(lambda: cursor.execute(query), cursor.interrupt)
             while rows := interruptible(lambda: answer.fetchmany(size), cursor.interrupt):
                 yield rows
@@ -307,7 +312,7 @@ class Session:
             TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
                 than `timeout_s`.
         """
-        return self._read(lambda cursor: take(cursor.sql(query)), variables, timeout_s)
+        return self._read(query, lambda cursor: take(cursor.sql(query)), variables, timeout_s)
 
     def frame(
         self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
@@ -405,6 +410,9 @@ class Session:
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
         """
+        if self._vocabulary is not None:
+            # Its macros are allowed.
+            self._vocabulary.add(query)
         try:
             require_select(self._connection, query)
         except duckdb.Error as error:
@@ -444,16 +452,21 @@ class Session:
 
     def _read(
         self,
+        sql: str,
         take: Callable[[duckdb.DuckDBPyConnection], T],
         variables: Mapping[str, Value],
         timeout_s: float | None = None,
     ) -> T:
-        with self._reading(variables) as cursor:
+        with self._reading(sql, variables) as cursor:
             return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
 
     @contextmanager
-    def _reading(self, variables: Mapping[str, Value]) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _reading(
+        self, sql: str, variables: Mapping[str, Value]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
+        if self._vocabulary is not None:
+            self._vocabulary.add(sql)
         with _COUNTING:
             Session._running += 1
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -45,6 +46,13 @@ _INTERNAL = {"schema", "table", "view", "macro", "type"}
 # DuckDB lists these names in varying order.
 _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
+_COMMENT = re.compile(r"--[^\n]*")
+_WORD = re.compile(r"\w+")
+# SQL that may list views, or name one without mentioning it.
+_OF_CATALOG = re.compile(
+    r"duckdb_\w+\(|information_schema|sqlite_|pg_|show\s+(all\s+)?tables|query_table\(",
+    re.IGNORECASE,
+)
 # Tables that do not follow from the traces in the database.
 _NOT_OF_TRACES = (
     *(_FORMAT_TABLE, "loading", "hardware"),
@@ -65,24 +73,57 @@ class Entry:
     definition: str
 
 
+class Vocabulary:
+    """The views and macros of a database in memory. Creating them all takes 0.1 s, so each is
+    created once SQL mentions it."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._missing = dict(catalog.vocabulary())
+        self._lock = threading.Lock()
+
+    def add(self, sql: str) -> None:
+        """Creates what the SQL mentions, directly or through others; everything, if it reads the
+        catalog."""
+        with self._lock:
+            mentioned = set(self._missing if _OF_CATALOG.search(sql) else ())
+            texts = [sql]
+            while texts:
+                words = set(_WORD.findall(_COMMENT.sub("", texts.pop()).lower()))
+                new = (words & self._missing.keys()) - mentioned
+                mentioned |= new
+                texts += [self._missing[name] for name in new]
+            if mentioned:
+                with self._connection.cursor() as cursor:
+                    for name in [each for each in self._missing if each in mentioned]:
+                        cursor.execute(self._missing.pop(name))
+
+
 def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
     """Creates all tables, views and macros in an empty database. Returns False, without changes, if
     the database is not empty."""
+    is_empty = create_tables(connection)
+    if is_empty:
+        connection.execute("\n".join(catalog.vocabulary().values()))
+    return is_empty
+
+
+def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Creates all tables in an empty database. Returns False, without changes, if the database is
+    not empty."""
     is_empty = (
         "SELECT count(*) = 0 FROM duckdb_tables()"
         " WHERE database_name = current_database() AND NOT internal"
     )
     if not connection.execute(is_empty).fetchall()[0][0]:
         return False
-    for statements in definitions():
+    for statements in _tables_sql():
         connection.execute(statements)
     return True
 
 
-def definitions() -> tuple[str, ...]:
-    """The SQL of all tables, views and macros, in order."""
-    tables = catalog.schema("tables"), catalog.schema("types"), facts.tables()
-    return *tables, *catalog.vocabulary().values()
+def _tables_sql() -> tuple[str, ...]:
+    return catalog.schema("tables"), catalog.schema("types"), facts.tables()
 
 
 def entries(connection: duckdb.DuckDBPyConnection, database: str) -> list[Entry]:
@@ -118,7 +159,12 @@ def format_number() -> int:
     """A number made from everything that a database's rows and views depend on: tables, facts and
     their order, the vocabulary, and the walk of the host's stacks."""
     walk = (files("tracekit.native") / "src" / "nesting.c").read_text(encoding="utf-8")
-    texts = (*definitions(), *(fact.rows for fact in facts.facts().values()), walk)
+    texts = (
+        *_tables_sql(),
+        *catalog.vocabulary().values(),
+        *(fact.rows for fact in facts.facts().values()),
+        walk,
+    )
     return int(hashlib.sha256(repr(texts).encode()).hexdigest(), 16) % _MOST_FORMAT
 
 

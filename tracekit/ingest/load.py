@@ -26,6 +26,7 @@ from tracekit.database.sandbox import (
     close_to_the_outside,
     limit_spilling,
 )
+from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
 from tracekit.ingest.graphs import Nodes, record_annotations, replaying
@@ -74,6 +75,8 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     connection = connect(":memory:", resources.settings(uuid.uuid4().hex), first)
     # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
+    if job.judge is None:
+        job.vocabulary = Vocabulary(connection)
     job.run(connection, memory, first)
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
@@ -212,6 +215,8 @@ class Job:
     """Traces that are open already, to load instead of those at the paths."""
     judge: Judge | None = None
     """Judges the traces once they are loaded."""
+    vocabulary: Vocabulary | None = None
+    """The views and macros that are not created before SQL mentions them."""
     bad: list[tuple[int, TracekitError]] = field(default_factory=list)
     beside: list[str] = field(default_factory=list)
     """Files that were found beside the traces."""
@@ -234,7 +239,7 @@ class Job:
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
         try:
-            is_new = create_tables(connection)
+            is_new = create_tables(connection, with_views=self.vocabulary is None)
             record_peaks(connection, self.devices)
             given = {
                 str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations
@@ -250,7 +255,7 @@ class Job:
                 self.progress.finishing()
             more_memory = memory.more if memory else lambda: False
             with stage("building tables"):
-                finish(connection, more_memory, self.judge, is_new=is_new)
+                finish(connection, more_memory, self.judge, self.vocabulary, is_new=is_new)
         except duckdb.OutOfMemoryException as error:
             raise TracekitError(
                 f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"

@@ -33,11 +33,11 @@ Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Map
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
-def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
+def create_tables(connection: duckdb.DuckDBPyConnection, *, with_views: bool = True) -> bool:
     """Creates all tables and views in an empty database. Returns whether it was empty."""
     # Rows carry their position in the file.
     connection.execute("SET preserve_insertion_order = false")
-    return stored.create_all(connection)
+    return (stored.create_all if with_views else stored.create_tables)(connection)
 
 
 def record_verdicts(
@@ -83,6 +83,7 @@ def finish(
     connection: duckdb.DuckDBPyConnection,
     more_memory: Callable[[], bool],
     judge: Judge | None,
+    vocabulary: stored.Vocabulary | None,
     *,
     is_new: bool,
 ) -> None:
@@ -107,7 +108,11 @@ def finish(
     connection.execute("DELETE FROM tracekit")
     if not is_new:
         connection.execute(facts.tables().replace("CREATE TABLE", "CREATE OR REPLACE TABLE"))
-    facts.Builder(connection, until_done).build(nest)
+    if vocabulary is None:
+        facts.Builder(connection, until_done).build(nest)
+    else:
+        vocabulary.add(catalog.schema("host_order"))
+        facts.Builder(connection, until_done, vocabulary.add).build(nest)
     connection.execute("SET preserve_insertion_order = true")
     forget_verdicts(connection)
     if judge is not None:

@@ -131,7 +131,7 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
         work_folder(resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", resources.settings(folder), root)) as made,
     ):
-        stored.create_all(made)
+        stored.create_tables(made)
         for each in rows:
             record_verdicts(made, each)
         return write_group(made, ranks, VERDICTS, Storage(root), folder, context)
