@@ -10,8 +10,8 @@ from tracekit.database import catalog, prepared
 from tracekit.database.connection import connect
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
+from tracekit.ingest.derived import record_verdicts
 from tracekit.ingest.resources import Resources
-from tracekit.ingest.writer import record_verdicts
 from tracekit.lake.layout import Group, Rank
 from tracekit.lake.reading import open_run
 from tracekit.lake.runs import LakeRun
