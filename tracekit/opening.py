@@ -183,7 +183,7 @@ class LoadedSession(Session):
     def _fill(self) -> None:
         """Fills the tables of verdicts."""
         if self._judge:
-            from tracekit.ingest.writer import record_verdicts
+            from tracekit.ingest.derived import record_verdicts
 
             judge, self._judge = self._judge, None
             for rows in judge(self):

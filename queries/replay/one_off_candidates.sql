@@ -18,6 +18,10 @@
 -- column name (text): the slice or kernel; NULL: none was recorded
 -- column at_place (list of start_ns and dur_ns): for recurring events, all stretches at this call site;
 --     usual_ns is their median
+-- when: class = 'communication' OR activity IN ('compilation', 'allocation') OR call = 'begin_capture'
+--     OR kind = 'annotation' AND NOT has(traits, 'step')
+--     OR (SELECT count(*) FROM trace) > (SELECT count(*) FROM (SELECT 1 FROM steps GROUP BY trace_id
+--     HAVING count(*) < thresholds().fewest_alike))
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
 -- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run (by

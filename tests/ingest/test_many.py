@@ -16,6 +16,7 @@ import zstandard
 
 import tracekit
 from tests.kit import traces
+from tracekit.database.stored import fingerprints
 from tracekit.ingest import writer as ingest
 from tracekit.trace import source as sources
 
@@ -47,6 +48,31 @@ def events_by_trace(database) -> list[int]:
     )
     assert all(places == list(range(count)) for count, places in rows)
     return [count for count, _ in rows]
+
+
+def test_an_added_trace_gives_the_tables_that_all_give_together(tmp_path):
+    """And so do traces that another one's facts would outnumber, which are all built again."""
+    files = []
+    for number, launches in enumerate((3, 200, 2), 1):
+        events = [
+            traces.step(1, 0, 20 * launches + 20),
+            traces.frame("a.py(1): f", 0, 20 * launches),
+        ]
+        for each in range(launches):
+            events += traces.launched([], 20 * each, 20 * each + 9, 5, each + 1)
+        files.append(traces.write(tmp_path / f"{number}.json", events, **traces.device("H100")))
+    files[1].write_text(files[1].read_text() + " " * (1 << 20))
+    tracekit.load(files[0], tmp_path / "added.duckdb").close()
+    for added in files[1:]:
+        tracekit.load(added, tmp_path / "added.duckdb", append=True).close()
+    tracekit.load(files, tmp_path / "all.duckdb").close()
+    with (
+        tracekit.open_database(tmp_path / "added.duckdb") as added,
+        tracekit.open_database(tmp_path / "all.duckdb") as together,
+    ):
+        expected = fingerprints(together.session)
+        assert fingerprints(added.session) == expected
+        assert expected["thread_segment"][0] > 0 and expected["gpu_timeline"][0] > 0
 
 
 def archive_of(folder, compression: str = "gz") -> bytes:

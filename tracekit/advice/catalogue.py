@@ -44,9 +44,6 @@ class Remedy:
     blind: tuple[str, ...] = ()
     """Codes of data that a trace may lack (queries/trace/missing.sql); without them, the remedy
     cannot be looked for."""
-    when: str = "TRUE"
-    """Conditions in SQL on the table slice_label, separated by semicolons: the remedy is looked for
-    if each one holds for some name."""
     once: tuple[str, ...] = ()
     """The causes of one-off events that it helps against."""
     in_loops: bool = False

@@ -17,6 +17,7 @@ from tracekit.advice.model import (
     NotChecked,
 )
 from tracekit.causes import OF_DEVICE, OF_HOST
+from tracekit.replay.changes import query_of
 from tracekit.replay.prices import STALLED, Prices
 
 if TYPE_CHECKING:
@@ -260,13 +261,12 @@ def _applicable(
 ) -> tuple[list[Remedy], list[NotChecked]]:
     """The remedies to look for, and those that cannot be looked for in this trace."""
     database = replay.database
-    possible = database.possible({each.name: each.when for each in catalogue().values()})
     looked = []
     unlooked: dict[str, list[str]] = {}
     for remedy in catalogue().values():
         if not remedy.has_query or (not replay.graph.ops and "no_gpu_ops" in remedy.codes):
             continue
-        if remedy.name not in possible:
+        if not database.is_possible(query_of(remedy.name)):
             continue
         lacking = [missing[code] for code in remedy.blind if code in missing]
         if lacking:
@@ -317,7 +317,7 @@ def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
     causes = {each.cause for each in replay.one_offs}
     found = {}
     for name in (_ALLOCATOR, STALLED):
-        if causes & set(catalogue()[name].causes):
+        if causes & set(catalogue()[name].causes) and replay.database.is_possible(query_of(name)):
             rows = replay.remedies.rows(name)
             found[name] = list(
                 zip(rows["event_id"].tolist(), rows["start_ns"].tolist(), strict=True)

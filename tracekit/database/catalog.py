@@ -216,6 +216,7 @@ class Query:
 
 _CREATE = re.compile(r"^CREATE OR REPLACE (?:MACRO|VIEW) (\w+).*?;$", re.MULTILINE | re.DOTALL)
 _NAMES = re.compile(r"-- (param|column)s (.*)")
+_WHEN = re.compile(r"^-- when: (.*(?:\n--     .*)*)", re.MULTILINE)
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
@@ -323,6 +324,18 @@ def matching(word: str) -> list[Query]:
     """The queries whose name or question contains `word`."""
     wanted = word.lower()
     return [each for each in queries().values() if wanted in f"{each.name} {each.question}".lower()]
+
+
+@cache
+def conditions() -> dict[str, str]:
+    """The condition `-- when: ...` of each query that has one, by name: SQL on the table
+    slice_label. The query has rows only if it holds for some name; if it has several parts,
+    separated by semicolons, only if each one does."""
+    found = {
+        name: _WHEN.search(packaged.text(f"{topic}/{name}.sql"))
+        for name, topic in _topics().items()
+    }
+    return {name: each[1].replace("\n--     ", " ") for name, each in found.items() if each}
 
 
 @cache

@@ -18,7 +18,7 @@ columns.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -105,13 +105,28 @@ def tables() -> str:
     return "\n".join(fact.table for fact in facts().values() if not fact.is_scratch)
 
 
+def emptied(some: Iterable[Fact]) -> str:
+    """The statements that create the tables of some facts again."""
+    statements = "\n".join(fact.table for fact in some if not fact.is_scratch)
+    return statements.replace("CREATE TABLE", "CREATE OR REPLACE TABLE")
+
+
 def over_traces() -> dict[str, Fact]:
     """The facts whose rows may be about several traces, by name."""
     return {name: fact for name, fact in facts().items() if fact.spans_traces}
 
 
+def about_one_trace() -> list[str]:
+    """The tables of facts whose rows are about one trace each."""
+    return [
+        name
+        for name, fact in facts().items()
+        if fact.table and not fact.is_scratch and not fact.spans_traces
+    ]
+
+
 class Builder:
-    """Fills the empty tables of all facts of one database.
+    """Fills the tables of facts of one database.
 
     `until_done` runs a step, and repeats it if memory runs out. `add_names` creates the views and
     macros that SQL mentions.
@@ -129,10 +144,15 @@ class Builder:
         self._empty: set[str] = set()
         self._possible: set[str] | None = None
 
-    def build(self, walk: Callable[[duckdb.DuckDBPyConnection], object]) -> None:
-        """Fills all tables. `walk` adds the rows of the walk of the host's stacks, in its own
-        thread and with its own cursor."""
-        before, walked, meanwhile, after = _phases()
+    def build(
+        self, walk: Callable[[duckdb.DuckDBPyConnection], object], *, over_traces: bool = True
+    ) -> None:
+        """Fills all tables, which are empty, or, without `over_traces`, those whose rows are about
+        one trace each. `walk` adds the rows of the walk of the host's stacks, in its own thread and
+        with its own cursor."""
+        before, walked, meanwhile, after = (
+            [fact for fact in phase if over_traces or not fact.spans_traces] for phase in _phases()
+        )
         # For intermediate tables, visible to all connections.
         self._connection.execute("ATTACH ':memory:' AS scratch")
         self._fill(before + walked)
@@ -142,6 +162,12 @@ class Builder:
             walking.result()
         self._fill(after)
         self._connection.execute("DETACH scratch")
+
+    def build_over_traces(self) -> None:
+        """Fills the tables whose rows may be about several traces, in place of their rows."""
+        spanning = [*over_traces().values()]
+        self._connection.execute(emptied(spanning))
+        self._fill(spanning)
 
     def _fill(self, some: list[Fact]) -> None:
         for fact in some:

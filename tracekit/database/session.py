@@ -72,6 +72,8 @@ class Session:
         self._inputs = inputs
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
+        # By thresholds, the queries whose conditions hold.
+        self._possible: dict[str, set[str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -160,6 +162,8 @@ class Session:
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
         given = question.check_parameters(parameters)
+        if not self.is_possible(question.name):
+            return []
         columns, rows = self.fetch(self._judging_sql(self.sql_of(question, given)), given)
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
@@ -223,19 +227,21 @@ class Session:
         rows = self.fetch(f"FROM ({query}) WHERE trace_id = {trace_id:d}")[1]
         return [row[1:] for row in rows]
 
-    def possible(self, conditions: Mapping[str, str]) -> set[str]:
-        """The keys of conditions on the table slice_label that hold for some name. If a condition
-        has several parts, separated by semicolons, each has to hold for some name."""
-
-        def ask() -> set[str]:
+    def is_possible(self, name: str) -> bool:
+        """Whether the named query may have rows: False if its condition (catalog.conditions) holds
+        for no trace here."""
+        conditions = catalog.conditions()
+        if name not in conditions:
+            return True
+        if self._judged not in self._possible:
             asked = ", ".join(
                 " AND ".join(f"bool_or({each})" for each in condition.split("; "))
                 for condition in conditions.values()
             )
-            _, rows = self.fetch(f"SELECT {asked} FROM slice_label")
-            return {name for name, holds in zip(conditions, rows[0], strict=True) if holds}
-
-        return self.once("possible", ask)
+            (holds,) = self.fetch(f"SELECT {asked} FROM slice_label")[1]
+            found = {each for each, may in zip(conditions, holds, strict=True) if may}
+            self._possible[self._judged] = found
+        return name in self._possible[self._judged]
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """The result of `make`; while answers are shared, its first result for this key."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 import duckdb
@@ -29,6 +30,7 @@ from tracekit.database.sandbox import (
 from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
+from tracekit.ingest.derived import Derivation, Judge
 from tracekit.ingest.graphs import Nodes, record_annotations, replaying
 from tracekit.ingest.hardware import Peaks, peaks, record_peaks
 from tracekit.ingest.resources import (
@@ -41,11 +43,9 @@ from tracekit.ingest.resources import (
 from tracekit.ingest.resume import begin, require_same
 from tracekit.ingest.writer import (
     Ingest,
-    Judge,
     LoadedTrace,
     copy_traces,
     create_tables,
-    finish,
     last_trace_id,
     loaded_traces,
 )
@@ -146,7 +146,14 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
             shutil.copyfile(base, beside)
         settings = resources.settings(beside) | _block_size(job.paths)
         with connect(beside, settings, database) as connection:
-            job.run(connection, Memory(connection, resources.memory_mb), str(database))
+            memory = Memory(connection, resources.memory_mb)
+            # Facts of the base that are few are sooner built again than new rows are copied.
+            if base is None or job.resume or _json_bytes(job.paths) > base.stat().st_size:
+                job.run(connection, memory, str(database))
+            else:
+                job.append(
+                    connection, memory, str(database), beside.with_name(f"added-{beside.name}")
+                )
 
 
 def _begin(
@@ -170,19 +177,36 @@ def _not_loaded(name: str, error: duckdb.Error) -> TracekitError:
     return TracekitError(f"{name}: cannot be loaded: {reason}")
 
 
-def _block_size(paths: list[str]) -> Config:
-    """DuckDB's setting of the block size for a new database of these traces."""
-    if not all(Path(path).is_file() for path in paths):
-        # The size of a pipe is unknown.
-        return {}
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turns errors of DuckDB into those for people."""
     try:
-        total = sum(
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise TracekitError(
+            f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
+        ) from error
+    except duckdb.Error as error:
+        raise _not_loaded(name, error) from error
+
+
+def _json_bytes(paths: list[str]) -> float:
+    """The size of these traces' JSON, about; infinite if it is not known, as for a pipe."""
+    try:
+        return sum(
             Path(path).stat().st_size * (1 if path.endswith(".json") else _COMPRESSION)
+            if Path(path).is_file()
+            else inf
             for path in paths
         )
     except OSError:
         # A file has just been removed: reading it will say so.
-        return {}
+        return inf
+
+
+def _block_size(paths: list[str]) -> Config:
+    """DuckDB's setting of the block size for a new database of these traces."""
+    total = _json_bytes(paths)
     fitting = [block for most, block in _BLOCK_BYTES.items() if total <= most]
     return {"default_block_size": fitting[0]} if fitting else {}
 
@@ -222,6 +246,8 @@ class Job:
     """Files that were found beside the traces."""
     notes: list[str] = field(default_factory=list)
     """What a person has to know about them."""
+    after: int = 0
+    """The highest trace_id of the database that these traces are added to."""
     next_id: int = 1
     loaded: int = 0
     stopped: bool = False
@@ -238,30 +264,50 @@ class Job:
         return [error for _, error in sorted(self.bad, key=lambda each: each[0])]
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
-        try:
+        with _explained(name):
             is_new = create_tables(connection, with_views=self.vocabulary is None)
             record_peaks(connection, self.devices)
-            given = {
-                str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations
-            }
-            with stage(f"reading {_named(self.paths)}"):
-                before = 0 if self.resume else last_trace_id(connection)
-                self._load_all(connection, self.paths)
-            if not self.loaded:
-                raise self._nothing()
-            if self.opened is None:
-                self._load_beside(connection, before, given)
-            if self.progress:
-                self.progress.finishing()
-            more_memory = memory.more if memory else lambda: False
+            self._load(connection)
             with stage("building tables"):
-                finish(connection, more_memory, self.judge, self.vocabulary, is_new=is_new)
-        except duckdb.OutOfMemoryException as error:
-            raise TracekitError(
-                f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
-            ) from error
-        except duckdb.Error as error:
-            raise _not_loaded(name, error) from error
+                derivation = Derivation(
+                    connection, memory.more if memory else lambda: False, self.vocabulary
+                )
+                derivation.build(is_new=is_new)
+                derivation.complete(self.judge)
+
+    def append(
+        self, connection: duckdb.DuckDBPyConnection, memory: Memory, name: str, added: Path
+    ) -> None:
+        """Adds to the traces of a complete database, whose facts stay. The new traces and their
+        facts are first in a database of their own, the file `added`."""
+        with _explained(name):
+            create_tables(connection)
+            record_peaks(connection, self.devices)
+            self.after = last_trace_id(connection)
+            settings = self.resources.settings(added) | _block_size(self.paths)
+            with connect(added, settings, name) as own:
+                create_tables(own)
+                self._load(own)
+                with stage("building tables of the new traces"):
+                    own_memory = Memory(own, self.resources.memory_mb)
+                    Derivation(own, own_memory.more).build_to_add()
+            with stage("building tables"):
+                derivation = Derivation(connection, memory.more)
+                derivation.add(added)
+                derivation.complete(self.judge)
+
+    def _load(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Loads all traces, with what tells what their graphs run."""
+        given = {str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations}
+        with stage(f"reading {_named(self.paths)}"):
+            before = 0 if self.resume else last_trace_id(connection)
+            self._load_all(connection, self.paths)
+        if not self.loaded:
+            raise self._nothing()
+        if self.opened is None:
+            self._load_beside(connection, before, given)
+        if self.progress:
+            self.progress.finishing()
 
     def _load_all(self, connection: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
         """Loads several files at a time, with trace_ids in the order given."""
@@ -270,7 +316,7 @@ class Job:
         with ThreadPoolExecutor(workers) as pool:
             try:
                 done = loaded_traces(connection) if self.resume else set()
-                self.next_id = last_trace_id(connection) + 1
+                self.next_id = max(self.after, last_trace_id(connection)) + 1
                 small: list[tuple[int, ByteStream]] = []
                 for source in self._sources(paths, done):
                     if isinstance(source, tuple):

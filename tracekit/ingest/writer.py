@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import groupby
 from operator import itemgetter
@@ -12,10 +12,9 @@ from typing import Any
 
 import duckdb
 
-from tracekit.database import catalog, facts, stored
+from tracekit.database import catalog, stored
 from tracekit.database.connection import unopened
 from tracekit.errors import TracekitError
-from tracekit.ingest.host_tree import nest
 from tracekit.native.library import Batch, BatchStream, Rows
 from tracekit.trace.prefetch import prefetched
 from tracekit.trace.reader import METADATA_BYTES, Piece, TraceReader
@@ -26,10 +25,8 @@ from tracekit.trace.source import ByteStream
 LABEL_BITS = 32
 _INSERT: dict[Rows, str] = {"event": "write_event_rows", "label": "write_labels"}
 _TEXTS = ("rejected", "verbatim")
-# Rows in one JSON text.
-_ROWS_OF_JSON = 10_000
-# Yields the rows of verdicts by table, one trace at a time.
-Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]]
+# The tables of traces that are not derived.
+OF_EVENTS = ("device", "event_row", "label", "rejected", "verbatim", "graph_annotation", "trace")
 _FLAGS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 
 
@@ -40,34 +37,9 @@ def create_tables(connection: duckdb.DuckDBPyConnection, *, with_views: bool = T
     return (stored.create_all if with_views else stored.create_tables)(connection)
 
 
-def record_verdicts(
-    connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> None:
-    """Writes verdicts: rows by table (tracekit/verdict/rows.py)."""
-    for table, added in rows.items():
-        columns = _columns(connection, table)
-        for start in range(0, len(added), _ROWS_OF_JSON):
-            connection.execute(
-                f"INSERT INTO {table} BY NAME SELECT unnest(from_json(?, ?), recursive := true)",
-                [json.dumps(added[start : start + _ROWS_OF_JSON]), json.dumps([columns])],
-            )
-
-
-def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
-    """The types of a table's columns, in order."""
-    relation = connection.sql(f"FROM {table}")
-    return dict(zip(relation.columns, map(str, relation.types), strict=True))
-
-
-def forget_verdicts(connection: duckdb.DuckDBPyConnection) -> None:
-    """Removes all verdicts: new traces may change the verdicts on the old ones."""
-    for table in ("verdict", "evidence", "one_off", "advice"):
-        connection.execute(f"DELETE FROM {table}")
-
-
 def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:
     """The highest trace_id, or 0 when no trace is loaded."""
-    return _scalar(connection, "SELECT coalesce(max(trace_id), 0) FROM trace")
+    return scalar(connection, "SELECT coalesce(max(trace_id), 0) FROM trace")
 
 
 # Path, size and SHA-256 of a trace's file, as stored.
@@ -77,71 +49,6 @@ LoadedTrace = tuple[str, int, str]
 def loaded_traces(connection: duckdb.DuckDBPyConnection) -> set[LoadedTrace]:
     """The traces that the database holds."""
     return set(connection.execute("SELECT path, file_bytes, sha256 FROM trace").fetchall())
-
-
-def finish(
-    connection: duckdb.DuckDBPyConnection,
-    more_memory: Callable[[], bool],
-    judge: Judge | None,
-    vocabulary: stored.Vocabulary | None,
-    *,
-    is_new: bool,
-) -> None:
-    """Builds all derived tables, which replace the former ones unless the database `is_new`, and
-    writes the verdicts that `judge` returns.
-
-    When memory runs out, it calls `more_memory`, which raises the limit or returns False to refuse.
-
-    Raises:
-        duckdb.OutOfMemoryException: when memory runs out and `more_memory` refuses.
-    """
-
-    def until_done(step: Callable[[], object]) -> None:
-        while True:
-            try:
-                step()
-                return
-            except duckdb.OutOfMemoryException:
-                if not more_memory():
-                    raise
-
-    connection.execute("DELETE FROM tracekit")
-    if not is_new:
-        connection.execute(facts.tables().replace("CREATE TABLE", "CREATE OR REPLACE TABLE"))
-    if vocabulary is None:
-        facts.Builder(connection, until_done).build(nest)
-    else:
-        vocabulary.add(catalog.schema("host_order"))
-        facts.Builder(connection, until_done, vocabulary.add).build(nest)
-    connection.execute("SET preserve_insertion_order = true")
-    forget_verdicts(connection)
-    if judge is not None:
-        for rows in judge(connection):
-            record_verdicts(connection, rows)
-    _write_out(connection)
-
-
-def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
-    """Marks the database as complete, and moves its data from DuckDB's log to the file.
-
-    A checkpoint normally merges small row groups, written by several threads, into full ones: it
-    rewrites them, which is slow and leaves holes in the file. It does not merge them while a
-    transaction that might read the old ones is open, so this opens one. A database in memory has no
-    log, and gains nothing from a checkpoint.
-    """
-    if not _has_file(connection):
-        connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
-        return
-    with connection.cursor() as reader:
-        reader.execute("BEGIN TRANSACTION READ ONLY")
-        reader.execute("FROM tracekit").fetchall()
-        connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
-        connection.execute("CHECKPOINT")
-
-
-def _has_file(connection: duckdb.DuckDBPyConnection) -> bool:
-    query = "SELECT count(path) FROM duckdb_databases() WHERE database_name = current_database()"
-    return _scalar(connection, query) > 0
 
 
 def copy_traces(
@@ -186,15 +93,8 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
         for new_id, old_id in enumerate(chosen, first_id):
             moved = f"{new_id} AS trace_id"
             labelled = f"{moved}, label_id + {(new_id - old_id) << LABEL_BITS} AS label_id"
-            for table, replaced in (
-                ("device", moved),
-                ("event_row", labelled),
-                ("label", labelled),
-                ("rejected", moved),
-                ("verbatim", moved),
-                ("graph_annotation", moved),
-                ("trace", moved),
-            ):
+            for table in OF_EVENTS:
+                replaced = labelled if table in ("event_row", "label") else moved
                 connection.execute(
                     catalog.render_template(
                         "write_copy", table=table, replaced=replaced, old_id=old_id
@@ -326,7 +226,7 @@ def insert(
 ) -> None:
     """Inserts rows of Python values with one statement."""
     if rows:
-        types = _columns(connection, table)
+        types = columns_of(connection, table)
         values = ", ".join(f"unnest(?::{kind}[])" for kind in types.values())
         columns = [list(column) for column in zip(*rows, strict=True)]
         connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
@@ -377,7 +277,13 @@ def _device(device: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _scalar(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+def columns_of(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+    """The types of a table's columns, in order."""
+    relation = connection.sql(f"FROM {table}")
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
+
+
+def scalar(connection: duckdb.DuckDBPyConnection, query: str) -> int:
     row = connection.execute(query).fetchone()
     assert row is not None
     return int(row[0])

@@ -23,8 +23,8 @@ from tracekit.database.connection import connect
 from tracekit.errors import TracekitError
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
+from tracekit.ingest.derived import record_verdicts
 from tracekit.ingest.resources import Resources
-from tracekit.ingest.writer import record_verdicts
 from tracekit.lake.binding import Binding
 from tracekit.lake.layout import (
     ARCHIVES,

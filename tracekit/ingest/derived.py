@@ -1,0 +1,137 @@
+"""Tables of events -> facts and verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from tracekit.database import catalog, facts
+from tracekit.database.stored import Vocabulary
+from tracekit.ingest.host_tree import nest
+from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar
+
+# Yields the rows of verdicts by table, one trace at a time.
+Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]]
+# Rows in one JSON text.
+_ROWS_OF_JSON = 10_000
+_OF_VERDICTS = ("verdict", "evidence", "one_off", "advice")
+# By table, the columns that number the rows of all traces.
+_NUMBERED = {
+    "host_thread": ("thread",),
+    "thread_slice": ("thread",),
+    "thread_segment": ("thread", "segment"),
+    "gpu_timeline": ("place",),
+}
+# How much the numbers of added rows grow.
+_GROWTH = """SELECT
+    (SELECT coalesce(max(thread), 0) FROM host_thread) AS thread,
+    (SELECT coalesce(max(segment) + 1, 0) FROM thread_segment) AS segment,
+    -- One for each start and end of an op, and of each device's timeline (device_interval).
+    (SELECT 2 * count(*) + 2 * count(DISTINCT (trace_id, device_id)) FROM gpu_ops) AS place"""
+
+
+class Derivation:
+    """Derives facts and verdicts from the traces of one database.
+
+    `vocabulary` has the views and macros that are missing in the database. When memory runs out, it
+    calls `more_memory`, which raises the limit or returns False to refuse.
+    Its methods raise duckdb.OutOfMemoryException when memory runs out and `more_memory` refuses.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        more_memory: Callable[[], bool],
+        vocabulary: Vocabulary | None = None,
+    ) -> None:
+        self._connection = connection
+        self._more_memory = more_memory
+        if vocabulary is None:
+            self._facts = facts.Builder(connection, self._until_done)
+        else:
+            vocabulary.add(catalog.schema("host_order"))
+            self._facts = facts.Builder(connection, self._until_done, vocabulary.add)
+
+    def build(self, *, is_new: bool) -> None:
+        """Builds all facts, which replace the former ones unless the database `is_new`."""
+        self._connection.execute("DELETE FROM tracekit")
+        if not is_new:
+            self._connection.execute(facts.emptied(facts.facts().values()))
+        self._facts.build(nest)
+
+    def build_to_add(self) -> None:
+        """Builds the facts of a new database whose traces another one will `add`."""
+        self._facts.build(nest, over_traces=False)
+
+    def add(self, other: Path) -> None:
+        """Copies all traces of another database, with their facts, and builds the facts over
+        several traces again. Their trace_ids are above those of the traces here."""
+        connection = self._connection
+        connection.execute("DELETE FROM tracekit")
+        added = '"{}"'.format(other.stem.replace('"', '""'))
+        path = str(other).replace("'", "''")
+        connection.execute(f"ATTACH '{path}' AS {added} (READ_ONLY)")
+        growth = connection.execute(_GROWTH).fetchall()[0]
+        more = dict(zip(("thread", "segment", "place"), growth, strict=True))
+        for table in (*OF_EVENTS, *facts.about_one_trace()):
+            moved = [f"{each} + {more[each]} AS {each}" for each in _NUMBERED.get(table, ())]
+            values = f"* REPLACE ({', '.join(moved)})" if moved else "*"
+            connection.execute(f"INSERT INTO {table} BY NAME SELECT {values} FROM {added}.{table}")
+        connection.execute(f"DETACH {added}")
+        self._facts.build_over_traces()
+
+    def complete(self, judge: Judge | None) -> None:
+        """Writes the verdicts that `judge` returns, and marks the database as complete."""
+        self._connection.execute("SET preserve_insertion_order = true")
+        # New traces may change the verdicts on the old ones.
+        for table in _OF_VERDICTS:
+            self._connection.execute(f"DELETE FROM {table}")
+        if judge is not None:
+            for rows in judge(self._connection):
+                record_verdicts(self._connection, rows)
+        _write_out(self._connection)
+
+    def _until_done(self, step: Callable[[], object]) -> None:
+        while True:
+            try:
+                step()
+                return
+            except duckdb.OutOfMemoryException:
+                if not self._more_memory():
+                    raise
+
+
+def record_verdicts(
+    connection: duckdb.DuckDBPyConnection, rows: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> None:
+    """Writes verdicts: rows by table (tracekit/verdict/rows.py)."""
+    for table, added in rows.items():
+        columns = columns_of(connection, table)
+        for start in range(0, len(added), _ROWS_OF_JSON):
+            connection.execute(
+                f"INSERT INTO {table} BY NAME SELECT unnest(from_json(?, ?), recursive := true)",
+                [json.dumps(added[start : start + _ROWS_OF_JSON]), json.dumps([columns])],
+            )
+
+
+def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
+    """Marks the database as complete, and moves its data from DuckDB's log to the file.
+
+    A checkpoint normally merges small row groups, written by several threads, into full ones: it
+    rewrites them, which is slow and leaves holes in the file. It does not merge them while a
+    transaction that might read the old ones is open, so this opens one. A database in memory has no
+    log, and gains nothing from a checkpoint.
+    """
+    has_file = "SELECT count(path) FROM duckdb_databases() WHERE database_name = current_database()"
+    if not scalar(connection, has_file):
+        connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
+        return
+    with connection.cursor() as reader:
+        reader.execute("BEGIN TRANSACTION READ ONLY")
+        reader.execute("FROM tracekit").fetchall()
+        connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
+        connection.execute("CHECKPOINT")
