@@ -42,6 +42,7 @@ from tracekit.verdict.steady import (
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
+_RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
@@ -140,7 +141,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             f"{percent(unexplained)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."
         )
-        next_ = [_UNEXPLAINED]
+        next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]
         return Verdict("", UNKNOWN, None, "none", window, fractions, why, savings, margin, next_)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime

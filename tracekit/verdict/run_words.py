@@ -35,6 +35,11 @@ def headline(run: RunVerdict) -> str:
     return f"{ranks}: no rank holds up the others"
 
 
+def whole(run: RunVerdict) -> str:
+    """What the prices of a run are a part of."""
+    return "a step of the run" if run.steps else "the run"
+
+
 def _missing(run: RunVerdict) -> int:
     """How many ranks of the run are missing."""
     return max(0, (run.world_size or 0) - len(run.ranks))
@@ -51,12 +56,12 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     if run.span_ns is None or run.collectives is None:
         return []
     done = run.collectives
-    whole = sum(each.length_ns for each in run.waiting)
+    all_ns = sum(each.length_ns for each in run.waiting)
     found = []
     if done.count:
         found.append(
             f"The ranks wait for each other for {duration(done.waited_ns)} in {done.count:,} "
-            f"collectives, {share(done.waited_ns, whole)} of their time; the bytes take "
+            f"collectives, {share(done.waited_ns, all_ns)} of their time; the bytes take "
             f"{duration(done.wire_ns)}."
         )
     if run.pace_rank is not None:
@@ -80,7 +85,7 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     if run.bubble_ns:
         found.append(
             f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
-            f"sends and receives (pipeline-bubble), {share(run.bubble_ns, whole)} of the ranks' "
+            f"sends and receives (pipeline-bubble), {share(run.bubble_ns, all_ns)} of the ranks' "
             "time."
         )
     for link in run.slow_links[:_NAMED]:
@@ -119,16 +124,17 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> list[str]:
         return [f"{said[:-1]}; the traces do not show what it spends more time on than the others."]
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
     steps = max(1, run.steps)
+    peers = "the other rank" if len(run.ranks) == 2 else "the median of the ranks that do the same"
     each = " in each step" if run.steps > 1 else ""
     saves = ""
     if late.saves_ns is not None and run.span_ns:
         gained = late.saves_ns * steps >= _SHOWN * run.span_ns
         less = f"{share(late.saves_ns * steps, run.span_ns)} shorter ({duration(late.saves_ns)})"
         less = less if gained else "no shorter: others are as late"
-        saves = f" If it took as long as they do, a step of the run would be {less}."
+        saves = f" If it took as long as they do, {whole(run)} would be {less}."
     return [
-        f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause}{each} than the "
-        f"median of the ranks that do the same{where}.{saves}"
+        f"{said[:-1]}: it spends {duration(late.excess_ns)} more on {late.cause}{each} than "
+        f"{peers}{where}.{saves}"
     ]
 
 
@@ -147,7 +153,7 @@ def _stage(run: RunVerdict, late: LateRank) -> list[str]:
     saves = share((late.saves_ns or 0) * max(1, run.steps), run.span_ns or 1)
     return [
         f"The other stages of the pipeline wait for rank {late.rank}{own} If it took as long as "
-        f"they do, a step of the run would be {saves} shorter ({duration(late.saves_ns)})."
+        f"they do, {whole(run)} would be {saves} shorter ({duration(late.saves_ns)})."
     ]
 
 
