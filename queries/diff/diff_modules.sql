@@ -4,7 +4,8 @@
 -- column a_calls (count per step): forward calls in a, and replays of graphs that ran it, per step (in all if
 --     a marks no steps); a captured call only records
 -- column b_calls (count per step): in b
--- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a
+-- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a; a call inside
+--     one of the same module counts with it
 -- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column change_ns (ns): of host and GPU time together
 -- doubts: no_modules, unlinked_gpu_ops
@@ -13,7 +14,8 @@ frame AS (
     SELECT trace_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
     WHERE is_module AND trace_id IN (SELECT trace_id FROM run)
 ),
-cost AS (FROM launched_inside('frame')),
+outer_frame AS (FROM outermost('frame', of_name := TRUE)),
+cost AS (FROM launched_inside('outer_frame')),
 -- A replay's kernels count already for the modules around its launch.
 replay AS (SELECT DISTINCT trace_id, launch_id AS event_id FROM graph_site),
 around AS (FROM modules_around('replay')),

@@ -14,6 +14,8 @@
 --     train_step = torch.compile(train_step, mode="reduce-overhead")
 --     for batch in loader:
 --         loss = train_step(batch)
+--
+--     # JAX: XLA makes graphs of a jitted step: --xla_gpu_enable_command_buffer in XLA_FLAGS
 -- risks: Inputs are copied into fixed buffers, and outputs are overwritten by the next replay. A graph keeps
 --     its own memory pool. Steps with new shapes are captured again, which costs more than it saves if it
 --     happens often.

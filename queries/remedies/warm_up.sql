@@ -5,15 +5,19 @@
 -- effort: low
 -- needs: A few steps before the ones that count.
 -- before:
---     with torch.profiler.profile() as profiler:
+--     with profiler:                          # records the first step, too
 --         for batch in loader:
 --             train_step(batch)
 -- after:
---     schedule = torch.profiler.schedule(wait=1, warmup=3, active=5)
---     with torch.profiler.profile(schedule=schedule) as profiler:
---         for batch in loader:
+--     for batch in islice(loader, 4):
+--         train_step(batch)
+--     with profiler:
+--         for batch in islice(loader, 5):
 --             train_step(batch)
---             profiler.step()
+--
+--     # torch.profiler: schedule=torch.profiler.schedule(wait=1, warmup=3, active=5)
+--     # Nsight Systems: --capture-range=cudaProfilerApi, and torch.cuda.profiler.start() after the warm-up
 -- risks: The time is still spent once, before the steps that are measured.
 -- check: tracekit query TRACE one_offs
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html#torch.profiler.schedule
+--     https://docs.nvidia.com/nsight-systems/UserGuide/

@@ -38,6 +38,11 @@ step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
     FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
 ),
+sparse AS (
+    SELECT trace_id FROM gpu_ops LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    WHERE trace_id IN (SELECT trace_id FROM span)
+    GROUP BY trace_id HAVING count(l.launch_id) < thresholds().unlinked_majority * count(*)
+),
 stepped AS (SELECT trace_id, count(*) AS steps FROM step GROUP BY trace_id),
 progress AS (
     SELECT trace_id, pid, tid, launch_id, start_ns,
@@ -86,6 +91,8 @@ stretch AS (
     LEFT JOIN stepped USING (trace_id)
     -- A graph's launch takes longer than a kernel's.
     WHERE coalesce(own.call <> 'launch_graph', TRUE)
+        -- A call waits for room in a queue, which may be full of launches that were not recorded.
+        AND (activity <> 'launch' OR trace_id NOT IN (FROM sparse))
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
 ),
 -- Ranges.

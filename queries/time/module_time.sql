@@ -21,9 +21,12 @@ WITH frame AS (
 ),
 nest AS (FROM nested('frame')),
 launched AS (FROM launched_inside('frame')),
+-- A call inside one of the same module is part of it.
+outer_frame AS (SELECT trace_id, event_id, TRUE AS is_outer FROM outermost('frame', of_name := TRUE)),
 cost AS (
-    SELECT c.*, n.depth, n.parent_id, p.name AS parent
+    SELECT c.*, n.depth, n.parent_id, p.name AS parent, is_outer
     FROM launched AS c JOIN nest AS n USING (trace_id, event_id)
+    LEFT JOIN outer_frame AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
     LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
 ),
 inner_cost AS (
@@ -56,8 +59,8 @@ replayed AS (
 SELECT
     c.trace_id, c.name AS module, 'call' AS module_from, mode(parent ORDER BY parent) AS parent,
     min(depth)::BIGINT AS depth,
-    count(*) AS calls, sum(c.dur_ns)::BIGINT AS host_ns,
-    sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum(c.gpu_ns)::BIGINT AS gpu_ns,
+    count(*) AS calls, sum_where(c.dur_ns, is_outer) AS host_ns,
+    sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum_where(c.gpu_ns, is_outer) AS gpu_ns,
     sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns,
     coalesce(any_value(b.gpu_ns), 0)::BIGINT AS backward_gpu_ns
 FROM cost AS c LEFT JOIN inner_cost AS i USING (trace_id, event_id)

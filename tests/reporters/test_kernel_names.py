@@ -40,6 +40,12 @@ SCALED = (
         ("_ZN2ck6device12_GLOBAL__N_116kernel_batched_INS_4GemmE", "kernel_batched_I"),
         ("_ZN7cutlass13device_kernelINS_4gemm6kernel13GemmUniversalEE", "GemmUniversal"),
         ("Cijk_Alik_Bljk_BBS_BH_Bias_MT64x32x256" + "_X1" * 40, "Cijk_Alik_Bljk_BBS MT64x32x256"),
+        (
+            "void ck_tile::kentry<ck_tile::gfx950_t, 2, ck_tile::FmhaFwdKernel<Problem>, Args>(A) "
+            "[clone .kd]",
+            "FmhaFwdKernel<Problem>",
+        ),
+        ("input_fusion.kd", "input_fusion"),
         ("triton_poi_fused_add_0", "triton_poi_fused_add_0"),
         ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
         ("heads.py(11): <listcomp>", "heads.py(11): <listcomp>"),

@@ -801,6 +801,27 @@ def test_advice_on_recording_names_the_switches_of_its_own_profiler(name, loaded
 
 
 @pytest.mark.skipif(not EXPECTED, reason=f"{OTHER} is not there")
+@pytest.mark.parametrize(
+    ("name", "regime", "bottleneck", "most_saved", "says"),
+    [
+        ("h100-pipeline-parallel.nsys.sqlite", "compute-bound", "math-or-memory", 0.08, ""),
+        ("h100-two-gpus.nsys.sqlite", "compute-bound", "copy", 0, "no launch in the trace"),
+        ("jax-te-attention.xplane.pb", "compute-bound", "math-or-memory", 0.02, ""),
+        ("mi300x-jax-conv.xplane.pb", "unknown", None, 0, "94.6 % of the window is waiting"),
+        ("mi350-ddp.rocprofv3.json.gz", "unknown", None, 0, "calls, too: --hip-trace"),
+    ],
+)
+def test_verdict_and_prices_are_what_the_raw_events_show(
+    name, regime, bottleneck, most_saved, says, loaded
+):
+    for each in loaded(name).verdicts():
+        verdict = each.verdict
+        assert (verdict.regime, verdict.bottleneck) == (regime, bottleneck)
+        assert max((found.share or 0 for found in each.advice), default=0) <= most_saved
+        assert says in " ".join([*verdict.why, *verdict.doubts, *verdict.try_next])
+
+
+@pytest.mark.skipif(not EXPECTED, reason=f"{OTHER} is not there")
 def test_confidence_is_low_where_half_of_the_ops_have_no_launch(loaded):
     run = loaded("h100-two-gpus.nsys.sqlite")
     for trace in run.trace_ids():

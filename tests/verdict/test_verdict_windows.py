@@ -133,3 +133,27 @@ def test_what_was_not_recorded_of_the_host_is_neither_its_overhead_nor_worth_a_f
     gains = analyses[trace].causal.gains
     assert verdict.regime == regime
     assert (gains.cuda_graph > 0.5) == (gains.host > 0.4) == (regime != "unknown")
+
+
+def awaited(name):
+    """Kernels of 900 us, each awaited in a frame that returns 70 us after it."""
+    return TRACES.events([
+        event
+        for i in range(30)
+        for event in (
+            launch(1000 * i, 4, i + 1),
+            gpu_op(1000 * i + 6, 900, i + 1),
+            frame(name, 1000 * i + 10, 970),
+        )
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trace", "regime"),
+    [
+        (awaited("api.py(3154): block_until_ready"), "compute-bound"),
+        (awaited("api.py(3154): solve"), "overhead-bound"),
+    ],
+)
+def test_a_frame_in_which_jax_awaits_a_result_is_a_wait_for_the_device(trace, regime, analyses):
+    assert analyses[trace].verdict.regime == regime

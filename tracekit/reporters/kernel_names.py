@@ -14,11 +14,14 @@ _NOT_CPP = re.compile(r"Mem(cpy|set) |.*\.py\(\d+\)|nn\.Module|aten::|autograd::
 _RETURNED = re.compile(r"^std::enable_if<.*?>::type ")
 # hipBLASLt's and Tensile's: layout, types, and the tile among a hundred parameters.
 _TENSILE = re.compile(r"(Cijk_\w+?_\w+?_[A-Z0-9]+)_.*?(MT\d+x\d+x\d+)")
+# What ROCm's tools append: the symbol is the kernel's descriptor.
+_DESCRIPTOR = re.compile(r"( \[clone )?\.kd\]?$")
 # Functions that only call what their first template argument names.
 _WRAPPERS = {
     "Kernel", "Kernel2", "Kernel#", "device_kernel", "gpu_index_kernel", "gpu_kernel_impl",
     "gpu_kernel_impl_nocast", "kentry",
 }  # fmt: skip
+_TUNING = re.compile(r"^\d+$|\bgfx\w+$")
 # Template arguments that nearly all kernels of one function have.
 _COMMON = re.compile(
     r"-?\d\w*|true|false|\(.*|(unsigned )?(int|long|char|short)|bool|[aA]rray|NullType|void"
@@ -41,7 +44,7 @@ def short_name(name: str, most: int = 60) -> str:
 
     "void cutlass::Kernel2<cutlass_80_s1688gemm>(Params)" -> "cutlass_80_s1688gemm"
     """
-    name = name[:_LONGEST]
+    name = _DESCRIPTOR.sub("", name)[:_LONGEST]
     if name.startswith("_Z"):
         return _cut(_mangled(name) or name, most)
     if tensile := _TENSILE.match(name):
@@ -84,7 +87,9 @@ def _named(text: str, depth: int, dropped: re.Pattern[str]) -> str:
     at = max(lambdas[0] - 1, 0) if lambdas else len(parts) - 1
     own, arguments = _opened(parts[at])
     if own in _WRAPPERS and arguments:
-        return _named(arguments[0], depth, dropped)
+        # Before what it calls, ck_tile's names the architecture and a number.
+        called = (each for each in arguments if not _TUNING.search(each))
+        return _named(next(called, arguments[0]), depth, dropped)
     if own in _VAGUE and at:
         own = f"{_opened(parts[at - 1])[0]}::{own}"
     if depth <= 1 or lambdas:

@@ -26,7 +26,7 @@ from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, split_bound
 from tracekit.verdict.run_model import Collectives, RunVerdict
-from tracekit.verdict.run_words import headline, no_verdict
+from tracekit.verdict.run_words import headline, no_verdict, whole
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
@@ -210,7 +210,7 @@ def render_run(run: RunVerdict) -> None:
     if run.unknown:
         section(out, "What these traces do not tell", run.unknown)
     if run.savings:
-        section(out, "What would shorten a step of the run (all ranks replayed together)")
+        section(out, f"What would shorten {whole(run)} (all ranks replayed together)")
         _savings(out, run)
     if run.collectives is not None:
         section(out, "Collectives")

@@ -44,6 +44,7 @@ from tracekit.verdict.sentences import (
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
+_RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
@@ -147,7 +148,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             f"{percent(unexplained)} of the window is waiting that the trace does not explain: "
             "it could turn the verdict either way."
         )
-        return _unknown(window, why, fractions, [_UNEXPLAINED], savings, margin)
+        next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]
+        return _unknown(window, why, fractions, next_, savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
     # The reason comes first: the gains, if a busy device is not the bottleneck.

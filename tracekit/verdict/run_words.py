@@ -35,6 +35,11 @@ def headline(run: RunVerdict) -> str:
     return f"{ranks}: no rank holds up the others"
 
 
+def whole(run: RunVerdict) -> str:
+    """What the prices of a run are a part of."""
+    return "a step of the run" if run.steps else "the run"
+
+
 def _missing(run: RunVerdict) -> int:
     """How many ranks of the run are missing."""
     return max(0, (run.world_size or 0) - len(run.ranks))
@@ -51,12 +56,12 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     if run.span_ns is None or run.collectives is None:
         return []
     done = run.collectives
-    whole = sum(each.length_ns for each in run.waiting)
+    all_ns = sum(each.length_ns for each in run.waiting)
     found = []
     if done.count:
         found.append(
             f"The ranks wait for each other for {duration(done.waited_ns)} in {done.count:,} "
-            f"collectives, {share(done.waited_ns, whole)} of their time; the bytes take "
+            f"collectives, {share(done.waited_ns, all_ns)} of their time; the bytes take "
             f"{duration(done.wire_ns)}."
         )
     if run.pace_rank is not None:
@@ -76,7 +81,7 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
     if run.bubble_ns:
         found.append(
             f"The stages of the pipeline wait for each other for {duration(run.bubble_ns)} in "
-            f"sends and receives (pipeline-bubble), {share(run.bubble_ns, whole)} of the ranks' "
+            f"sends and receives (pipeline-bubble), {share(run.bubble_ns, all_ns)} of the ranks' "
             "time."
         )
     for link in run.slow_links[:_NAMED]:
@@ -93,10 +98,14 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
 def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
     assert run.collectives is not None
     if late.in_pipeline:
-        own = "" if late.cause is None else f": {_spends(run, late, 'other stages')}"
+        own = (
+            ""
+            if late.cause is None
+            else f": {_spends(run, late, 'the median of the other stages')}"
+        )
         return (
             f"The other stages of the pipeline wait for rank {late.rank}{own}. If it took as long "
-            f"as they do, a step of the run would be {_shorter(run, late)}."
+            f"as they do, {whole(run)} would be {_shorter(run, late)}."
         )
     done, name = run.collectives, f"rank {late.rank}"
     part = share(late.held_up_ns, done.waited_ns)
@@ -119,8 +128,9 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
     if late.saves_ns is not None and run.span_ns:
         gains = late.saves_ns * max(1, run.steps) >= _SHOWN * run.span_ns
         less = _shorter(run, late) if gains else "no shorter: others are as late"
-        saves = f" If it took as long as they do, a step of the run would be {less}."
-    return f"{said}: {_spends(run, late, 'ranks that do the same')}.{saves}"
+        saves = f" If it took as long as they do, {whole(run)} would be {less}."
+    peers = "the other rank" if len(run.ranks) == 2 else "the median of the ranks that do the same"
+    return f"{said}: {_spends(run, late, peers)}.{saves}"
 
 
 def _spends(run: RunVerdict, late: LateRank, peers: str) -> str:
@@ -128,7 +138,7 @@ def _spends(run: RunVerdict, late: LateRank, peers: str) -> str:
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
     each = " in each step" if run.steps > 1 else ""
     more = f"{duration(late.excess_ns)} more on {late.cause}{each}"
-    return f"it spends {more} than the median of the {peers}{where}"
+    return f"it spends {more} than {peers}{where}"
 
 
 def _shorter(run: RunVerdict, late: LateRank) -> str:

@@ -195,7 +195,7 @@ def _on_time(
     """
     if len(device.shift_ns) != 1 or any(device.shift_ns.values()):
         return device
-    chosen = np.flatnonzero(calls["scope"].astype(str) != "maybe")
+    chosen = np.flatnonzero(~np.isin(calls["scope"].astype(str), ("maybe", "ready")))
     end = (calls["start_ns"] + calls["dur_ns"])[chosen] - origin_ns
     stream = np.ma.filled(calls["stream"], -1).astype(np.int64)[chosen]
     last = LaunchedOps(device).before(

@@ -20,7 +20,7 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
-from tracekit.trace.other.protos import fields, messages
+from tracekit.trace.other.protos import damaged, fields, messages, text
 from tracekit.trace.other.rocprof import CATEGORIES
 from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import Readable
@@ -161,13 +161,8 @@ class _Packets:
         """Reads all packets; returns what is wrong with the file, if something is."""
         try:
             self._read(self._stream)
-        except EOFError:
-            return "the file ends inside a packet"
         except Exception as error:
-            # protobuf's DecodeError, without importing it here.
-            if type(error).__name__ != "DecodeError":
-                raise
-            return "a packet is damaged"
+            return damaged("packet", error)
         return None
 
     def _read(self, source: Readable, *, inside: bool = False) -> None:
@@ -180,7 +175,7 @@ class _Packets:
                 self._default.pop(sequence, None)
             for kind in _INTERNED:
                 for entry in getattr(packet.interned_data, kind):
-                    self._texts[sequence, kind][entry.iid] = _text(entry.name)
+                    self._texts[sequence, kind][entry.iid] = text(entry.name)
                     self._text_bytes += len(entry.name)
             if self._text_bytes > _MOST_BYTES or len(self._tracks) > _MOST_TRACKS:
                 raise TracekitError(
@@ -202,12 +197,12 @@ class _Packets:
     def _inflated(self, data: bytes) -> bytes:
         unpacking = zlib.decompressobj()
         try:
-            text = unpacking.decompress(data, _MOST_BYTES)
+            inflated = unpacking.decompress(data, _MOST_BYTES)
         except zlib.error as error:
             raise TracekitError(f"{self._stream.path}: a compressed packet is damaged") from error
         if unpacking.unconsumed_tail:
             raise TracekitError(f"{self._stream.path}: a packet is like a decompression bomb")
-        return text
+        return inflated
 
     def _mark(self, packet: Any, sequence: int) -> None:
         event = packet.track_event
@@ -219,14 +214,14 @@ class _Packets:
         track = event.track_uuid if event.HasField("track_uuid") else self._default.get(sequence, 0)
         names = self._texts[sequence, "event_names"]
         categories = self._texts[sequence, "event_categories"]
-        words = [_text(each) for each in event.categories]
+        words = [text(each) for each in event.categories]
         words += [categories.get(each, "") for each in event.category_iids]
         args = self._values(event.debug_annotations, sequence)
         args = {_RENAMED.get(key, key): value for key, value in args.items()}
         category = args.pop("cat", None) or ",".join(words)
         parts: dict[str, Any] = {"cat": _CATEGORIES.get(str(category), category), "args": args}
         if event.type != _END:
-            parts["name"] = _text(event.name) or names.get(event.name_iid)
+            parts["name"] = text(event.name) or names.get(event.name_iid)
         if event.type == _COUNTER:
             whole = event.HasField("counter_value")
             args["value"] = event.counter_value if whole else event.double_counter_value
@@ -237,7 +232,7 @@ class _Packets:
     def _values(self, annotations: Iterable[Any], sequence: int, depth: int = 0) -> dict[str, Any]:
         names = self._texts[sequence, "debug_annotation_names"]
         return {
-            _text(each.name) or names.get(each.name_iid, str(each.name_iid)):
+            text(each.name) or names.get(each.name_iid, str(each.name_iid)):
                 self._value(each, sequence, depth)
             for each in annotations
         }  # fmt: skip
@@ -256,9 +251,9 @@ class _Packets:
                 try:
                     return json.loads(value)
                 except (ValueError, RecursionError):
-                    return _text(value)
+                    return text(value)
             if field.name not in ("name", "name_iid"):
-                return _text(value) if isinstance(value, bytes) else value
+                return text(value) if isinstance(value, bytes) else value
         return None
 
     def events(self) -> Iterator[dict[str, Any]]:
@@ -300,16 +295,16 @@ class _Packets:
         track = self._tracks.get(uuid)
         if track is None:
             return 0, uuid & 0x7FFFFFFF, f"track {uuid}"
-        name = _text(track.name) or _text(track.static_name)
+        name = text(track.name) or text(track.static_name)
         if track.HasField("thread"):
             thread = track.thread
             return (
                 thread.pid,
                 thread.tid,
-                name or _text(thread.thread_name) or f"thread {thread.tid}",
+                name or text(thread.thread_name) or f"thread {thread.tid}",
             )
         if track.HasField("process"):
-            return track.process.pid, 0, name or _text(track.process.process_name)
+            return track.process.pid, 0, name or text(track.process.process_name)
         pid, above = 0, track
         for _ in range(_MOST_DEPTH):
             above = self._tracks.get(above.parent_uuid)
@@ -329,8 +324,8 @@ def _slices(
     opened: list[tuple[int, dict[str, Any]]] = []
     for at, same in groupby(marks, key=itemgetter(0)):
         later: list[dict[str, Any]] = []
-        for _, kind, text in same:
-            parts = json.loads(text)
+        for _, kind, told in same:
+            parts = json.loads(told)
             if kind == _END:
                 if opened:
                     yield _closed(opened, at, parts)
@@ -353,7 +348,3 @@ def _closed(
     parts["args"] |= last["args"]
     parts["flows"] += last["flows"]
     return start, end, _BEGIN, parts
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")

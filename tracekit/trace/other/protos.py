@@ -131,6 +131,27 @@ def split(stream: Readable, size: int, number: int, rest: bytearray | None) -> I
         raise ValueError("a field is longer than its message")
 
 
+def text(value: bytes) -> str:
+    """A string field's value: a file may hold any bytes."""
+    return value.decode("utf-8", "replace")
+
+
+def damaged(part: str, error: Exception) -> str:
+    """What is wrong with a file if reading a part of it raises this.
+
+    Raises:
+        Exception: the same error, if it is not about the file.
+    """
+    if isinstance(error, EOFError):
+        return f"the file ends inside a {part}"
+    if isinstance(error, ValueError):
+        return f"a {part} is damaged: {error}"
+    # protobuf's own error, without importing it here.
+    if type(error).__name__ != "DecodeError":
+        raise error
+    return f"a {part} is damaged"
+
+
 class _Counted:
     def __init__(self, stream: Readable) -> None:
         self._stream = stream

@@ -14,7 +14,7 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
-from tracekit.trace.other.protos import messages, sizes, split
+from tracekit.trace.other.protos import damaged, messages, sizes, split, text
 from tracekit.trace.source import ByteStream
 
 _SCHEMA = """
@@ -95,11 +95,7 @@ def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]
             plane = _Plane(messages(_SCHEMA)["XPlane"].FromString(head), process.tail)
             yield from plane.events(split(stream, size, _LINES, None))
     except Exception as error:
-        # protobuf's DecodeError, without importing it here.
-        if type(error).__name__ not in ("DecodeError", "ValueError"):
-            raise
-        why = f": {error}" if isinstance(error, ValueError) else ""
-        process.damage = f"a plane is damaged{why}"
+        process.damage = damaged("plane", error)
 
 
 def _heads(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
@@ -117,20 +113,20 @@ def _heads(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
                     f"{_MOST_BYTES >> 20} MB"
                 )
             yield bytes(head)
-    except EOFError:
-        process.damage = stream.damage or "the file ends inside a plane"
+    except EOFError as error:
+        process.damage = stream.damage or damaged("plane", error)
 
 
 class _Plane:
     def __init__(self, plane: Any, tail: dict[str, Any]) -> None:
         self._plane = plane
         self._tail = tail
-        self._name = _text(plane.name)
+        self._name = text(plane.name)
         self._known = {
-            key: (_text(about.display_name) or _text(about.name), _text(about.name), about.stats)
+            key: (text(about.display_name) or text(about.name), text(about.name), about.stats)
             for key, about in plane.event_metadata.items()
         }
-        self._stats = {key: _text(each.name) for key, each in plane.stat_metadata.items()}
+        self._stats = {key: text(each.name) for key, each in plane.stat_metadata.items()}
 
     def events(self, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
         """The events of the plane's lines, of which one is in memory at a time."""
@@ -159,17 +155,17 @@ class _Plane:
         for line in chain([first], lines):
             yield from self._line(line, pid, device is not None)
 
-    def _line(self, text: bytes, pid: int, is_device: bool) -> Iterator[dict[str, Any]]:
+    def _line(self, data: bytes, pid: int, is_device: bool) -> Iterator[dict[str, Any]]:
         head = bytearray()
-        for _ in split(io.BytesIO(text), len(text), _EVENTS, head):
+        for _ in split(io.BytesIO(data), len(data), _EVENTS, head):
             pass
         line = messages(_SCHEMA)["XLine"].FromString(bytes(head))
-        name = _text(line.display_name) or _text(line.name)
+        name = text(line.display_name) or text(line.name)
         stream = _STREAM.match(name) if is_device else None
         tid = int(stream[1]) if stream and stream[1] else line.id
         yield named("thread_name", name, pid, tid)
         event_of = messages(_SCHEMA)["XEvent"].FromString
-        for each in split(io.BytesIO(text), len(text), _EVENTS, None):
+        for each in split(io.BytesIO(data), len(data), _EVENTS, None):
             event = event_of(each)
             shown, full, stats = self._known.get(event.metadata_id, ("", "", ()))
             start, start_ps = divmod(line.timestamp_ns * 1000 + event.offset_ps, 1000)
@@ -200,7 +196,7 @@ class _Plane:
                 if field.name == "ref_value":
                     value = self._stats.get(value, value)
                 elif isinstance(value, bytes):
-                    value = _text(value) if field.name == "str_value" else f"{len(value)} bytes"
+                    value = text(value) if field.name == "str_value" else f"{len(value)} bytes"
                 if field.name != "metadata_id":
                     found[self._stats.get(stat.metadata_id, str(stat.metadata_id))] = value
         return found
@@ -226,7 +222,3 @@ def _on_host(name: str, args: dict[str, Any]) -> tuple[str, str]:
         args["range"] = name
         return "user_annotation", f"ProfilerStep#{args['step_num']}"
     return "user_annotation", name
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "replace")

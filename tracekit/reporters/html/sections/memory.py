@@ -80,8 +80,10 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
 )
 def copies(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Copies by direction, with their bandwidth and their callers."""
-    first = rows.row(0, named=True)
-    speed = f" at {size(first['bytes_per_s'])}/s" if first["bytes_per_s"] else ""
+    kinds = rows.group_by("copy_kind").agg(pl.col("count", "bytes", "total_ns").sum())
+    first = kinds.sort("total_ns", "copy_kind", descending=[True, False]).row(0, named=True)
+    per_s = 1e9 * first["bytes"] / first["total_ns"] if first["total_ns"] else 0
+    speed = f" at {size(per_s)}/s" if per_s else ""
     blocking = int(rows["blocking_count"].sum())
     waited = counted(blocking, "copy", "copies")
     says = f" {waited} kept the host waiting until done." if blocking else ""

@@ -13,7 +13,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration
-from tracekit.verdict.regime import REGIMES, slower_sides
+from tracekit.verdict.regime import REGIMES, UNKNOWN, slower_sides
 
 if TYPE_CHECKING:
     from tracekit.evidence.model import Period
@@ -121,9 +121,12 @@ def faster(subject: Subject) -> Figure | None:
     at = {"host": 1, "device": 1, "network": 1} | {side: 2}
     [twice] = rows.filter(**at)["window_ns"]
     command = subject.command("whatif")
+    held_up = f"held up by the {side}. With a {side}"
+    if subject.analysis.verdict.regime == UNKNOWN:
+        held_up = f"and the trace does not tell what holds it up. With a {side}"
     return Figure(
-        f"Now the window takes {duration(here['window_ns'])}, held up by the {side}. With a "
-        f"{side} twice as fast it would take {duration(twice)}.",
+        f"Now the window takes {duration(here['window_ns'])}, {held_up} twice as fast it would "
+        f"take {duration(twice)}.",
         rows,
         _map(rows),
         {"kind": "speeds", "command": command},

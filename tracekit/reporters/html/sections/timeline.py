@@ -22,6 +22,7 @@ _LANE = 26
 _NAMED = 36
 _LISTED_GAPS, _CULPRITS = 200, 12
 
+_NOTHING = "nothing recorded"
 # Lane, side, start, end, activity, how many pieces, and name.
 _Piece = tuple[str, str, int, int, str, int, str | None]
 
@@ -48,11 +49,15 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
         colour=pl.col("activity").map_elements(colours.name_of, pl.String),
     ).sort("side", "lane", "start_ns", descending=[True, False, False])
     span = interval.end_ns - interval.start_ns
-    on_device = sum(piece.dur_ns for piece in path if piece.side == "device")
+    ns = dict.fromkeys(("device", "host", "unknown"), 0)
+    for piece in path:
+        end = min(piece.start_ns + piece.dur_ns, interval.end_ns)
+        ns[piece.side] += max(0, end - max(piece.start_ns, interval.start_ns))
     says = interval.why
-    if total := sum(piece.dur_ns for piece in path):
-        part = share(on_device, total)
-        says += f" {part} of the critical path is on the device, the rest on the host."
+    if total := sum(ns.values()):
+        part, other = share(ns["device"], total), share(ns["unknown"], total)
+        rest = f", {other} is not explained" if ns["unknown"] else ""
+        says += f" {part} of the critical path is on the device{rest}, the rest on the host."
     if (rows["pieces"] > 1).any():
         says += f" Pieces shorter than {duration(span / 400)} are summed up."
     return Figure(
@@ -140,7 +145,7 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
 def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The host slices for which the device waits, over all gaps."""
     rows = rows.with_columns(
-        culprit=pl.col("culprit").fill_null("nothing recorded"),
+        culprit=pl.col("culprit").fill_null(_NOTHING),
         colour=pl.col("cause").map_elements(colours.name_of, pl.String),
     )
     # A culprit of several causes has a bar for each.
@@ -155,9 +160,11 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
         color=charts.colour(rows["colour"].to_list(), "cause"),
         tooltip=charts.tips("culprit:N", "cause:N", "length:N=idle", "gaps:Q"),
     )
-    culprit = charts.shown_name(first["culprit"])
+    waits = f"{cause_of(first['cause'])} in {charts.shown_name(first['culprit'])}"
+    if first["culprit"] == _NOTHING:
+        waits = "what was not recorded"
     return Figure(
-        f"Most of all it waits for {cause_of(first['cause'])} in {culprit}: "
+        f"Most of all it waits for {waits}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
         "which it waits for the host.",
         informative(rows),
