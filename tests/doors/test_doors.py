@@ -141,15 +141,6 @@ def test_all_doors_give_one_answer(name, run, tmp_path):
         require_texts(run, database, analysis, tmp_path)
 
 
-@pytest.mark.parametrize("name", [OVERHEAD, "simulated-input-bound.json.gz"])
-def test_advise_and_whatif_give_one_price(name):
-    with tracekit.load(OWN_TRACES / name) as database:
-        listed = [each for each in database.advise().advice if each.change]
-        assert listed
-        for each in listed:
-            assert database.whatif(each.change).saves_ns == each.saves_ns
-
-
 def test_a_door_that_says_something_else_is_noticed():
     with tracekit.load(OWN_TRACES / OVERHEAD) as database:
         analysis = database.verdict()
