@@ -153,9 +153,7 @@ def made_once(
 
 
 @pytest.fixture(scope="session")
-def shared_database(
-    made_once: MadeOnce,
-) -> Callable[[str], tracekit.Database]:
+def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
     """Opens a trace of tests/data or a shared one by its file name."""
 
     def get(name: str) -> tracekit.Database:
@@ -166,14 +164,17 @@ def shared_database(
 
 
 @pytest.fixture(scope="session")
-def small_traces(
-    made_once: MadeOnce,
-) -> tuple[tracekit.Database, dict[str, int]]:
+def small_traces(made_once: MadeOnce) -> tuple[tracekit.Database, dict[str, int]]:
     """One database of all traces that are small, and their trace_ids by file name: a load costs
     more than its traces. Of the ranks of a run it has the first, which so is judged as if alone."""
     paths = _small_traces()
-    made = made_once("small", _content(paths), lambda made: _load_all(paths, made))
-    return made, {path.name: n for n, path in enumerate(paths, start=1)}
+
+    def load(made: Path) -> None:
+        tracekit.load(paths, made, verdicts=False).close()
+
+    return made_once("small", _content(paths), load), {
+        path.name: n for n, path in enumerate(paths, start=1)
+    }
 
 
 def _small_traces() -> list[Path]:
@@ -188,10 +189,6 @@ def is_later_rank(path: Path) -> bool:
 
 def _content(paths: list[Path]) -> bytes:
     return b"".join(path.read_bytes() for path in paths)
-
-
-def _load_all(paths: list[Path], made: Path) -> None:
-    tracekit.load(paths, made, verdicts=False).close()
 
 
 @pytest.fixture(scope="session")
@@ -213,8 +210,7 @@ def shared_ask(
 
 @pytest.fixture(scope="session")
 def cases_database(
-    made_once: MadeOnce,
-    tmp_path_factory: pytest.TempPathFactory,
+    made_once: MadeOnce, tmp_path_factory: pytest.TempPathFactory
 ) -> tracekit.Database:
     """The database of all cases of tests/questions/cases."""
     folder = tmp_path_factory.mktemp("cases")
