@@ -51,6 +51,9 @@ _NOT_INHERITED = {
 TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 OWN_TRACES = Path(__file__).parent / "data"
+# Give a file, or a database, that a function makes at a path, by a name and what it is made of.
+MadeFile = Callable[[str, bytes, Callable[[Path], object]], Path]
+MadeOnce = Callable[[str, bytes, Callable[[Path], object]], tracekit.Database]
 # Compressed traces up to this size are loaded together.
 SMALL_BYTES = 700_000
 
@@ -111,7 +114,7 @@ def _loaded_traces() -> Path:
 @pytest.fixture(scope="session")
 def made_file(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str, bytes, Callable[[Path], object]], Path]:
+) -> MadeFile:
     """The path of a file that a function makes, by a name and what it is made of.
 
     Each is made once, for all workers and for later runs; in `make test-all`, in each run.
@@ -135,8 +138,8 @@ def made_file(
 
 @pytest.fixture(scope="session")
 def made_once(
-    made_file: Callable[[str, bytes, Callable[[Path], object]], Path],
-) -> Iterator[Callable[[str, bytes, Callable[[Path], object]], tracekit.Database]]:
+    made_file: MadeFile,
+) -> Iterator[MadeOnce]:
     """Opens the database that a function makes at a path, by a name and what it is made of."""
     opened: list[tracekit.Database] = []
 
@@ -150,9 +153,7 @@ def made_once(
 
 
 @pytest.fixture(scope="session")
-def shared_database(
-    made_once: Callable[[str, bytes, Callable[[Path], object]], tracekit.Database],
-) -> Callable[[str], tracekit.Database]:
+def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
     """Opens a trace of tests/data or a shared one by its file name."""
 
     def get(name: str) -> tracekit.Database:
@@ -163,14 +164,17 @@ def shared_database(
 
 
 @pytest.fixture(scope="session")
-def small_traces(
-    made_once: Callable[[str, bytes, Callable[[Path], object]], tracekit.Database],
-) -> tuple[tracekit.Database, dict[str, int]]:
+def small_traces(made_once: MadeOnce) -> tuple[tracekit.Database, dict[str, int]]:
     """One database of all traces that are small, and their trace_ids by file name: a load costs
     more than its traces. Of the ranks of a run it has the first, which so is judged as if alone."""
     paths = _small_traces()
-    made = made_once("small", _content(paths), lambda made: _load_all(paths, made))
-    return made, {path.name: n for n, path in enumerate(paths, start=1)}
+
+    def load(made: Path) -> None:
+        tracekit.load(paths, made, verdicts=False).close()
+
+    return made_once("small", _content(paths), load), {
+        path.name: n for n, path in enumerate(paths, start=1)
+    }
 
 
 def _small_traces() -> list[Path]:
@@ -185,10 +189,6 @@ def is_later_rank(path: Path) -> bool:
 
 def _content(paths: list[Path]) -> bytes:
     return b"".join(path.read_bytes() for path in paths)
-
-
-def _load_all(paths: list[Path], made: Path) -> None:
-    tracekit.load(paths, made, verdicts=False).close()
 
 
 @pytest.fixture(scope="session")
@@ -210,8 +210,7 @@ def shared_ask(
 
 @pytest.fixture(scope="session")
 def cases_database(
-    made_once: Callable[[str, bytes, Callable[[Path], object]], tracekit.Database],
-    tmp_path_factory: pytest.TempPathFactory,
+    made_once: MadeOnce, tmp_path_factory: pytest.TempPathFactory
 ) -> tracekit.Database:
     """The database of all cases of tests/questions/cases."""
     folder = tmp_path_factory.mktemp("cases")
@@ -220,7 +219,7 @@ def cases_database(
 
 @pytest.fixture(scope="session")
 def shared_verdict(
-    made_file: Callable[[str, bytes, Callable[[Path], object]], Path],
+    made_file: MadeFile,
     shared_database: Callable[[str], tracekit.Database],
     request: pytest.FixtureRequest,
 ) -> Callable[[str], Analysis]:

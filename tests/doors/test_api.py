@@ -19,13 +19,18 @@ from tests.kit.simulator import Simulation
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
 
 
-def test_a_trace_is_loaded_asked_and_judged_in_a_line_each(tmp_path):
-    with tracekit.load(traces.write(tmp_path / "t.json", EVENTS)) as run:
-        frame = run.sql("SELECT name, dur_ns FROM kernels ORDER BY start_ns")
-        assert isinstance(frame, polars.DataFrame)
-        assert frame.rows() == [("sgemm", 5000), ("second", 5000)]
-        assert run.query("top_kernels", top=1).height == 1
-        assert run.verdict().verdict.regime == "compute-bound"
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    with tracekit.load(traces.write(tmp_path_factory.mktemp("t") / "t.json", EVENTS)) as opened:
+        yield opened
+
+
+def test_a_trace_is_loaded_asked_and_judged_in_a_line_each(run):
+    frame = run.sql("SELECT name, dur_ns FROM kernels ORDER BY start_ns")
+    assert isinstance(frame, polars.DataFrame)
+    assert frame.rows() == [("sgemm", 5000), ("second", 5000)]
+    assert run.query("top_kernels", top=1).height == 1
+    assert run.verdict().verdict.regime == "compute-bound"
 
 
 def test_several_traces_go_into_one_database(tmp_path):
@@ -50,15 +55,13 @@ def test_several_traces_go_into_one_database(tmp_path):
         lambda run: run.verdict(window="no"),
     ],
 )
-def test_wrong_use_is_one_kind_of_error(ask, tmp_path):
-    path = traces.write(tmp_path / "t.json", EVENTS)
-    with tracekit.load(path) as run, pytest.raises(tracekit.TracekitError):
+def test_wrong_use_is_one_kind_of_error(ask, run):
+    with pytest.raises(tracekit.TracekitError):
         ask(run)
 
 
-def test_parameters_are_values_never_sql(tmp_path):
-    path = traces.write(tmp_path / "t.json", EVENTS)
-    with tracekit.load(path) as run, pytest.raises(tracekit.TracekitError, match="integer"):
+def test_parameters_are_values_never_sql(run):
+    with pytest.raises(tracekit.TracekitError, match="integer"):
         run.query("top_kernels", top="1; DROP TABLE event")
 
 
@@ -97,12 +100,6 @@ def test_verdicts_are_reached_side_by_side(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         first, *others = pool.map(verdict, range(8))
     assert all(other == first for other in others)
-
-
-@pytest.fixture
-def run(tmp_path):
-    with tracekit.load(traces.write(tmp_path / "t.json", EVENTS)) as opened:
-        yield opened
 
 
 def test_what_there_is_can_be_listed(run):

@@ -29,8 +29,10 @@ def listed(found, without=("trace_id",)):
     return sorted(json.dumps(row, sort_keys=True) for row in kept)
 
 
-def require_equal(path, tmp_path):
-    """Checks all rows against the JSON of the same trace."""
+@pytest.mark.sampled(60, of=60)
+@pytest.mark.parametrize("name", trace_names())
+def test_the_tables_say_what_the_json_says(name, tmp_path):
+    path = trace_file(name)
     with tracekit.load(path) as memory:
         told = json.loads(json.dumps(examine_all(memory)[0].as_dict(), default=str))
     with tracekit.load(path, tmp_path / "t.duckdb") as database:
@@ -73,18 +75,6 @@ def require_equal(path, tmp_path):
         ),
         without=("where", "needs", "doubts", "places"),
     )
-
-
-@pytest.mark.sampled(4, of=4)
-@pytest.mark.parametrize("name", OWN[:4])
-def test_the_tables_say_what_the_json_says(name, tmp_path):
-    require_equal(OWN_TRACES / name, tmp_path)
-
-
-@pytest.mark.sampled(60, of=60)
-@pytest.mark.parametrize("name", trace_names())
-def test_the_tables_say_what_the_json_says_of_real_traces(name, tmp_path):
-    require_equal(trace_file(name), tmp_path)
 
 
 def test_a_database_in_memory_is_judged_once_sql_asks():

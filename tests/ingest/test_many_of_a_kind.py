@@ -1,7 +1,4 @@
-"""Correct results for traces with thousands of threads, steps, devices, streams or ranges.
-
-tests/bench/shapes.py measures the time and memory that they take.
-"""
+"""Correct results for traces with thousands of threads, steps, devices, streams or ranges."""
 
 from __future__ import annotations
 

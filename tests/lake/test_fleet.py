@@ -1,6 +1,7 @@
 """What `tracekit fleet` says of the runs of a lake: planted changes, and a slow host."""
 
 import json
+from itertools import groupby
 
 import pytest
 
@@ -19,7 +20,12 @@ def lake(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patched:
         # Of two ranks, one that is late hides what the other does.
         patched.setattr(year, "PLANTED", year.PLANTED[1:])
-        year.make(folder, NIGHTS, RANKS, 5 * RANKS, judges=False)
+        nights = groupby(range(NIGHTS), lambda night: year.job_of(night, NIGHTS, RANKS)[1])
+        for labels, alike in nights:
+            folders = [folder / f"night{night:03d}" for night in alike]
+            for each in folders:
+                year.write_night(each, int(each.name[-3:]), NIGHTS, RANKS, 5 * RANKS)
+            assert not add(folder / "lake", *folders, labels=labels).failed
     return folder / "lake"
 
 

@@ -4,12 +4,14 @@ import json
 import random
 
 import pytest
+from click.testing import CliRunner
 
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.lakes import add
 from tests.kit.ranks_simulated import LOGGING, Job
 from tests.kit.traces import launched, step, write
+from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.lake.comparing import history, last_fails, shifts
 from tracekit.run import open_lake
@@ -129,7 +131,14 @@ def late_rank(tmp_path_factory):
     return folder / "lake"
 
 
-def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, run):
+@pytest.fixture(scope="module")
+def compared(late_rank):
+    """The comparison of the runs before and after the change."""
+    nights = [f"{late_rank}/run={night}" for night in ("night3", "night4")]
+    return json.loads(CliRunner().invoke(cli, ["diff", *nights, "--json"]).stdout)
+
+
+def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, compared, run):
     told = json.loads(run("history", str(late_rank), "--json").stdout)
     assert told["compared"] == ["night3", "night4"]
     runs = told["diff"]["runs"]
@@ -140,32 +149,28 @@ def test_the_rank_that_made_the_runs_slower_is_named_with_its_place(late_rank, r
     assert late["excess_ns"] == 9 * MS
     told = run("history", str(late_rank)).stdout
     assert "rank 1 spends 9 ms more on python in each step than its peers" in told
-    part = json.loads(
-        run("diff", f"{late_rank}/run=night3", f"{late_rank}/run=night4", "--json").stdout
-    )
-    assert part["runs"] == runs
-    assert part["a"].endswith("night3/rank1.json")
+    assert compared["runs"] == runs
+    assert compared["a"].endswith("night3/rank1.json")
     most = max(
-        (row for row in part["waterfall"] if row["change_ns"]), key=lambda row: row["change_ns"]
+        (row for row in compared["waterfall"] if row["change_ns"]), key=lambda row: row["change_ns"]
     )
     assert "python" in most["part"].lower()
 
 
-def test_two_folders_of_ranks_are_compared_as_the_runs_of_a_lake_are(late_rank, run, tmp_path):
+def test_two_folders_of_ranks_are_compared_as_the_runs_of_a_lake_are(
+    late_rank, compared, run, tmp_path
+):
     folder = late_rank.parent
-    of_lake = json.loads(
-        run("diff", f"{late_rank}/run=night3", f"{late_rank}/run=night4", "--json").stdout
-    )
     a, b = (str(folder / night) for night in ("night3", "night4"))
     done = run("diff", a, b, "--json")
     assert f"compares rank=1 of run {a!r}, which has 2, with rank=1 of run {b!r}" in done.stderr
     found = json.loads(done.stdout.replace(a, "night3").replace(b, "night4"))
-    assert found["runs"]["why"] == of_lake["runs"]["why"]
-    assert found["waterfall"] == of_lake["waterfall"]
+    assert found["runs"]["why"] == compared["runs"]["why"]
+    assert found["waterfall"] == compared["waterfall"]
     # Of a database, ranks are no files that could be read alone.
     assert run("load", a, "-o", "a.duckdb").returncode == 0
     found = json.loads(run("diff", "a.duckdb", b, "--json").stdout)
-    assert (found["waterfall"], found["runs"]["rank"]) == (of_lake["waterfall"], 1)
+    assert (found["waterfall"], found["runs"]["rank"]) == (compared["waterfall"], 1)
     for name in ("x", "y"):
         (tmp_path / name).mkdir()
         for rank in range(2):

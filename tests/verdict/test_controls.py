@@ -22,7 +22,6 @@ from tests.kit.atoms import (
     step,
 )
 from tests.kit.simulated import Programs, ranks, truth, write
-from tests.kit.simulator import Machine, Simulation
 
 STEPS, OPERATORS = 4, 40
 
@@ -154,25 +153,6 @@ def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(run)
     # Of each step, 40 x 37 us of the worker's time are gone.
     assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
     assert host.predicted_ns == pytest.approx(truth(HANDED_OVER, ["host*0.5"]), rel=0.01)
-
-
-def test_the_profilers_own_cost_is_told(tmp_path):
-    """Profiling slowed the host's operators; without that, the device is the limit."""
-    atoms = loop(each=[kernel("math", 16)] * OPERATORS)
-    slowed = Simulation(atoms, Machine(overhead_ns=14 * US))
-    plain = Simulation(atoms)
-    list(plain.events())
-    path = write(tmp_path / "trace.json", slowed)
-    facts = {
-        "profiled_step_ns": slowed.span_ns // STEPS,
-        "unprofiled_step_ns": plain.span_ns // STEPS,
-    }
-    write(path, Simulation(atoms, Machine(overhead_ns=14 * US)), tracekit=facts)
-    with tracekit.load(path) as run:
-        analysis = run.verdict()
-    assert analysis.verdict.regime == "compute-bound"
-    assert analysis.verdict.headline.startswith("Profiling made a step 1.23 times as long")
-    assert analysis.verdict.confidence == "low"
 
 
 def test_a_rank_that_waits_for_a_slower_one_is_bound_by_communication(tmp_path):
