@@ -14,16 +14,21 @@
 -- column detail (text): the operator, and its in-place form
 -- doubts: no_operators, no_stacks
 -- An operator that calls clone and then the operator of its own name with an underscore.
-WITH part AS (
-    SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.dur_ns, parent_id
+WITH cloned AS (
+    SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, parent_id
     FROM cpu_ops AS c JOIN host_slice USING (trace_id, event_id)
-    WHERE c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+    WHERE c.name = 'aten::clone' AND c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+),
+changing AS (
+    SELECT c.trace_id, c.name, c.start_ns, parent_id
+    FROM cpu_ops AS c JOIN host_slice USING (trace_id, event_id)
+    WHERE ends_with(c.name, '_') AND c.trace_id IN (SELECT trace_id FROM cloned)
 ),
 copy AS (
     SELECT c.*, w.name || ', in place: ' || i.name AS told, c.dur_ns AS ns
-    FROM part AS c JOIN part AS w ON c.trace_id = w.trace_id AND c.parent_id = w.event_id
-    JOIN part AS i ON w.trace_id = i.trace_id AND w.event_id = i.parent_id AND i.name = w.name || '_'
-    WHERE c.name = 'aten::clone' AND i.start_ns > c.start_ns
+    FROM cloned AS c JOIN changing AS i ON c.trace_id = i.trace_id AND c.parent_id = i.parent_id
+    JOIN cpu_ops AS w ON c.trace_id = w.trace_id AND c.parent_id = w.event_id
+    WHERE i.name = w.name || '_' AND i.start_ns > c.start_ns
 ),
 at_place AS (FROM placed('copy'))
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

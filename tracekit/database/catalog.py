@@ -264,12 +264,12 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     The first line is `-- question: ...`, followed by `-- also: NAME (PARAM = VALUE), NAME` if the
     query has other names, which may fix a text parameter. Then come, in the order in which the
     query takes and returns them, `-- params NAME, NAME` and `-- columns NAME, NAME` for those that
-    queries/columns.csv describes, and `-- param NAME (TYPE, default X): what` and
-    `-- column NAME (UNIT): what` for those whose meaning here differs. Then come
-    `-- doubts: CODE, CODE` (findings of the query `health` that make the result doubtful) and any
-    other comment lines, up to the first line of SQL. A comment line indented by four more spaces
-    continues the line before. All remedies take and return the same: their headers describe only
-    what differs.
+    queries/columns.csv describes, and `-- param NAME (TYPE, default X): what` and `-- column NAME
+    (UNIT): what` for those whose meaning here differs. Then come `-- when: CONDITION` (see
+    `conditions`), `-- doubts: CODE, CODE` (findings of the query `health` that make the result
+    doubtful) and any other comment lines, up to the first line of SQL. A comment line indented by
+    four more spaces continues the line before. All remedies take and return the same: their headers
+    describe only what differs.
     """
     question, doubts, also = "", "", ""
     parameters: dict[str, Parameter] = {}
