@@ -55,7 +55,7 @@ OWN_TRACES = Path(__file__).parent / "data"
 MadeFile = Callable[[str, bytes, Callable[[Path], object]], Path]
 MadeOnce = Callable[[str, bytes, Callable[[Path], object]], tracekit.Database]
 # Compressed traces up to this size are loaded together.
-SMALL_BYTES = 700_000
+SMALL_BYTES = 1_300_000
 
 
 def expected_numbers() -> dict[str, dict[str, int]]:

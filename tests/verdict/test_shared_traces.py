@@ -124,9 +124,10 @@ def test_export_equals_import(name, shared_database, tmp_path):
 
 
 # Every query takes seconds on a large one.
-@pytest.mark.sampled(30, of=30)
-@every_database
-def test_every_query_answers_with_the_columns_it_documents(database):
+@pytest.mark.sampled(30, of=60)
+@pytest.mark.parametrize("name", trace_names())
+def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
+    database = shared_database(name)
     for query in catalog.queries().values():
         columns, _ = database.fetch(query.sql)
         assert columns == [column.name for column in query.columns], query.name
