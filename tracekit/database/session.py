@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars
 
     from tracekit.database.shared import Shared
-    from tracekit.database.stored import Vocabulary
+    from tracekit.database.vocabulary import Vocabulary
 
 T = TypeVar("T")
 

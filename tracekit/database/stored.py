@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -46,13 +45,6 @@ _INTERNAL = {"schema", "table", "view", "macro", "type"}
 # DuckDB lists these names in varying order.
 _EXCLUDED = re.compile(r"EXCLUDE \(([^()]*)\)")
 _FORMAT_TABLE = "tracekit"
-_COMMENT = re.compile(r"--[^\n]*")
-_WORD = re.compile(r"\w+")
-# SQL that may list views, or name one without mentioning it.
-_OF_CATALOG = re.compile(
-    r"duckdb_\w+\(|information_schema|sqlite_|pg_|show\s+(all\s+)?tables|query_table\(",
-    re.IGNORECASE,
-)
 # Tables that do not follow from the traces in the database.
 _NOT_OF_TRACES = (
     *(_FORMAT_TABLE, "loading", "hardware"),
@@ -71,32 +63,6 @@ class Entry:
     schema: str
     name: str
     definition: str
-
-
-class Vocabulary:
-    """The views and macros of a database in memory. Creating them all takes 0.1 s, so each is
-    created once SQL mentions it."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
-        self._missing = dict(catalog.vocabulary())
-        self._lock = threading.Lock()
-
-    def add(self, sql: str) -> None:
-        """Creates what the SQL mentions, directly or through others; everything, if it reads the
-        catalog."""
-        with self._lock:
-            mentioned = set(self._missing if _OF_CATALOG.search(sql) else ())
-            texts = [sql]
-            while texts:
-                words = set(_WORD.findall(_COMMENT.sub("", texts.pop()).lower()))
-                new = (words & self._missing.keys()) - mentioned
-                mentioned |= new
-                texts += [self._missing[name] for name in new]
-            if mentioned:
-                with self._connection.cursor() as cursor:
-                    for name in [each for each in self._missing if each in mentioned]:
-                        cursor.execute(self._missing.pop(name))
 
 
 def create_all(connection: duckdb.DuckDBPyConnection) -> bool:

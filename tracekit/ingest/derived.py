@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from tracekit.database import catalog, facts
-from tracekit.database.stored import Vocabulary
+from tracekit.database.vocabulary import Vocabulary
 from tracekit.ingest.host_tree import nest
 from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar
 

@@ -27,7 +27,7 @@ from tracekit.database.sandbox import (
     close_to_the_outside,
     limit_spilling,
 )
-from tracekit.database.stored import Vocabulary
+from tracekit.database.vocabulary import Vocabulary
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
 from tracekit.ingest.derived import Derivation, Judge

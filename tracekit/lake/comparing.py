@@ -24,10 +24,7 @@ T = TypeVar("T")
 SCHEMA = "tracekit/history/1"
 
 # A trace whose clock begins after 2001 counts from the Unix epoch.
-_BEGAN = f"""
-SELECT trace_id, coalesce(base_time_ns, 0) + coalesce(start_ns, 0) AS ns
-FROM trace LEFT JOIN trace_span USING (trace_id) WHERE ns > {10**18}
-"""
+_AFTER_EPOCH_NS = 10**18
 # The spread of normally distributed values over their median absolute deviation.
 _SPREAD = 1.4826
 # The standard error of a median over that of a mean, for these.
@@ -177,7 +174,10 @@ def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
 
 def began_ns(lake: Lake) -> dict[int, int]:
     """When each trace began, since the Unix epoch, if it has that time."""
-    return dict(lake.fetch(_BEGAN)[1])
+    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
+    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
+        starts[trace_id] += start_ns
+    return {trace_id: ns for trace_id, ns in starts.items() if ns > _AFTER_EPOCH_NS}
 
 
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
