@@ -1,7 +1,7 @@
 -- question: Which calls make the host wait for a value from a device, and on which line?
 -- title: Do not read values of the device in the loop
 -- causes: sync
--- when: has(traits, 'reads_device') OR kind = 'memcpy'
+-- when: has(traits, 'reads_device') OR has(traits, 'tensor_text') OR kind = 'memcpy'
 -- effort: low
 -- needs: The value is not needed in this step: log it later, every n-th step, or decide on the device.
 -- blind: no_runtime_calls

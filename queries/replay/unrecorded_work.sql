@@ -7,12 +7,14 @@
 -- Of such a thread, the trace has calls of the runtime alone. Between two calls it may work, or wait for a
 -- lock, a file or another thread; only short stretches are surely what a launch takes.
 WITH silent AS (
-    SELECT DISTINCT trace_id, pid, tid FROM launch_call
+    SELECT trace_id, pid, tid, min(start_ns) AS first_ns, max(start_ns) AS last_ns FROM slices
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-        AND (trace_id, pid, tid) NOT IN (
-            SELECT (trace_id, pid, tid) FROM slices WHERE kind IN ('cpu_op', 'python', 'annotation'))
+    GROUP BY trace_id, pid, tid
+    HAVING count(*) FILTER (kind IN ('cpu_op', 'python', 'annotation')) = 0
+        AND (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM launch_call)
 )
 SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns
 FROM host_segment JOIN silent USING (trace_id, pid, tid)
 WHERE event_id IS NULL AND end_ns - start_ns >= thresholds().unrecorded_ns
+    AND start_ns > first_ns AND end_ns <= last_ns
 ORDER BY trace_id, pid, tid, start_ns

@@ -273,8 +273,8 @@ def test_thresholds_that_tables_and_views_read_cannot_be_set_for_one_run():
     ]
     stored = set(re.findall(r"thresholds\(\)\.(\w+)", "\n".join(texts)))
     assert {each.name for each in fields(Thresholds) if not is_settable(each)} == stored
-    with pytest.raises(TracekitError, match="queue_depth cannot be set for one run"):
-        Thresholds().updated(["queue_depth=3"])
+    with pytest.raises(TracekitError, match="job_gap_ns cannot be set for one run"):
+        Thresholds().updated(["job_gap_ns=3"])
 
 
 def test_no_rule_has_thresholds_of_its_own():
