@@ -16,5 +16,5 @@ FROM gpu_timeline_by_cause AS t LEFT JOIN event AS e ON t.trace_id = e.trace_id
     AND t.host_event_id = e.event_id
 WHERE idle_class = 'host_late' AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)
 GROUP BY t.trace_id, cause, e.name
-ORDER BY idle_ns DESC, culprit, trace_id
+ORDER BY idle_ns DESC, culprit, cause, trace_id
 LIMIT coalesce(getvariable('top'), 20)

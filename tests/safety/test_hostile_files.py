@@ -18,6 +18,7 @@ import tracekit
 from tests.conftest import trace_file
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import Ingest, create_tables
+from tracekit.native.events import Read, Stop
 from tracekit.trace.reader import METADATA_BYTES, TraceReader
 from tracekit.trace.source import ByteStream
 
@@ -236,7 +237,7 @@ def test_an_event_that_only_python_accepts_is_rejected(ingested, monkeypatch):
         if odd is None:
             return whole(text, first_id, labels)
         found = whole(text[: odd.start()], first_id, labels)
-        return reading.Read(found.batch, odd.start(), reading.Stop.AT_ERROR, "too odd")
+        return Read(found.batch, odd.start(), Stop.AT_ERROR, "too odd")
 
     monkeypatch.setattr(reading, "read_events", picky)
     good, odd = b'{"ph":"X","name":"good"}', b'{"ph":"X","name":"odd"}'

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from tracekit.database import catalog, facts
-from tracekit.database.vocabulary import Vocabulary
 from tracekit.ingest.host_tree import nest
 from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar
+
+if TYPE_CHECKING:
+    from tracekit.database.vocabulary import Vocabulary
 
 # Yields the rows of verdicts by table, one trace at a time.
 Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]]

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -27,7 +28,6 @@ from tracekit.database.sandbox import (
     close_to_the_outside,
     limit_spilling,
 )
-from tracekit.database.vocabulary import Vocabulary
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
 from tracekit.ingest.derived import Derivation, Judge
@@ -55,6 +55,9 @@ from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import shown
 from tracekit.trace.source import ByteStream
 
+if TYPE_CHECKING:
+    from tracekit.database.vocabulary import Vocabulary
+
 # The number of small traces in one transaction, which takes longer than inserting one of them.
 _SMALL_TRACES_AT_ONCE = 64
 # A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
@@ -76,6 +79,8 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
     if job.judge is None:
+        from tracekit.database.vocabulary import Vocabulary
+
         job.vocabulary = Vocabulary(connection)
     job.run(connection, memory, first)
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
