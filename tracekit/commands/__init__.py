@@ -33,7 +33,7 @@ _GROUPS = {
     },
     "Fix": {
         "advise": ("analyze", "run.json.gz"),
-        "whatif": ("analyze", "run.json.gz cuda-graph 'kernel:gemm*0.5'"),
+        "whatif": ("probe", "run.json.gz cuda-graph 'kernel:gemm*0.5'"),
         "probe": ("probe", "mlp-eager"),
         "sweep": ("probe", "mlp --batch 1,8,64"),
     },

@@ -1,4 +1,4 @@
-"""What bounds a run, what to change, and what a change would gain: analyze, advise, whatif."""
+"""What bounds a run, and what to change: analyze, advise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tracekit.commands.options import (
     trace_id_option,
     warn,
 )
-from tracekit.replay.grammar import HELP
 
 if TYPE_CHECKING:
     from tracekit.run import Database
@@ -127,29 +126,3 @@ def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> i
         return None
     warn(f"advice on rank {found.pace_rank}, which sets the pace (--trace-id chooses another)")
     return found.late_ranks[0].trace_id
-
-
-@click.command(epilog="\b\n" + HELP)
-@click.argument("trace")
-@click.argument("changes", nargs=-1, required=True, shell_complete=completion.changes)
-@json_option
-@trace_id_option("all, as one run")
-@judging_options
-def whatif(
-    trace: str, changes: tuple[str, ...], as_json: bool, trace_id: int | None, request: Request
-) -> None:
-    """Predict how long a run would take with CHANGES.
-
-    All CHANGES apply at once; TRACE may also be a DB. The traces of a run's ranks are replayed
-    together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
-    device work. Waits that the trace does not explain keep their recorded length.
-    """
-    from tracekit.reporters import advise as reporter
-
-    thresholds, window = request.thresholds, request.window
-    with request.open(trace) as run:
-        if trace_id is None and window is None and len(run.trace_ids()) > 1:
-            show(run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run)
-            return
-        found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
-    show(found, as_json, reporter.render_whatif)

@@ -1,4 +1,4 @@
-"""Experiments with a workload: probe, and sweep."""
+"""What a change gains, as predicted and as measured: whatif, probe, sweep."""
 
 from __future__ import annotations
 
@@ -7,9 +7,38 @@ from typing import Any
 
 import click
 
-from tracekit.commands import options
+from tracekit.commands import completion, options
 from tracekit.commands.options import Listed, Request, json_option, option
 from tracekit.errors import is_interrupt
+from tracekit.replay.grammar import HELP
+
+
+@click.command(epilog="\b\n" + HELP)
+@click.argument("trace")
+@click.argument("changes", nargs=-1, required=True, shell_complete=completion.changes)
+@json_option
+@options.trace_id_option("all, as one run")
+@options.judging_options
+def whatif(
+    trace: str, changes: tuple[str, ...], as_json: bool, trace_id: int | None, request: Request
+) -> None:
+    """Predict how long a run would take with CHANGES.
+
+    All CHANGES apply at once; TRACE may also be a DB. The traces of a run's ranks are replayed
+    together, unless --trace-id chooses one of them. The run is replayed as a graph of host and
+    device work. Waits that the trace does not explain keep their recorded length.
+    """
+    from tracekit.reporters import advise as reporter
+
+    thresholds, window = request.thresholds, request.window
+    with request.open(trace) as run:
+        if trace_id is None and window is None and len(run.trace_ids()) > 1:
+            options.show(
+                run.whatif_together(*changes, thresholds=thresholds), as_json, reporter.render_run
+            )
+            return
+        found = run.whatif(*changes, trace=trace_id, window=window, thresholds=thresholds)
+    options.show(found, as_json, reporter.render_whatif)
 
 
 @click.command()

@@ -57,14 +57,12 @@ def macros() -> str:
         for recorder in RECORDERS
         for code, switch in words(f"switch {recorder}").items()
     }
-    quoted = ", ".join(f"{_text(key)}: {_text(switch)}" for key, switch in switches.items())
+    quoted = ", ".join(
+        f"{names.literal(key)}: {names.literal(switch)}" for key, switch in switches.items()
+    )
     return f"""{names.listed()}
 CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
 CREATE OR REPLACE MACRO switch_of(profiler, code) AS
     MAP {{{quoted}}}[if(profiler IN {RECORDERS}, profiler, '{RECORDERS[0]}') || ' ' || code];
 CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity {renamed} ELSE activity END;
 """
-
-
-def _text(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))

@@ -71,7 +71,7 @@ def listed() -> str:
     types = json.dumps([dict.fromkeys(Spelling._fields, "VARCHAR") | {"rank": "INTEGER"}])
     return (
         "CREATE OR REPLACE VIEW spelling AS SELECT unnest("
-        f"from_json({_literal(rows)}, {_literal(types)}), recursive := true);"
+        f"from_json({literal(rows)}, {literal(types)}), recursive := true);"
     )
 
 
@@ -85,7 +85,7 @@ def _meaning(function: str, kind: str, name: str) -> str:
     whens = []
     for _, same in groupby(rows, lambda row: (row.rank, row.meaning, row.kinds)):
         group = list(same)
-        meaning = "NULL" if group[0].meaning == "none" else _literal(group[0].meaning)
+        meaning = "NULL" if group[0].meaning == "none" else literal(group[0].meaning)
         kinds = "" if facet in _OF_ONE_KIND else group[0].kinds
         whens.append(f"WHEN {_condition(kinds, kind, group, text)} THEN {meaning}")
     return f"CASE {' '.join(whens)} ELSE {otherwise} END"
@@ -97,7 +97,7 @@ def _traits(rows: list[Spelling], kind: str, name: str) -> str:
     for meaning, same in groupby(sorted(rows, key=lambda row: row.meaning), lambda r: r.meaning):
         by_kinds = groupby(sorted(same, key=lambda row: row.kinds), lambda row: row.kinds)
         conditions = " OR ".join(_condition(kinds, kind, group, name) for kinds, group in by_kinds)
-        cases.append(f"CASE WHEN {conditions} THEN {_literal(meaning)} END")
+        cases.append(f"CASE WHEN {conditions} THEN {literal(meaning)} END")
     return f"string_split(concat_ws(' ', {', '.join(cases)}), ' ')"
 
 
@@ -105,11 +105,12 @@ def _condition(kinds: str, kind: str, rows: Iterable[Spelling], text: str) -> st
     """The patterns as one constant regular expression, which DuckDB compiles once per query; it
     compiles any other expression once per row."""
     pattern = "|".join(f"(?:{row.pattern})" for row in rows)
-    matches = f"regexp_matches({text}, {_literal(pattern)})"
+    matches = f"regexp_matches({text}, {literal(pattern)})"
     if not kinds:
         return matches
-    return f"({kind} IN ({', '.join(map(_literal, kinds.split()))}) AND {matches})"
+    return f"({kind} IN ({', '.join(map(literal, kinds.split()))}) AND {matches})"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """The text as SQL."""
     return "'" + text.replace("'", "''") + "'"
