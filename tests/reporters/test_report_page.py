@@ -286,7 +286,7 @@ def test_the_page_of_a_small_trace_is_not_too_high(report, chromium):
     path, _ = report("h100-bert-small")
     with open_page(chromium, path, viewport={"width": 1440, "height": 900}) as view:
         view.scroll_through()
-        assert view.page.evaluate("document.documentElement.scrollHeight") < 6_500
+        assert view.page.evaluate("document.documentElement.scrollHeight") < 6_000
 
 
 def made_page(kind, folder, shared_database):

@@ -84,7 +84,7 @@ _COUNTED = {
 }  # fmt: skip
 _SLIGHT = 0.01
 # A table of more columns needs the whole width of the page.
-_NARROW = 5
+_NARROW = 7
 
 S = TypeVar("S", bound=PageSubject)
 T = TypeVar("T")
