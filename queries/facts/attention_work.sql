@@ -2,7 +2,7 @@
 -- of: operator_input
 -- when: kind = 'cpu_op' AND work LIKE 'attention%'
 -- Query, key and value are (batch, heads, sequence, features), or heads third.
-CREATE TABLE scratch.attention_work (
+CREATE TABLE _scratch.attention_work (
     name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
     read DOUBLE, written DOUBLE
 );
@@ -13,7 +13,7 @@ WITH named AS (
            CASE WHEN contains(kind, 'bshd') THEN 2 ELSE 3 END AS sequence_at,
            coalesce(lower(c[setting['causal']]) IN ('true', '1'), FALSE) AS is_causal, q[sequence_at] AS sq,
            k[sequence_at] AS sk
-    FROM scratch.operator_input WHERE family = 'attention'
+    FROM _scratch.operator_input WHERE family = 'attention'
 )
 SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN len(q) = 4 AND len(k) = 4 AND len(v) = 4 THEN

@@ -3,7 +3,7 @@
 -- when: kind = 'cpu_op' AND work LIKE 'convolution%'
 -- It is of an input `x` with a weight `w` (backward: both after the output's gradient). `mask` says which
 -- gradients are wanted.
-CREATE TABLE scratch.convolution_work (
+CREATE TABLE _scratch.convolution_work (
     name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
     read DOUBLE, written DOUBLE
 );
@@ -18,7 +18,7 @@ WITH named AS (
            CASE WHEN is_backward THEN
                list_transform(string_split(trim(c[11], '[]'), ','), lambda m: lower(trim(m)) IN ('true', '1'))
            END AS mask
-    FROM scratch.operator_input WHERE family = 'convolution'
+    FROM _scratch.operator_input WHERE family = 'convolution'
 ),
 measured AS (
     SELECT *,

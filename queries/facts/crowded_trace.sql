@@ -1,6 +1,6 @@
 -- fact: A trace with more than thresholds().stepped_devices, whose waits are too many to store one by one.
 -- of: gpu_ops
-CREATE TABLE scratch.crowded_trace (
+CREATE TABLE _scratch.crowded_trace (
     trace_id INTEGER -- the trace
 );
 SELECT trace_id FROM gpu_ops GROUP BY trace_id

@@ -2,7 +2,7 @@
 -- needs: gpu_ops, trace_span
 -- The starts and ends of ops in order of time: how many ops of each activity run from `at_ns` on. No op runs
 -- at the end of a device's timeline, so one running sum covers all devices.
-CREATE TABLE scratch.device_interval AS
+CREATE TABLE _scratch.device_interval AS
 WITH edge AS (
     SELECT trace_id, device_id, start_ns AS at_ns, 1::TINYINT AS turn, 1::TINYINT AS step, event_id, activity
     FROM gpu_ops

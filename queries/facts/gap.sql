@@ -4,7 +4,7 @@
 -- a sort can spill to disk when memory is short, a hash table of all launches cannot.
 -- Late gaps of a crowded trace have no class in this table and one row without a cause in the timeline (see
 -- gpu_timeline_by_cause).
-CREATE TABLE scratch.gap AS
+CREATE TABLE _scratch.gap AS
 SELECT
     i.trace_id, i.device_id, i.place, i.start_ns, i.end_ns, next_id AS op_id,
     CASE WHEN is_match THEN launch_id END AS launch_id,
@@ -15,10 +15,10 @@ SELECT
     CASE WHEN next_id IS NULL THEN 'after_last_op'
          WHEN NOT is_match THEN 'unlinked'
          WHEN NOT is_late THEN 'device'
-         WHEN trace_id NOT IN (FROM scratch.crowded_trace) THEN 'host_late' END::idle_class AS idle_class
+         WHEN trace_id NOT IN (FROM _scratch.crowded_trace) THEN 'host_late' END::idle_class AS idle_class
 FROM (
     SELECT i.*, l.launch_id, l.launch_start_ns, l.launch_end_ns, l.is_copy_call,
            coalesce(l.event_id = next_id, FALSE) AS is_match
-    FROM (SELECT * FROM scratch.device_interval WHERE activity = 'idle') AS i
+    FROM (SELECT * FROM _scratch.device_interval WHERE activity = 'idle') AS i
     ASOF LEFT JOIN gpu_op_launch AS l ON i.trace_id = l.trace_id AND i.next_id >= l.event_id
 ) AS i

@@ -29,28 +29,28 @@ CREATE TABLE gpu_timeline (
 SELECT trace_id, device_id, place, start_ns, end_ns, activity, NULL::idle_class AS idle_class,
        NULL::idle_cause AS cause,
        NULL::BIGINT AS op_id, NULL::BIGINT AS launch_id, NULL::BIGINT AS host_event_id
-FROM scratch.device_interval WHERE activity <> 'idle'
+FROM _scratch.device_interval WHERE activity <> 'idle'
 UNION ALL
 SELECT trace_id, device_id, place, start_ns, end_ns, 'idle'::device_activity, idle_class, NULL, op_id,
        launch_id, NULL
-FROM scratch.gap WHERE idle_class IN ('unlinked', 'after_last_op')
+FROM _scratch.gap WHERE idle_class IN ('unlinked', 'after_last_op')
 UNION ALL
 SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause,
        op_id, launch_id, launch_id
-FROM scratch.gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
+FROM _scratch.gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
 UNION ALL
 SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity,
        idle_class, NULL, op_id, launch_id, NULL
-FROM scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
+FROM _scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
 UNION ALL
 SELECT trace_id, device_id, place, start_ns, launch_start_ns, 'idle'::device_activity,
        'host_late'::idle_class, NULL, op_id, launch_id, NULL
-FROM scratch.gap WHERE idle_class IS NULL
+FROM _scratch.gap WHERE idle_class IS NULL
 UNION ALL
 SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity,
        'host_late'::idle_class, call_cause, op_id, launch_id, launch_id
-FROM scratch.gap WHERE is_late AND launch_end_ns > launch_start_ns
+FROM _scratch.gap WHERE is_late AND launch_end_ns > launch_start_ns
 UNION ALL
 SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, 'host_late'::idle_class,
        'launch_latency'::idle_cause, op_id, launch_id, launch_id
-FROM scratch.gap WHERE is_late AND end_ns > launch_end_ns
+FROM _scratch.gap WHERE is_late AND end_ns > launch_end_ns

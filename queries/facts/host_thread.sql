@@ -7,4 +7,4 @@ CREATE TABLE host_thread (
 );
 SELECT row_number() OVER (ORDER BY trace_id, pid, tid)::INTEGER AS thread, trace_id, pid, tid, span.start_ns,
        span.end_ns
-FROM scratch.slice_thread JOIN trace_span AS span USING (trace_id) WHERE is_host
+FROM _scratch.slice_thread JOIN trace_span AS span USING (trace_id) WHERE is_host

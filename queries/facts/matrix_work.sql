@@ -2,7 +2,7 @@
 -- of: operator_input
 -- when: kind = 'cpu_op' AND regexp_matches(work, 'mm$|^linear$|^gated_')
 -- Of products, `a` and `b` are the two factors.
-CREATE TABLE scratch.matrix_work (
+CREATE TABLE _scratch.matrix_work (
     name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
     read DOUBLE, written DOUBLE
 );
@@ -13,7 +13,7 @@ WITH factored AS (
            CASE WHEN kind IN ('mm', 'bmm') THEN d[2] WHEN kind IN ('addmm', 'baddbmm') THEN d[3]
                 WHEN kind = 'linear' THEN list_reverse(d[2]) END AS b,
            kind IN ('bmm', 'baddbmm') AS is_batched
-    FROM scratch.operator_input WHERE kind IN ('mm', 'addmm', 'linear', 'bmm', 'baddbmm')
+    FROM _scratch.operator_input WHERE kind IN ('mm', 'addmm', 'linear', 'bmm', 'baddbmm')
 )
 SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN is_batched AND len(a) = 3 AND len(b) = 3 THEN 2 * a[1] * a[2] * a[3] * b[3]
@@ -32,4 +32,4 @@ SELECT name, dims, types, concrete, type, kind <> 'gated_packed' AS is_matrix,
        list_sum(sizes[:CASE kind WHEN 'gated_packed' THEN 1 WHEN 'gated_products' THEN 3 ELSE 4 END]) AS read,
        CASE kind WHEN 'gated_packed' THEN sizes[1] // 2
            WHEN 'gated_products' THEN elements(d[1]) // d[2][2] * d[2][1] * size ELSE sizes[1] END AS written
-FROM scratch.operator_input WHERE kind IN ('gated_packed', 'gated_products', 'gated_mlp')
+FROM _scratch.operator_input WHERE kind IN ('gated_packed', 'gated_products', 'gated_mlp')

@@ -3,13 +3,13 @@
 -- `d` are the dimensions and `t` the types of the inputs, `c` the numbers and flags among them. For tensors,
 -- also the elements and bytes: of all tensors (`tensors`), and of those that an elementwise operator reads
 -- (`operands`).
-CREATE TABLE scratch.operator_input AS
+CREATE TABLE _scratch.operator_input AS
 WITH parsed AS (
     SELECT *, shapes_of(dims) AS d, texts_of(types) AS t, texts_of(concrete) AS c,
            replace(replace(kind, '_backward', ''), '_bshd', '') AS family,
            contains(kind, 'backward') AS is_backward
-    FROM (SELECT DISTINCT name, kind, dims, types, concrete FROM scratch.operator_call)
-    JOIN scratch.operator_name USING (name, kind)
+    FROM (SELECT DISTINCT name, kind, dims, types, concrete FROM _scratch.operator_call)
+    JOIN _scratch.operator_name USING (name, kind)
 ),
 sized AS (
     SELECT *, list_filter(

@@ -4,7 +4,7 @@
 -- `operands_read` is how many tensors such an operator reads; any further tensor of an elementwise one is the
 -- output argument. `setting` says where an operator's settings stand among its inputs, from 1, as
 -- https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml declares it.
-CREATE TABLE scratch.operator_name AS
+CREATE TABLE _scratch.operator_name AS
 SELECT
     name, work AS kind,
     CASE WHEN work NOT IN ('elementwise', 'comparison') THEN 99 WHEN has(traits, 'one_operand') THEN 1

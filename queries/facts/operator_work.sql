@@ -26,20 +26,20 @@ WITH work AS (
     SELECT *, peak_name(type) AS peak, TRY_CAST(read AS BIGINT) AS read_bytes,
            TRY_CAST(written AS BIGINT) AS written_bytes
     FROM (
-        FROM scratch.matrix_work
+        FROM _scratch.matrix_work
         UNION ALL
-        FROM scratch.convolution_work
+        FROM _scratch.convolution_work
         UNION ALL
-        FROM scratch.attention_work
+        FROM _scratch.attention_work
         UNION ALL
-        FROM scratch.tensor_work
+        FROM _scratch.tensor_work
         UNION ALL
-        FROM scratch.triton_work
+        FROM _scratch.triton_work
     )
     WHERE isfinite(flops) AND read_bytes IS NOT NULL AND written_bytes IS NOT NULL
 )
 SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, c.dims, c.types,
        is_matrix, peak, flops, read_bytes, written_bytes
-FROM scratch.operator_call AS c JOIN work AS w
+FROM _scratch.operator_call AS c JOIN work AS w
   ON c.name = w.name AND c.dims = w.dims AND c.types IS NOT DISTINCT FROM w.types
     AND c.concrete IS NOT DISTINCT FROM w.concrete

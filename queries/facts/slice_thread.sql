@@ -1,6 +1,6 @@
 -- fact: A thread, or a stream of a device, with the time from its first slice to its last.
 -- needs: slice_label
-CREATE TABLE scratch.slice_thread AS
+CREATE TABLE _scratch.slice_thread AS
 SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
        bool_or(kind NOT IN ('kernel', 'memcpy', 'memset')) AS is_host
 FROM slices

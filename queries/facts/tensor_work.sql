@@ -3,7 +3,7 @@
 -- Elementwise work is over the broadcast shape of all inputs
 -- (https://docs.pytorch.org/docs/stable/notes/broadcasting.html), reductions are over some dimensions or, if
 -- none are named, over all. Normalizations and softmax write as many rows as they read.
-CREATE TABLE scratch.tensor_work (
+CREATE TABLE _scratch.tensor_work (
     name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
     read DOUBLE, written DOUBLE
 );
@@ -17,11 +17,11 @@ WITH elementwise AS (
            list_max(list_transform(operands, lambda each:
                CASE WHEN len(each.shape) > 0
                    OR elements(operands[1].shape) = 1 THEN each.size END)) AS promoted
-    FROM scratch.operator_input WHERE kind IN ('elementwise', 'comparison')
+    FROM _scratch.operator_input WHERE kind IN ('elementwise', 'comparison')
 ),
 reduction AS (
     SELECT *, coalesce(integers_of(c[2]), [TRY_CAST(c[2] AS BIGINT)]) AS dimensions
-    FROM scratch.operator_input WHERE kind = 'reduction'
+    FROM _scratch.operator_input WHERE kind = 'reduction'
 )
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, out AS flops,
        list_sum(list_transform(operands, lambda each: each.elements * each.size)) AS read,
@@ -44,7 +44,7 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        CASE kind WHEN 'softmax' THEN sizes[1] WHEN 'softmax_backward' THEN sizes[1] + sizes[2]
                  ELSE input_bytes END AS read,
        sizes[1] AS written
-FROM scratch.operator_input WHERE family IN ('normalization', 'softmax')
+FROM _scratch.operator_input WHERE family IN ('normalization', 'softmax')
 UNION ALL
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
        CASE kind
@@ -56,4 +56,4 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix, 0 AS flops,
        CASE kind WHEN 'embedding' THEN tensors[2].elements * d[1][2] * size
                  WHEN 'embedding_backward' THEN TRY_CAST(c[3] AS BIGINT) * d[1][-1] * size
                  ELSE sizes[1] END AS written
-FROM scratch.operator_input WHERE kind IN ('copy', 'fill', 'embedding', 'embedding_backward')
+FROM _scratch.operator_input WHERE kind IN ('copy', 'fill', 'embedding', 'embedding_backward')

@@ -4,4 +4,4 @@ CREATE TABLE trace_span (
     trace_id INTEGER, -- the trace
     start_ns BIGINT, end_ns BIGINT
 );
-SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM scratch.slice_thread GROUP BY trace_id
+SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM _scratch.slice_thread GROUP BY trace_id

@@ -7,7 +7,7 @@
 -- pointwise one whose last tensor has too few elements for a result works in place, too, on the first. Of any
 -- other, assume that each tensor moves once and that the last is the output.
 -- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
-CREATE TABLE scratch.triton_work (
+CREATE TABLE _scratch.triton_work (
     name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
     read DOUBLE, written DOUBLE
 );
@@ -20,7 +20,7 @@ WITH told AS (
                 WHEN starts_with(name, 'triton_poi_')
                     THEN tensors[-1].elements < numel AND tensors[1].elements >= numel
            END IS TRUE AS is_in_place
-    FROM scratch.operator_input WHERE kind = 'triton'
+    FROM _scratch.operator_input WHERE kind = 'triton'
 )
 SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        list_max(list_transform(tensors, lambda each: each.elements)) * len(regexp_extract_all(name,

@@ -3,7 +3,7 @@
 -- of: crowded_trace
 -- Late gaps, cut at the borders of windows, so that each row is entirely in a window or not at all: the
 -- thread's time in each activity meanwhile, `ns`.
-CREATE TABLE scratch.whole_wait_part (
+CREATE TABLE _scratch.whole_wait_part (
     trace_id INTEGER, -- the trace
     device_id BIGINT, cause idle_cause, op_id BIGINT, start_ns BIGINT, end_ns BIGINT, ns BIGINT
 );

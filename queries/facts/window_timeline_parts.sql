@@ -23,7 +23,7 @@ piece AS (
     UNION ALL
     SELECT trace_id, device_id, 'idle'::device_activity, 'host_late'::idle_class, cause, op_id, start_ns,
            end_ns, ns
-    FROM scratch.whole_wait_part WHERE ns > 0
+    FROM _scratch.whole_wait_part WHERE ns > 0
 ),
 begun AS (
     SELECT p.*, at_ns, to_ns FROM piece AS p ASOF JOIN cell AS c

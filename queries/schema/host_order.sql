@@ -50,7 +50,7 @@ slice AS (
     UNION ALL
     SELECT t.thread, gap.start_ns, gap.launch_start_ns,
            ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift), -1
-    FROM scratch.gap AS gap JOIN gpu_op_launch AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
+    FROM _scratch.gap AS gap JOIN gpu_op_launch AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid
     WHERE idle_class = 'host_late'
     UNION ALL

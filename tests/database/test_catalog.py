@@ -139,7 +139,7 @@ def test_a_fact_says_what_a_row_is_and_reads_only_what_it_names():
         assert fact.row.endswith("."), name
         assert set(fact.reads) < found.keys(), name
         code = re.sub(r"--.*", "", fact.rows)
-        read = set(re.findall(r"\b(?:FROM|JOIN) (?:scratch\.)?(\w+)", code)) & found.keys()
+        read = set(re.findall(r"\b(?:FROM|JOIN) (?:_scratch\.)?(\w+)", code)) & found.keys()
         assert read <= upstream(name), name
 
 

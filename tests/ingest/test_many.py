@@ -75,6 +75,16 @@ def test_an_added_trace_gives_the_tables_that_all_give_together(tmp_path):
         assert expected["thread_segment"][0] > 0 and expected["gpu_timeline"][0] > 0
 
 
+@pytest.mark.parametrize("name", ["scratch", "other", "added"])
+def test_a_database_may_have_any_name(tmp_path, name):
+    own, more = tmp_path / f"{name}.duckdb", tmp_path / "more.duckdb"
+    for number, made in enumerate((own, more), 1):
+        path = traces.write(tmp_path / f"{number}.json", [traces.step(1, 0, number)])
+        tracekit.load(path, made).close()
+    with tracekit.load([more, tmp_path / "1.json"], own, append=True) as database:
+        assert database.trace_ids() == [1, 2, 3]
+
+
 def archive_of(folder, compression: str = "gz") -> bytes:
     packed = io.BytesIO()
     with tarfile.open(

@@ -11,7 +11,7 @@ the rows are derived from:
 -- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
 -- scope: all: a row may be about several traces
 
-A table of the schema `scratch` is dropped once all facts are built. Its rows may define its
+A table of the database `_scratch` is dropped once all facts are built. Its rows may define its
 columns.
 """
 
@@ -29,7 +29,7 @@ import duckdb
 from tracekit.database import catalog, constants, names
 
 _HEAD = re.compile(r"^-- (fact|into|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
-_SCRATCH = "scratch."
+_SCRATCH = "_scratch."
 _END_OF_TABLE = "\n);\n"
 # The fact that the conditions of other facts read.
 _LABELS = "slice_label"
@@ -154,14 +154,14 @@ class Builder:
             [fact for fact in phase if over_traces or not fact.spans_traces] for phase in _phases()
         )
         # For intermediate tables, visible to all connections.
-        self._connection.execute("ATTACH ':memory:' AS scratch")
+        self._connection.execute("ATTACH ':memory:' AS _scratch")
         self._fill(before + walked)
         with self._connection.cursor() as cursor, ThreadPoolExecutor(1) as thread:
             walking = thread.submit(self._until_done, partial(walk, cursor))
             self._fill(meanwhile)
             walking.result()
         self._fill(after)
-        self._connection.execute("DETACH scratch")
+        self._connection.execute("DETACH _scratch")
 
     def build_over_traces(self) -> None:
         """Fills the tables whose rows may be about several traces, in place of their rows."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from tracekit.database import catalog, facts
+from tracekit.database.names import literal
 from tracekit.ingest.host_tree import nest
 from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar
 
@@ -74,16 +75,14 @@ class Derivation:
         several traces again. Their trace_ids are above those of the traces here."""
         connection = self._connection
         connection.execute("DELETE FROM tracekit")
-        added = '"{}"'.format(other.stem.replace('"', '""'))
-        path = str(other).replace("'", "''")
-        connection.execute(f"ATTACH '{path}' AS {added} (READ_ONLY)")
+        connection.execute(f"ATTACH {literal(str(other))} AS _added (READ_ONLY)")
         growth = connection.execute(_GROWTH).fetchall()[0]
         more = dict(zip(("thread", "segment", "place"), growth, strict=True))
         for table in (*OF_EVENTS, *facts.about_one_trace()):
             moved = [f"{each} + {more[each]} AS {each}" for each in _NUMBERED.get(table, ())]
             values = f"* REPLACE ({', '.join(moved)})" if moved else "*"
-            connection.execute(f"INSERT INTO {table} BY NAME SELECT {values} FROM {added}.{table}")
-        connection.execute(f"DETACH {added}")
+            connection.execute(f"INSERT INTO {table} BY NAME SELECT {values} FROM _added.{table}")
+        connection.execute("DETACH _added")
         self._facts.build_over_traces()
 
     def complete(self, judge: Judge | None) -> None:

@@ -14,6 +14,7 @@ import duckdb
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import unopened
+from tracekit.database.names import literal
 from tracekit.errors import TracekitError
 from tracekit.native.library import Batch, BatchStream, Rows
 from tracekit.trace.prefetch import prefetched
@@ -67,11 +68,11 @@ def copy_traces(
         TracekitError: when the other database cannot be opened, or another version made it.
     """
     try:
-        connection.execute("ATTACH '{}' AS other (READ_ONLY)".format(file.replace("'", "''")))
+        connection.execute(f"ATTACH {literal(file)} AS _other (READ_ONLY)")
     except duckdb.Error as error:
         raise unopened(name, error) from error
     try:
-        stored.require_traces(connection, "other", name)
+        stored.require_traces(connection, "_other", name)
         return _copied(connection, first_id, without)
     except duckdb.OutOfMemoryException:
         raise
@@ -79,13 +80,13 @@ def copy_traces(
         reason = str(error).splitlines()[0]
         raise TracekitError(f"{name}: its traces cannot be copied: {reason}") from error
     finally:
-        connection.execute("DETACH other")
+        connection.execute("DETACH _other")
 
 
 def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[LoadedTrace]) -> int:
-    """Copies the traces of the attached database `other`, all or none."""
+    """Copies the traces of the attached database `_other`, all or none."""
     rows = connection.execute(
-        "SELECT trace_id, path, file_bytes, sha256 FROM other.trace ORDER BY trace_id"
+        "SELECT trace_id, path, file_bytes, sha256 FROM _other.trace ORDER BY trace_id"
     ).fetchall()
     chosen = [trace_id for trace_id, *known in rows if tuple(known) not in without]
     connection.begin()
