@@ -3,8 +3,7 @@
     python -m tests.bench.nsys FOLDER [TIMES]
 
 repeats the events of a shared report TIMES times (430 make 1 GB), loads it, exports its processes
-to JSON, loads these, and prints events per CPU second. The second memory includes the
-export.
+to JSON, loads these, and prints events per CPU second. The second memory includes the export.
 """
 
 from __future__ import annotations
