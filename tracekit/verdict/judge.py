@@ -73,8 +73,12 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         verdict = _unknown(evidence.window, [reason], {}, [_ASK_MEMORY] if is_snapshot else [])
     if any(finding.code == "cold_start" for finding in evidence.health):
         verdict.try_next.insert(0, _WARM_RUN)
-    verdict.why.extend(step_sentences(evidence, verdict.regime, thresholds))
-    verdict.why.extend(window_sentences(evidence, verdict.regime, thresholds))
+    # The first sentence gives the last reason of an unknown regime.
+    end = len(verdict.why) - (verdict.regime == UNKNOWN)
+    verdict.why[end:end] = [
+        *step_sentences(evidence, verdict.regime, thresholds),
+        *window_sentences(evidence, verdict.regime, thresholds),
+    ]
     if evidence.gains is not None and verdict.bottleneck is not None:
         verdict.why.extend(_lesser_sentences(evidence, thresholds))
     verdict = with_doubts(verdict, evidence, thresholds)
