@@ -29,12 +29,6 @@ _NUMBERED = {
     "thread_segment": ("thread", "segment"),
     "gpu_timeline": ("place",),
 }
-# How much the numbers of added rows grow.
-_GROWTH = """SELECT
-    (SELECT coalesce(max(thread), 0) FROM host_thread) AS thread,
-    (SELECT coalesce(max(segment) + 1, 0) FROM thread_segment) AS segment,
-    -- One for each start and end of an op, and of each device's timeline (device_interval).
-    (SELECT 2 * count(*) + 2 * count(DISTINCT (trace_id, device_id)) FROM gpu_ops) AS place"""
 
 
 class Derivation:
@@ -76,8 +70,9 @@ class Derivation:
         connection = self._connection
         connection.execute("DELETE FROM tracekit")
         connection.execute(f"ATTACH {literal(str(other))} AS _added (READ_ONLY)")
-        growth = connection.execute(_GROWTH).fetchall()[0]
-        more = dict(zip(("thread", "segment", "place"), growth, strict=True))
+        growth = connection.execute(catalog.schema("read_growth"))
+        names = [each[0] for each in growth.description]
+        more = dict(zip(names, growth.fetchall()[0], strict=True))
         for table in (*OF_EVENTS, *facts.about_one_trace()):
             moved = [f"{each} + {more[each]} AS {each}" for each in _NUMBERED.get(table, ())]
             values = f"* REPLACE ({', '.join(moved)})" if moved else "*"
