@@ -1,7 +1,7 @@
 """Events from the rows of a SQLite query, which the C library puts together.
 
-It calls SQLite itself where the functions of the SQLite that Python uses can be reached, else it
-takes rows that Python's module made: three times the time.
+It calls the SQLite that Python uses, where that library's functions can be reached. Else it takes
+rows that Python's module made, which takes three times as long.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class Word(IntEnum):
 
 
 class Role(NamedTuple):
-    """What becomes of a column: its event's `place`, or JSON text `before` and `after` it."""
+    """How a column is used: as the event's member `place`, or between the JSON texts `before` and
+    `after`."""
 
     kind: RoleKind
     place: int = -1
