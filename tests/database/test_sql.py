@@ -140,7 +140,7 @@ def sql_in_python() -> dict[str, str]:
                 text = node.value
             else:
                 continue
-            if re.match(r"\s*(SELECT|INSERT|CREATE|WITH|DELETE|UPDATE|FROM) [^.]", text):
+            if re.match(r"\s*(SELECT|INSERT|CREATE|WITH|DELETE|UPDATE|FROM)\s[^.]", text):
                 found[f"{path.name}:{node.lineno}:{node.col_offset}"] = text
     return found
 
