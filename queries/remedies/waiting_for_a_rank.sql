@@ -1,6 +1,7 @@
 -- question: Which collectives take long because another rank comes late?
 -- title: Look at the rank that the others wait for
 -- causes: communication
+-- once: late-rank
 -- when: class = 'communication'
 -- effort: medium
 -- needs: The traces of all ranks, loaded together: they show which one comes last. The cure is on that rank's

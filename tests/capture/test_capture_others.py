@@ -16,6 +16,7 @@ from tests.kit import nsys_simulated as nsys
 # What a stand-in is called with is noted beside it. It runs the program behind its own switches.
 NSYS = """#!/bin/sh
 echo "$@" >> {folder}/asked
+if [ "$2" = --help ]; then echo {pytorch}; exit; fi
 if [ "$1" = export ]; then exec /bin/cp "$6" "$5"; fi
 for each; do
     case "$each" in --output=*) report=${{each#--output=}};; esac
@@ -51,7 +52,7 @@ def stand_ins(tmp_path, monkeypatch):
     tool = {"metadata": {"pid": 50}, "buffer_records": {"kernel_dispatch": [kernel]}}
     (folder / "recorded.json").write_text(json.dumps({"rocprofiler-sdk-tool": [tool]}))
     for name, text in (("nsys", NSYS), ("rocprofv3", ROCPROFV3)):
-        (folder / name).write_text(text.format(folder=folder))
+        (folder / name).write_text(text.format(folder=folder, pytorch="--pytorch="))
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     (tmp_path / "train.py").write_text("import sys\nprint('trained', sys.argv[1:])\n")
@@ -75,7 +76,7 @@ def test_a_program_is_recorded_exported_and_loaded(
     assert "trained ['--lr', '1']" in done.stdout
     assert f"{output}: recorded by {profiler} to its end" in done.stdout
     asked = stand_ins.read_text()
-    assert asked.startswith(switches)
+    assert switches in asked
     assert f"{sys.executable} train.py --lr 1" in asked
     path = tmp_path / output
     opened = tracekit.open_database(path) if output.endswith("duckdb") else tracekit.load(path)
@@ -83,6 +84,13 @@ def test_a_program_is_recorded_exported_and_loaded(
         found = traces.fetch("SELECT profiler, count(*) FROM trace JOIN kernels USING (trace_id)"
                              " GROUP BY 1")[1]  # fmt: skip
         assert found == [(profiler, kernels)]
+
+
+def test_an_older_nsys_is_not_asked_for_operators(run, stand_ins, tmp_path):
+    (stand_ins.parent / "nsys").write_text(NSYS.format(folder=stand_ins.parent, pytorch=""))
+    done = run("capture", "--with", "nsys", "train.py", "-o", "run.duckdb", PATH=os.environ["PATH"])
+    assert done.returncode == 0, done.stderr
+    assert "--pytorch" not in stand_ins.read_text()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PROFILERS = ("nsys", "rocprofv3")
 # Wait this long for a profiler to write what it has when the user interrupts it.
 _WRITE_S = 600
+_HELP_S = 30
 
 
 def record(
@@ -72,8 +73,11 @@ def record(
 
 def _nsys(folder: Path, recorded: Mapping[str, bool]) -> list[str]:
     shapes = "autograd-shapes-nvtx" if recorded["shapes"] else "autograd-nvtx"
+    # Older versions (2023.4, for one) cannot record operators.
+    has_operators = "--pytorch" in _help("nsys", "profile", "--help")
     return [
-        *("nsys", "profile", "--trace=cuda,nvtx,osrt", f"--pytorch={shapes}"),
+        *("nsys", "profile", "--trace=cuda,nvtx,osrt"),
+        *([f"--pytorch={shapes}"] if has_operators else []),
         *("--cuda-graph-trace=node", "--sample=none", "--cpuctxsw=none"),
         f"--cuda-memory-usage={str(recorded['memory']).lower()}",
         f"--output={folder / 'report'}",
@@ -87,6 +91,14 @@ def _rocprofv3(folder: Path, recorded: Mapping[str, bool]) -> list[str]:
         *memory,
         *("--output-format", "json", "--output-directory", str(folder), "--"),
     ]
+
+
+def _help(*command: str) -> str:
+    """What a program says of its switches; empty if it does not say anything."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=_HELP_S).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def _run(command: Sequence[str]) -> tuple[int, bool]:
