@@ -53,14 +53,14 @@ def _traced(analysis: Analysis) -> str:
     """The file, its devices, the judged window, and the number of events where there is room."""
     trace, window, steps = analysis.trace, analysis.judged.window, len(analysis.steps)
     length = duration(window.span_ns)
-    judged = f"{printable(window.name)} {length}"
+    judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
     if window.kind == "step":
-        judged = f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"
+        judged = [f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
-    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', judged])}"
-    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, judged])}"
+    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', *judged])}"
+    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, *judged])}"
 
 
 def _parts(analysis: Analysis) -> list[Text]:

@@ -69,8 +69,8 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         verdict = _judge_host(evidence.window, evidence.host, thresholds)
     else:
         is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
-        reason = _SNAPSHOT if is_snapshot else _NOTHING
-        verdict = _unknown(evidence.window, [reason], {}, [_ASK_MEMORY] if is_snapshot else [])
+        reason, ask = (_SNAPSHOT, _ASK_MEMORY) if is_snapshot else (_NOTHING, _RECORD_DEVICE)
+        verdict = _unknown(evidence.window, [reason], {}, [ask])
     if any(finding.code == "cold_start" for finding in evidence.health):
         verdict.try_next.insert(0, _WARM_RUN)
     # The first sentence gives the last reason of an unknown regime.
