@@ -15,6 +15,7 @@ from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import UNKNOWN
 from tracekit.verdict.sentences import is_partly_once
 
 LINES, WIDTH = 24, 80
@@ -93,7 +94,9 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     if not shown or free < 3:
         return [] if free < 3 else _next(analysis, free)
     if not recurring:
-        return _listed(_ONE_OFFS, None, once[:_CHANGES], analysis, free)
+        # What to record comes first where the trace does not tell what holds the run up.
+        asked = _next(analysis, free) if analysis.verdict.regime == UNKNOWN else []
+        return asked + _listed(_ONE_OFFS, None, once[:_CHANGES], analysis, free - len(asked))
     changes = ("What to change", _of(analysis), recurring[:_CHANGES], analysis)
     if not shown[0].once:
         return _listed(*changes, free)
