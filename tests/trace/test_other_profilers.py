@@ -17,7 +17,7 @@ from tracekit.errors import TracekitError
 from tracekit.native import rows
 from tracekit.trace.other import converted, perfetto, protos, xplane
 from tracekit.trace.other.protos import messages
-from tracekit.trace.source import trace_paths
+from tracekit.trace.paths import trace_paths
 
 OTHER = SHARED_TRACES / "other"
 EXPECTED = json.loads((OTHER / "expected.json").read_text()) if OTHER.exists() else {}
