@@ -682,7 +682,7 @@ def test_events_of_a_plane_are_read_one_at_a_time_and_the_rest_is_bounded(tmp_pa
 
 def pftrace(events, tracks):
     """Packets as PyTorch writes them: tracks, names, all begins of a kind, then all ends."""
-    packet = messages(perfetto._SCHEMA)["TracePacket"]
+    packet = messages(perfetto.SCHEMA)["TracePacket"]
     made = []
     for uuid, pid, tid, name in tracks:
         each = packet()
