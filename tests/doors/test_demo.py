@@ -3,6 +3,7 @@
 import pytest
 
 from tests.kit import traces
+from tracekit.commands.report import _beside
 
 pytest.importorskip("altair", reason="the extra `report` is not installed")
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
@@ -21,11 +22,10 @@ def test_the_demo_says_that_it_is_simulated_and_writes_its_page(run, tmp_path):
 def test_a_report_goes_beside_its_trace_and_says_where(run, tmp_path):
     (tmp_path / "folder").mkdir()
     traces.write(tmp_path / "folder/b.json", EVENTS)
-    for given, written in (("folder/b.json", "folder/b.html"), ("folder", "folder.html")):
-        done = run("report", given)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"{written}: ") and (tmp_path / written).is_file()
-    for given in ("missing.json", "."):
-        done = run("report", given)
-        assert done.returncode == (2 if given == "missing.json" else 0)
-    assert not (tmp_path / "missing.html").exists() and (tmp_path / "report.html").is_file()
+    done = run("report", "folder/b.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("folder/b.html: ") and (tmp_path / "folder/b.html").is_file()
+    assert run("report", "missing.json").returncode == 2
+    assert not (tmp_path / "missing.html").exists()
+    for given, written in (("folder/", "folder.html"), (".", "report.html"), ("-", "report.html")):
+        assert _beside(given) == written

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tracekit
-from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.conftest import trace_file, trace_names
 from tests.kit.lakes import add
 from tracekit.agents.tools import Tools
 from tracekit.agents.traces import Folders, Opened
@@ -26,7 +26,8 @@ from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import split_bound
 
 pytest.importorskip("altair", reason="a page needs the extra report")
-OVERHEAD = "simulated-overhead-bound.json.gz"
+# It has steps, one-offs, and priced changes.
+WITH_ALL = "simulated-program-23.json.gz"
 ONE_OFF = ("kind", "side", "start_ns", "dur_ns", "usual_ns", "excess_ns", "cause", "name", "place",
            "event_id", "pid", "tid")  # fmt: skip
 
@@ -122,8 +123,8 @@ def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: 
     assert bool(prices) == bool(known)
 
 
-@pytest.mark.sampled(30, of=60)
-@pytest.mark.parametrize("name", trace_names())
+@pytest.mark.sampled(60, of=60)
+@pytest.mark.parametrize("name", sorted(trace_names(), key=lambda name: name != WITH_ALL))
 def test_all_doors_give_one_answer(name, run, tmp_path):
     path = trace_file(name)
     with tracekit.load(path, tmp_path / "t.duckdb") as database:
@@ -141,11 +142,3 @@ def test_all_doors_give_one_answer(name, run, tmp_path):
             steady = database.whatif("steady", window=window)
             assert steady.predicted_ns == gains.window_ns
         require_texts(run, database, analysis, tmp_path)
-
-
-def test_a_door_that_says_something_else_is_noticed():
-    with tracekit.load(OWN_TRACES / OVERHEAD) as database:
-        analysis = database.verdict()
-    other = replace(analysis, verdict=replace(analysis.verdict, margin=0.5))
-    assert said(other.as_dict()) != said(analysis.as_dict())
-    assert len(listed([asdict(each) for each in analysis.one_offs])) == len(analysis.one_offs)

@@ -9,8 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from click.shell_completion import ShellComplete
 
+import tracekit
 from tests.kit import traces
+from tests.kit.processes import ran
+from tracekit.commands import cli
 
 pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
 
@@ -37,9 +41,13 @@ OFFERED = [
 ]
 
 
-@pytest.fixture
-def trace(tmp_path):
-    return traces.write(tmp_path / "t.json", EVENTS)
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """The path of a database of one trace."""
+    folder = tmp_path_factory.mktemp("loaded")
+    path = traces.write(folder / "t.json", EVENTS)
+    tracekit.load(path, folder / "t.duckdb").close()
+    return str(folder / "t.duckdb")
 
 
 def needs(shell):
@@ -48,13 +56,21 @@ def needs(shell):
 
 
 def said(*command, **more):
-    environment = os.environ | {"PATH": PATH} | more
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
-    return done.stdout
+    return ran(*command, **{"PATH": PATH} | more).stdout
+
+
+@pytest.mark.parametrize(("typed", "offered"), OFFERED)
+def test_what_fits_is_offered_with_what_it_is(typed, offered):
+    *before, last = typed
+    completer = ShellComplete(cli, {}, "tracekit", "_TRACEKIT_COMPLETE")
+    found = {each.value: each.help for each in completer.get_completions(before, last)}
+    assert found.keys() >= offered and len(found) <= 4
+    assert "top_kernels" not in offered or found["top_kernels"].endswith("?")
 
 
 @pytest.mark.parametrize(("typed", "offered"), [
-    *OFFERED, (["whatif", "t.json", "remedy", ":", "sync-b"], {"sync-by-line"}),
+    (["whatif", "t.json", "remedy", ":", "sync-b"], {"sync-by-line"}),
+    *(pytest.param(*each, marks=pytest.mark.thorough) for each in OFFERED),
 ])  # fmt: skip
 def test_bash_completes(typed, offered):
     needs("bash")
@@ -108,14 +124,6 @@ def shown_until(screen, awaited, within_s=60):
     return shown
 
 
-def test_zsh_gets_questions_with_what_they_ask():
-    asked = {"COMP_WORDS": "tracekit query top_k", "COMP_CWORD": "2"}
-    found = said(TRACEKIT, _TRACEKIT_COMPLETE="zsh_complete", **asked)
-    kind, name, help = found.splitlines()[:3]
-    assert (kind, name) == ("plain", "top_kernels")
-    assert help.endswith("?")
-
-
 def test_completing_imports_nothing_heavy():
     asked = {"COMP_WORDS": "tracekit whatif t.json h", "COMP_CWORD": "3"}
     code = (
@@ -156,59 +164,56 @@ def on_terminal(folder, *arguments, **environment):
     return found.decode().replace("\r\n", "\n"), process.returncode
 
 
-def test_a_trace_alone_is_analyzed(run, trace):
-    assert run("t.json").stdout == run("analyze", "t.json").stdout != ""
+def test_a_trace_alone_is_analyzed_and_a_mistyped_command_corrected(run, database):
+    assert run(database).stdout == run("analyze", database).stdout != ""
     assert "nope.json" in run("nope.json").stderr
-
-
-def test_a_mistyped_command_is_corrected(run):
     done = run("anlyze")
     assert done.returncode == 2
     assert "No such command 'anlyze'" in done.stderr and "analyze" in done.stderr
 
 
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize(
-    ("environment", "is_styled"),
-    [({}, False), ({"NO_COLOR": "1"}, False), ({"FORCE_COLOR": "1"}, True)],
-)
-def test_a_pipe_gets_no_escape_codes_unless_they_are_asked_for(run, trace, environment, is_styled):
-    assert ("\x1b" in run("t.json", **environment).stdout) == is_styled
+def test_a_pipe_gets_no_escape_codes_unless_they_are_asked_for(run, database):
+    for environment, is_styled in (
+        ({}, False),
+        ({"NO_COLOR": "1"}, False),
+        ({"FORCE_COLOR": "1"}, True),
+    ):
+        assert ("\x1b" in run(database, **environment).stdout) == is_styled
 
 
-def test_a_terminal_gets_styles_but_not_with_no_color(tmp_path, trace):
-    assert "\x1b[1m" in on_terminal(tmp_path, "sql", "t.json", "SELECT 1 AS a")[0]
-    assert "\x1b" not in on_terminal(tmp_path, "sql", "t.json", "SELECT 1 AS a", NO_COLOR="1")[0]
-
-
-def test_rows_that_fit_the_terminal_are_a_table(tmp_path, trace, run):
+def test_rows_that_fit_the_terminal_are_a_table_without_styles_where_there_is_no_color(
+    tmp_path, database, run
+):
     wide = ", ".join(f"'{letter * 20}' AS {letter}" for letter in "abcdef")
-    found, _ = on_terminal(tmp_path, "sql", "t.json", f"SELECT {wide}", NO_COLOR="1")
+    asked = ("sql", database, f"SELECT {wide}")
+    found, _ = on_terminal(tmp_path, *asked, NO_COLOR="1")
+    assert "\x1b" not in found
     assert any("a" * 20 in line and "f" * 20 in line for line in found.splitlines())
-    assert len(run("sql", "t.json", f"SELECT {wide}").stdout.split("\n")) > 5
-    assert len(run("sql", "t.json", f"SELECT {wide}", COLUMNS="160").stdout.split("\n")) == 3
+    assert len(run(*asked).stdout.split("\n")) > 5
+    assert len(run(*asked, COLUMNS="160").stdout.split("\n")) == 3
 
 
-def test_long_tables_go_through_the_pager_on_a_terminal_only(tmp_path, trace, run):
-    long = ("sql", "t.json", "FROM range(40)")
+def test_long_tables_go_through_the_pager_on_a_terminal_only(tmp_path, database, run):
+    long = ("sql", database, "FROM range(40)")
     pager = {"PAGER": "sed s/^/paged:/"}
     assert on_terminal(tmp_path, *long, **pager)[0].count("paged:") == 41
     assert "paged:" not in on_terminal(tmp_path, *long, **(pager | {"TRACEKIT_PAGER": ""}))[0]
-    assert "paged:" not in on_terminal(tmp_path, "sql", "t.json", "SELECT 1", **pager)[0]
+    short, _ = on_terminal(tmp_path, "sql", database, "SELECT 1", **pager)
+    assert "paged:" not in short and "\x1b[1m" in short
     assert "paged:" not in run(*long, **pager).stdout
 
 
-def test_sql_without_a_statement_opens_a_shell(tmp_path, trace, run):
-    assert run("load", "t.json", "-o", "r.duckdb").returncode == 0
+def test_sql_without_a_statement_opens_a_shell(tmp_path, database, run):
     shell = tmp_path / "bin" / "duckdb"
     shell.parent.mkdir()
     shell.write_text('#!/bin/sh\necho "shell: $@"\n')
     shell.chmod(0o755)
     path = f"{shell.parent}{os.pathsep}{os.environ['PATH']}"
-    found, status = on_terminal(tmp_path, "sql", "r.duckdb", PATH=path)
-    assert (found.strip(), status) == (f"shell: -readonly {tmp_path}/r.duckdb", 0)
-    found, status = on_terminal(tmp_path, "sql", "r.duckdb", PATH="/nowhere")
+    found, status = on_terminal(tmp_path, "sql", database, PATH=path)
+    assert (found.strip(), status) == (f"shell: -readonly {database}", 0)
+    found, status = on_terminal(tmp_path, "sql", database, PATH="/nowhere")
     assert status == 2 and "pip install duckdb-cli" in found
+    traces.write(tmp_path / "t.json", EVENTS)
     found, status = on_terminal(tmp_path, "sql", "t.json", PATH=path)
     assert status == 2 and "tracekit load t.json" in found
-    assert "Missing argument 'STATEMENT'" in run("sql", "r.duckdb").stderr
+    assert "Missing argument 'STATEMENT'" in run("sql", database).stderr

@@ -19,7 +19,9 @@ from tracekit.compare.diff import fails
 from tracekit.errors import TracekitError
 from tracekit.replay.graph.recording import recording_of
 from tracekit.replay.graph.waits import waits_of
+from tracekit.replay.replay import Replay
 from tracekit.replay.whatif import what_if
+from tracekit.reporters import console
 from tracekit.thresholds import Thresholds, is_settable
 from tracekit.verdict.regime import REGIMES
 
@@ -47,55 +49,63 @@ def several_devices(*devices: list[tuple[int, int, int, str]]) -> list[dict]:
     return events
 
 
-@pytest.mark.sampled(2, of=4)
-@pytest.mark.parametrize(
-    "devices",
-    [
-        (BY_KERNELS, BY_SUM, BY_BUSY),
-        (BY_BUSY, BY_SUM, BY_KERNELS),
-        (BY_SUM, BY_KERNELS),
-        (BY_BUSY, BY_KERNELS),
-    ],
-)
-def test_all_that_speak_of_one_device_speak_of_the_one_with_most_kernel_time(devices, tmp_path):
-    main = devices.index(BY_KERNELS)
-    with traces.load(tmp_path, several_devices(*devices)) as run:
-        analysis = run.verdict()
-        spans = {
-            "verdict": analysis.window.span_ns,
-            "gains": analysis.windows[0].gains.window_ns,
-            "whatif": what_if(run, [], 1, "gpu_active").window_ns,
-            "run_metrics": run.ask("run_metrics")[0]["active_ns"],
-        }
-        busy = {
-            "verdict": analysis.steps[0].gpu.busy_ns,
-            "run_metrics": run.ask("run_metrics")[0]["busy_ns"],
-        }
+# By name, the events of a trace.
+MADE = {
+    "three devices": several_devices(BY_BUSY, BY_SUM, BY_KERNELS),
+    "two devices": several_devices(BY_SUM, BY_KERNELS),
+    "copies": several_devices([(10, 50, 7, "gpu_memcpy")], [(10, 90, 7, "gpu_memcpy")]),
+    "one device": several_devices(BY_KERNELS)[1:],
+    "all devices": several_devices(BY_SUM, BY_BUSY, BY_KERNELS)[1:],
+    "before its clock": [launch(10, 2, 1), gpu_op(5, 3, 1), launch(20, 2, 2), gpu_op(40, 3, 2)],
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """One database of the traces of `MADE` and of steps that are marked twice; the trace_id of
+    each by its name."""
+    together = traces.Together()
+    numbers = {name: together.events(events) for name, events in MADE.items()}
+    for name, marks in MARKS.items():
+        numbers[name] = together.events([*marks, *LATER_STEPS])
+        numbers[f"{name}, no GPU"] = together.events([*marks, traces.operator("aten::mm", 20, 50)])
+    with together.load(tmp_path_factory.mktemp("made")) as run:
+        yield run, numbers
+
+
+@pytest.mark.parametrize(("name", "main"), [("three devices", 2), ("two devices", 1)])
+def test_all_that_speak_of_one_device_speak_of_the_one_with_most_kernel_time(name, main, made):
+    run, numbers = made
+    trace = numbers[name]
+    analysis = run.verdict(trace)
+    (metrics,) = run.ask("run_metrics", trace=trace)
+    spans = {
+        "verdict": analysis.window.span_ns,
+        "gains": analysis.windows[0].gains.window_ns,
+        "whatif": what_if(run, [], trace, "gpu_active").window_ns,
+        "run_metrics": metrics["active_ns"],
+    }
+    busy = {"verdict": analysis.steps[0].gpu.busy_ns, "run_metrics": metrics["busy_ns"]}
     assert (analysis.gpu.device_id, analysis.devices[0].device_id) == (main, main)
     assert spans == dict.fromkeys(spans, SPANS_NS["kernels"])
     assert busy == {"verdict": 300_000, "run_metrics": 300_000}
 
 
-def test_a_gate_and_a_waterfall_hold_the_main_devices_against_each_other(tmp_path):
-    def saved(name, *devices):
-        events = [each for each in several_devices(*devices) if "Profiler" not in each["name"]]
-        return traces.write(tmp_path / name, events)
-
-    one = saved("one.json", BY_KERNELS)
-    all_three = saved("all.json", BY_SUM, BY_BUSY, BY_KERNELS)
-    with tracekit.load([one, all_three]) as run:
-        assert fails(run, "a.active_ns = b.active_ns AND a.span_ns = b.span_ns")
-        assert fails(run, "a.busy_ns = b.busy_ns AND a.busy_ns = 300000")
-        bars = run.ask("diff_waterfall", a=1, b=2)
+def test_a_gate_and_a_waterfall_hold_the_main_devices_against_each_other(made):
+    run, numbers = made
+    a, b = numbers["one device"], numbers["all devices"]
+    assert fails(run, "a.active_ns = b.active_ns AND a.span_ns = b.span_ns", a, b)
+    assert fails(run, "a.busy_ns = b.busy_ns AND a.busy_ns = 300000", a, b)
+    bars = run.ask("diff_waterfall", a=a, b=b)
     assert (bars[0]["until_ns"], bars[-1]["until_ns"]) == (300_000, 300_000)
 
 
-def test_of_devices_without_kernels_the_main_one_has_most_to_do(tmp_path):
-    copies = [[(10, 50, 7, "gpu_memcpy")], [(10, 90, 7, "gpu_memcpy")]]
-    with traces.load(tmp_path, several_devices(*copies)) as run:
-        assert run.verdict().gpu.device_id == 1
-        assert what_if(run, [], 1, "gpu_active").window_ns == 90_000
-        assert run.ask("run_metrics")[0]["active_ns"] == 90_000
+def test_of_devices_without_kernels_the_main_one_has_most_to_do(made):
+    run, numbers = made
+    trace = numbers["copies"]
+    assert run.verdict(trace).gpu.device_id == 1
+    assert what_if(run, [], trace, "gpu_active").window_ns == 90_000
+    assert run.ask("run_metrics", trace=trace)[0]["active_ns"] == 90_000
 
 
 # -- a window's length -----------------------------------------------------------------------------
@@ -111,9 +121,8 @@ def steps_that_run_ahead() -> list[dict]:
     return events
 
 
-def test_a_step_has_one_length_whoever_tells_it(run, tmp_path):
-    path = traces.write(tmp_path / "t.json", steps_that_run_ahead())
-    with tracekit.load(path) as database:
+def test_a_step_has_one_length_whoever_tells_it(capsys, tmp_path):
+    with traces.load(tmp_path, steps_that_run_ahead()) as database:
         analysis = database.verdict()
         whatif = database.whatif("host*1", "steady")
     lengths = [105_000, 100_000]
@@ -124,8 +133,8 @@ def test_a_step_has_one_length_whoever_tells_it(run, tmp_path):
     judged = analysis.judged.window
     assert (judged, judged.name) == (analysis.verdict.window, whatif.window)
     assert (judged.span_ns, whatif.window_ns) == (100_000, 100_000)
-    printed = run("analyze", "t.json", "--full").stdout
-    assert f"of {judged.name} (100 us of 100 us)" in printed
+    console.render(analysis)
+    assert f"of {judged.name} (100 us of 100 us)" in capsys.readouterr().out
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -145,35 +154,35 @@ MARKS = {
 }
 
 
+LATER_STEPS = [
+    marked(2, 100, 80), marked(2, 180, 20),
+    launch(20, 2, 1), gpu_op(30, 10, 1), launch(120, 2, 2), gpu_op(130, 10, 2),
+]  # fmt: skip
+
+
 @pytest.mark.sampled(3, of=6)
-@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
-def test_all_that_count_steps_count_one_that_is_marked_twice_once(marks, tmp_path):
-    events = [*marks, marked(2, 100, 80), marked(2, 180, 20)]
-    events += [launch(20, 2, 1), gpu_op(30, 10, 1), launch(120, 2, 2), gpu_op(130, 10, 2)]
-    with traces.load(tmp_path, events) as run:
-        analysis = run.verdict()
-        lengths = {
-            "windows": [row["span_ns"] for row in run.ask("partition", kind="step")],
-            "verdict": [each.window.span_ns for each in analysis.steps],
-            "replay": [row["dur_ns"] for row in run.ask("replay_steps")],
-            "host": [row["host_ns"] for row in run.ask("step_host")],
-        }
-        counts = {
-            "overview": run.ask("overview")[0]["steps"],
-            "run_steps": run.ask("run_metrics")[0]["steps"],
-            "whatif": len(what_if(run, [], 1).steps),
-        }
+@pytest.mark.parametrize("name", MARKS)
+def test_all_that_count_steps_count_one_that_is_marked_twice_once(name, made):
+    run, numbers = made
+    trace = numbers[name]
+    analysis = run.verdict(trace)
+    lengths = {
+        "windows": [row["span_ns"] for row in run.ask("partition", kind="step", trace=trace)],
+        "verdict": [each.window.span_ns for each in analysis.steps],
+        "replay": [row["dur_ns"] for row in run.ask("replay_steps", trace=trace)],
+        "host": [row["host_ns"] for row in run.ask("step_host", trace=trace)],
+    }
+    counts = {
+        "overview": run.ask("overview", trace=trace)[0]["steps"],
+        "run_steps": run.ask("run_metrics", trace=trace)[0]["steps"],
+        "whatif": len(what_if(run, [], trace).steps),
+    }
     assert all(each == [100_000, 80_000, 20_000] for each in lengths.values()), lengths
     assert counts == dict.fromkeys(counts, 3)
     assert all(each.gains is not None for each in analysis.steps)
-
-
-@pytest.mark.sampled(3, of=6)
-@pytest.mark.parametrize("marks", MARKS.values(), ids=MARKS)
-def test_a_trace_without_gpu_ops_has_the_same_steps(marks, tmp_path):
-    with traces.load(tmp_path, [*marks, traces.operator("aten::mm", 20, 50)]) as run:
-        steps = [each.window.span_ns for each in run.verdict().steps]
-        assert (steps, run.ask("overview")[0]["steps"]) == ([100_000], 1)
+    without = numbers[f"{name}, no GPU"]
+    steps = [each.window.span_ns for each in run.verdict(without).steps]
+    assert (steps, run.ask("overview", trace=without)[0]["steps"]) == ([100_000], 1)
 
 
 # -- what bounds a run -----------------------------------------------------------------------------
@@ -184,26 +193,25 @@ def test_no_reporter_compares_gains_or_holds_a_regimes_name():
     judging = []
     for file in (Path(tracekit.__file__).parent / "reporters").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            text = ast.unparse(node)
-            names = isinstance(node, ast.Constant) and text[1:-1] in REGIMES.values()
-            compares = (
-                isinstance(node, ast.Compare)
-                and not isinstance(node.ops[0], ast.Is | ast.IsNot)
-                and re.search(r"\b(host|device|network)_gain\b|\bgains\.|\bmargin\b", text)
-            )
-            judging += [f"{file.name}: {text}"] * bool(names or compares)
+            if isinstance(node, ast.Constant) and node.value in REGIMES.values():
+                judging.append(f"{file.name}: {node.value}")
+            if isinstance(node, ast.Compare) and not isinstance(node.ops[0], ast.Is | ast.IsNot):
+                text = ast.unparse(node)
+                if re.search(r"\b(host|device|network)_gain\b|\bgains\.|\bmargin\b", text):
+                    judging.append(f"{file.name}: {text}")
     assert judging == []
 
 
-def test_at_the_flip_the_other_side_gains_more(shared_database):
-    run = shared_database("simulated-overhead-bound.json.gz")
-    flip = run.verdict().causal.flip
+def test_at_the_flip_the_other_side_gains_more(shared_database, shared_verdict):
+    name = "simulated-overhead-bound.json.gz"
+    flip = shared_verdict(name).causal.flip
+    replay = Replay(shared_database(name).session, 1, Thresholds())
+    window = replay.window(*replay.place(None, None))
 
     def gained(faster, side):
         before = f"host*{1 / faster}"
-        halved = f"host*{0.5 / faster}" if side == "host" else "device*0.5"
-        changes = [halved] if side == "host" else [before, halved]
-        return run.whatif(before).predicted_ns - run.whatif(*changes).predicted_ns
+        changes = [f"host*{0.5 / faster}"] if side == "host" else [before, "device*0.5"]
+        return window.length(replay.run(before)) - window.length(replay.run(*changes))
 
     assert gained(flip, "device") > gained(flip, "host")
     assert gained(flip / 1.15, "device") <= gained(flip / 1.15, "host")
@@ -249,16 +257,15 @@ def test_a_queue_that_grows_deep_and_holds_no_call_up_is_full_to_nobody(tmp_path
         assert not len(waits_of(recorded, recorded.submitted).start)
 
 
-def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(tmp_path):
-    events = [launch(10, 2, 1), gpu_op(5, 3, 1), launch(20, 2, 2), gpu_op(40, 3, 2)]
-    with traces.load(tmp_path, events) as run:
-        assert run.ask("queue_summary")[0]["max_depth"] == 1
-        assert run.ask("launch_stats")[0]["queue_depth_max"] == 1
+def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(made):
+    run, numbers = made
+    trace = numbers["before its clock"]
+    assert run.ask("queue_summary", trace=trace)[0]["max_depth"] == 1
+    assert run.ask("launch_stats", trace=trace)[0]["queue_depth_max"] == 1
 
 
-def test_queries_and_replay_judge_a_queue_by_the_same_numbers(tmp_path):
-    with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
-        (told,) = run.fetch("SELECT thresholds()")[1][0]
+def test_queries_and_replay_judge_a_queue_by_the_same_numbers(made):
+    (told,) = made[0].fetch("SELECT thresholds()")[1][0]
     known = vars(Thresholds())
     assert {name: float(n) for name, n in told.items()} == {name: known[name] for name in told}
     assert {"queue_depth", "full_calls", "full_share", "full_slack"} < set(told)
@@ -292,9 +299,8 @@ def test_no_rule_has_thresholds_of_its_own():
 # -- numbers that SQL, C and Python share ----------------------------------------------------------
 
 
-def test_queries_number_causes_as_the_replay_does(tmp_path):
-    with traces.load(tmp_path, several_devices(BY_KERNELS)) as run:
-        each = "unnest(enum_range(NULL::host_activity))::VARCHAR"
-        known = dict(run.fetch(f"SELECT a, host_cause(a) FROM (SELECT {each} AS a)")[1])
+def test_queries_number_causes_as_the_replay_does(made):
+    each = "unnest(enum_range(NULL::host_activity))::VARCHAR"
+    known = dict(made[0].fetch(f"SELECT a, host_cause(a) FROM (SELECT {each} AS a)")[1])
     assert known == {name: cause_of(name) for name in known}
     assert set(known.values()) <= set(OF_HOST)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tracekit
-from tests.conftest import is_later_rank, shared_trace_names, trace_file
+from tests.conftest import expected_numbers, shared_trace_names, trace_file
 
 HOUR_US = 3_600_000_000
 # Ids that only tie events together.
@@ -70,28 +70,36 @@ def _events(trace: Any) -> list[dict[str, Any]]:
     return trace if isinstance(trace, list) else trace["traceEvents"]
 
 
-NAMES = shared_trace_names()
-# Some small traces in one database; in `make test-all`, each alone.
-SMALL = [each for each in NAMES if not is_later_rank(trace_file(each))][3:30:5] if NAMES[1:] else []
-GROUPS = [pytest.param(SMALL, id="several")] if SMALL else NAMES
-GROUPS += [pytest.param([each], id=each, marks=pytest.mark.thorough) for each in NAMES if SMALL]
+def changed(text: str) -> str:
+    return shuffled(renumbered(later(text)))
 
 
-@pytest.mark.parametrize("change", [shuffled, renumbered, later], ids=lambda each: each.__name__)
-@pytest.mark.parametrize("names", GROUPS)
+# With one-offs, graphs, and marked steps: all changes at once; in `make test-all`, each alone.
+SMALL = ["a100-alexnet.json.gz", "mi300x-graph-decode.json.gz", "b200-moe-no-reads.json.gz"]
+
+
+@pytest.mark.parametrize(
+    ("names", "change"),
+    [
+        (SMALL, changed),
+        *(
+            pytest.param([name], change, marks=pytest.mark.thorough)
+            for name in expected_numbers()
+            for change in (shuffled, renumbered, later)
+        ),
+    ],
+)
 def test_a_trace_that_says_the_same_gets_the_same_answer(names, change, shared_verdict, tmp_path):
-    changed = []
     for name in names:
         text = change(gzip.decompress(trace_file(name).read_bytes()).decode())
-        changed.append(tmp_path / name)
-        changed[-1].write_bytes(gzip.compress(text.encode(), 1))
-    with tracekit.load(changed) as others:
+        (tmp_path / name).write_bytes(gzip.compress(text.encode(), 1))
+    with tracekit.load([tmp_path / name for name in names]) as others:
         for name, other in zip(names, others.verdicts(), strict=True):
             assert answer(other) == answer(shared_verdict(name)), name
 
 
-@pytest.mark.sampled(17, of=51)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(26, of=51)
+@pytest.mark.parametrize("name", shared_trace_names())
 def test_a_trace_beside_others_gets_the_answer_that_it_gets_alone(name, shared_verdict):
     # Small traces are judged beside others there.
     with tracekit.load(trace_file(name)) as alone:

@@ -15,7 +15,11 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.rows import rows_of, rules
 
 TABLES = ("verdict", "evidence", "one_off", "advice")
-OWN = sorted(path.name for path in OWN_TRACES.glob("*.json.gz"))
+OVERHEAD = "simulated-overhead-bound.json.gz"
+# One launch.
+ONE = traces.launched([], 0, 10, 20, 1)
+# It has steps, one-offs, and advice: `make test` tries it first.
+WITH_ALL = "simulated-program-23.json.gz"
 
 
 def rows(database, table):
@@ -30,7 +34,7 @@ def listed(found, without=("trace_id",)):
 
 
 @pytest.mark.sampled(60, of=60)
-@pytest.mark.parametrize("name", trace_names())
+@pytest.mark.parametrize("name", sorted(trace_names(), key=lambda name: name != WITH_ALL))
 def test_the_tables_say_what_the_json_says(name, tmp_path):
     path = trace_file(name)
     with tracekit.load(path) as memory:
@@ -77,17 +81,24 @@ def test_the_tables_say_what_the_json_says(name, tmp_path):
     )
 
 
-def test_a_database_in_memory_is_judged_once_sql_asks():
-    with tracekit.load(OWN_TRACES / OWN[0]) as database:
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """The path of a database with the verdict of a trace."""
+    path = tmp_path_factory.mktemp("judged") / "t.duckdb"
+    tracekit.load(OWN_TRACES / OVERHEAD, path).close()
+    return path
+
+
+def test_a_database_in_memory_is_judged_once_sql_asks(tmp_path):
+    with tracekit.load(traces.write(tmp_path / "a.json", ONE)) as database:
         assert database.fetch("SELECT count(*) FROM verdict")[1] == [(0,)]
         found = database.sql("SELECT regime FROM verdict WHERE is_main")
         assert found["regime"].to_list() == [database.verdict().verdict.regime]
         assert len(database.sql("FROM evidence")) > 10
 
 
-def test_a_share_names_what_it_is_a_share_of():
-    with tracekit.load(OWN_TRACES / "simulated-overhead-bound.json.gz") as database:
-        analysis = database.verdict()
+def test_a_share_names_what_it_is_a_share_of(shared_verdict):
+    analysis = shared_verdict(OVERHEAD)
     compiled = replace(analysis, launch=replace(analysis.launch, compiled_share=0.5))
     found = {each["name"]: each["denominator"] for each in rows_of(compiled)["evidence"]}
     assert found["launch.compiled_share"] == "kernels that can be fused"
@@ -95,72 +106,33 @@ def test_a_share_names_what_it_is_a_share_of():
     assert found["launch.count"] is None
 
 
-def test_a_load_may_leave_the_verdict_out(tmp_path, run):
-    trace = str(OWN_TRACES / OWN[0])
-    assert run("load", trace, "-o", "t.duckdb", "--no-verdict").returncode == 0
+def test_an_added_trace_is_judged_with_the_others_unless_a_load_leaves_verdicts_out(tmp_path, run):
+    traces.write(tmp_path / "a.json", ONE)
+    two = traces.write(tmp_path / "b.json", traces.launched([], 0, 10, 900, 1))
+    assert run("load", "a.json", "-o", "t.duckdb", "--no-verdict").returncode == 0
     with tracekit.open_database(tmp_path / "t.duckdb") as database:
         assert not any(rows(database, table) for table in TABLES)
-        assert database.verdict().verdict.regime in ("overhead-bound", "compute-bound")
-
-
-def test_other_thresholds_and_windows_are_judged_anew(tmp_path):
-    with tracekit.load(OWN_TRACES / OWN[0], tmp_path / "t.duckdb") as database:
-        stored = database.verdict()
-        assert database.verdict(window="trace").window.kind == "trace"
-        asked = replace(Thresholds(), close_margin=1.0)
-        assert database.verdict(
-            thresholds=asked
-        ).verdict.confidence != stored.verdict.confidence or (stored.verdict.confidence == "low")
-
-
-def test_an_added_trace_is_judged_with_the_others(tmp_path):
-    one = traces.write(tmp_path / "a.json", traces.launched([], 0, 10, 20, 1))
-    two = traces.write(tmp_path / "b.json", traces.launched([], 0, 10, 900, 1))
-    tracekit.load(one, tmp_path / "t.duckdb").close()
     with tracekit.load(two, tmp_path / "t.duckdb", append=True) as database:
         found = database.fetch("SELECT trace_id FROM verdict WHERE is_main ORDER BY ALL")[1]
         assert found == [(1,), (2,)]
 
 
-@pytest.mark.parametrize(
-    ("host_us", "op_us", "regime"), [(100, 20, "overhead-bound"), (10, 200, "compute-bound")]
-)
-def test_time_alone_tells_what_bounds_a_window(host_us, op_us, regime, tmp_path):
-    """Ten launches, one every `host_us`, of ops that take `op_us` each."""
-    events, free = [], 0
-    for number in range(10):
-        called = number * host_us
-        free = max(free, called + 5)
-        events += traces.launched([], called, free, op_us, number + 1)
-        free += op_us
-    path = traces.write(tmp_path / "t.json", events)
-    with tracekit.load(path) as database:
-        (row,) = database.ask("regime", kind="gpu_active")
-        (part,) = database.ask("partition", kind="gpu_active")
-    assert row["regime"] == regime
-    assert row["busy_ns"] == 10 * op_us * 1000
-    assert row["waits_for_host_ns"] == part["waits_for_host_ns"]
-    assert row["launches"] == 9  # The first one began before the first op did.
-    assert (row["launch_delay_p50_ns"] == 5000) == (regime == "overhead-bound")
+def test_other_thresholds_and_windows_are_judged_anew(judged):
+    with tracekit.open_database(judged) as database:
+        assert database.verdict().verdict.confidence == "high"
+        assert database.verdict(window="trace").window.kind == "trace"
+        asked = replace(Thresholds(), close_margin=1.0)
+        assert database.verdict(thresholds=asked).verdict.confidence == "medium"
 
 
-def test_a_window_whose_idle_time_is_not_explained_has_no_regime(tmp_path):
-    events = [traces.gpu_op(0, 10, 1), traces.gpu_op(1000, 10, 2)]
-    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
-        (row,) = database.ask("regime", kind="gpu_active")
-    assert (row["regime"], row["unexplained_share"]) == ("unknown", 990 / 1010)
-
-
-def test_a_verdict_by_other_rules_is_judged_anew(tmp_path):
-    path = tmp_path / "t.duckdb"
-    with tracekit.load(OWN_TRACES / OWN[0], path) as database:
-        right = database.verdict()
+def test_a_verdict_by_other_rules_is_judged_anew(judged):
+    right = "overhead-bound"
     for judged_by in (rules(), "other rules"):
-        with duckdb.connect(path) as connection:
+        with duckdb.connect(judged) as connection:
             connection.execute(
                 "UPDATE verdict SET judged_by = $by, analysis = replace(analysis, $right, 'no')",
-                {"right": right.verdict.regime, "by": judged_by},
+                {"right": right, "by": judged_by},
             )
-        with tracekit.open_database(path) as database:
-            is_stored = database.verdict().verdict.regime == "no"
-            assert is_stored == (judged_by == rules())
+        with tracekit.open_database(judged) as database:
+            expected = "no" if judged_by == rules() else right
+            assert database.verdict().verdict.regime == expected

@@ -1,15 +1,19 @@
 """Probes: the judgement on given numbers, predictions of simulated runs, and runs on the CPU."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
 import tracekit
 from tests.kit.atoms import US, Launch, Sync, operator, step
 from tests.kit.simulated import truth, write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.capture.workload import Options, Runnable
+from tracekit.commands import cli
+from tracekit.experiments import probing
 from tracekit.experiments.predicting import (
     OnDevice,
     OnHost,
@@ -22,7 +26,6 @@ from tracekit.experiments.predicting import (
 from tracekit.experiments.probing import Experiment, Probe
 from tracekit.experiments.timing import Rounds, StepRatio, step_ratio
 from tracekit.experiments.variants import LESS, MORE, ExperimentVariants
-from tracekit.reporters.experiments import render_probe
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
@@ -37,41 +40,27 @@ def exactly(ratio: float) -> StepRatio:
 # -- judgement -------------------------------------------------------------------------------------
 
 
-def test_a_step_that_does_not_move_when_its_kernels_double_follows_the_host():
-    device = part_of_device(exactly(1.02), at_most=2, grew=1.9, recorded=0.4, limits=LIMITS)
-    host = part_of_host(exactly(1.95), delay=1.0, work=1.0)
-    assert (device.low, device.high) == pytest.approx((0.02, 0.02 / 0.9))
-    assert host.low == pytest.approx(0.95)
-    found = judge(OVERHEAD, device, host, 0.1)
-    assert (found.regime, found.agrees) == (OVERHEAD, True)
-    assert judge(COMPUTE, device, host, 0.1).agrees is False
-
-
-def test_a_step_that_does_not_move_when_its_host_slows_follows_the_device():
-    device = part_of_device(exactly(1.98), at_most=2, grew=2, recorded=1, limits=LIMITS)
-    host = part_of_host(exactly(1.01), delay=0.4, work=0.4)
-    found = judge(COMPUTE, device, host, 0.1)
-    assert (found.regime, found.agrees) == (COMPUTE, True)
-    assert judge(OVERHEAD, device, host, 0.1).agrees is False
-
-
-def test_kernels_that_did_not_grow_tell_only_what_was_recorded_of_them():
-    # The batch doubled, but each kernel took as long as before: an unchanged time proves nothing.
-    part = part_of_device(exactly(1.0), at_most=2, grew=1.01, recorded=0.9, limits=LIMITS)
-    assert (part.low, part.high) == (0, 0.9)
-    found = judge(COMPUTE, part, ShareRange(0.3, 0.3), 0.1)
-    assert (found.regime, found.agrees) == (UNKNOWN, None)
-
-
-def test_more_than_was_recorded_of_it_cannot_follow_the_device():
-    part = part_of_device(exactly(1.2), at_most=2, grew=1.2, recorded=0.5, limits=LIMITS)
-    assert (part.low, part.high) == pytest.approx((0.2, 0.5))
-
-
-def test_a_step_that_grew_far_more_than_its_work_did_something_else():
-    assert part_of_device(exactly(4.0), at_most=2, grew=2, recorded=1, limits=LIMITS) is None
-    found = judge(COMPUTE, None, None, 0.1)
-    assert (found.regime, found.agrees) == (UNKNOWN, None)
+@pytest.mark.parametrize(
+    ("ratio", "grew", "recorded", "device", "host", "regime"),
+    [
+        # It does not move when its kernels double, or when its host slows.
+        (1.02, 1.9, 0.4, (0.02, 0.02 / 0.9), part_of_host(exactly(1.95), 1.0, 1.0), OVERHEAD),
+        (1.98, 2.0, 1.0, (0.98, 0.98), part_of_host(exactly(1.01), 0.4, 0.4), COMPUTE),
+        # Kernels that took as long with twice the batch: an unchanged time proves nothing.
+        (1.0, 1.01, 0.9, (0, 0.9), ShareRange(0.3, 0.3), UNKNOWN),
+        # More than was recorded of it cannot follow the device.
+        (1.2, 1.2, 0.5, (0.2, 0.5), None, UNKNOWN),
+        # A step that grew far more than its work did something else.
+        (4.0, 2.0, 1.0, None, None, UNKNOWN),
+    ],
+)
+def test_a_step_follows_what_moves_it(ratio, grew, recorded, device, host, regime):
+    found = part_of_device(exactly(ratio), at_most=2, grew=grew, recorded=recorded, limits=LIMITS)
+    assert (found and (found.low, found.high)) == (device and pytest.approx(device))
+    for verdict in (OVERHEAD, COMPUTE):
+        judged = judge(verdict, found, host, 0.1)
+        assert judged.regime == regime
+        assert judged.agrees is (None if regime == UNKNOWN else verdict == regime)
 
 
 def test_noise_widens_the_range_until_nothing_can_be_told():
@@ -132,10 +121,14 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     )
 
 
-@pytest.mark.sampled(4, of=4)
-@pytest.mark.parametrize("kernel_us", [5, 300])
-@pytest.mark.parametrize("synced", [False, True])
-def test_predictions_are_what_the_changed_program_does(kernel_us, synced, tmp_path):
+@pytest.mark.sampled(2, of=4)
+@pytest.mark.parametrize(
+    ("kernel_us", "synced", "regime"),
+    [(5, False, OVERHEAD), (5, True, OVERHEAD), (300, False, COMPUTE), (300, True, COMPUTE)],
+)
+def test_predictions_and_verdicts_are_borne_out_by_what_the_changed_program_does(
+    kernel_us, synced, regime, tmp_path
+):
     atoms = program(20 * US, kernel_us * US, synced)
     found, span_ns, host_ns = predictor(atoms, tmp_path, delay_ns=0)
     found.delay_ns = host_ns
@@ -150,6 +143,11 @@ def test_predictions_are_what_the_changed_program_does(kernel_us, synced, tmp_pa
         assert arithmetic.startswith(f"replayed with {change[:-1]}")
     assert found.host_ns == pytest.approx(host_ns, rel=0.1)
     assert found.replayed_ns == pytest.approx(span_ns / 5, rel=0.05)
+    if not synced:
+        doubled, slow = (exactly(truth(atoms, [c]) / span_ns) for c in ("device*2", "host*2"))
+        parts = found.parts(doubled, 2.0, 2.0, slow)
+        for each in (OVERHEAD, COMPUTE):
+            assert judge(each, *parts, 0.1).agrees is (each == regime)
 
 
 def test_what_the_profiler_cost_is_undone_first(tmp_path):
@@ -160,18 +158,6 @@ def test_what_the_profiler_cost_is_undone_first(tmp_path):
     ratio, arithmetic = found.of_work(2.0)
     assert ratio == pytest.approx(truth(atoms, ["device*2"]) / span_ns, rel=0.05)
     assert "for the profiler" in arithmetic
-
-
-@pytest.mark.parametrize(("kernel_us", "regime"), [(5, OVERHEAD), (300, COMPUTE)])
-def test_true_verdicts_are_borne_out_by_what_the_program_does(kernel_us, regime, tmp_path):
-    atoms = program(20 * US, kernel_us * US)
-    found, span_ns, host_ns = predictor(atoms, tmp_path, 0)
-    found.delay_ns = host_ns
-    doubled, slow = (exactly(truth(atoms, [c]) / span_ns) for c in ("device*2", "host*2"))
-    parts = found.parts(doubled, 2.0, 2.0, slow)
-    other = COMPUTE if regime == OVERHEAD else OVERHEAD
-    assert judge(regime, *parts, 0.1).agrees is True
-    assert judge(other, *parts, 0.1).agrees is False
 
 
 def test_without_a_gpu_operators_that_compute_stand_for_the_device():
@@ -235,7 +221,9 @@ def test_an_eager_step_is_slowed_call_by_call_after_a_compiled_one(monkeypatch):
     for name, work in {"eager": lambda: a @ a, "compiled": compiles}.items():
         plain = Runnable("matmul-add", torch.device("cpu"), work, {})
         tests = ExperimentVariants(plain, Options(dim=4, device="cpu"), forget_compiled())
-        tests.all()
+        more, *_ = tests.all()
+        # The work grows with the cube of the dimension: 1.25 times the size is twice the work.
+        assert (more.what, tests.factors[MORE]) == ("dim 4 to 5", 1.25**3)
         slowed[name] = tests.slowed.note
     assert slowed == {
         "eager": None, "compiled": "one wait before the step, which is compiled",
@@ -269,18 +257,6 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
 
 
 @pytest.mark.thorough
-def test_a_probe_is_shown_with_its_arithmetic(run):
-    done = run("probe", "matmul-add", "--dim", "32", *SMALL[4:])
-    assert done.returncode in (0, 1), done.stderr
-    # The work grows with the cube of the dimension: 1.26 times the size is twice the work.
-    assert "dim 32 to 40" in done.stdout
-    assert "x 1.95" in done.stdout
-    assert "not run: no size of the workload sets" in done.stdout
-    assert "a CPU computes within the call: the delay adds" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 100
-
-
-@pytest.mark.thorough
 def test_a_function_of_the_users_is_slowed_and_nothing_else(run, tmp_path):
     (tmp_path / "mine.py").write_text(
         "import torch\nx = torch.ones(8, 8)\ndef step():\n    return torch.sin(x) @ x\n"
@@ -293,26 +269,9 @@ def test_a_function_of_the_users_is_slowed_and_nothing_else(run, tmp_path):
     assert measured == {"slow host"}
 
 
-@pytest.mark.thorough
-def test_the_exit_status_says_whether_the_verdict_held(monkeypatch):
-    from click.testing import CliRunner
-
-    from tracekit.commands import cli
-    from tracekit.experiments import probing
-    from tracekit.experiments.predicting import Judgement
-
-    probe = probing.probe
-    asked = ["probe", "matmul-add", "--dim", "16", *SMALL[4:]]
-    for agrees, status in ((True, 0), (None, 0), (False, 1)):
-        judged = Judgement(COMPUTE, agrees, None, None, ["as told"])
-        monkeypatch.setattr(probing, "judge", lambda *_, judged=judged: judged)
-        monkeypatch.setattr(probing, "probe", probe)
-        done = CliRunner().invoke(cli, asked, standalone_mode=False)
-        assert done.return_value == status
-        assert "as told" in done.output
-
-
-def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
+def test_a_probe_of_a_gpu_names_what_it_was_replayed_with_and_fails_where_the_verdict_does(
+    monkeypatch,
+):
     ratio = StepRatio(1.02, 1.01, 1.03)
     more = Experiment(
         name=MORE, what="batch 8 to 16",
@@ -330,18 +289,26 @@ def test_a_probe_of_a_gpu_names_what_it_was_replayed_with(capsys):
         host_ns=95_000, dilation=2.0, work_ns=20_000, replayed_ns=99_000,
         experiments=[more, unknown], judgement=judged,
     )  # fmt: skip
-    render_probe(found)
-    shown = capsys.readouterr().out
-    assert "\x1b" not in shown
-    assert shown.startswith("overhead-bound, by launch   the experiments agree\n")
+
+    def shown(agrees, *options):
+        probed = replace(found, judgement=replace(judged, agrees=agrees))
+        monkeypatch.setattr(probing, "probe", lambda *_, **__: probed)
+        done = CliRunner().invoke(cli, ["probe", "mlp-eager", *options], standalone_mode=False)
+        return done.return_value, done.output
+
+    status, text = shown(True)
+    assert status == 0 and "\x1b" not in text
+    assert text.startswith("overhead-bound, by launch   the experiments agree\n")
     for each in (
         "the host issues it in 95 us", "102 us", "+1.0 %", "x 1.50", "unknown",
         "unchanged: replayed without the profiler's cost, 99 us a step",
         "replayed with device*2, after host*0.5 for the profiler",
     ):  # fmt: skip
-        assert each in " ".join(shown.split())
-    assert max(map(len, shown.splitlines())) <= 100
-    assert json.loads(json.dumps(found.as_dict()))["judgement"]["device"]["high"] == 0.03
+        assert each in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 100
+    status, text = shown(False, "--json")
+    assert (status, json.loads(text)["judgement"]["device"]["high"]) == (1, 0.03)
+    assert shown(None)[0] == 0
 
 
 @pytest.mark.sampled(4, of=9)

@@ -2,15 +2,14 @@
 
 import json
 import signal
-import subprocess
-import sys
-from pathlib import Path
+from itertools import product
 
 import pytest
 
 import tracekit
-from tests.kit import traces
 from tests.kit.atoms import US, Launch, Sync, operator, step
+from tests.kit.processes import ran
+from tests.kit.sampling import sample
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.capture.workload import Options
@@ -37,19 +36,16 @@ def point(workload: str, batch: int, step_ns: int | None, speedups=(None, None, 
 
 
 def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_path):
-    done = run("sweep", "mlp", *GRID, *FEW, *TWO, "--json")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    found = json.loads(done.stdout)
+    sizes = sample("sizes of a sweep", "16,32", "16")
+    done = run("sweep", "mlp", *GRID, "--hidden", sizes, *FEW, *TWO, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found, hidden = json.loads(done.stdout), [int(each) for each in sizes.split(",")]
     assert found["schema"] == "tracekit/sweep/1"
-    assert (found["device"], found["baseline"], found["captured"]) == ("CPU", "mlp-eager", 8)
+    assert (found["device"], found["baseline"], found["captured"]) == (
+        "CPU", "mlp-eager", 4 * len(hidden),
+    )  # fmt: skip
     places = [(p["batch"], p["hidden"], p["workload"]) for p in found["points"]]
-    assert places == [
-        (batch, hidden, name)
-        for batch in (1, 2)
-        for hidden in (16, 32)
-        for name in ("mlp-eager", "mlp-torch-fused")
-    ]
+    assert places == list(product((1, 2), hidden, ("mlp-eager", "mlp-torch-fused")))
     for each in found["points"]:
         assert each["step_ns"] > 0
         assert each["rows_per_s"] == pytest.approx(each["batch"] * 4e9 / each["step_ns"])
@@ -57,7 +53,7 @@ def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_pa
         assert each["dilation"] == pytest.approx(each["profiled_step_ns"] / each["step_ns"])
         # On a CPU there is no device, so these columns are empty.
         assert each["host_ns"] is each["launches"] is each["kernel_ns"] is each["gains"] is None
-    assert len(found["shapes"]) == 4
+    assert len(found["shapes"]) == 2 * len(hidden)
     assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
     with tracekit.open_database(tmp_path / "s.duckdb") as database:
         asked = {row["trace_id"]: row for row in database.ask("sweep_points")}
@@ -74,19 +70,27 @@ def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_pa
 
 @pytest.mark.thorough
 def test_a_second_run_captures_nothing_and_a_larger_grid_only_what_is_missing(run, tmp_path):
+    def swept(*more):
+        done = run("sweep", "mlp", *GRID, *more, *FEW, *TWO)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     database = tmp_path / "s.duckdb"
-    assert run("sweep", "mlp", *GRID, *FEW, *TWO).returncode == 0
+    swept()
     before = database.read_bytes()
-    again = json.loads(run("sweep", "mlp", *GRID, *FEW, *TWO, "--json").stdout)
-    assert again["captured"] == 0
-    assert database.read_bytes() == before
-    more = [*GRID, "--batch", "1,3", "--hidden", "16", *FEW, *TWO, "--json"]
-    larger = json.loads(run("sweep", "mlp", *more).stdout)
+    again = json.loads(swept("--json"))
+    table = [line.rstrip() for line in swept("--markdown").splitlines() if line.startswith("|")]
+    assert (again["captured"], database.read_bytes()) == (0, before)
+    assert "| batch | hidden 16 | hidden 32 |" in table
+    assert all(line.endswith("|") for line in table)
+    larger = json.loads(swept("--batch", "1,3", "--hidden", "16", "--json"))
     assert (larger["captured"], len(larger["points"])) == (2, 4)
-    old = {(p["workload"], p["batch"], p["hidden"]): p["step_ns"] for p in again["points"]}
-    kept = {(p["workload"], p["batch"], p["hidden"]): p["step_ns"] for p in larger["points"]}
-    assert kept.keys() & old.keys()
-    assert all(kept[point] == old[point] for point in kept.keys() & old.keys())
+    old, new = (
+        {(p["workload"], p["batch"], p["hidden"]): p["step_ns"] for p in each["points"]}
+        for each in (again, larger)
+    )
+    assert new.keys() & old.keys()
+    assert all(new[point] == old[point] for point in new.keys() & old.keys())
 
 
 @pytest.mark.thorough
@@ -106,51 +110,37 @@ def test_a_variant_that_comes_later_takes_turns_with_the_baseline(tmp_path):
     assert eager.speedup == 1
 
 
-def ended_after_its_first_size(ending: signal.Signals, folder: Path) -> tuple[int, str]:
-    """Runs a sweep of four sizes that gets a signal when the first one is in the database; returns
-    its exit status and its output."""
-    program = f"""
+INTERRUPTED = """
 import os, sys
 from tracekit.commands import main
 from tracekit.experiments import sweeping
-from tracekit.experiments.points import sweep_in
 load = sweeping.load
 def loading(*arguments, **options):
     loaded = load(*arguments, **options)
-    os.kill(os.getpid(), {int(ending)})
+    os.kill(os.getpid(), {ending})
     return loaded
 sweeping.load = loading
 sys.argv[0] = "tracekit"
 main()
 """
-    command = [sys.executable, "-c", program, "sweep", "mlp", *GRID, *TWO, *FEW]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return done.returncode, done.stderr
 
 
 @pytest.mark.thorough
-def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(tmp_path):
-    """Kills the sweep in the middle."""
-    assert ended_after_its_first_size(signal.SIGKILL, tmp_path)[0] == -signal.SIGKILL
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(ending, tmp_path):
+    """It gets the signal when the first of four sizes is in the database."""
+    asked = ["sweep", "mlp", *GRID, *TWO, *FEW]
+    done = ran("python", "-c", INTERRUPTED.format(ending=int(ending)), *asked, cwd=tmp_path)
+    assert done.returncode == (130 if ending == signal.SIGINT else -ending)
+    told = "tracekit: s.duckdb keeps the finished points: run the same command to resume"
+    assert ending == signal.SIGKILL or done.stderr.startswith(f"{told}\n")
+    assert "Traceback" not in done.stderr
     with tracekit.open_database(tmp_path / "s.duckdb") as database:
         finished = {row["trace_id"]: row["step_ns"] for row in database.ask("sweep_points")}
     assert len(finished) == 2
-    command = [Path(sys.executable).parent / "tracekit", "sweep", "mlp", *GRID, *TWO, *FEW]
-    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True)
-    found = json.loads(done.stdout)
+    found = json.loads(ran("python", "-m", "tracekit", *asked, "--json", cwd=tmp_path).stdout)
     assert found["captured"] == 8 - len(finished)
     assert finished.items() <= {p["trace_id"]: p["step_ns"] for p in found["points"]}.items()
-
-
-@pytest.mark.thorough
-def test_ctrl_c_says_what_is_kept(tmp_path):
-    status, errors = ended_after_its_first_size(signal.SIGINT, tmp_path)
-    assert status == 130
-    assert errors.split("\n", 1)[0] == (
-        "tracekit: s.duckdb keeps the finished points: run the same command to resume"
-    )
-    assert "Traceback" not in errors
-    assert [path.name for path in tmp_path.iterdir()] == ["s.duckdb"]
 
 
 @pytest.mark.thorough
@@ -224,15 +214,6 @@ def test_one_workload_without_a_batch_is_swept_over_its_own_sizes(run):
     assert "The fastest" not in done.stdout
 
 
-@pytest.mark.thorough
-def test_the_tables_can_be_pasted_as_markdown(run):
-    assert run("sweep", "mlp", *GRID, *FEW, *TWO).returncode == 0
-    shown = run("sweep", "mlp", *GRID, *FEW, *TWO, "--markdown").stdout
-    table = [line for line in shown.splitlines() if line.startswith("|")]
-    assert "| batch | hidden 16 | hidden 32 |" in table
-    assert all(line.rstrip().endswith("|") for line in table)
-
-
 @pytest.mark.sampled(4, of=12)
 @pytest.mark.parametrize(
     ("wrong", "reason"),
@@ -283,39 +264,6 @@ def test_the_fastest_is_the_baseline_unless_another_is_clearly_faster():
     )
     fastest = [(each.batch, each.fastest, each.speedup) for each in found]
     assert fastest == [(1, "a", 1.0), (8, "b", 1.4), (64, "b", None), (512, "b", None)]
-
-
-def test_the_question_takes_any_baseline_and_any_metadata(tmp_path):
-    """Handwritten rounds of two variants: medians, spread, paired ratios; and invalid rounds."""
-    rounds = [
-        {"workload": "a", "step_ns": [100, 200, 400, 100], "host_ns": [10, 20, 30, 40]},
-        {"workload": "b", "step_ns": [50, 100, 100, 200], "host_ns": [1, 2, 3, 4]},
-    ]
-    facts = {
-        "workload": "b", "variant": "it", "profiled_step_ns": 250,
-        "parameters": {"batch": 2, "seq": 3, "dtype": "fp32", "device": "cuda"},
-        "sweep": {"device": "A100", "baseline": "a", "rounds": rounds},
-    }  # fmt: skip
-    strange = {"sweep": {"rounds": [{"workload": 3, "step_ns": "x"}], "device": [1]}}
-    good = traces.write(tmp_path / "good.json", [traces.operator("aten::mm", 0, 1)], tracekit=facts)
-    paths = [good]
-    for number, each in enumerate(({"sweep": 3}, [], strange)):
-        paths.append(
-            traces.write(tmp_path / f"{number}.json", [traces.launch(0, 1, 1)], tracekit=each)
-        )
-    with tracekit.load(paths) as database:
-        row, *others = database.ask("sweep_points")
-        assert [each["step_ns"] for each in others] == [None]
-        assert (row["step_ns"], row["host_ns"], row["rounds"]) == (100, 3, 4)
-        # The quartiles of n sorted values are elements n // 4 and 3n // 4, counted from 0.
-        assert row["spread"] == pytest.approx((200 - 100) / 100)
-        assert (row["speedup_low"], row["speedup"], row["speedup_high"]) == (2, 2, 4)
-        assert row["rows_per_s"] == pytest.approx(6e9 / 100)
-        assert row["dilation"] == pytest.approx(2.5)
-        (itself,) = database.ask("sweep_points", baseline="b", trace=1)
-        assert itself["speedup"] == 1
-        (unknown,) = database.ask("sweep_points", baseline="none", trace=1)
-        assert unknown["speedup"] is None
 
 
 @pytest.mark.thorough

@@ -1,10 +1,8 @@
 """The notebook, the README's Python in Jupyter, and the programs of examples/frameworks.md."""
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 import tracekit
 from tests.conftest import trace_file
 from tests.frameworks.test_frameworks import steps_in
+from tests.kit.processes import ran
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples" / "notebook.py"
@@ -32,11 +31,8 @@ def marimo_notebook(tmp_path):
 
 def program_of(notebook: Path, lines: str) -> subprocess.CompletedProcess[str]:
     """Runs a program about the notebook, a module."""
-    return subprocess.run(
-        [sys.executable, "-c", f"import notebook\n{lines}"],
-        cwd=notebook.parent, capture_output=True, text=True, timeout=300, check=False,
-        env=os.environ | {"KINETO_LOG_LEVEL": "6"},
-    )  # fmt: skip
+    program = f"import notebook\n{lines}"
+    return ran("python", "-c", program, cwd=notebook.parent, KINETO_LOG_LEVEL="6")
 
 
 def test_the_notebook_leads_from_a_trace_to_the_line_to_change(marimo_notebook):
@@ -66,10 +62,7 @@ def test_the_notebook_is_a_program_and_a_page(marimo_notebook, tmp_path):
         [marimo_notebook],
         ["-m", "marimo", "export", "html", marimo_notebook, "-o", page],
     ):
-        done = subprocess.run(
-            [sys.executable, *map(str, command)],
-            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        done = ran("python", *command, cwd=tmp_path)
         assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     assert "overhead-bound" in page.read_text() and "listcomp" in page.read_text()
 
@@ -95,7 +88,7 @@ def test_a_connection_reads_a_database_and_nothing_else(tmp_path):
     import duckdb
 
     trace = trace_file(CPU_TRACE)
-    with tracekit.load(trace, tmp_path / "run.duckdb") as run:
+    with tracekit.load(trace, tmp_path / "run.duckdb", verdicts=False) as run:
         connection = run.connection()
         assert connection.execute("SELECT count(*) FROM cpu_ops").fetchone()[0] > 0
         for refused in (
@@ -140,10 +133,7 @@ def test_the_programs_for_frameworks_leave_a_trace_and_a_verdict(block, tmp_path
     pytest.importorskip("torch")
     for package in re.findall(r"^from (transformers|lightning|accelerate)\b", block, re.MULTILINE):
         pytest.importorskip(package, reason=f"{package} is not installed")
-    done = subprocess.run(
-        [sys.executable, "-c", block],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    done = ran("python", "-c", block, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "TracekitWarning" not in done.stderr and "Traceback" not in done.stderr
     written = {each.name for each in (tmp_path / "out").iterdir()}

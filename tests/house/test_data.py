@@ -28,15 +28,10 @@ def test_every_trace_is_made_by_the_program_and_small():
     assert max(found.values()) < 100_000
 
 
-def test_the_simulated_ones_are_the_same_when_made_again(tmp_path):
-    for made in make.write_simulated(tmp_path):
-        kept = OWN_TRACES / made.name
-        assert gzip.decompress(made.read_bytes()) == gzip.decompress(kept.read_bytes())
-
-
-def test_the_demos_trace_is_the_same_when_made_again(tmp_path):
-    made = make.write_demo(tmp_path / "demo.json.gz")
-    assert gzip.decompress(made.read_bytes()) == gzip.decompress(make.DEMO.read_bytes())
+def test_the_simulated_ones_and_the_demos_are_the_same_when_made_again(tmp_path):
+    pairs = [(made, OWN_TRACES / made.name) for made in make.write_simulated(tmp_path)]
+    for made, known in (*pairs, (make.write_demo(tmp_path / "demo.json.gz"), make.DEMO)):
+        assert gzip.decompress(made.read_bytes()) == gzip.decompress(known.read_bytes())
 
 
 @pytest.mark.thorough

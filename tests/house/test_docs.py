@@ -1,9 +1,6 @@
 """The documentation site: generated pages cover the code, and `make docs` finds no fault."""
 
 import re
-import subprocess
-import sys
-from dataclasses import fields
 from functools import cache
 from importlib.util import find_spec
 
@@ -14,10 +11,12 @@ from docs.generate.commands import all_commands
 from docs.generate.markdown import code, fence, prose, table
 from docs.generate.pictures import PICTURES
 from tests.kit.browser import browser, open_page
+from tests.kit.processes import ran
 from tracekit.advice.catalogue import catalogue
 from tracekit.database.catalog import queries
-from tracekit.thresholds import Thresholds
 
+# One worker makes the pages.
+pytestmark = pytest.mark.xdist_group("docs")
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
 
 
@@ -60,13 +59,6 @@ def test_every_remedy_has_a_page_with_the_words_of_advise():
         for _, words, is_code in remedy.sections:
             assert (fence(words, "python") if is_code else prose(words)) in text
         assert all(source in text for source in remedy.sources)
-
-
-def test_every_threshold_stands_in_the_table():
-    text = pages()["explanation/thresholds.md"]
-    for each in fields(Thresholds):
-        assert f"<span id='{each.name}'></span>" in text
-        assert prose(each.metadata["help"]) in text
 
 
 def test_every_table_and_view_has_its_columns(shared_database):
@@ -113,11 +105,8 @@ def test_a_link_to_a_file_that_is_no_page_is_an_error():
 def test_the_site_builds_strictly(tmp_path):
     if find_spec("mkdocs") is None or find_spec("material") is None:
         pytest.skip("no MkDocs here: `make docs` builds the site and checks its links")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "-q", "--strict", "-f", "docs/mkdocs.yml",
-         "-d", str(tmp_path)],
-        cwd=sources.ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    build = ["python", "-m", "mkdocs", "build", "-q", "--strict", "-f", "docs/mkdocs.yml", "-d"]
+    done = ran(*build, tmp_path, cwd=sources.ROOT)
     assert done.returncode == 0, done.stderr
     assert "https://fonts" not in (tmp_path / "index.html").read_text()
     # Opened as files, pages load nothing from the web, log no error, and can be searched.

@@ -1,9 +1,7 @@
 """`make gpu-check`: how it judges and reports; its measurements need a GPU."""
 
 import json
-import os
-import subprocess
-import sys
+import re
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +15,7 @@ from tests.bench.gpu_check import CUT, FAILED, PASSED, Plan, Task, python, recor
 from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judge_figures, judge_verdicts, of_bench
 from tests.bench.variants import Row, in_ranges_us
 from tests.kit.atoms import US, Launch, Slice
+from tests.kit.processes import ran
 from tests.kit.simulated import write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.capture.workload import CannotRun
@@ -30,40 +29,33 @@ GOOD = {
 }
 
 
-def test_figures_at_the_targets_meet_them():
-    assert all(each.met for each in judge_figures(GOOD, 0.85))
-
-
 @pytest.mark.parametrize(
-    ("rows", "slower", "missed"),
+    ("rows", "slower", "roof", "missed"),
     [
-        (ANCHOR_ROWS, {"mlp-triton": 102.0}, []),
-        (ANCHOR_ROWS, {"mlp-triton": 103.0}, ["as mlp-compiled: 0.97 x"]),
+        (ANCHOR_ROWS, {}, 0.85, []),
+        (ANCHOR_ROWS, {"mlp-triton": 102.0}, 0.9, []),
+        (ANCHOR_ROWS, {"mlp-triton": 103.0}, 0.9, ["as mlp-compiled: 0.97 x"]),
         (
             8,
             {"mlp-triton-gate-up": 10.1, "mlp-triton-full": 11.0},
+            0.9,
             [
                 "as mlp-compiled: 1.49 x (mlp-triton-gate-up)",
                 "as mlp-eager: 1.98 x (mlp-triton-gate-up)",
             ],
         ),
-        (8, {"mlp-triton-gate-up": 11.0, "mlp-triton-full": 9.0}, []),
-        (64, {"mlp-eager": 19.0}, ["as mlp-eager: 1.90 x (mlp-triton-gate-up)"]),
+        (8, {"mlp-triton-gate-up": 11.0, "mlp-triton-full": 9.0}, 0.9, []),
+        (64, {"mlp-eager": 19.0}, 0.9, ["as mlp-eager: 1.90 x (mlp-triton-gate-up)"]),
+        (8192, {}, 0.849, ["act(gate) * up at 85% of the memory roof or more: 84.9%"]),
     ],
 )
-def test_a_figure_below_its_target_misses_it_alone(rows, slower, missed):
-    found = [
-        str(each) for each in judge_figures(GOOD | {rows: GOOD[rows] | slower}, 0.9) if not each.met
-    ]
+def test_a_figure_below_its_target_misses_it_alone(rows, slower, roof, missed):
+    judged = judge_figures(GOOD | {rows: GOOD[rows] | slower}, roof)
+    found = [str(each) for each in judged if not each.met]
     assert len(found) == len(missed)
     for line, end in zip(found, missed, strict=True):
         assert line.startswith(f"FAIL: {rows} rows: ")
         assert line.endswith(end)
-
-
-def test_the_roof_is_judged_as_it_is():
-    (roof,) = (each for each in judge_figures(GOOD, 0.849) if not each.met)
-    assert str(roof) == "FAIL: 8192 rows: act(gate) * up at 85% of the memory roof or more: 84.9%"
 
 
 def test_what_was_not_measured_meets_no_target():
@@ -263,7 +255,13 @@ def test_every_task_of_a_part_has_its_own_files(device, tmp_path):
         assert len(set(names)) == len(names)
 
 
-def test_missing_wheels_are_named_in_one_line(monkeypatch, capsys):
+def test_missing_wheels_are_named_in_one_line_and_neither_polars_nor_a_compiler_is_needed(
+    monkeypatch, capsys
+):
+    assert gpu_check.main(["--wheels"]) == 0
+    brought = set(capsys.readouterr().out.split())
+    assert brought >= set(gpu_check.NEEDED.values()) - {"numpy"}
+    assert not brought & {"polars", "ziglang", "torch", "triton"}
     monkeypatch.setattr(gpu_check, "_has", lambda name: name not in ("duckdb", "markdown_it"))
     assert gpu_check.main(["first", "--device", "cpu"]) == 2
     assert capsys.readouterr().err == (
@@ -271,27 +269,14 @@ def test_missing_wheels_are_named_in_one_line(monkeypatch, capsys):
     )
 
 
-def test_the_wheels_to_bring_are_all_that_is_needed_and_neither_polars_nor_a_compiler(capsys):
-    assert gpu_check.main(["--wheels"]) == 0
-    brought = set(capsys.readouterr().out.split())
-    assert brought >= set(gpu_check.NEEDED.values()) - {"numpy"}
-    assert not brought & {"polars", "ziglang", "torch", "triton"}
-
-
-def test_without_a_gpu_it_says_so_in_one_line(tmp_path):
+def test_without_a_gpu_it_says_so_in_one_line(tmp_path, capsys):
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.gpu_check", "--output", tmp_path / "out"],
-        cwd=gpu_check.ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stderr == "gpu-check: PyTorch sees no GPU here, so there is nothing to check\n"
+    assert gpu_check.main(["--output", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said == "gpu-check: PyTorch sees no GPU here, so there is nothing to check\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -328,23 +313,16 @@ def test_too_few_tests_are_a_failure():
     ]
 
 
-def test_tests_that_passed_do_not_run_again(tmp_path):
+def test_tests_that_passed_do_not_run_again(tmp_path, monkeypatch):
     (tmp_path / "test_two.py").write_text(
         "import os\ndef test_good(): pass\ndef test_bad(): assert 'NOW' in os.environ\n"
     )
-    seen = []
     # With pytest-xdist, the process that started a worker notes its results.
-    alone = {key: value for key, value in os.environ.items() if key != "PYTEST_XDIST_WORKER"}
-    for more in ({}, {"NOW": "1"}, {}):
-        done = subprocess.run(
-            python("-m", "pytest", "-p", "tests.bench.gpu_tests", "-vv", tmp_path / "test_two.py"),
-            cwd=gpu_check.ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=alone | more | {"GPU_CHECK_PASSED": str(tmp_path / "passed.txt")},
-        )
-        counts = [f"test_{name} {how}" for name in ("good", "bad") for how in ("PASSED", "FAILED")]
-        ran = [each for each in counts if any(each in line for line in done.stdout.splitlines())]
-        seen.append((done.returncode, ran))
-    assert seen == [(1, ["test_good PASSED", "test_bad FAILED"]), (0, ["test_bad PASSED"]), (0, [])]
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    command = python("-m", "pytest", "-p", "tests.bench.gpu_tests", "-vv", tmp_path / "test_two.py")
+    seen = []
+    for more in ({}, {"NOW": "1"}):
+        passed = {"GPU_CHECK_PASSED": str(tmp_path / "passed.txt")}
+        done = ran(*command, cwd=gpu_check.ROOT, **more, **passed)
+        seen.append((done.returncode, re.findall(r"::test_(\w+ [A-Z]+)", done.stdout)))
+    assert seen == [(1, ["good PASSED", "bad FAILED"]), (0, ["bad PASSED"])]

@@ -4,9 +4,7 @@ They run in Triton's interpreter, or with TRACEKIT_TEST_DEVICE=cuda on a GPU.
 """
 
 import json
-import os
-import subprocess
-import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ import triton
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.conftest import TEST_DEVICE
+from tests.kit.processes import ran
 from tests.kit.sampling import sample
 from tracekit.capture.workload import Options, parameters_of
 from tracekit.workloads import WORKLOADS, attention, mlp, mlp_kernels
@@ -44,7 +43,8 @@ needs_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs TRACEKIT_TEST
 
 @pytest.fixture(autouse=True)
 def on_the_device():
-    """Makes tensors on the device where the kernels run."""
+    """Makes tensors on the device where the kernels run, the same in each run."""
+    torch.manual_seed(0)
     with DEVICE:
         yield
 
@@ -78,10 +78,16 @@ def weights(dtype: torch.dtype, hidden: int, dim: int) -> list[torch.Tensor]:
     ]
 
 
+def gelu_of_products(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """What `gate_up` computes by default, in float64."""
+    gelu = mlp.ACTIVATIONS["gelu-tanh"]
+    return gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
+
+
 @every_dtype
+@pytest.mark.sampled(7, of=24)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_glu_is_exact_to_the_dtype_in_any_shape(shape, dtype):
-    torch.manual_seed(0)
     gelu = mlp.ACTIVATIONS["gelu-tanh"]
     inputs = [torch.randn(shape).to(dtype) for _ in range(2)]
     check(glu, lambda gate, up: gelu(gate) * up, inputs)
@@ -89,8 +95,8 @@ def test_glu_is_exact_to_the_dtype_in_any_shape(shape, dtype):
 
 @every_dtype
 @every_activation
+@pytest.mark.sampled(5, of=6)
 def test_every_activation_is_computed_with_its_gradients(activation, dtype):
-    torch.manual_seed(0)
     act = mlp.ACTIVATIONS[activation]
     x = torch.randn(3, 7, 37).to(dtype)
     gate, up, down = weights(dtype, 70, 37)
@@ -114,28 +120,24 @@ def test_every_activation_is_computed_with_its_gradients(activation, dtype):
 
 # 131 rows reach the tiles of 64 rows and more.
 @every_dtype
-@pytest.mark.sampled(4, of=60)
+@pytest.mark.sampled(7, of=60)
 @pytest.mark.parametrize("rows", [1, 15, 17, 64, 131])
 @pytest.mark.parametrize(("hidden", "dim"), [(1, 1), (33, 65), (64, 64), (130, 70)])
 def test_products_hold_for_any_size_of_rows_and_features(rows, hidden, dim, dtype):
-    torch.manual_seed(0)
-    gelu = mlp.ACTIVATIONS["gelu-tanh"]
     x, (gate, up, down) = torch.randn(rows, dim).to(dtype), weights(dtype, hidden, dim)
-    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
-    close(gate_up(x, gate, up), inner, max(LIMIT[dtype], 2e-6))
+    inner, limit = gelu_of_products(x, gate, up), max(LIMIT[dtype], 2e-6)
+    close(gate_up(x, gate, up), inner, limit)
     if rows <= MOST_ROWS:
-        limit = max(LIMIT[dtype], 2e-6)
         close(block(x, gate, up, down), inner @ down.double().T, limit)
 
 
 def test_kernels_read_any_strides():
-    torch.manual_seed(0)
     gelu = mlp.ACTIVATIONS["gelu-tanh"]
     packed = torch.randn(8, 6)
     for gate, up in (packed.chunk(2, dim=-1), (packed.t()[:3], packed.t()[3:])):
         check(glu, lambda gate, up: gelu(gate) * up, [gate, up])
     x, (gate, up, _) = torch.randn(6, 9).t(), weights(torch.float32, 12, 6)
-    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
+    inner = gelu_of_products(x, gate, up)
     close(gate_up(x, gate, up), inner, 2e-6)
     close(gate_up(x, gate.t().contiguous().t(), up), inner, 2e-6)
     close(glu(torch.randn(1, 5).expand(4, 5), torch.zeros(4, 5)), torch.zeros(4, 5).double(), 0)
@@ -145,22 +147,16 @@ def test_kernels_read_any_strides():
 @pytest.mark.sampled(4, of=21)
 @pytest.mark.parametrize("tile", gate_up_module._CONFIGS, ids=str)
 def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
-    torch.manual_seed(0)
-    gelu = mlp.ACTIVATIONS["gelu-tanh"]
     x, (gate, up, _) = torch.randn(131, 70).to(dtype), weights(dtype, 133, 70)
     out = torch.full((131, 133), torch.nan, dtype=dtype)
     sizes = tile.all_kwargs()
     programs = triton.cdiv(131, sizes["ROWS"]) * triton.cdiv(133, sizes["HIDDEN"])
-    try:
+    with skipped_where_there_is_no_room():
         gate_up_module._gate_up_gemm_kernel[(programs,)](
             x, gate, up, out, 131, 133, 70, 70, 70, 70,
             ACTIVATION="gelu-tanh", EXACT=exact(x), **sizes,
         )  # fmt: skip
-    except triton.OutOfResources as error:
-        # The search skips it, too.
-        pytest.skip(str(error))
-    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
-    close(out, inner, max(LIMIT[dtype], 2e-6))
+    close(out, gelu_of_products(x, gate, up), max(LIMIT[dtype], 2e-6))
 
 
 @pytest.mark.sampled(2, of=4)
@@ -168,17 +164,20 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
 def test_every_tile_read_by_descriptors_gives_the_same_answer(tile):
     if DEVICE.type == "cuda" and torch.cuda.get_device_capability() < (9, 0):
         pytest.skip("descriptors are for compute capability 9.0 and later")
-    torch.manual_seed(0)
-    gelu = mlp.ACTIVATIONS["gelu-tanh"]
     x, (gate, up, _) = torch.randn(131, 72).half(), weights(torch.float16, 136, 72)
     out = torch.full((131, 136), torch.nan, dtype=torch.float16)
-    try:
+    with skipped_where_there_is_no_room():
         gate_up_module._launch_described(tile.all_kwargs(), x, gate, up, out, "gelu-tanh")
+    close(out, gelu_of_products(x, gate, up), LIMIT[torch.float16])
+
+
+@contextmanager
+def skipped_where_there_is_no_room():
+    """The search skips such a tile, too."""
+    try:
+        yield
     except triton.OutOfResources as error:
-        # The search skips it, too.
         pytest.skip(str(error))
-    inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
-    close(out, inner, LIMIT[torch.float16])
 
 
 def test_tiles_are_timed_once_per_size_and_the_fastest_is_kept(monkeypatch):
@@ -234,7 +233,6 @@ def test_rows_may_be_so_far_apart_that_32_bits_do_not_count_the_elements():
     except RuntimeError:
         pytest.skip("no 4 GB of memory to point into")
     x = wide.as_strided((3, 8), (far, 1))
-    torch.manual_seed(0)
     x.copy_(torch.randn(3, 8))
     near, (gate, up, down) = x.clone(), weights(torch.float16, 12, 8)
     # Equal up to half precision's last bit, since the block adds in any order.
@@ -260,13 +258,7 @@ def test_a_grid_has_room_for_any_number_of_columns():
 @pytest.mark.parametrize("capability", [80, 90])
 def test_every_kernel_and_tile_compiles_for_a_device_that_is_not_here(capability):
     script = Path(__file__).parents[1] / "bench" / "compile_kernels.py"
-    done = subprocess.run(
-        [sys.executable, script, str(capability)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"TRITON_INTERPRET": "0"},
-    )
+    done = ran("python", script, str(capability), TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
     products = {"_gate_up_gemm_kernel", "_gated_mlp_gemm_kernel"}
@@ -286,37 +278,19 @@ def test_every_kernel_and_tile_compiles_for_a_device_that_is_not_here(capability
 
 
 def test_the_result_may_take_the_memory_of_gate():
-    torch.manual_seed(0)
     gate, up = torch.randn(17, 2100), torch.randn(17, 4200)[:, ::2]
     expected = glu(gate, up)
     assert glu_over_gate(gate, up).data_ptr() == gate.data_ptr()
     assert torch.equal(gate, expected)
 
 
-@pytest.mark.parametrize(
-    ("gate", "up", "message"),
-    [
-        (torch.ones(2, 2, requires_grad=True), torch.ones(2, 2), "gradients"),
-        (torch.ones(2, 2), torch.ones(2, 2, requires_grad=True), "gradients"),
-        (torch.ones(1, 2).expand(2, 2), torch.ones(2, 2), "memory of its own"),
-        (*[torch.ones(2, 2)] * 2, "memory of its own"),
-    ],
-)
-def test_nothing_is_written_over_a_gate_that_is_still_needed(gate, up, message):
-    with pytest.raises(ValueError, match=message):
-        glu_over_gate(gate, up)
-
-
 def test_a_workspace_is_clear_again_after_each_call():
-    torch.manual_seed(0)
-    gelu = mlp.ACTIVATIONS["gelu-tanh"]
     gate, up, down = weights(torch.float32, 130, 70)
     workspace = Workspace.zeros(70, DEVICE)
     for rows in (1, 64, 17):
         x = torch.randn(rows, 70)
-        inner = gelu(x.double() @ gate.double().T) * (x.double() @ up.double().T)
         found = block(x, gate, up, down, workspace=workspace)
-        close(found, inner @ down.double().T, 2e-6)
+        close(found, gelu_of_products(x, gate, up) @ down.double().T, 2e-6)
         assert not workspace.sums.any() and not workspace.finished.any()
     with pytest.raises(ValueError, match="workspace is for fewer features"):
         block(*(torch.ones(3, 71) for _ in range(3)), torch.ones(71, 3), workspace=workspace)
@@ -397,21 +371,26 @@ def test_activations_and_slopes_hold_at_extreme_values(activation):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "given"),
+    ("kernel", "given", "message"),
     [
-        (glu, [torch.ones(2, 2, dtype=torch.float64)] * 2),
-        (glu, [torch.ones(2, 2), torch.ones(2, 3)]),
-        (glu, [torch.ones(2, 2), torch.ones(2, 2).half()]),
-        (glu, [torch.ones(2, 2), torch.ones(2, 2), "tanh"]),
-        (gate_up, [torch.ones(2, 3), torch.ones(4, 2), torch.ones(4, 2)]),
-        (gate_up, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3).half()]),
-        (block, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(4, 3)]),
-        (block, [torch.ones(65, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(3, 4)]),
-        (block, [torch.ones(2, 3), *[torch.ones(4, 3, device="meta")] * 2, torch.ones(3, 4)]),
+        (glu, [torch.ones(2, 2, dtype=torch.float64)] * 2, ""),
+        (glu, [torch.ones(2, 2), torch.ones(2, 3)], ""),
+        (glu, [torch.ones(2, 2), torch.ones(2, 2).half()], ""),
+        (glu, [torch.ones(2, 2), torch.ones(2, 2), "tanh"], ""),
+        (gate_up, [torch.ones(2, 3), torch.ones(4, 2), torch.ones(4, 2)], ""),
+        (gate_up, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3).half()], ""),
+        (block, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(4, 3)], ""),
+        (block, [torch.ones(65, 3), torch.ones(4, 3), torch.ones(4, 3), torch.ones(3, 4)], ""),
+        (block, [torch.ones(2, 3), *[torch.ones(4, 3, device="meta")] * 2, torch.ones(3, 4)], ""),
+        # Nothing is written over a gate that is still needed.
+        (glu_over_gate, [torch.ones(2, 2, requires_grad=True), torch.ones(2, 2)], "gradients"),
+        (glu_over_gate, [torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)], "gradients"),
+        (glu_over_gate, [torch.ones(1, 2).expand(2, 2), torch.ones(2, 2)], "memory of its own"),
+        (glu_over_gate, [torch.ones(2, 2)] * 2, "memory of its own"),
     ],
 )
-def test_what_the_kernels_do_not_compute_is_refused(kernel, given):
-    with pytest.raises(ValueError):
+def test_what_the_kernels_do_not_compute_is_refused(kernel, given, message):
+    with pytest.raises(ValueError, match=message):
         kernel(*given)
 
 
@@ -423,6 +402,7 @@ INTERPRETED = [
 
 
 @every_dtype
+@pytest.mark.sampled(2, of=39)
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_every_workload_agrees_with_its_reference(name, dtype, monkeypatch):
     # On a GPU, the kernel itself, even where the compiler's form is faster.
@@ -483,14 +463,12 @@ def test_a_workload_has_sizes_of_its_own():
     assert parameters_of("attention-naive", Options(), torch.device("cpu")) == known
     published = parameters_of("attention-sdpa-flash", Options(seq=4096), torch.device("cuda"))
     assert published == {"batch": 8, "seq": 4096, "dim": 1024, "dtype": "bf16", "device": "cuda"}
-    with pytest.raises(ValueError, match="multiple of 64"):
-        attention.naive(Shape(1, 2, 100, 1, torch.float32, DEVICE))
-
-
-def test_the_block_says_which_attention_it_got():
+    # The block says which attention it got.
     for dim, backend in ((128, "eager, flash attention"), (20, "eager, ")):
         workload = attention.block(Shape(2, 3, dim, 35, torch.float32, torch.device("cpu")))
         assert workload.variant.startswith(backend)
+    with pytest.raises(ValueError, match="multiple of 64"):
+        attention.naive(Shape(1, 2, 100, 1, torch.float32, DEVICE))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
@@ -507,19 +485,13 @@ def test_torchscript_takes_the_fused_module_as_it_is():
 @pytest.mark.thorough
 def test_the_table_of_variants_says_what_runs_and_what_cannot():
     script = Path(__file__).parents[1] / "bench" / "variants.py"
-    sizes = ["--rows", "3", "--dim", "8", "--hidden", "16"]
-    names = ["mlp-eager", "mlp-torch-fused", "mlp-cudagraph"]
-    done = subprocess.run(
-        [sys.executable, script, "--device", "cpu", *sizes, "--variants", *names],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked = "--device cpu --rows 3 --dim 8 --hidden 16 --variants mlp-eager mlp-torch-fused"
+    done = ran("python", script, *asked.split(), "mlp-cudagraph")
     assert done.returncode == 0, done.stderr
     eager, fused, graph = done.stdout.splitlines()[-3:]
     assert eager.startswith("| mlp-eager | eager | ")
     assert fused.startswith("| mlp-torch-fused | torch-fused | ")
-    assert graph == "| mlp-cudagraph | CUDA graphs need a CUDA device | - | - | - | - |"
+    assert graph == "| mlp-cudagraph | CUDA graphs need a CUDA device |" + " - |" * 6
 
 
 def test_a_graph_without_a_device_is_refused():
