@@ -158,7 +158,11 @@ def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
 
     def get(name: str) -> tracekit.Database:
         path = trace_file(name)
-        return made_once(name, path.read_bytes(), lambda made: tracekit.load(path, made).close())
+
+        def load(made: Path) -> None:
+            tracekit.load(path, made, verdicts=False).close()
+
+        return made_once(name, path.read_bytes(), load)
 
     return cache(get)
 
@@ -192,18 +196,30 @@ def _content(paths: list[Path]) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def shared_ask(
+def shared_trace(
     shared_database: Callable[[str], tracekit.Database],
     small_traces: tuple[tracekit.Database, dict[str, int]],
-) -> Callable[..., list[dict[str, Any]]]:
-    """Asks a question about a trace of tests/data or a shared one, by its file name."""
+) -> Callable[[str], tuple[tracekit.Database, int]]:
+    """The database of a trace of tests/data or a shared one, and its trace_id, by its file name:
+    that of all small traces if it is one."""
     small, numbers = small_traces
 
-    def ask(name: str, question: str, **given: Any) -> list[dict[str, Any]]:
+    def get(name: str) -> tuple[tracekit.Database, int]:
         trace_file(name)
-        if name in numbers:
-            return small.ask(question, trace=numbers[name], **given)
-        return shared_database(name).ask(question, **given)
+        return (small, numbers[name]) if name in numbers else (shared_database(name), 1)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def shared_ask(
+    shared_trace: Callable[[str], tuple[tracekit.Database, int]],
+) -> Callable[..., list[dict[str, Any]]]:
+    """Asks a question about a trace of tests/data or a shared one, by its file name."""
+
+    def ask(name: str, question: str, **given: Any) -> list[dict[str, Any]]:
+        database, trace = shared_trace(name)
+        return database.ask(question, trace=trace, **given)
 
     return ask
 

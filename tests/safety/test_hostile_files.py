@@ -63,7 +63,7 @@ print(max(int(line.split()[1]) for line in open("/proc/self/status") if line.sta
 """
 
 
-@pytest.mark.sampled(7, of=14)
+@pytest.mark.sampled(14, of=14)
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", LARGE)
 def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, tmp_path):
@@ -99,7 +99,7 @@ def test_metadata_before_and_after_the_events_counts_together(tmp_path):
 
 
 def test_a_small_file_with_much_metadata_is_refused_early(tmp_path):
-    packed = gzip.compress(b'{"x":[' + b",".join([b"[]"] * 13_000_000) + b"]," + EVENTS + b"}")
+    packed = gzip.compress(b'{"x":[' + b",".join([b"[]"] * 6_000_000) + b"]," + EVENTS + b"}")
     assert len(packed) < 100_000
     started = time.monotonic()
     with pytest.raises(TracekitError, match="more than 16 MB of metadata"):
@@ -119,9 +119,9 @@ def test_endless_white_space_after_the_events_takes_no_memory(tmp_path):
     for form in (b"{" + EVENTS, b'[{"ph":"X"}]'):
         read(form, tmp_path)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        packed = gzip.compress(form + b" " * (100 * MB) + b"}" * form.startswith(b"{"))
+        packed = gzip.compress(form + b" " * (50 * MB) + b"}" * form.startswith(b"{"))
         assert read(packed, tmp_path).events == 1
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
 
 
 def test_the_events_of_a_second_list_follow_the_first(tmp_path):
@@ -282,7 +282,7 @@ def event_texts(text: bytes) -> list[bytes]:
     return found
 
 
-@pytest.mark.sampled(2, of=3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("mode", ["at its place", "at the end", "at the end, with one pid"])
 def test_of_two_writers_in_one_file_what_is_whole_is_loaded(mode, tmp_path):
     texts = [gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()) for name in RANKS]

@@ -86,7 +86,7 @@ def here(tmp_path_factory):
     (folder / "t.json.gz").write_bytes(gzip.compress((folder / "t.json").read_bytes()))
     with tarfile.open(folder / "ranks.tar", "w") as archive:
         archive.add(folder / "ranks", "ranks")
-    tracekit.load(folder / "ranks", folder / "run.duckdb").close()
+    tracekit.load(folder / "ranks", folder / "run.duckdb", verdicts=False).close()
     add(folder / "lake", folder / "ranks")
     (folder / "link.json").symlink_to("t.json")
     (folder / "second.json").hardlink_to(folder / "t.json")
@@ -153,11 +153,11 @@ def test_the_library_refuses_as_the_commands_do(here, monkeypatch, tmp_path):
 def test_what_lies_beside_an_input_may_be_replaced(here, monkeypatch):
     monkeypatch.chdir(here)
     try:
-        for _ in range(2):
-            for given, output in (("ranks", "ranks/a.html"), ("lake/run=ranks", "lake/a.html")):
-                command = ["sql", given, SQL, "--format", "csv", "-o", output]
-                assert CliRunner().invoke(cli, command).exception is None
-                assert Path(output).read_text().splitlines()[1] == "2"
+        for given, output in (("ranks", "ranks/a.html"), ("lake/run=ranks", "lake/a.html")):
+            Path(output).touch()
+            command = ["sql", given, SQL, "--format", "csv", "-o", output]
+            assert CliRunner().invoke(cli, command).exception is None
+            assert Path(output).read_text().splitlines()[1] == "2"
     finally:
         for output in ("ranks/a.html", "lake/a.html"):
             Path(output).unlink(missing_ok=True)
