@@ -1,4 +1,4 @@
-"""Captured code that forks: one process writes the trace, and the children end as usual."""
+"""Captures in processes of their own: one writes the trace, and forked children end as usual."""
 
 import gzip
 import json
@@ -71,6 +71,25 @@ def test_children_of_a_script_end_in_their_own_ways_and_write_nothing(run, tmp_p
     assert done.stderr.count("Traceback") == 1
     assert {"aten::sin", "aten::cos"} <= names(tmp_path / "t.json.gz")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["s.py", "t.json.gz"]
+
+
+def test_without_triton_the_fused_variant_says_what_runs_instead(run, tmp_path):
+    small = ["--batch", "2", "--seq", "8", "--dim", "16", "--hidden", "32", "--device", "cpu"]
+    done = run("capture", "mlp-triton", *small, "-o", "t.json.gz")
+    assert "instead of in one Triton kernel" in done.stderr
+    with gzip.open(tmp_path / "t.json.gz") as file:
+        facts = json.load(file)["tracekit"]
+    assert facts["variant"] == "pytorch-in-place"
+    assert facts["note"] in done.stderr
+
+
+def test_a_script_that_ends_the_process_is_one_line_and_status_2(run, tmp_path):
+    (tmp_path / "s.py").write_text("import os\nprint('mine')\nos._exit(0)\n")
+    done = run("capture", "s.py", "-o", "t.json.gz")
+    assert (done.returncode, done.stdout) == (2, "mine\n")
+    assert done.stderr.startswith("tracekit: s.py: os._exit ends the process before a trace")
+    assert done.stderr.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["s.py"]
 
 
 PROGRAM = """

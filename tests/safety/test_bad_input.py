@@ -93,12 +93,11 @@ def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["load", "export", "capture"])
+@pytest.mark.parametrize("command", ["load", "export"])
 def test_an_output_that_cannot_be_written_is_refused(command, run, trace):
     arguments = {
         "load": [str(trace), "-o", "no/such/folder/run.duckdb"],
         "export": [str(trace), "-o", "no/such/folder/run.json"],
-        "capture": ["matmul-add", "--dim", "8", "-o", "no/such/folder/run.json.gz"],
     }[command]
     refused(run(command, *arguments), "no/such/folder", "cannot be written")
 

@@ -13,8 +13,6 @@ import tracekit
 from tests.kit.lakes import add, write_rank
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
-from tracekit.perfetto.annotate import annotate
-from tracekit.reporters.html.reports import write_any
 
 # INPUT and OUTPUT stand for paths.
 SQL = "SELECT count(*) FROM trace"
@@ -140,9 +138,6 @@ def test_the_library_refuses_as_the_commands_do(here, monkeypatch, tmp_path):
         for call in (
             lambda: run.export("rank0.json", 1),
             lambda: database.export("run.duckdb", 1),
-            lambda: write_any(run, "rank0.json", 1),
-            lambda: annotate("second.json", "t.json"),
-            lambda: annotate("ranks", "rank0.json"),
             lambda: tracekit.load("second.json", "link.json"),
         ):
             with pytest.raises(TracekitError, match="is also an input"):
