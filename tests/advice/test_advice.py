@@ -90,11 +90,6 @@ def test_replays_of_a_graph_are_not_told_to_become_a_graph(run):
     assert not any("torch.compile" in each for each in verdict.try_next)
 
 
-def test_a_real_captured_run_is_not_told_to_compile(shared_verdict):
-    verdict = shared_verdict("a100-vit-recapture.json.gz").verdict
-    assert not any("torch.compile the model" in each for each in verdict.try_next)
-
-
 def test_pytorch_takes_the_arguments_that_are_advised():
     profiler = pytest.importorskip("torch").profiler
     taken = inspect.signature(profiler.profile).parameters

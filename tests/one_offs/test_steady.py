@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 import tracekit
@@ -37,8 +35,14 @@ TRACES = Programs()
 
 
 @pytest.fixture(scope="module")
-def analyses(tmp_path_factory):
-    return TRACES.analyses(tmp_path_factory.mktemp("traces"))
+def loaded(tmp_path_factory):
+    with TRACES.load(tmp_path_factory.mktemp("traces")) as run, run.session.sharing():
+        yield run
+
+
+@pytest.fixture(scope="module")
+def analyses(loaded):
+    return {each.trace.trace_id: each for each in loaded.verdicts()}
 
 
 @pytest.mark.slow
@@ -205,27 +209,19 @@ def test_a_checkpoint_in_one_of_the_steps_does_not_decide(analyses):
     assert gains.removed.get("copy", 0) < 0.01
 
 
-CHECKPOINT = [operator("aten::copy_", 3 * US, BlockingCopy(2 * US, 5 * MS))] * 30
-
-
-@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize(
-    ("once", "marked", "setting"),
-    [(CHECKPOINT, True, "one_range_ratio=1000"), ([LONG_CALL], False, "long_share=0.99")],
+    ("trace", "setting"),
+    [(SAVING, "one_range_ratio=1000"), (ONCE["launch", False], "long_share=0.99")],
     ids=["a rule in Python", "a rule in SQL"],
 )
 def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
-    once, marked, setting, run, tmp_path
+    trace, setting, loaded, analyses
 ):
-    path = write(tmp_path / "t.json", Simulation(loop(steps=12, once=once, marked=marked)))
     asked = Thresholds().updated([setting])
-    with tracekit.load(path) as database:
-        found = [len(database.verdict(thresholds=each).one_offs) for each in (asked, Thresholds())]
-        steady = database.whatif("steady", thresholds=asked)
-    assert found == [0, 1]
+    assert analyses[trace].one_offs
+    assert loaded.verdict(trace, thresholds=asked).one_offs == []
+    steady = loaded.whatif("steady", trace=trace, thresholds=asked)
     assert steady.predicted_ns == steady.window_ns
-    told = json.loads(run("analyze", str(path), "--json", "--threshold", setting).stdout)
-    assert told["one_offs"] == []
 
 
 def copying(place, kernel_ns):
