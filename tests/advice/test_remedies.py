@@ -92,7 +92,7 @@ def test_words_are_whole():
     for name, remedy in catalogue().items():
         assert remedy.effort in EFFORTS, name
         assert remedy.causes and set(remedy.causes) <= set(CAUSES), name
-        assert set(remedy.once) <= {*CAUSES, "capture"}, name
+        assert set(remedy.once) <= {*CAUSES, "capture", "late-rank"}, name
         assert remedy.title and len(remedy.title) <= 60 and not remedy.title.endswith("."), name
         assert remedy.needs.endswith("."), name
         assert not remedy.caveat or remedy.caveat.endswith("."), name

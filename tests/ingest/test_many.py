@@ -256,32 +256,6 @@ def test_a_file_written_by_several_threads_has_no_holes(tmp_path):
     assert log == "0 bytes"
 
 
-@pytest.mark.thorough
-def test_two_loads_at_once_do_not_harm_each_other(folder, tmp_path):
-    failed: list[BaseException] = []
-
-    def load() -> None:
-        try:
-            tracekit.load(folder, tmp_path / "run.duckdb").close()
-        except BaseException as error:
-            failed.append(error)
-
-    command = [sys.executable, "-m", "tracekit", "load", str(folder), "-o"]
-    others = [
-        subprocess.Popen([*command, str(tmp_path / "run.duckdb")], stdout=subprocess.DEVNULL)
-        for _ in range(2)
-    ]
-    threads = [threading.Thread(target=load) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert [other.wait() for other in others] == [0, 0]
-    assert failed == []
-    with tracekit.open_database(tmp_path / "run.duckdb") as database:
-        assert events_by_trace(database) == [5, 1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)

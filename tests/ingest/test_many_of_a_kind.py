@@ -37,30 +37,9 @@ def threads(n: int) -> Events:
     return _each(n, lambda place: _launched(place, thread=HOST + place))
 
 
-def busy_threads(n: int) -> Events:
-    """Threads that launch twice, each active for the whole trace."""
-    return _each(
-        n,
-        lambda place: (
-            _launched(place, thread=HOST + place) + _launched(n + place, thread=HOST + place)
-        ),
-    )
-
-
 def steps(n: int) -> Events:
     """Steps that all overlap, with a launch in each."""
     return _each(n, lambda place: [step(place, EACH * place, EACH * n), *_launched(place)])
-
-
-def steps_of_threads(n: int) -> Events:
-    """Steps, each on its own thread."""
-    return _each(
-        n,
-        lambda place: [
-            step(place, EACH * place, EACH - 1) | {"tid": HOST + place},
-            *_launched(place, thread=HOST + place),
-        ],
-    )
 
 
 def devices(n: int) -> Events:
@@ -93,17 +72,6 @@ def python_threads(n: int) -> Events:
     return frames + _launched(0)
 
 
-def ranges(n: int) -> Events:
-    """User ranges with a launch in each."""
-    return _each(
-        n,
-        lambda place: [
-            slice_event("user_annotation", f"range {place}", EACH * place, 9),
-            *_launched(place),
-        ],
-    )
-
-
 N = sample("threads, steps and the like of a trace", 1200, 100)
 TRACES = traces.Together()
 
@@ -128,18 +96,16 @@ def parts_add_up(run: tracekit.Database, trace: int) -> int:
     return len(rows)
 
 
-TURNS = [TRACES.events(made(N)) for made in (threads, busy_threads, steps_of_threads)]
+TURNS = TRACES.events(threads(N))
 
 
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize("trace", TURNS)
-def test_threads_that_launch_in_turns_hand_nothing_over(trace, run):
-    analysis = run.verdict(trace)
+def test_threads_that_launch_in_turns_hand_nothing_over(run):
+    analysis = run.verdict(TURNS)
     assert analysis.gpu.linked == analysis.gpu.gpu_ops >= N
     assert analysis.causal.gains.unknown == 0
     assert analysis.verdict.regime == "overhead-bound"
     assert sum(analysis.causal.path.values()) == pytest.approx(1)
-    assert not len(Replay(run, trace).graph.joins)
+    assert not len(Replay(run, TURNS).graph.joins)
 
 
 # One thread calls backward while another works; the other threads end before that.
@@ -238,14 +204,6 @@ def test_each_python_thread_has_its_time(run):
     )
     assert rows == [(N + 1, (9 * N + CALL) * 1000)]
     assert run.verdict(PYTHON).gpu.linked == 1
-
-
-RANGES = TRACES.events(ranges(N))
-
-
-def test_user_ranges_are_the_phases(run):
-    phases = run.verdict(RANGES).phases
-    assert [phase.name for phase in phases] == [f"range {place}" for place in range(N)]
 
 
 # -- sums along the timeline, and the joins that they replace --------------------------------------
