@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tests.conftest import SHARED_TRACES
 from tests.kit import traces
 from tests.kit.traces import gpu_op, launch
 from tracekit.replay.replay import Replay
@@ -141,15 +140,3 @@ def test_a_launch_that_goes_on_after_there_is_room_works(replay):
     launching = replay.graph.number("launch")
     worked = np.diff(host.borders)[(host.cause == launching) & ~host.blocked]
     assert worked.max() == 502 * US
-
-
-def test_a_run_of_blocking_frees_is_bound_by_its_allocations(shared_verdict):
-    if not (SHARED_TRACES / "mi300x-ddp-hipfree.json.gz").exists():
-        pytest.skip(f"no real traces at {SHARED_TRACES}")
-    analysis = shared_verdict("mi300x-ddp-hipfree.json.gz")
-    assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
-        "overhead-bound", "allocation",
-    )  # fmt: skip
-    # The host's part of the device's idle time is 84.3 % of the window.
-    assert analysis.causal.path["allocation"] > 0.84
-    assert analysis.causal.gains.unknown < 0.001

@@ -1,17 +1,14 @@
 """Real traces of many devices and those of tests/data: numbers, identities, and export."""
 
-import csv
 import gzip
 import json
 from collections import Counter
 from operator import itemgetter
-from pathlib import Path
 
 import pytest
 
 from tests.answers import compact, differing
 from tests.conftest import (
-    SHARED_TRACES,
     SMALL_BYTES,
     expected_numbers,
     is_later_rank,
@@ -19,7 +16,6 @@ from tests.conftest import (
     trace_file,
     trace_names,
 )
-from tracekit.causes import words
 from tracekit.database import catalog
 
 SMALL = "small traces"
@@ -158,19 +154,6 @@ def test_a_real_run_is_bound_by_what_its_timeline_shows(name, shared_verdict):
     assert (verdict.regime, bottleneck and verdict.bottleneck) == (regime, bottleneck)
 
 
-@pytest.mark.parametrize("name", ["mi300x-sglang-graph-decode", "mi300x-sglang-mixed"])
-def test_a_device_that_works_on_what_was_launched_before_is_not_idle(name, shared_verdict):
-    # Its one long gap ends when a blocking copy returns that began with the recording.
-    verdict = shared_verdict(f"{name}.json.gz").verdict
-    assert verdict.regime == "compute-bound"
-    assert "the device worked on what was launched before the recording" in verdict.headline
-
-
-def test_operators_with_a_stream_are_not_gpu_ops(shared_verdict):
-    gpu = shared_verdict("a100-triton.json.gz").gpu
-    assert (gpu.gpu_ops, gpu.busy_ns) == (1, 1760)
-
-
 # Counts over a trace's rows, by what they show.
 COUNTS = {
     "nanoseconds of absolute timestamps, of 19 digits, survive": (
@@ -194,34 +177,3 @@ def test_rows_of_a_real_trace(title, shared_trace):
     name, asked, expected = COUNTS[title]
     database, trace = shared_trace(f"{name}.json.gz")
     assert database.fetch(f"SELECT {asked} WHERE trace_id = {trace}")[1] == [expected]
-
-
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize(
-    "name", ["h100-bert-small", "h100-timesformer", "mi300x-sglang-graph-decode"]
-)
-def test_tracelens_finds_the_same_idle_time(name, shared_verdict):
-    # Traces in which every kernel has its launch; TraceLens keeps doubles, we keep integers.
-    gpu = shared_verdict(f"{name}.json.gz").gpu
-    with (SHARED_TRACES / f"{name}.gpu_timeline.csv").open() as file:
-        theirs = {row["type"]: float(row["time ms"]) * 1e6 for row in csv.DictReader(file)}
-    assert gpu.busy_ns == pytest.approx(theirs["busy_time"], abs=1000)
-    assert gpu.idle_ns == pytest.approx(theirs["idle_time"], abs=1000)
-
-
-# What the recorder left out of the shared traces, but for its cost, which only informs.
-LEFT_OUT = {
-    ("mi300x-vllm-capture.json.gz", "captured_only"),
-    ("mi300x-sglang-graph-decode.json.gz", "queued_before"),
-    ("mi300x-sglang-mixed.json.gz", "queued_before"),
-}
-KINDS = set(words("record")) - {"recorder_cost"}
-
-
-@pytest.mark.sampled(6, of=30)
-@every_database
-def test_whole_recordings_are_not_said_to_be_otherwise(database):
-    names = {row["trace_id"]: Path(row["path"]).name for row in database.ask("overview")}
-    found = {(names[row["trace_id"]], row["code"]) for row in database.ask("health")}
-    left_out = {each for each in LEFT_OUT if each[0] in names.values()}
-    assert {each for each in found if each[1] in KINDS} == left_out

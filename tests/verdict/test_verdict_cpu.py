@@ -78,13 +78,6 @@ def test_a_gpu_in_the_machine_does_not_make_a_job_with_a_gpu(trace, judged):
     assert verdict.confidence == "high"
 
 
-def test_the_shared_trace_without_gpu_events_is_of_a_gpu_job(shared_verdict):
-    verdict = shared_verdict("a100-nccl-no-gpu-events.json.gz").verdict
-    assert (verdict.regime, verdict.confidence) == ("unknown", "none")
-    assert any("backend nccl" in why and "nccl:all_to_all" in why for why in verdict.why)
-    assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
-
-
 # -- other ranks -----------------------------------------------------------------------------------
 
 
@@ -142,24 +135,6 @@ def test_the_replay_attributes_time_as_the_verdict_does(judged, loaded):
     told = judged(CALLED)[0].shares
     assert shares == pytest.approx({"math": 0.45, "communication": 0.5, "python": 0.05})
     assert (told["compute"], told["communication"], told["untraced"]) == (0.45, 0.5, 0.05)
-
-
-def test_the_shared_pipeline_waits_for_other_workers(shared_verdict):
-    analysis = shared_verdict("cpu-pippy-rpc.json.gz")
-    assert analysis.verdict.bottleneck == "communication"
-    assert analysis.verdict.confidence == "medium"
-    assert analysis.host.remote_ns == analysis.host.communication_ns
-    assert 0.55 < analysis.host.communication_ns / analysis.window.span_ns < 0.57
-
-
-def test_the_shared_cpu_trace_waits_in_gloo(shared_verdict):
-    analysis = shared_verdict("cpu-only.json.gz")
-    assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
-        "compute-bound",
-        "communication",
-    )
-    assert analysis.verdict.confidence == "low"  # no operator in the step
-    assert 0.85 < analysis.host.communication_ns / analysis.window.span_ns < 0.86
 
 
 # -- what the time goes to -------------------------------------------------------------------------
