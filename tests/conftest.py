@@ -289,7 +289,9 @@ def run(
     ) -> subprocess.CompletedProcess[str]:
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         path = TRACEKIT.with_name(program)
-        has_torch = program == "pytest" or arguments[:1] in [("capture",), ("sweep",), ("probe",)]
+        records = arguments[:1] in [("capture",), ("sweep",), ("probe",)]
+        by_another = {"--with", "--server"} & {*arguments}
+        has_torch = program == "pytest" or (records and not by_another)
         if not IS_ALL and sys.platform == "linux":
             if has_torch not in command_servers:
                 modules = WITH_TORCH if has_torch else IMPORTED
