@@ -72,14 +72,6 @@ def test_the_parts_of_a_range_add_up_to_it(path):
     assert sum(idle.causes.values()) == idle.host_late_ns
 
 
-def test_the_command_takes_a_range(path, run):
-    done = run("analyze", str(path), "--window", "decode")
-    assert done.returncode == 0
-    assert "decode@3" in done.stdout
-    done = run("whatif", str(path), "host*0.5", "--window", "nothing")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-
-
 def test_an_interval_of_the_whole_span_has_the_windows_partition(shared_ask):
     ask = partial(shared_ask, "a100-nccl.json.gz")
     (whole,) = ask("partition", kind="gpu_active")
