@@ -26,6 +26,12 @@ def loaded(folder, job):
     return tracekit.load(folder), runs
 
 
+def judged_job(folder, job):
+    run, _ = loaded(folder, job)
+    with run:
+        return judged(run)
+
+
 def judged(run):
     with run.sharing():
         found = judge_run(run, [_Brief(row) for row in run.ask("overview")])
@@ -88,9 +94,7 @@ def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
     ids=["host", "by order", "kernels", "tensor-parallel", "three ways"],
 )  # fmt: skip
 def test_a_planted_straggler_is_named_with_its_place_and_priced(tmp_path, job, cause, place):
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     late = found.late_ranks[0]
     assert (found.pace_rank, late.rank, late.cause, late.place) == (2, 2, cause, place)
     assert price(found, "straggler") == pytest.approx(
@@ -103,9 +107,7 @@ def test_a_planted_straggler_is_named_with_its_place_and_priced(tmp_path, job, c
 
 def test_a_planted_slow_link_is_named_and_priced(tmp_path):
     job = Job(data=2, tensor=2, steps=2, slow_links={(2, 3): 5.0})
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     (link,) = found.slow_links
     assert (link.ranks, link.type) == ([2, 3], "allreduce")
     assert (link.wire_ns, link.others_wire_ns) == (500 * US, 100 * US)
@@ -116,9 +118,7 @@ def test_a_planted_slow_link_is_named_and_priced(tmp_path):
 
 def test_a_slow_link_between_stages_of_a_pipeline_is_found_by_its_sends(tmp_path):
     job = Job(data=2, stages=2, steps=2, slow_links={(1, 3): 4.0})
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     assert [each.ranks for each in found.slow_links] == [[1, 3]]
     assert price(found, "slow-link") == pytest.approx(saved(job, slow_links={}), rel=ALLOWED)
     assert (found.collectives.exchanges, found.collectives.count) == (32, 4)
@@ -139,9 +139,7 @@ def test_a_pipelines_bubble_is_named_and_priced(tmp_path):
 
 def test_a_slow_stage_of_a_pipeline_is_named_and_priced(tmp_path):
     job = Job(stages=3, steps=2, slow_kernels={1: 1.6})
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     late = found.late_ranks[0]
     assert (found.pace_rank, late.rank, late.in_pipeline) == (1, 1, True)
     assert (late.cause, late.place) == ("math-or-memory", "aten::linear")
@@ -166,9 +164,7 @@ def test_a_clock_that_is_off_is_named_and_changes_no_other_number(tmp_path):
 
 
 def test_ranks_that_come_together_have_no_straggler(tmp_path):
-    run, _ = loaded(tmp_path, Job(data=2, steps=2))
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, Job(data=2, steps=2))
     assert found.pace_rank is None
     assert "they come to their collectives together" in " ".join(found.why)
 
@@ -237,9 +233,7 @@ def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
     Job(data=16, tensor=8, stages=4, layers=1, steps=2, slow_kernels={210: 1.6}),
 ], ids=["64", "512"])  # fmt: skip
 def test_a_straggler_among_many_ranks_is_named_and_priced(tmp_path, job):
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     assert [found.pace_rank] == list(job.slow_kernels)
     assert price(found, "straggler") == pytest.approx(saved(job, slow_kernels={}), rel=ALLOWED)
 
