@@ -265,6 +265,24 @@ def shared_verdict(
     return cache(get)
 
 
+@pytest.fixture(scope="module")
+def loaded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tracekit.Database]:
+    """The database of a module's small traces, `TRACES`: questions are asked of all at once."""
+    with (
+        request.module.TRACES.load(tmp_path_factory.mktemp("traces")) as run,
+        run.session.sharing(),
+    ):
+        yield run
+
+
+@pytest.fixture(scope="module")
+def analyses(loaded: tracekit.Database) -> dict[int, Analysis]:
+    """The analysis of each of the module's small traces."""
+    return {each.trace.trace_id: each for each in loaded.verdicts()}
+
+
 @pytest.fixture(scope="session")
 def command_servers() -> Iterator[dict[bool, CommandServer]]:
     """One without PyTorch and one with it; each is started on first use."""

@@ -122,26 +122,20 @@ PROGRAMS = {
 }
 PROGRAMS |= {seed: program(seed, planted_in(seed), planted_in(seed)) for seed in SEEDS}
 PROGRAMS["copies and loads"] = program(1, COPIES, COPIES)
-TRACE = {name: n for n, name in enumerate(PROGRAMS, start=1)}
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    """The traces of all programs."""
-    together = Programs()
-    for name, atoms in PROGRAMS.items():
-        together.program(atoms, seed=name if isinstance(name, int) else 1)
-    with together.load(tmp_path_factory.mktemp("programs")) as run, run.session.sharing():
-        yield run
+TRACES = Programs()
+TRACE = {
+    name: TRACES.program(atoms, seed=name if isinstance(name, int) else 1)
+    for name, atoms in PROGRAMS.items()
+}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_faults_planted_together_are_all_found_and_priced_together(seed, programs):
+def test_faults_planted_together_are_all_found_and_priced_together(seed, loaded):
     planted = planted_in(seed)
     faulty_ns, fixed_ns = span(seed, planted, planted), span(seed, planted, [])
-    fixes = programs.advise(trace=TRACE[seed], window="gpu_active")
+    fixes = loaded.advise(trace=TRACE[seed], window="gpu_active")
     changes = (f"remedy:{name}" for name in planted)
-    together = programs.whatif(*changes, trace=TRACE[seed], window="gpu_active")
+    together = loaded.whatif(*changes, trace=TRACE[seed], window="gpu_active")
     saved_ns = together.window_ns - together.predicted_ns
     assert saved_ns == pytest.approx(faulty_ns - fixed_ns, rel=0.05), planted
     # The list has each fault that costs something while the others are gone.
@@ -156,18 +150,18 @@ def test_faults_planted_together_are_all_found_and_priced_together(seed, program
     assert sum(each.adds_ns for each in added) == (fixes.together.saves_ns if added else 0)
 
 
-def test_two_fixes_of_one_wait_do_not_add_up(programs):
+def test_two_fixes_of_one_wait_do_not_add_up(loaded):
     trace = TRACE["two waits for the same work"]
-    alone = {each.remedy: each.saves_ns for each in programs.advise(trace=trace).advice}
-    both = programs.whatif("remedy:sync-by-line", "remedy:explicit-synchronize", trace=trace)
+    alone = {each.remedy: each.saves_ns for each in loaded.advise(trace=trace).advice}
+    both = loaded.whatif("remedy:sync-by-line", "remedy:explicit-synchronize", trace=trace)
     # The second wait is for the same work as the first.
     assert sum(alone.get(name, 0) for name in ("sync-by-line", "explicit-synchronize")) < (
         both.window_ns - both.predicted_ns
     )
 
 
-def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(programs, capsys):
-    fixes = programs.advise(trace=TRACE["one fault"])
+def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(loaded, capsys):
+    fixes = loaded.advise(trace=TRACE["one fault"])
     assert [each.remedy for each in fixes.together.additions] == ["dataloader-workers"]
     assert fixes.together.saves_ns == fixes.advice[0].saves_ns
     assert fixes.together.device_gain > fixes.together.host_gain
@@ -219,16 +213,16 @@ def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
     assert usual[0]
 
 
-def test_a_sound_run_is_told_that_nothing_was_found(programs):
-    fixes = programs.advise(trace=TRACE["sound"])
+def test_a_sound_run_is_told_that_nothing_was_found(loaded):
+    fixes = loaded.advise(trace=TRACE["sound"])
     assert fixes.advice == []
     assert any("No remedy" in note for note in fixes.notes)
 
 
-def test_the_list_is_printed_and_is_json(programs, run, tmp_path):
+def test_the_list_is_printed_and_is_json(loaded, run, tmp_path):
     atoms = PROGRAMS["copies and loads"]
     path = str(write(tmp_path / "t.json", Simulation(atoms, seed=1)))
-    fixes = programs.advise(trace=TRACE["copies and loads"])
+    fixes = loaded.advise(trace=TRACE["copies and loads"])
     printed = run("advise", path).stdout
     for said in ("What to change", "The best of them together", "train.py(7)"):
         assert said in printed
@@ -237,7 +231,7 @@ def test_the_list_is_printed_and_is_json(programs, run, tmp_path):
     assert [each["saves_ns"] for each in found["advice"]] == [e.saves_ns for e in fixes.advice]
     first = fixes.advice[0]
     assert first.share == pytest.approx(first.saves_ns / fixes.window_ns)
-    predicted = programs.whatif(first.change, "steady", trace=TRACE["copies and loads"])
+    predicted = loaded.whatif(first.change, "steady", trace=TRACE["copies and loads"])
     assert predicted.window_ns - predicted.predicted_ns == first.saves_ns
 
 
@@ -277,7 +271,7 @@ def test_how_to_apply_each_remedy_is_printed():
     assert "no remedy is named 'nothing'" in str(unknown.exception)
 
 
-def test_bad_changes_of_remedies_are_refused(programs):
+def test_bad_changes_of_remedies_are_refused(loaded):
     for change, said in (
         ("remedy:nothing", "no query"),
         ("remedy:top-kernels", "no remedy is named"),
@@ -285,17 +279,17 @@ def test_bad_changes_of_remedies_are_refused(programs):
         ("remedy:", "is not a change"),
     ):
         with pytest.raises(tracekit.TracekitError, match=said):
-            programs.whatif(change, trace=TRACE["two waits for the same work"])
+            loaded.whatif(change, trace=TRACE["two waits for the same work"])
 
 
-def test_text_from_a_trace_cannot_control_the_terminal(programs, capsys):
-    render(programs.advise(trace=TRACE["text that controls a terminal"]))
+def test_text_from_a_trace_cannot_control_the_terminal(loaded, capsys):
+    render(loaded.advise(trace=TRACE["text that controls a terminal"]))
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
     assert "[/bold]" in printed
 
 
-def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(programs):
+def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(loaded):
     with pytest.raises(tracekit.TracekitError, match="choose"):
-        programs.advise()
-    assert programs.advise(trace=2).advice == examine(programs, 2).analysis.advice
+        loaded.advise()
+    assert loaded.advise(trace=2).advice == examine(loaded, 2).analysis.advice

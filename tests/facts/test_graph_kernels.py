@@ -96,12 +96,6 @@ def of_capture(operator: str, how: str) -> tuple[str, ...]:
 TRACES = traces.Together()
 
 
-@pytest.fixture(scope="module")
-def run_of_all(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as loaded:
-        yield loaded
-
-
 # -- annotations -----------------------------------------------------------------------------------
 
 
@@ -123,8 +117,8 @@ def run_of_all(tmp_path_factory):
         )
     ],
 )
-def test_a_kernels_own_annotation_tells_its_module_and_line(trace, module, line, run_of_all):
-    told, other = origins(run_of_all, trace)
+def test_a_kernels_own_annotation_tells_its_module_and_line(trace, module, line, loaded):
+    told, other = origins(loaded, trace)
     how = [value and "annotation" for value in (module, line)]
     assert told == ("Compiled", "graph launch", module, how[0], line, how[1])
     assert other == NOT_KNOWN
@@ -140,9 +134,9 @@ def test_a_kernels_own_annotation_tells_its_module_and_line(trace, module, line,
         ]
     )
 )
-def test_modules_hold_the_time_of_their_annotated_kernels_with_those_inside(trace, run_of_all):
-    rows = run_of_all.ask("module_time", trace=trace)
-    kernels = run_of_all.ask("top_kernels", trace=trace)
+def test_modules_hold_the_time_of_their_annotated_kernels_with_those_inside(trace, loaded):
+    rows = loaded.ask("module_time", trace=trace)
+    kernels = loaded.ask("top_kernels", trace=trace)
     (top,) = [row for row in kernels if row["name"] == "sgemm_0"]
     shown = ("module", "parent", "gpu_ns", "gpu_self_ns", "backward_gpu_ns", "host_ns")
     assert [tuple(row[each] for each in shown) for row in rows] == [
@@ -319,10 +313,10 @@ def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
     ],
 )  # fmt: skip
 def test_a_kernel_is_of_the_captured_launch_of_its_node_or_else_of_its_place(
-    trace, args, expected, run_of_all
+    trace, args, expected, loaded
 ):
-    found = origins(run_of_all, trace)
-    known = run_of_all.ask("graph_known", trace=trace)
+    found = origins(loaded, trace)
+    known = loaded.ask("graph_known", trace=trace)
     assert found == [of_capture(*each) for each in expected or []] or not expected
     if expected is None:
         assert found == [NOT_KNOWN] * len(args)
@@ -340,8 +334,8 @@ def test_a_kernel_is_of_the_captured_launch_of_its_node_or_else_of_its_place(
     # Which of them this graph was made of is not known.
     *replayed(nodes(7, 1, 2), 3000, 3),
 )
-def test_of_two_captures_the_one_of_the_same_graph_counts(trace, run_of_all):
-    found = [row[:2] for row in origins(run_of_all, trace)]
+def test_of_two_captures_the_one_of_the_same_graph_counts(trace, loaded):
+    found = [row[:2] for row in origins(loaded, trace)]
     by_node = [(name, "capture by node") for name in ("aten::add", "aten::mm")]
     assert found == [by_node[0]] * 2 + [by_node[1]] * 2 + [NOT_KNOWN[:2]] * 2
 
@@ -365,8 +359,8 @@ def test_a_capture_in_another_trace_counts_by_nodes_if_its_kernels_agree(
 
 
 @TRACES.of(*captured(), *replayed([{"name": "attention"}, {}, {}]))
-def test_what_the_program_said_comes_before_what_the_capture_tells(trace, run_of_all):
-    first, second, _ = origins(run_of_all, trace)
+def test_what_the_program_said_comes_before_what_the_capture_tells(trace, loaded):
+    first, second, _ = origins(loaded, trace)
     assert first[:4] == ("aten::mm", "capture by order", "attention", "annotation")
     assert second == of_capture("aten::relu", "order")
 
@@ -399,8 +393,8 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
     *captured(("aten::relu", "aten::sigmoid")), *replayed([{}, {}]),
     **traces.device("NVIDIA A100-SXM4-80GB"),
 )  # fmt: skip
-def test_tables_of_work_have_the_operators_of_replays_and_how_they_are_known(trace, run_of_all):
-    ask = partial(run_of_all.ask, trace=trace)
+def test_tables_of_work_have_the_operators_of_replays_and_how_they_are_known(trace, loaded):
+    ask = partial(loaded.ask, trace=trace)
     moved = {row["operator"]: row for row in ask("operator_traffic")}
     (pair,) = ask("fusion_savings")
     roofs = {row["operator"]: row["known_from"] for row in ask("roofline")}
@@ -508,9 +502,9 @@ def test_how_the_kernels_of_real_graphs_are_known(name, kernels, expected, share
 
 
 @TRACES.of(*captured(), *replayed([{}] * 3), *replayed([{}] * 3, at=2000, correlation=2))
-def test_a_change_of_an_operator_changes_what_replays_ran_of_it(trace, run_of_all):
+def test_a_change_of_an_operator_changes_what_replays_ran_of_it(trace, loaded):
     lengths = [
-        run_of_all.whatif(change, trace=trace, window="gpu_active").predicted_ns
+        loaded.whatif(change, trace=trace, window="gpu_active").predicted_ns
         for change in ("operator:aten::relu*0", "kernel:sgemm_1*0", "host*1")
     ]
     assert lengths[0] == lengths[1] < lengths[2]

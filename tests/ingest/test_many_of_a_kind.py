@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -61,7 +61,7 @@ def streams(n: int) -> Events:
 
 
 def python_threads(n: int) -> Events:
-    """Threads that run Python and an operator, and one that launches."""
+    """Threads that loaded Python and an operator, and one that launches."""
     frames = _each(
         n,
         lambda place: [
@@ -76,19 +76,13 @@ N = sample("threads, steps and the like of a trace", 1200, 100)
 TRACES = traces.Together()
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Iterator[tracekit.Database]:
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as database, database.session.sharing():
-        yield database
-
-
-def parts_add_up(run: tracekit.Database, trace: int) -> int:
+def parts_add_up(loaded: tracekit.Database, trace: int) -> int:
     """Checks that the parts of each window add up; returns the number of windows."""
     causes: dict[tuple[Any, ...], int] = {}
-    for row in run.ask("idle_causes", trace=trace):
+    for row in loaded.ask("idle_causes", trace=trace):
         key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
         causes[key] = causes.get(key, 0) + row["idle_ns"]
-    rows = run.ask("partition", trace=trace)
+    rows = loaded.ask("partition", trace=trace)
     for row in rows:
         key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
         assert row["busy_ns"] + row["idle_ns"] == row["span_ns"]
@@ -99,13 +93,13 @@ def parts_add_up(run: tracekit.Database, trace: int) -> int:
 TURNS = TRACES.events(threads(N))
 
 
-def test_threads_that_launch_in_turns_hand_nothing_over(run):
-    analysis = run.verdict(TURNS)
+def test_threads_that_launch_in_turns_hand_nothing_over(loaded):
+    analysis = loaded.verdict(TURNS)
     assert analysis.gpu.linked == analysis.gpu.gpu_ops >= N
     assert analysis.causal.gains.unknown == 0
     assert analysis.verdict.regime == "overhead-bound"
     assert sum(analysis.causal.path.values()) == pytest.approx(1)
-    assert not len(Replay(run, TURNS).graph.joins)
+    assert not len(Replay(loaded, TURNS).graph.joins)
 
 
 # One thread calls backward while another works; the other threads end before that.
@@ -119,8 +113,8 @@ WAITING = TRACES.events([
 ])  # fmt: skip
 
 
-def test_the_waiting_thread_is_found_among_many(run):
-    graph = Replay(run, WAITING).graph
+def test_the_waiting_thread_is_found_among_many(loaded):
+    graph = Replay(loaded, WAITING).graph
     # The worker waits for work; the calling thread waits until the work is done.
     joined = {
         (graph.host.threads[int(key // graph.host.span_ns)][1], int(key % graph.host.span_ns))
@@ -132,9 +126,9 @@ def test_the_waiting_thread_is_found_among_many(run):
 STEPS = TRACES.events(steps(N))
 
 
-def test_each_of_many_overlapping_steps_has_its_parts(run):
-    assert parts_add_up(run, STEPS) == N + 2
-    rows = {row["name"]: row for row in run.ask("partition", trace=STEPS, kind="step")}
+def test_each_of_many_overlapping_steps_has_its_parts(loaded):
+    assert parts_add_up(loaded, STEPS) == N + 2
+    rows = {row["name"]: row for row in loaded.ask("partition", trace=STEPS, kind="step")}
     first, last = rows["ProfilerStep#0"], rows[f"ProfilerStep#{N - 1}"]
     assert first["gpu_ops"] == N
     assert first["compute_ns"] == N * KERNEL * 1000
@@ -142,7 +136,7 @@ def test_each_of_many_overlapping_steps_has_its_parts(run):
     # A gap that the second step's start cuts counts for that step, too.
     causes = {
         row["cause"]: (row["idle_ns"], row["gaps"])
-        for row in run.ask("idle_causes", trace=STEPS, kind="step")
+        for row in loaded.ask("idle_causes", trace=STEPS, kind="step")
         if row["name"] == "ProfilerStep#1"
     }
     assert causes == {
@@ -150,15 +144,15 @@ def test_each_of_many_overlapping_steps_has_its_parts(run):
         "launch_latency": ((N - 1) * 4 * 1000, N - 1),
         "untraced": ((N - 2) * 1000, N - 2),
     }
-    assert len(run.verdict(STEPS).steps) == N
+    assert len(loaded.verdict(STEPS).steps) == N
 
 
 DEVICES = TRACES.events(devices(N))
 
 
-def test_each_device_has_its_parts(run):
-    assert parts_add_up(run, DEVICES) == 2 * N
-    rows = run.ask("partition", trace=DEVICES, kind="trace")
+def test_each_device_has_its_parts(loaded):
+    assert parts_add_up(loaded, DEVICES) == 2 * N
+    rows = loaded.ask("partition", trace=DEVICES, kind="trace")
     assert all(row["compute_ns"] == KERNEL * 1000 for row in rows)
     # The first device's launch begins with the trace.
     assert [row["host_late_ns"] for row in rows] == [
@@ -166,52 +160,52 @@ def test_each_device_has_its_parts(run):
     ]
     causes = {
         (row["device_id"], row["cause"]): (row["idle_ns"], row["gaps"])
-        for row in run.ask("idle_causes", trace=DEVICES, kind="trace")
+        for row in loaded.ask("idle_causes", trace=DEVICES, kind="trace")
     }
     # Before its own launch the host launches for other devices; in between it is untraced.
     last = DEVICE + N - 1
     assert causes[last, "launch"] == (N * CALL * 1000, 1)
     assert causes[last, "untraced"] == ((N - 1) * (EACH - CALL) * 1000, 1)
     assert causes[last, "launch_latency"] == (4 * 1000, 1)
-    analysis = run.verdict(DEVICES)
+    analysis = loaded.verdict(DEVICES)
     assert len(analysis.devices) == N
     assert analysis.gpu.device_id == DEVICE
     # Their timelines have few rows.
     of = f"WHERE trace_id = {DEVICES}"
-    _, rows = run.fetch(f"SELECT count(*) FROM gpu_timeline {of}")
+    _, rows = loaded.fetch(f"SELECT count(*) FROM gpu_timeline {of}")
     assert rows[0][0] <= 6 * N
-    _, rows = run.fetch(
+    _, rows = loaded.fetch(
         f"SELECT device_id, sum(end_ns - start_ns) FROM gpu_timeline_by_cause {of} GROUP BY 1"
     )
-    _, span = run.fetch(f"SELECT end_ns - start_ns FROM trace_span {of}")
+    _, span = loaded.fetch(f"SELECT end_ns - start_ns FROM trace_span {of}")
     assert {ns for _, ns in rows} == {span[0][0]}
 
 
 STREAMS = TRACES.events(streams(N))
 
 
-def test_every_stream_is_waited_for(run):
-    assert run.verdict(STREAMS).gpu.linked == N
-    assert (Replay(run, STREAMS).graph.unknown == 0).all()
+def test_every_stream_is_waited_for(loaded):
+    assert loaded.verdict(STREAMS).gpu.linked == N
+    assert (Replay(loaded, STREAMS).graph.unknown == 0).all()
 
 
 PYTHON = TRACES.events(python_threads(N))
 
 
-def test_each_python_thread_has_its_time(run):
-    _, rows = run.fetch(
+def test_each_python_thread_has_its_time(loaded):
+    _, rows = loaded.fetch(
         f"SELECT count(DISTINCT tid), sum(self_ns) FROM host_slice WHERE trace_id = {PYTHON}"
     )
     assert rows == [(N + 1, (9 * N + CALL) * 1000)]
-    assert run.verdict(PYTHON).gpu.linked == 1
+    assert loaded.verdict(PYTHON).gpu.linked == 1
 
 
 # -- sums along the timeline, and the joins that they replace --------------------------------------
 
 
-def by_join(run: tracekit.Database, trace: int, kind: str) -> set[tuple[Any, ...]]:
+def by_join(loaded: tracekit.Database, trace: int, kind: str) -> set[tuple[Any, ...]]:
     """The parts of windows, by a join of every window with every segment of the timeline."""
-    _, rows = run.fetch(f"""
+    _, rows = loaded.fetch(f"""
         SELECT w.device_id, w.name, w.start_ns, w.end_ns, activity::VARCHAR, idle_class::VARCHAR, cause::VARCHAR,
                sum(least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns))::BIGINT,
                count(DISTINCT op_id) FILTER (idle_class = 'host_late')
@@ -221,8 +215,8 @@ def by_join(run: tracekit.Database, trace: int, kind: str) -> set[tuple[Any, ...
     return set(rows)
 
 
-def by_sums(run: tracekit.Database, trace: int, kind: str) -> set[tuple[Any, ...]]:
-    _, rows = run.fetch(f"""
+def by_sums(loaded: tracekit.Database, trace: int, kind: str) -> set[tuple[Any, ...]]:
+    _, rows = loaded.fetch(f"""
         SELECT device_id, name, window_start_ns, window_end_ns, activity::VARCHAR,
                idle_class::VARCHAR, cause::VARCHAR, ns, gaps
         FROM window_timeline_parts WHERE trace_id = {trace} AND kind = '{kind}'""")
@@ -264,12 +258,12 @@ RANDOM = {
 }
 
 
-def test_sums_along_the_timeline_equal_a_join_for_every_window(run):
+def test_sums_along_the_timeline_equal_a_join_for_every_window(loaded):
     for trace, n_devices in RANDOM.items():
         for kind in ("gpu_active", "step", "trace"):
-            expected = by_join(run, trace, kind)
+            expected = by_join(loaded, trace, kind)
             assert len(expected) >= n_devices
-            assert by_sums(run, trace, kind) == expected
+            assert by_sums(loaded, trace, kind) == expected
 
 
 FEW = random_events(5, 60)
@@ -285,10 +279,10 @@ MORE = _each(
 STORED = [TRACES.events(FEW), TRACES.events(FEW + MORE)]
 
 
-def test_causes_are_the_same_whether_stored_once_or_for_each_device(run):
+def test_causes_are_the_same_whether_stored_once_or_for_each_device(loaded):
     causes, culprits, is_stored_once = [], [], []
     for trace in STORED:
-        rows = run.ask("idle_causes", trace=trace, kind="gpu_active")
+        rows = loaded.ask("idle_causes", trace=trace, kind="gpu_active")
         causes.append(
             sorted(
                 (
@@ -299,7 +293,7 @@ def test_causes_are_the_same_whether_stored_once_or_for_each_device(run):
                 key=str,
             )
         )
-        found = run.fetch(
+        found = loaded.fetch(
             "SELECT host_event_id, cause::VARCHAR, sum(t.end_ns - t.start_ns) "
             "FROM gpu_timeline_by_cause AS t JOIN windows AS w "
             "ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND w.kind = 'gpu_active' "
@@ -308,7 +302,7 @@ def test_causes_are_the_same_whether_stored_once_or_for_each_device(run):
             "GROUP BY 1, 2"
         )
         culprits.append(sorted(found[1], key=str))
-        stored = run.fetch(
+        stored = loaded.fetch(
             "SELECT count(*) FROM gpu_timeline WHERE idle_class = 'host_late' AND cause IS NULL "
             f"AND trace_id = {trace}"
         )
@@ -325,8 +319,8 @@ MOST[2 * 69 + 1]["dur"] = 500
 MOST_WORK = TRACES.events(MOST)
 
 
-def test_step_windows_are_kept_for_the_64_devices_with_most_work(run):
-    chosen = {row["device_id"] for row in run.ask("partition", trace=MOST_WORK, kind="step")}
+def test_step_windows_are_kept_for_the_64_devices_with_most_work(loaded):
+    chosen = {row["device_id"] for row in loaded.ask("partition", trace=MOST_WORK, kind="step")}
     assert chosen == {69, *range(63)}
-    assert len(run.ask("partition", trace=MOST_WORK, kind="trace")) == 70
-    assert len(run.verdict(MOST_WORK).steps) == 5
+    assert len(loaded.ask("partition", trace=MOST_WORK, kind="trace")) == 70
+    assert len(loaded.verdict(MOST_WORK).steps) == 5

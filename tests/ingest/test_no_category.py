@@ -52,12 +52,6 @@ KERNEL = TRACES.events([
 ])  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as run:
-        yield run
-
-
 def count_without(loaded, trace):
     return [
         row["count"] for row in loaded.ask("health", trace=trace) if row["code"] == "no_category"

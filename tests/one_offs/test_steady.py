@@ -35,17 +35,6 @@ SEEDS = sample("random programs with planted one-offs", range(1000), range(4))
 TRACES = Programs()
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as run, run.session.sharing():
-        yield run
-
-
-@pytest.fixture(scope="module")
-def analyses(loaded):
-    return {each.trace.trace_id: each for each in loaded.verdicts()}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, len(SEEDS), 20))
 def test_the_regime_is_that_of_the_part_that_repeats(first, tmp_path):

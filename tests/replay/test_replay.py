@@ -22,15 +22,9 @@ US = 1_000
 TRACES = traces.Together()
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as run, run.session.sharing():
-        yield run
-
-
 @pytest.fixture
-def replay(trace, database):
-    return Replay(database, trace)
+def replay(trace, loaded):
+    return Replay(loaded, trace)
 
 
 def edges(replay, kind):
@@ -302,8 +296,8 @@ def test_a_step_begins_when_the_device_has_finished_the_one_before(replay):
     step(1, 0, 50), launch(10, 5, 1), gpu_op(17, 100, 1),
     step(1, 200, 50), launch(210, 5, 2), gpu_op(217, 300, 2),
 )  # fmt: skip
-def test_steps_of_one_name_are_told_apart(trace, database):
-    steps = database.verdict(trace).steps
+def test_steps_of_one_name_are_told_apart(trace, loaded):
+    steps = loaded.verdict(trace).steps
     assert [each.gains.window_ns for each in steps] == [117 * US, 317 * US]
 
 
@@ -312,8 +306,8 @@ def test_steps_of_one_name_are_told_apart(trace, database):
     slice_event("user_annotation", "decode", 50, 40), launch(60, 5, 2), gpu_op(118, 50, 2),
     slice_event("user_annotation", "inner", 55, 10),
 )  # fmt: skip
-def test_without_steps_the_outermost_ranges_are_the_phases(trace, database):
-    phases = database.verdict(trace).phases
+def test_without_steps_the_outermost_ranges_are_the_phases(trace, loaded):
+    phases = loaded.verdict(trace).phases
     assert [(phase.name, phase.window_ns) for phase in phases] == [
         ("prefill", 117 * US), ("decode", 51 * US),
     ]  # fmt: skip

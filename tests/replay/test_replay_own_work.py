@@ -13,15 +13,9 @@ US = 1_000
 TRACES = traces.Together()
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as run, run.session.sharing():
-        yield run
-
-
 @pytest.fixture
-def replay(trace, database):
-    return Replay(database, trace)
+def replay(trace, loaded):
+    return Replay(loaded, trace)
 
 
 def predicted(replay, *changes):

@@ -26,16 +26,10 @@ def spinning(ranges, lag_us=20.0, works_us=0.0):
 TRACES = Together()
 
 
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as run, run.session.sharing():
-        yield run
-
-
 @pytest.fixture
-def saved(database):
+def saved(loaded):
     def ask(trace, change):
-        found = database.whatif(change, trace=trace, window="trace")
+        found = loaded.whatif(change, trace=trace, window="trace")
         return 1 - found.predicted_ns / found.window_ns
 
     return ask

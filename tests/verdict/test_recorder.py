@@ -24,11 +24,6 @@ EAGER = [operator("aten::mm", 20 * US, SMALL), Work(5 * US)]
 WAIT = Sync(2 * US)
 
 
-@pytest.fixture(scope="module")
-def analyses(tmp_path_factory):
-    return TRACES.analyses(tmp_path_factory.mktemp("traces"))
-
-
 def calls(events, name="cudaLaunchKernel"):
     return [each for each in events if each["name"] == name]
 

@@ -15,15 +15,8 @@ GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 4
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def judged(loaded):
-    found = {each.trace.trace_id: (each.verdict, each.host) for each in loaded.verdicts()}
-    return found.__getitem__
+def judged(analyses):
+    return lambda trace: (analyses[trace].verdict, analyses[trace].host)
 
 
 def products():
