@@ -228,6 +228,7 @@ def test_cpu_runs_are_compared_by_what_their_threads_do(tmp_path, run):
     assert not any("gpu" in line.lower() for line in lines)
 
 
+@pytest.mark.thorough
 def test_a_lake_of_cpu_runs_has_a_history(tmp_path):
     for number, us in enumerate((500, 500, 2500)):
         waiting_run(tmp_path / "in", f"night{number}", us, 1_700_000_000 * 10**9 + number)
