@@ -26,7 +26,7 @@ def a_trace(folder):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made")
-    tracekit.load(a_trace(folder), folder / "t.duckdb").close()
+    tracekit.load(a_trace(folder), folder / "t.duckdb", verdicts=False).close()
     return folder / "t.duckdb"
 
 
@@ -103,21 +103,6 @@ def test_the_reason_is_printed_where_there_are_no_rows(path, run):
     done = run("query", "roofline", path)
     assert done.returncode == 0
     assert "missing: trace 1: no input shapes were recorded (record_shapes=True)" in done.stderr
-
-
-def test_every_question_is_a_method(made):
-    with tracekit.open_database(made) as database:
-        frame = database.top_kernels(top=1)
-        assert frame["name"].to_list() == ["mul"]
-        assert all(callable(getattr(database, name)) for name in catalog.queries())
-        assert "p99_ns (ns)" in database.top_kernels.__doc__
-        assert database.allocator_calls().equals(database.call_sites(kind="allocation"))
-        with pytest.raises(AttributeError, match="did you mean 'top_kernels'"):
-            database.top_colonels()
-        with pytest.raises(AttributeError, match="no query has that name"):
-            database.zzz()
-        with pytest.raises(tracekit.TracekitError, match="no parameter 'tpo'"):
-            database.top_kernels(tpo=1)
 
 
 def test_databases_are_loaded_like_traces(made, tmp_path):

@@ -6,7 +6,6 @@ import json
 import duckdb
 import pytest
 
-import tracekit
 from tests.kit import traces
 
 GOOD = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)] * 50
@@ -67,16 +66,6 @@ def test_a_cut_trace_is_loaded_up_to_the_cut(run, tmp_path):
     assert 40 <= found["trace"]["events"] <= 50
     assert "truncated" in [finding["code"] for finding in found["trace"]["health"]]
     assert found["verdict"]["confidence"] != "high"
-
-
-def test_a_cut_gzip_is_loaded_up_to_the_cut(tmp_path):
-    events = [{**GOOD[1], "name": f"kernel {place}"} for place in range(5000)]
-    packed = gzip.compress(json.dumps({"traceEvents": events}).encode())
-    (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
-    with tracekit.load(tmp_path / "cut.json.gz") as run:
-        ((count, damage),) = run.fetch("SELECT events, damage FROM trace")[1]
-    assert count > 1000
-    assert "ends early" in damage
 
 
 def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
