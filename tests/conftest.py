@@ -158,7 +158,11 @@ def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
 
     def get(name: str) -> tracekit.Database:
         path = trace_file(name)
-        return made_once(name, path.read_bytes(), lambda made: tracekit.load(path, made).close())
+
+        def load(made: Path) -> None:
+            tracekit.load(path, made, verdicts=False).close()
+
+        return made_once(name, path.read_bytes(), load)
 
     return cache(get)
 
@@ -192,18 +196,30 @@ def _content(paths: list[Path]) -> bytes:
 
 
 @pytest.fixture(scope="session")
-def shared_ask(
+def shared_trace(
     shared_database: Callable[[str], tracekit.Database],
     small_traces: tuple[tracekit.Database, dict[str, int]],
-) -> Callable[..., list[dict[str, Any]]]:
-    """Asks a question about a trace of tests/data or a shared one, by its file name."""
+) -> Callable[[str], tuple[tracekit.Database, int]]:
+    """The database of a trace of tests/data or a shared one, and its trace_id, by its file name:
+    that of all small traces if it is one."""
     small, numbers = small_traces
 
-    def ask(name: str, question: str, **given: Any) -> list[dict[str, Any]]:
+    def get(name: str) -> tuple[tracekit.Database, int]:
         trace_file(name)
-        if name in numbers:
-            return small.ask(question, trace=numbers[name], **given)
-        return shared_database(name).ask(question, **given)
+        return (small, numbers[name]) if name in numbers else (shared_database(name), 1)
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def shared_ask(
+    shared_trace: Callable[[str], tuple[tracekit.Database, int]],
+) -> Callable[..., list[dict[str, Any]]]:
+    """Asks a question about a trace of tests/data or a shared one, by its file name."""
+
+    def ask(name: str, question: str, **given: Any) -> list[dict[str, Any]]:
+        database, trace = shared_trace(name)
+        return database.ask(question, trace=trace, **given)
 
     return ask
 
@@ -249,6 +265,24 @@ def shared_verdict(
     return cache(get)
 
 
+@pytest.fixture(scope="module")
+def loaded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tracekit.Database]:
+    """The database of a module's small traces, `TRACES`: questions are asked of all at once."""
+    with (
+        request.module.TRACES.load(tmp_path_factory.mktemp("traces")) as run,
+        run.session.sharing(),
+    ):
+        yield run
+
+
+@pytest.fixture(scope="module")
+def analyses(loaded: tracekit.Database) -> dict[int, Analysis]:
+    """The analysis of each of the module's small traces."""
+    return {each.trace.trace_id: each for each in loaded.verdicts()}
+
+
 @pytest.fixture(scope="session")
 def command_servers() -> Iterator[dict[bool, CommandServer]]:
     """One without PyTorch and one with it; each is started on first use."""
@@ -273,7 +307,9 @@ def run(
     ) -> subprocess.CompletedProcess[str]:
         inherited = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         path = TRACEKIT.with_name(program)
-        has_torch = program == "pytest" or arguments[:1] in [("capture",), ("sweep",), ("probe",)]
+        records = arguments[:1] in [("capture",), ("sweep",), ("probe",)]
+        by_another = {"--with", "--server"} & {*arguments}
+        has_torch = program == "pytest" or (records and not by_another)
         if not IS_ALL and sys.platform == "linux":
             if has_torch not in command_servers:
                 modules = WITH_TORCH if has_torch else IMPORTED

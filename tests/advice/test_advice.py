@@ -62,37 +62,26 @@ HALF_CAPTURED = TRACES.events([
 REPLAYED = TRACES.events(list(replays()), **device(A100))
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    with TRACES.load(tmp_path_factory.mktemp("traces")) as run, run.session.sharing():
-        yield run
-
-
 @pytest.mark.parametrize(("trace", "is_told"), [(SHAPELESS, True), (SHAPED, False)])
-def test_nobody_is_told_to_record_shapes_that_are_recorded(trace, is_told, run):
-    verdict = run.verdict(trace).verdict
-    (missing,) = (row for row in run.ask("missing", trace=trace) if row["code"] == "no_shapes")
+def test_nobody_is_told_to_record_shapes_that_are_recorded(trace, is_told, loaded):
+    verdict = loaded.verdict(trace).verdict
+    (missing,) = (row for row in loaded.ask("missing", trace=trace) if row["code"] == "no_shapes")
     assert verdict.bottleneck == "math-or-memory"
     for each in [*verdict.try_next, missing["message"]]:
         assert ("record_shapes=True" in each) == is_told
 
 
-def test_launches_tell_how_much_runs_in_graphs_and_how_much_inductor_wrote(run):
-    (row,) = run.ask("launch_stats", trace=HALF_CAPTURED)
+def test_launches_tell_how_much_runs_in_graphs_and_how_much_inductor_wrote(loaded):
+    (row,) = loaded.ask("launch_stats", trace=HALF_CAPTURED)
     assert row["graph_share"] == 0.75
     assert row["compiled_share"] == pytest.approx(2 / 3)
 
 
-def test_replays_of_a_graph_are_not_told_to_become_a_graph(run):
-    verdict = run.verdict(REPLAYED).verdict
+def test_replays_of_a_graph_are_not_told_to_become_a_graph(loaded):
+    verdict = loaded.verdict(REPLAYED).verdict
     assert verdict.regime == "overhead-bound"
     assert not any("as in a CUDA graph" in why for why in verdict.why)
     assert not any("torch.compile" in each for each in verdict.try_next)
-
-
-def test_a_real_captured_run_is_not_told_to_compile(shared_verdict):
-    verdict = shared_verdict("a100-vit-recapture.json.gz").verdict
-    assert not any("torch.compile the model" in each for each in verdict.try_next)
 
 
 def test_pytorch_takes_the_arguments_that_are_advised():

@@ -24,7 +24,7 @@ from tests.kit.atoms import (
 )
 from tests.kit.evidenced import WINDOW
 from tests.kit.sampling import sample
-from tests.kit.simulated import Programs
+from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, BestCombination, FixList
@@ -122,45 +122,20 @@ PROGRAMS = {
 }
 PROGRAMS |= {seed: program(seed, planted_in(seed), planted_in(seed)) for seed in SEEDS}
 PROGRAMS["copies and loads"] = program(1, COPIES, COPIES)
-TRACE = {name: n for n, name in enumerate(PROGRAMS, start=1)}
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    """The traces of all programs."""
-    folder, together = tmp_path_factory.mktemp("programs"), Programs()
-    for name, atoms in PROGRAMS.items():
-        seed = name if isinstance(name, int) else 1
-        together.program(atoms, seed=seed)
-    together.load(folder, folder / "run.duckdb").close()
-    return folder / "run.duckdb"
-
-
-@pytest.fixture(scope="module")
-def programs(database):
-    with tracekit.open_database(database) as run, run.session.sharing():
-        yield run
-
-
-@pytest.fixture
-def told(run, database):
-    """Runs a command on a program's trace; returns what it prints."""
-
-    def command(name, *arguments, trace):
-        done = run(name, str(database), *arguments, "--trace-id", str(TRACE[trace]))
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return command
+TRACES = Programs()
+TRACE = {
+    name: TRACES.program(atoms, seed=name if isinstance(name, int) else 1)
+    for name, atoms in PROGRAMS.items()
+}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_faults_planted_together_are_all_found_and_priced_together(seed, programs):
+def test_faults_planted_together_are_all_found_and_priced_together(seed, loaded):
     planted = planted_in(seed)
     faulty_ns, fixed_ns = span(seed, planted, planted), span(seed, planted, [])
-    fixes = programs.advise(trace=TRACE[seed], window="gpu_active")
+    fixes = loaded.advise(trace=TRACE[seed], window="gpu_active")
     changes = (f"remedy:{name}" for name in planted)
-    together = programs.whatif(*changes, trace=TRACE[seed], window="gpu_active")
+    together = loaded.whatif(*changes, trace=TRACE[seed], window="gpu_active")
     saved_ns = together.window_ns - together.predicted_ns
     assert saved_ns == pytest.approx(faulty_ns - fixed_ns, rel=0.05), planted
     # The list has each fault that costs something while the others are gone.
@@ -175,18 +150,18 @@ def test_faults_planted_together_are_all_found_and_priced_together(seed, program
     assert sum(each.adds_ns for each in added) == (fixes.together.saves_ns if added else 0)
 
 
-def test_two_fixes_of_one_wait_do_not_add_up(programs):
+def test_two_fixes_of_one_wait_do_not_add_up(loaded):
     trace = TRACE["two waits for the same work"]
-    alone = {each.remedy: each.saves_ns for each in programs.advise(trace=trace).advice}
-    both = programs.whatif("remedy:sync-by-line", "remedy:explicit-synchronize", trace=trace)
+    alone = {each.remedy: each.saves_ns for each in loaded.advise(trace=trace).advice}
+    both = loaded.whatif("remedy:sync-by-line", "remedy:explicit-synchronize", trace=trace)
     # The second wait is for the same work as the first.
     assert sum(alone.get(name, 0) for name in ("sync-by-line", "explicit-synchronize")) < (
         both.window_ns - both.predicted_ns
     )
 
 
-def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(programs, capsys):
-    fixes = programs.advise(trace=TRACE["one fault"])
+def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(loaded, capsys):
+    fixes = loaded.advise(trace=TRACE["one fault"])
     assert [each.remedy for each in fixes.together.additions] == ["dataloader-workers"]
     assert fixes.together.saves_ns == fixes.advice[0].saves_ns
     assert fixes.together.device_gain > fixes.together.host_gain
@@ -238,25 +213,26 @@ def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
     assert usual[0]
 
 
-def test_a_sound_run_is_told_that_nothing_was_found(programs):
-    fixes = programs.advise(trace=TRACE["sound"])
+def test_a_sound_run_is_told_that_nothing_was_found(loaded):
+    fixes = loaded.advise(trace=TRACE["sound"])
     assert fixes.advice == []
     assert any("No remedy" in note for note in fixes.notes)
 
 
-def test_the_list_is_printed_and_is_json(told):
-    of = {"trace": "copies and loads"}
-    printed = told("advise", **of)
-    assert "What to change" in printed
-    assert "The best of them together" in printed
-    assert "train.py(7)" in printed
-    found = json.loads(told("advise", "--json", **of))
+def test_the_list_is_printed_and_is_json(loaded, run, tmp_path):
+    atoms = PROGRAMS["copies and loads"]
+    path = str(write(tmp_path / "t.json", Simulation(atoms, seed=1)))
+    fixes = loaded.advise(trace=TRACE["copies and loads"])
+    printed = run("advise", path).stdout
+    for said in ("What to change", "The best of them together", "train.py(7)"):
+        assert said in printed
+    found = json.loads(run("advise", path, "--json").stdout)
     assert found["schema"] == "tracekit/advice/1"
-    first = found["advice"][0]
-    assert first["share"] == pytest.approx(first["saves_ns"] / found["window_ns"])
-    predicted = json.loads(told("whatif", first["change"], "steady", "--json", **of))
-    assert predicted["window_ns"] - predicted["predicted_ns"] == first["saves_ns"]
-    assert json.loads(told("analyze", "--json", **of))["advice"] == found["advice"]
+    assert [each["saves_ns"] for each in found["advice"]] == [e.saves_ns for e in fixes.advice]
+    first = fixes.advice[0]
+    assert first.share == pytest.approx(first.saves_ns / fixes.window_ns)
+    predicted = loaded.whatif(first.change, "steady", trace=TRACE["copies and loads"])
+    assert predicted.window_ns - predicted.predicted_ns == first.saves_ns
 
 
 def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat(capsys):
@@ -291,38 +267,29 @@ def test_how_to_apply_each_remedy_is_printed():
         printed = CliRunner().invoke(cli, ["advise", "--how", name]).output
         assert remedy.title in printed
         assert all(source in printed for source in remedy.sources), name
+    unknown = CliRunner().invoke(cli, ["advise", "--how", "nothing"])
+    assert "no remedy is named 'nothing'" in str(unknown.exception)
 
 
-def test_bad_use_is_one_line(run, tmp_path):
-    for args, said in (
-        (["advise", "--how", "nothing"], "no remedy is named 'nothing'"),
-        (["advise"], "Missing argument"),
-        (["advise", "absent.json"], "absent.json"),
+def test_bad_changes_of_remedies_are_refused(loaded):
+    for change, said in (
+        ("remedy:nothing", "no query"),
+        ("remedy:top-kernels", "no remedy is named"),
+        ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
+        ("remedy:", "is not a change"),
     ):
-        done = run(*args)
-        assert done.returncode == 2
-        assert done.stderr.count("\n") == 1
-        assert said in done.stderr
+        with pytest.raises(tracekit.TracekitError, match=said):
+            loaded.whatif(change, trace=TRACE["two waits for the same work"])
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ("remedy:nothing", "no query"),
-    ("remedy:top-kernels", "no remedy is named"),
-    ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
-    ("remedy:", "is not a change"),
-])  # fmt: skip
-def test_bad_changes_of_remedies_are_refused(change, said, programs):
-    with pytest.raises(tracekit.TracekitError, match=said):
-        programs.whatif(change, trace=TRACE["two waits for the same work"])
-
-
-def test_text_from_a_trace_cannot_control_the_terminal(told):
-    printed = told("advise", trace="text that controls a terminal")
+def test_text_from_a_trace_cannot_control_the_terminal(loaded, capsys):
+    render(loaded.advise(trace=TRACE["text that controls a terminal"]))
+    printed = capsys.readouterr().out
     assert "\x1b" not in printed
     assert "[/bold]" in printed
 
 
-def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(programs):
+def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(loaded):
     with pytest.raises(tracekit.TracekitError, match="choose"):
-        programs.advise()
-    assert programs.advise(trace=2).advice == examine(programs, 2).analysis.advice
+        loaded.advise()
+    assert loaded.advise(trace=2).advice == examine(loaded, 2).analysis.advice

@@ -38,8 +38,8 @@ BATCHES = {2: 8, 4: 4, 40: None}
 
 @pytest.fixture(scope="module")
 def fixes(tmp_path_factory):
-    """Tells what is advised on a run of a program, its analysis and the length of its device's
-    span."""
+    """Tells what is advised on a run of a program, the trace's number and the length of its
+    device's span; and the database of all."""
     together, simulations = Together(), {}
     for name in sorted(QUERIES):
         known = control(name)
@@ -57,16 +57,16 @@ def fixes(tmp_path_factory):
         def told(*key):
             found = examine(run, traces[key], "gpu_active")
             assert found.fixes is not None
-            analysis = examine(run, traces[key]).analysis
-            return found.fixes.advice, analysis, simulations[key].span_ns
+            return found.fixes.advice, traces[key], simulations[key].span_ns
 
-        yield told
+        yield told, run
 
 
 @pytest.mark.parametrize("name", sorted(QUERIES))
 def test_a_planted_fault_is_found_at_its_place_and_priced(name, fixes):
-    advice, analysis, faulty_ns = fixes(name, "faulty")
-    others, _, fixed_ns = fixes(name, "fixed")
+    told, run = fixes
+    advice, trace, faulty_ns = told(name, "faulty")
+    others, _, fixed_ns = told(name, "fixed")
     mine = next(each for each in advice if query_of(each.remedy) == name)
     # Advice on throughput, and advice outside the step, have their own lists.
     alike = [each for each in advice if _list_of(each) == _list_of(mine)]
@@ -75,7 +75,7 @@ def test_a_planted_fault_is_found_at_its_place_and_priced(name, fixes):
     real_ns = faulty_ns - fixed_ns
     assert abs(mine.saves_ns - real_ns) <= CLOSE * real_ns, (mine.saves_ns, real_ns)
     assert name not in {query_of(each.remedy) for each in others if not each.once}
-    assert differing(f"fault {name}", compact(analysis)) == []
+    assert differing(f"fault {name}", compact(examine(run, trace).analysis)) == []
 
 
 def _list_of(advice) -> tuple[bool, bool]:
@@ -92,7 +92,7 @@ def test_words_are_whole():
     for name, remedy in catalogue().items():
         assert remedy.effort in EFFORTS, name
         assert remedy.causes and set(remedy.causes) <= set(CAUSES), name
-        assert set(remedy.once) <= {*CAUSES, "capture"}, name
+        assert set(remedy.once) <= {*CAUSES, "capture", "late-rank"}, name
         assert remedy.title and len(remedy.title) <= 60 and not remedy.title.endswith("."), name
         assert remedy.needs.endswith("."), name
         assert not remedy.caveat or remedy.caveat.endswith("."), name
@@ -110,7 +110,7 @@ def test_a_query_returns_parts():
 
 @pytest.mark.parametrize(("kernel_us", "times"), BATCHES.items())
 def test_a_larger_batch_is_advised_where_the_host_leaves_time_for_it(kernel_us, times, fixes):
-    advice, _, span_ns = fixes("batch", kernel_us)
+    advice, _, span_ns = fixes[0]("batch", kernel_us)
     found = [each for each in advice if each.remedy == "larger-batch"]
     assert [each.change for each in found] == ([f"batch*{times}"] if times else [])
     if times:

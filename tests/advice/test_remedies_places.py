@@ -170,20 +170,15 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    together = Programs()
-    for _, atoms, _ in CASES.values():
-        together.program(atoms)
-    with together.load(tmp_path_factory.mktemp("programs")) as run:
-        yield run
+TRACES = Programs()
+TRACE = {title: TRACES.program(atoms) for title, (_, atoms, _) in CASES.items()}
 
 
 @pytest.mark.parametrize("title", CASES)
-def test_a_remedy_applies_at_these_places(title, programs):
+def test_a_remedy_applies_at_these_places(title, loaded):
     query, _, expected = CASES[title]
     count, saved_ns = Counter(), Counter()
-    for row in programs.ask(query, trace=list(CASES).index(title) + 1):
+    for row in loaded.ask(query, trace=TRACE[title]):
         key = row["place"], row["detail"]
         count[key] += 1
         saved_ns[key] += row["dur_ns"] * (1 - row["factor"])
@@ -191,8 +186,8 @@ def test_a_remedy_applies_at_these_places(title, programs):
     assert found == expected
 
 
-def test_long_stalls_are_no_warm_up(programs):
-    advice = programs.advise(trace=len(CASES)).advice
+def test_long_stalls_are_no_warm_up(loaded):
+    advice = loaded.advise(trace=len(CASES)).advice
     assert "warm-up" not in {each.remedy for each in advice}
     stalls = [each.saves_ns for each in advice if each.remedy == "threads-and-quota"]
     assert sum(stalls) == pytest.approx(5 * 9 * MS, rel=0.1)

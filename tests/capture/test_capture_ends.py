@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,23 +70,23 @@ def test_a_step_that_records_nothing_is_refused_in_one_line(name, here):
     assert [each.name for each in here.iterdir()] == [f"{name}.py"]
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        (b"", "no PyTorch operator ran"),
-        (b"x = (", "failed: SyntaxError"),
-        (b"x = '\xff'", "failed: SyntaxError"),
-        (b"x = '\0'", "failed: (SyntaxError|ValueError)"),
-        (b"import sys; sys.exit('no\\nway')", "ended with no"),
-        (b"raise GeneratorExit", "failed: GeneratorExit"),
-        (b"import asyncio; raise asyncio.CancelledError", "failed: CancelledError"),
-    ],
-)
-def test_a_script_that_cannot_be_recorded_is_refused_by_name(code, said, here):
-    (here / "s.py").write_bytes(code)
-    with pytest.raises(TracekitError, match=f"^s.py: {said}"):
-        profile_script("s.py", (), "t.json.gz")
-    assert [each.name for each in here.iterdir()] == ["s.py"]
+UNRECORDED = [
+    (b"", "no PyTorch operator ran"),
+    (b"x = (", "failed: SyntaxError"),
+    (b"x = '\xff'", "failed: SyntaxError"),
+    (b"x = '\0'", "failed: (SyntaxError|ValueError)"),
+    (b"import sys; sys.exit('no\\nway')", "ended with no"),
+    (b"raise GeneratorExit", "failed: GeneratorExit"),
+    (b"import asyncio; raise asyncio.CancelledError", "failed: CancelledError"),
+]
+
+
+def test_a_script_that_cannot_be_recorded_is_refused_by_name(here):
+    for code, said in UNRECORDED:
+        (here / "s.py").write_bytes(code)
+        with pytest.raises(TracekitError, match=f"^s.py: {said}"):
+            profile_script("s.py", (), "t.json.gz")
+        assert [each.name for each in here.iterdir()] == ["s.py"]
 
 
 def test_an_interrupt_by_the_code_stays_an_interrupt(here):
@@ -101,21 +102,17 @@ def test_an_interrupt_by_the_code_stays_an_interrupt(here):
 WORK = "import os, sys, shutil, torch\ntorch.ones(2).sin()\n"
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "sys.exit(0)",
-        "sys.exit()",
-        "os.chdir('/')",
-        "shutil.rmtree('out')",
+def test_a_script_that_changes_folders_is_recorded_where_it_was_asked(here):
+    for code in (
+        "sys.exit(0)", "sys.exit()", "os.chdir('/')", "shutil.rmtree('out')",
         "shutil.rmtree('out'); os.mkdir('out')",
-    ],
-)
-def test_a_script_that_changes_folders_is_recorded_where_it_was_asked(code, here):
-    (here / "out").mkdir()
-    (here / "s.py").write_text(WORK + code)
-    assert profile_script("s.py", (), "out/t.json.gz") == Path("out/t.json.gz")
-    assert [each.name for each in (here / "out").iterdir()] == ["t.json.gz"]
+    ):  # fmt: skip
+        shutil.rmtree(here / "out", ignore_errors=True)
+        (here / "out").mkdir()
+        (here / "s.py").write_text(WORK + code)
+        os.chdir(here)
+        assert profile_script("s.py", (), "out/t.json.gz") == Path("out/t.json.gz")
+        assert [each.name for each in (here / "out").iterdir()] == ["t.json.gz"]
 
 
 def test_a_step_that_changes_folders_is_recorded_where_it_was_asked(here):
@@ -143,25 +140,22 @@ def record(request, here):
 
 @pytest.mark.sampled(2, of=2)
 def test_a_recording_is_written_as_its_name_ends(record, here):
-    for output, begins in (
-        ("t.json", b'{"tracekit"'),
-        ("t.json.gz", b"\x1f\x8b"),
-        ("t.json.zst", b"\x28\xb5\x2f\xfd"),
-        ("t.duckdb", None),
-    ):
+    outputs = {
+        "t.json": b'{"tracekit"', "t.json.gz": b"\x1f\x8b", "t.json.zst": b"\x28\xb5\x2f\xfd",
+        "t.duckdb": b"",
+    }  # fmt: skip
+    for output, begins in outputs.items():
         record(output)
-        assert begins is None or (here / output).read_bytes().startswith(begins)
-        opened = tracekit.load if begins else tracekit.open_database
-        with opened(here / output) as run:
-            assert run.fetch("SELECT count(*) > 0 FROM cpu_ops WHERE name = 'aten::sin'")[1] == [
-                (True,)
-            ]
+        assert (here / output).read_bytes().startswith(begins)
+    with tracekit.load([here / output for output in outputs]) as run:
+        counted = "SELECT count(DISTINCT trace_id) FROM cpu_ops WHERE name = 'aten::sin'"
+        assert run.fetch(counted)[1] == [(4,)]
 
 
 @pytest.mark.sampled(2, of=2)
 def test_a_recording_replaces_neither_its_program_nor_a_loaded_database(record, here):
     record("t.json.gz"), record("recorded.duckdb")
-    tracekit.load("t.json.gz", "loaded.duckdb").close()
+    tracekit.load("t.json.gz", "loaded.duckdb", verdicts=False).close()
     (here / "script.json").symlink_to("s.py"), (here / "module.json").hardlink_to("works.py")
     (here / "module.duckdb").hardlink_to("beside.py")
     (here / "link.json").symlink_to("t.txt"), (here / "base.json").hardlink_to("loaded.duckdb")
@@ -261,15 +255,7 @@ def test_a_forked_child_may_end_the_process_unseen():
     assert os._exit.__module__ == "posix"
 
 
-def test_a_script_that_ends_the_process_is_one_line_and_status_2(run, tmp_path):
-    (tmp_path / "s.py").write_text("import os\nprint('mine')\nos._exit(0)\n")
-    done = run("capture", "s.py", "-o", "t.json.gz")
-    assert (done.returncode, done.stdout) == (2, "mine\n")
-    assert done.stderr.startswith("tracekit: s.py: os._exit ends the process before a trace")
-    assert done.stderr.count("\n") == 1
-    assert [each.name for each in tmp_path.iterdir()] == ["s.py"]
-
-
+@pytest.mark.thorough
 def test_ctrl_c_in_a_long_step_ends_with_130_and_leaves_nothing(tmp_path):
     (tmp_path / "long.py").write_text(
         "import time\ndef step():\n    open('began', 'w').close()\n    time.sleep(200)\n"

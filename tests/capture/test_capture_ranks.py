@@ -8,6 +8,7 @@ import pytest
 
 from tracekit import TracekitError
 from tracekit.capture.output import rank_path
+from tracekit.capture.profile import profile_script
 from tracekit.capture.workload import Options, capture
 
 ALONE = SimpleNamespace(distributed=SimpleNamespace(is_available=lambda: False))
@@ -91,22 +92,19 @@ def test_what_torch_distributed_says_comes_before_the_environment(environment):
         rank_path(OUTPUT, initialized(-1, -1))
 
 
-def test_an_environment_without_sense_ends_a_capture_with_one_line(run, tmp_path):
-    (tmp_path / "s.py").write_text("open('ran', 'w')")
-    done = run("capture", "s.py", "-o", "t.json.gz", RANK="../../x", WORLD_SIZE="2")
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "RANK is '../../x' in the environment" in done.stderr
-    assert [each.name for each in tmp_path.iterdir()] == ["s.py"]
-
-
-def test_steps_too_are_recorded_under_their_rank(tmp_path, environment):
+def test_scripts_and_steps_are_recorded_under_their_rank(tmp_path, environment, monkeypatch):
     pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
     sizes = {"batch": 1, "seq": 2, "dim": 4, "hidden": 4}
     options = Options(device="cpu", warmup=0, active=1, **sizes)
     environment("1", "2")
-    assert capture("linear", tmp_path / "t.json.gz", options).path.endswith("/t.rank1.json.gz")
+    assert capture("linear", "t.json.gz", options).path == "t.rank1.json.gz"
+    (tmp_path / "s.py").write_text("open('ran', 'w')")
     environment("../x", "2")
-    with pytest.raises(TracekitError, match="RANK is"):
-        capture("linear", tmp_path / "t.json.gz", options)
-    assert [each.name for each in tmp_path.iterdir()] == ["t.rank1.json.gz"]
+    for record in (
+        lambda: capture("linear", "t.json.gz", options),
+        lambda: profile_script("s.py", (), "t.json.gz"),
+    ):
+        with pytest.raises(TracekitError, match=r"RANK is '\.\./x' in the environment"):
+            record()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["s.py", "t.rank1.json.gz"]

@@ -1,4 +1,4 @@
-"""The user's own code, recorded: a block, a function, a script."""
+"""The user's own code, recorded: a block or a function."""
 
 import gzip
 import json
@@ -82,63 +82,3 @@ def test_too_few_steps_are_said(tmp_path):
 def test_what_cannot_be_recorded_is_refused(output, given, said, tmp_path):
     with pytest.raises(tracekit.TracekitError, match=said):
         tracekit.profile(tmp_path / output, **given)
-
-
-SCRIPT = """
-import sys, torch
-from beside import ones
-assert __name__ == "__main__"
-print("given", sys.argv[1:])
-torch.cos(ones())
-sys.exit(int(sys.argv[1]))
-"""
-
-
-@pytest.fixture
-def script(tmp_path):
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "main.py").write_text(SCRIPT)
-    (tmp_path / "app" / "beside.py").write_text("import torch\ndef ones(): return torch.ones(3)\n")
-    return "app/main.py"
-
-
-def test_a_script_runs_unchanged_with_its_arguments(script, run, tmp_path):
-    done = run("capture", script, "-o", "t.json.gz", "--", "0", "--lr", "3")
-    assert done.returncode == 0, done.stderr
-    assert "given ['0', '--lr', '3']" in done.stdout
-    names = {event.get("name") for event in recorded(tmp_path / "t.json.gz")["traceEvents"]}
-    assert "aten::cos" in names
-
-
-@pytest.mark.thorough
-def test_each_rank_of_a_script_writes_its_own_file(script, run, tmp_path):
-    for rank in ("0", "1"):
-        done = run("capture", script, "-o", "t.json.gz", "--", "0", RANK=rank, WORLD_SIZE="2")
-        assert done.returncode == 0, done.stderr
-    assert {each.name for each in tmp_path.glob("t.*")} == {"t.rank0.json.gz", "t.rank1.json.gz"}
-
-
-def test_a_script_that_fails_passes_on_its_status_and_its_traceback(script, run, tmp_path):
-    at = 'File "app/main.py", line 7, in <module>'
-    for arguments, status, traced, said in (
-        (["nosuch.py"], 2, False, "nosuch.py: no such file"),
-        (["app/main.py", "--", "7"], 7, False, "app/main.py: ended with status 7"),
-        (["app/main.py", "--", "x"], 1, True, "app/main.py: failed: ValueError: invalid literal"),
-        (["matmul-add", "--", "x"], 2, False, "only a script takes arguments: x"),
-    ):
-        done = run("capture", *arguments)
-        assert done.returncode == status
-        assert (at in done.stderr) == ("Traceback" in done.stderr) == traced
-        assert "tracekit/capture" not in done.stderr
-        assert done.stderr.splitlines()[-1].startswith(f"tracekit: {said}")
-    assert not list(tmp_path.glob("*.json.gz"))
-
-
-def test_a_trace_on_standard_output_is_all_that_is_written_there(script, run, tmp_path):
-    forks = "import os, sys\nif child := os.fork(): os.waitpid(child, 0)\nelse: sys.exit()\n"
-    (tmp_path / script).write_text(forks + SCRIPT)
-    done = run("capture", script, "-o", "-", "--", "0")
-    assert done.returncode == 0, done.stderr
-    assert "aten::cos" in {event.get("name") for event in json.loads(done.stdout)["traceEvents"]}
-    assert done.stderr.splitlines()[-2:] == ["given ['0']", "-: recorded"]
-    assert [each.name for each in tmp_path.iterdir()] == ["app"]

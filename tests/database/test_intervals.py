@@ -7,14 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.kit import traces
 from tests.kit.sampling import sample
 
-FAST = settings(max_examples=sample("random timelines of each property", 40, 6))
+# A load costs more than its traces.
+AT_ONCE = 8
+FAST = settings(max_examples=sample("random timelines of each property, eight at once", 12, 1))
 
 times = st.integers(0, 60)
 lengths = st.integers(0, 12)
@@ -43,14 +44,33 @@ def events_of(ops) -> list[dict]:
     return events
 
 
-def rows_of(events, query: str) -> list[tuple]:
-    with tempfile.TemporaryDirectory() as folder, traces.load(Path(folder), events) as database:
-        return database.fetch(query)[1]
+def several(timeline):
+    return st.lists(timeline, min_size=AT_ONCE, max_size=AT_ONCE)
+
+
+def rows_of(timelines, query: str) -> list[list[tuple]]:
+    """The rows of each timeline; the query's first column is the trace_id."""
+    together = traces.Together()
+    for events in timelines:
+        together.events(events)
+    with tempfile.TemporaryDirectory() as folder, together.load(Path(folder)) as database:
+        found = database.fetch(query)[1]
+    return [[row[1:] for row in found if row[0] == n] for n in range(1, len(timelines) + 1)]
 
 
 @FAST
-@given(gpu_ops)
-def test_the_partition_equals_a_count_and_each_gap_is_charged_by_the_op_that_ends_it(ops):
+@given(several(gpu_ops))
+def test_the_partition_equals_a_count_and_each_gap_is_charged_by_the_op_that_ends_it(timelines):
+    found = rows_of(
+        [events_of(ops) for ops in timelines],
+        "SELECT trace_id, activity, idle_class, sum(dur_ns) FROM window_timeline"
+        " WHERE kind = 'gpu_active' GROUP BY ALL",
+    )
+    for ops, rows in zip(timelines, found, strict=True):
+        assert {row[:2]: row[2] for row in rows} == partition(ops)
+
+
+def partition(ops) -> dict:
     classes = {"sgemm": "compute", "ncclDevKernel": "communication", "copy": "copy"}
     start, end = min(op[0] for op in ops), max(op[0] + op[1] for op in ops)
     expected = Counter()
@@ -67,12 +87,7 @@ def test_the_partition_equals_a_count_and_each_gap_is_charged_by_the_op_that_end
                 charged = "host_late" if at - lead > covered_to else "device"
             expected["idle", charged] += (at - covered_to) * 1000
         covered_to = max(covered_to, at + length)
-    found = rows_of(
-        events_of(ops),
-        "SELECT activity, idle_class, sum(dur_ns) FROM window_timeline"
-        " WHERE kind = 'gpu_active' GROUP BY ALL",
-    )
-    assert {row[:2]: row[2] for row in found} == dict(expected)
+    return dict(expected)
 
 
 @st.composite
@@ -134,23 +149,27 @@ nested = nested_slices().map(
 )
 
 
+RANDOM = Random(7)
+HUNDREDS = [
+    Slice(RANDOM.randrange(400), RANDOM.randrange(400), RANDOM.choice(CATEGORIES), 1)
+    for _ in range(600)
+]
+
+
 @FAST
-@given(overlapping | nested)
-def test_a_slice_is_nested_in_the_slice_that_was_open_at_its_start_and_keeps_its_length(slices):
-    assert_nested(slices)
-
-
-def test_slices_are_nested_when_hundreds_are_open():
-    random = Random(7)
-    assert_nested(
-        [
-            Slice(random.randrange(400), random.randrange(400), random.choice(CATEGORIES), 1)
-            for _ in range(600)
-        ]
+@given(several(overlapping | nested))
+def test_a_slice_is_nested_in_the_slice_that_was_open_at_its_start_and_keeps_its_length(timelines):
+    timelines = [*timelines, HUNDREDS]
+    found = rows_of(
+        [[*(each.event() for each in slices), traces.gpu_op(0, 1)] for slices in timelines],
+        "SELECT trace_id, event_id, depth, parent_id, self_ns, cpu_op_id, outer_op_id, python_id, "
+        "line_id, module_id FROM host_slice JOIN host_site USING (trace_id, event_id) ORDER BY ALL",
     )
+    for slices, rows in zip(timelines, found, strict=True):
+        assert_nested(slices, rows)
 
 
-def assert_nested(slices: list[Slice]) -> None:
+def assert_nested(slices: list[Slice], found: list[tuple]) -> None:
     order = begun(slices)
     tree, sites = [], []
     for turn, place in enumerate(order):
@@ -171,19 +190,28 @@ def assert_nested(slices: list[Slice]) -> None:
         ]
         if running:
             self_ns[running[-1]] += 1000
-    found = rows_of(
-        [each.event() for each in slices] + [traces.gpu_op(0, 1)],
-        "SELECT event_id, depth, parent_id, self_ns, cpu_op_id, outer_op_id, python_id, line_id, "
-        "module_id FROM host_slice JOIN host_site USING (event_id) ORDER BY 1",
-    )
     assert [row[:3] for row in found] == sorted(tree)
     assert {row[0]: row[3] for row in found} == self_ns
     assert [(row[0], *row[4:]) for row in found] == sorted(sites)
 
 
 @FAST
-@given(overlapping, st.lists(st.integers(0, 44), min_size=1, max_size=4, unique=True))
-def test_a_launch_belongs_to_the_innermost_open_slice_of_each_kind(slices, launches):
+@given(
+    several(
+        st.tuples(overlapping, st.lists(st.integers(0, 44), min_size=1, max_size=4, unique=True))
+    )
+)
+def test_a_launch_belongs_to_the_innermost_open_slice_of_each_kind(timelines):
+    given_events, expected = zip(*(launched(*each) for each in timelines), strict=True)
+    found = rows_of(
+        given_events,
+        "SELECT trace_id, launch_id, cpu_op_id, python_id, module_id FROM launch_site ORDER BY ALL",
+    )
+    assert found == list(expected)
+
+
+def launched(slices: list[Slice], launches: list[int]) -> tuple[list[dict], list[tuple]]:
+    """The events, and for each launch its slices."""
     events = [each.event() for each in slices]
     expected = []
     for correlation, at in enumerate(launches, start=1):
@@ -196,21 +224,12 @@ def test_a_launch_belongs_to_the_innermost_open_slice_of_each_kind(slices, launc
         # The launch is empty, so it is the innermost of all slices that begin at its time.
         events.append(traces.launch(at, 0, correlation) | {"tid": 1})
         events.append(traces.gpu_op(50, 1, correlation))
-    found = rows_of(
-        events, "SELECT launch_id, cpu_op_id, python_id, module_id FROM launch_site ORDER BY 1"
-    )
-    assert found == expected
+    return events, expected
 
 
 intervals = st.lists(
     st.tuples(st.sampled_from("xyz"), st.integers(0, 30), st.integers(0, 9)), max_size=12
 )
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory):
-    with traces.load(tmp_path_factory.mktemp("any"), [traces.gpu_op(0, 1)]) as loaded:
-        yield loaded
 
 
 def relation(name: str, rows) -> str:
@@ -226,14 +245,14 @@ def running(rows, now: int) -> list[str]:
     return [label for label, at, n in rows if at <= now < at + n]
 
 
-@FAST
+@settings(max_examples=sample("random intervals", 40, 6))
 @given(rows=intervals, cover=intervals)
 def test_unions_depths_labels_and_covered_times_are_counts_at_each_point_in_time(
-    rows, cover, database
+    rows, cover, cases_database
 ):
     def ask(query: str) -> list[tuple]:
         given = f"{relation('i', rows)}, {relation('c', cover)}"
-        return database.fetch(f"WITH {given} SELECT {query}")[1]
+        return cases_database.fetch(f"WITH {given} SELECT {query}")[1]
 
     at_work = {now: running(rows, now) for now in range(40)}
     union = ask("start_ns, end_ns FROM interval_union('i') ORDER BY 1")

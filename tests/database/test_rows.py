@@ -125,14 +125,11 @@ def test_columns_with_the_same_name_get_distinct_names(folder, sql):
         assert database.sql(query).to_dicts() == [expected]
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_an_empty_result_is_valid_in_every_format(form, folder, sql):
-    done = sql("SELECT 1 AS a WHERE FALSE", "--format", form, "-o", f"none.{form}")
-    assert done.returncode == 0
-    with duckdb.connect() as connection:
-        assert connection.execute(f"SELECT count(*) FROM '{folder}/none.{form}'").fetchall() == [
-            (0,)
-        ]
+def test_an_empty_result_is_valid_in_every_format(folder, sql):
+    for form in ("csv", "json", "parquet"):
+        done = sql("SELECT 1 AS a WHERE FALSE", "--format", form, "-o", f"none.{form}")
+        assert done.returncode == 0
+        assert duckdb.sql(f"SELECT count(*) FROM '{folder}/none.{form}'").fetchall() == [(0,)]
 
 
 @pytest.mark.sampled(3, of=3)
@@ -180,7 +177,7 @@ SLOW = {
 }
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(4, of=4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_a_query_ends_at_its_timeout(slow, folder, sql):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
@@ -194,7 +191,7 @@ def test_a_query_ends_at_its_timeout(slow, folder, sql):
     assert not (folder / "slow.csv").exists()
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(4, of=4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_ctrl_c_ends_a_query(slow, folder):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
@@ -224,8 +221,7 @@ def test_ctrl_c_ends_a_query(slow, folder):
 
 
 def test_a_query_that_needs_more_memory_or_disk_says_what_to_allow(sql):
-    query = "SELECT count(DISTINCT (a, hash(a))) FROM range(20_000_000) AS t(a)"
-    assert sql(query, "--memory-mb", "400").returncode == 0
+    query = "SELECT count(DISTINCT (a, hash(a))) FROM range(10_000_000) AS t(a)"
     done = sql(query, "--memory-mb", "400", "--spill-mb", "10")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "--memory-mb" in done.stderr and "--spill-mb" in done.stderr
@@ -247,20 +243,10 @@ def test_a_load_may_take_more_memory_while_its_connection_is_at_work():
 
 
 def test_closed_standard_output_is_reported_in_one_line(folder):
-    for command in (
-        "sql good.duckdb 'SELECT 1'",
-        "sql good.duckdb 'SELECT 1' --format csv",
-        "analyze good.duckdb",
-        "analyze good.duckdb --json",
-        "query --list",
-    ):
-        done = subprocess.run(
-            ["bash", "-c", f"{' '.join(TRACEKIT)} {command} >&-"],
-            cwd=folder, capture_output=True, check=False, timeout=60,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (
-            2, b"tracekit: cannot write: standard output is closed\n",
-        )  # fmt: skip
+    command = f"{' '.join(TRACEKIT)} sql good.duckdb 'SELECT 1' --format csv >&-"
+    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, timeout=60)
+    said = b"tracekit: cannot write: standard output is closed\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_rows_written_to_the_path_of_standard_output_are_appended(folder):
@@ -294,6 +280,7 @@ def test_hidden_characters_are_shown_as_replaced():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+@pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, folder, sql):
     import pty
@@ -326,7 +313,6 @@ def test_a_table_of_a_question_has_units_and_files_stay_exact(folder, run):
     assert units.count("(us)") == 5
     total = exact[0]["total_ns"]
     assert f"{int(total) / 1000:,.3f}" in done.stdout
-    assert run("sql", "good.duckdb", "SELECT 1500000 AS total_ns").stdout.split()[1] == "1,500,000"
 
 
 @pytest.mark.parametrize(
@@ -361,15 +347,12 @@ def test_names_keep_the_end_that_tells_them_apart():
     assert path.fit(path.name, 10) == "...iled, k"
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT count(*) > 0 FROM KERNELS",
-        "FROM (SELECT count(*) >= 0 FROM measured_work())",
-        "SHOW TABLES",
-        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal ORDER BY ALL",
-    ],
-)
-def test_sql_finds_every_view_of_a_trace_in_memory(cases_database, sql):
+def test_sql_finds_every_view_of_a_trace_in_memory(cases_database):
     with tracekit.load(OWN_TRACES / "simulated-overhead-bound.json.gz") as in_memory:
-        assert in_memory.sql(sql).rows() == cases_database.sql(sql).rows()
+        for sql in (
+            "SELECT count(*) > 0 FROM KERNELS",
+            "FROM (SELECT count(*) >= 0 FROM measured_work())",
+            "SHOW TABLES",
+            "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal ORDER BY ALL",
+        ):
+            assert in_memory.sql(sql).rows() == cases_database.sql(sql).rows()

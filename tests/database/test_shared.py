@@ -43,6 +43,6 @@ def test_a_question_with_a_limit_is_asked_about_each_trace():
 
 
 def test_a_window_that_a_trace_lacks_is_an_error(tmp_path):
-    ranks_simulated.write(tmp_path, Job(data=4, steps=1))
+    ranks_simulated.write(tmp_path, Job(data=2, steps=1))
     with tracekit.load(tmp_path) as run, pytest.raises(TracekitError, match="no window"):
         examine_all(run, window="ProfilerStep#99")

@@ -6,6 +6,8 @@ import gzip
 import json
 import math
 import pickle
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +71,12 @@ def nodes(graph: int, *places: int) -> list[dict[str, Any]]:
     return [{"graph id": graph, "graph node id": node(graph, place)} for place in places]
 
 
-def origins(run: tracekit.Database) -> list[tuple[Any, ...]]:
+def origins(run: tracekit.Database, trace: int | None = None) -> list[tuple[Any, ...]]:
     """Operator, module and line of each kernel of a replay, each with how it is known."""
+    of = "" if trace is None else f"AND trace_id = {trace}"
     asked = (
         "SELECT cpu_op, known_from, module, module_from, python_line, line_from "
-        "FROM gpu_op_origin WHERE is_graph ORDER BY start_ns"
+        f"FROM gpu_op_origin WHERE is_graph {of} ORDER BY trace_id, start_ns"
     )
     return run.fetch(asked)[1]
 
@@ -90,42 +93,51 @@ def of_capture(operator: str, how: str) -> tuple[str, ...]:
     return operator, how, "Linear_7", how, "model.py(12): forward", how
 
 
+TRACES = traces.Together()
+
+
 # -- annotations -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("annotation", "module", "line"),
+    ("trace", "module", "line"),
     [
-        ({"module_fqn": "layers.0.wq", "name": "block"}, "layers.0.wq", None),
-        ({"name": "attention", "stream": 62}, "attention", None),
-        ({"annotation": "phase A"}, "phase A", None),
-        (
-            {"name": "mlp", "stack": "model.py:12:forward\ntrain.py:3:step"},
-            "mlp",
-            "model.py(12): forward",
-        ),
-        ({"stack": "<no Python frames outside PyTorch>"}, None, None),
-        ({"stream": 62}, None, None),
+        (TRACES.events(replayed([annotation, {}])), module, line)
+        for annotation, module, line in (
+            ({"module_fqn": "layers.0.wq", "name": "block"}, "layers.0.wq", None),
+            ({"name": "attention", "stream": 62}, "attention", None),
+            ({"annotation": "phase A"}, "phase A", None),
+            (
+                {"name": "mlp", "stack": "model.py:12:forward\ntrain.py:3:step"},
+                "mlp",
+                "model.py(12): forward",
+            ),
+            ({"stack": "<no Python frames outside PyTorch>"}, None, None),
+            ({"stream": 62}, None, None),
+        )
     ],
 )
-def test_a_kernels_own_annotation_tells_its_module_and_line(annotation, module, line, tmp_path):
-    with traces.load(tmp_path, replayed([annotation, {}])) as run:
-        told, other = origins(run)
+def test_a_kernels_own_annotation_tells_its_module_and_line(trace, module, line, loaded):
+    told, other = origins(loaded, trace)
     how = [value and "annotation" for value in (module, line)]
     assert told == ("Compiled", "graph launch", module, how[0], line, how[1])
     assert other == NOT_KNOWN
 
 
-def test_modules_hold_the_time_of_their_annotated_kernels_with_those_inside(tmp_path):
-    args = [
-        {"module_fqn": "layers.0.wq"},
-        {"module_fqn": "layers.0.wq", "autograd_phase": "backward"},
-        {"module_fqn": "layers.0"},
-        {},
-    ]
-    with traces.load(tmp_path, replayed(args)) as run:
-        rows = run.ask("module_time")
-        (top,) = [row for row in run.ask("top_kernels") if row["name"] == "sgemm_0"]
+@TRACES.of(
+    *replayed(
+        [
+            {"module_fqn": "layers.0.wq"},
+            {"module_fqn": "layers.0.wq", "autograd_phase": "backward"},
+            {"module_fqn": "layers.0"},
+            {},
+        ]
+    )
+)
+def test_modules_hold_the_time_of_their_annotated_kernels_with_those_inside(trace, loaded):
+    rows = loaded.ask("module_time", trace=trace)
+    kernels = loaded.ask("top_kernels", trace=trace)
+    (top,) = [row for row in kernels if row["name"] == "sgemm_0"]
     shown = ("module", "parent", "gpu_ns", "gpu_self_ns", "backward_gpu_ns", "host_ns")
     assert [tuple(row[each] for each in shown) for row in rows] == [
         ("layers", None, 20_000, 0, 0, None),
@@ -150,31 +162,28 @@ def as_json(said: dict[int, Any]) -> bytes:
     return json.dumps({str(key): value for key, value in said.items()}).encode()
 
 
-def said_of(path: Path, **how: Any) -> list[tuple[str | None, str | None]]:
-    with tracekit.load(path, **how) as run:
-        found = origins(run)
-    assert {row[3] for row in found if row[2]} <= {"annotations file"}
-    return [(row[2], row[4]) for row in found]
+FILES = {
+    "kernel_annotations_rank0_x.pkl": pickle.dumps(ANNOTATIONS, 2),
+    "kernel_annotations_rank0_y.pickle": pickle.dumps(ANNOTATIONS, 5),
+    "kernel_annotations.json": as_json(ANNOTATIONS),
+    "trace.annotations.json.gz": gzip.compress(as_json(ANNOTATIONS)),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("kernel_annotations_rank0_x.pkl", pickle.dumps(ANNOTATIONS, 2)),
-        ("kernel_annotations_rank0_y.pickle", pickle.dumps(ANNOTATIONS, 5)),
-        ("kernel_annotations.json", as_json(ANNOTATIONS)),
-        ("trace.annotations.json.gz", gzip.compress(as_json(ANNOTATIONS))),
-    ],
-    ids=("protocol 2", "protocol 5", "json", "gzip"),
-)
-@pytest.mark.parametrize("folder", [".", "step_3"])
-def test_annotations_beside_a_trace_tell_modules_and_lines(name, text, folder, tmp_path):
-    (tmp_path / folder).mkdir(exist_ok=True)
-    trace = traces.write(tmp_path / folder / "trace.json", replayed(nodes(3, 1, 2, 4)))
-    (tmp_path / name).write_bytes(text)
-    (tmp_path / "kernel_annotations_stacks.json").write_bytes(as_json(STACKS))
-    (tmp_path / "other.annotations.json").write_bytes(as_json({node(3, 4): "of another trace"}))
-    assert said_of(trace) == AS_SAID
+def test_annotations_beside_a_trace_or_its_step_tell_modules_and_lines(tmp_path):
+    found = []
+    for place, (name, text) in enumerate(FILES.items()):
+        folder = tmp_path / f"run{place}"
+        inside = folder / "step_3" if place % 2 else folder
+        inside.mkdir(parents=True)
+        found.append(traces.write(inside / "trace.json", replayed(nodes(3, 1, 2, 4))))
+        (folder / name).write_bytes(text)
+        (folder / "kernel_annotations_stacks.json").write_bytes(as_json(STACKS))
+        (folder / "other.annotations.json").write_bytes(as_json({node(3, 4): "of another trace"}))
+    with tracekit.load(found) as run:
+        rows = origins(run)
+    assert {row[3] for row in rows if row[2]} <= {"annotations file"}
+    assert [(row[2], row[4]) for row in rows] == AS_SAID * len(FILES)
 
 
 def test_annotations_are_read_by_rank_kept_with_the_trace_and_taken_for_no_trace(tmp_path):
@@ -185,9 +194,9 @@ def test_annotations_are_read_by_rank_kept_with_the_trace_and_taken_for_no_trace
         (tmp_path / f"kernel_annotations_rank{rank}_x.json").write_bytes(said)
     asked = "SELECT trace_id, module FROM gpu_op_origin WHERE module IS NOT NULL ORDER BY ALL"
     expected = [(1, "layer of 0"), (2, "layer of 1")]
-    with tracekit.load(tmp_path, tmp_path / "one.duckdb") as run:
+    with tracekit.load(tmp_path, tmp_path / "one.duckdb", verdicts=False) as run:
         assert run.fetch(asked)[1] == expected
-    with tracekit.load(tmp_path / "one.duckdb", tmp_path / "two.duckdb") as run:
+    with tracekit.load(tmp_path / "one.duckdb") as run:
         assert run.fetch(asked)[1] == expected
 
 
@@ -225,33 +234,35 @@ _ITSELF: list[Any] = []
 _ITSELF.append(_ITSELF)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        (pickle.dumps({1: _Runs()}), "runs nothing that a pickle names"),
-        (pickle.dumps(["a list"]), "no pickle of plain dictionaries"),
-        (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
-        (b'["a list"]', "a dictionary by node"),
-        (b'{"layer": "x"}', "'layer' is no node's id"),
-        (b'{"-1": "x"}', "'-1' is no node's id"),
-        (b"[" * 100_000, "recursion"),
-        (b"{", "holds no annotations"),
-        (gzip.compress(as_json(ANNOTATIONS))[:-20], "ends early"),
-    ],
-    ids=lambda each: each if isinstance(each, str) else "",
-)
-def test_what_is_no_annotations_is_refused_in_one_line(text, reason, run, tmp_path):
-    trace = traces.write(tmp_path / "trace.json", replayed(nodes(3, 1)))
+NO_ANNOTATIONS = [
+    (pickle.dumps({1: _Runs()}), "runs nothing that a pickle names"),
+    (pickle.dumps(["a list"]), "no pickle of plain dictionaries"),
+    (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
+    (b'["a list"]', "a dictionary by node"),
+    (b'{"layer": "x"}', "'layer' is no node's id"),
+    (b'{"-1": "x"}', "'-1' is no node's id"),
+    (b"[" * 100_000, "recursion"),
+    (b"{", "holds no annotations"),
+    (gzip.compress(as_json(ANNOTATIONS))[:-20], "ends early"),
+]
+
+
+def test_what_is_no_annotations_is_refused_in_one_line(run, tmp_path, capsys):
     mine = tmp_path / "mine.bin"
-    mine.write_bytes(text)
+    for text, reason in NO_ANNOTATIONS:
+        mine.write_bytes(text)
+        with pytest.raises(TracekitError, match=re.escape(reason)) as refused:
+            list(beside.annotated_nodes(str(mine)))
+        assert str(mine) in str(refused.value) and "\n" not in str(refused.value)
+    assert "this ran" not in capsys.readouterr().out
+    trace = traces.write(tmp_path / "trace.json", replayed(nodes(3, 1)))
     done = run("analyze", str(trace), "--annotations", str(mine))
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert str(mine) in done.stderr and reason in done.stderr
     # Beside a trace, which nobody asked for, it is left.
     mine.rename(tmp_path / "kernel_annotations.json")
     done = run("query", str(trace), "graph_known")
     assert done.returncode == 0
-    assert reason in done.stderr and "this ran" not in done.stdout + done.stderr
+    assert reason in done.stderr
 
 
 def test_annotations_that_name_one_text_many_times_are_refused(tmp_path, monkeypatch):
@@ -276,8 +287,10 @@ def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("graph", "args", "expected"),
+    ("trace", "args", "expected"),
     [
+        (TRACES.events([*captured(graph=graph), *replayed(args)]), args, expected)
+        for graph, args, expected in (
         # The device ran the nodes in another order than they were captured.
         (3, nodes(3, 2, 1, 3), by_node(1, 0, 2)),
         # Made executable, the graph got a number of its own.
@@ -296,14 +309,14 @@ def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
         (3, nodes(9, 1, 2), None),
         (3, nodes(3, 41, 42), None),
         (None, [{}, {}], None),
+        )
     ],
 )  # fmt: skip
 def test_a_kernel_is_of_the_captured_launch_of_its_node_or_else_of_its_place(
-    graph, args, expected, tmp_path
+    trace, args, expected, loaded
 ):
-    with traces.load(tmp_path, [*captured(graph=graph), *replayed(args)]) as run:
-        found = origins(run)
-        known = run.ask("graph_known")
+    found = origins(loaded, trace)
+    known = loaded.ask("graph_known", trace=trace)
     assert found == [of_capture(*each) for each in expected or []] or not expected
     if expected is None:
         assert found == [NOT_KNOWN] * len(args)
@@ -313,17 +326,16 @@ def test_a_kernel_is_of_the_captured_launch_of_its_node_or_else_of_its_place(
     assert (share["kernels"], share["share_of_kernels"]) == (len(args), 1)
 
 
-def test_of_two_captures_the_one_of_the_same_graph_counts(tmp_path):
-    events = [
-        *captured(("aten::mm", "aten::mm"), graph=3),
-        *captured(("aten::add", "aten::add"), 400, 5, first=300),
-        *replayed(nodes(5, 1, 2)),
-        *replayed(nodes(3, 1, 2), 2000, 2),
-        # Which of them this graph was made of is not known.
-        *replayed(nodes(7, 1, 2), 3000, 3),
-    ]
-    with traces.load(tmp_path, events) as run:
-        found = [row[:2] for row in origins(run)]
+@TRACES.of(
+    *captured(("aten::mm", "aten::mm"), graph=3),
+    *captured(("aten::add", "aten::add"), 400, 5, first=300),
+    *replayed(nodes(5, 1, 2)),
+    *replayed(nodes(3, 1, 2), 2000, 2),
+    # Which of them this graph was made of is not known.
+    *replayed(nodes(7, 1, 2), 3000, 3),
+)
+def test_of_two_captures_the_one_of_the_same_graph_counts(trace, loaded):
+    found = [row[:2] for row in origins(loaded, trace)]
     by_node = [(name, "capture by node") for name in ("aten::add", "aten::mm")]
     assert found == [by_node[0]] * 2 + [by_node[1]] * 2 + [NOT_KNOWN[:2]] * 2
 
@@ -346,10 +358,9 @@ def test_a_capture_in_another_trace_counts_by_nodes_if_its_kernels_agree(
     )
 
 
-def test_what_the_program_said_comes_before_what_the_capture_tells(tmp_path):
-    args = [{"name": "attention"}, {}, {}]
-    with traces.load(tmp_path, [*captured(), *replayed(args)]) as run:
-        first, second, _ = origins(run)
+@TRACES.of(*captured(), *replayed([{"name": "attention"}, {}, {}]))
+def test_what_the_program_said_comes_before_what_the_capture_tells(trace, loaded):
+    first, second, _ = origins(loaded, trace)
     assert first[:4] == ("aten::mm", "capture by order", "attention", "annotation")
     assert second == of_capture("aten::relu", "order")
 
@@ -362,17 +373,13 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
         traces.write(folder / f"bs_2_rank{rank}.json", captured(kernels=kernels))
     (folder / "bs_4_rank0.json").write_text("{")
     trace = traces.write(tmp_path / "1786734684.99-TP-0.trace.json", replayed([{}] * 3))
-    done = run("load", str(trace), "-o", str(tmp_path / "run.duckdb"))
-    assert done.returncode == 0
-    with tracekit.open_database(tmp_path / "run.duckdb") as opened:
+    with tracekit.load(trace, tmp_path / "run.duckdb") as opened:
         assert origins(opened) == [of_capture(name, "order") for name in OPERATORS]
         paths = [path for (path,) in opened.fetch("SELECT path FROM trace ORDER BY trace_id")[1]]
         assert paths == [str(trace), str(folder / "bs_2_rank0.json")]
         assert [each.trace.path for each in opened.verdicts()] == [str(trace)]
         assert opened.verdict().trace.path == str(trace)
         assert set(opened.top_kernels()["trace_id"]) == {1}
-    done = run("analyze", "--full", str(trace))
-    assert "Linear_7 (capture by order)" in done.stdout
     done = run("query", str(trace), "graph_known", "--format", "csv")
     assert "capture by order" in done.stdout
     assert "also read what tells its graphs" in done.stderr
@@ -382,15 +389,18 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
         assert opened.trace_ids() == [1]
 
 
-def test_tables_of_work_have_the_operators_of_replays_and_how_they_are_known(tmp_path):
-    events = [*captured(("aten::relu", "aten::sigmoid")), *replayed([{}, {}])]
-    with traces.load(tmp_path, events, **traces.device("NVIDIA A100-SXM4-80GB")) as run:
-        moved = {row["operator"]: row for row in run.ask("operator_traffic")}
-        (pair,) = run.ask("fusion_savings")
-        roofs = {row["operator"]: row["known_from"] for row in run.ask("roofline")}
-        launched = {row["cpu_op"]: row for row in run.ask("operator_kernels")}
-        known_bytes = sum(row["bytes"] for row in run.ask("bandwidth_over_time", bins=1))
-        fused = run.ask("fused_ops")
+@TRACES.of(
+    *captured(("aten::relu", "aten::sigmoid")), *replayed([{}, {}]),
+    **traces.device("NVIDIA A100-SXM4-80GB"),
+)  # fmt: skip
+def test_tables_of_work_have_the_operators_of_replays_and_how_they_are_known(trace, loaded):
+    ask = partial(loaded.ask, trace=trace)
+    moved = {row["operator"]: row for row in ask("operator_traffic")}
+    (pair,) = ask("fusion_savings")
+    roofs = {row["operator"]: row["known_from"] for row in ask("roofline")}
+    launched = {row["cpu_op"]: row for row in ask("operator_kernels")}
+    known_bytes = sum(row["bytes"] for row in ask("bandwidth_over_time", bins=1))
+    fused = ask("fused_ops")
     how = "capture by order"
     assert moved.keys() == roofs.keys() == launched.keys() == {"aten::relu", "aten::sigmoid"}
     assert {
@@ -491,9 +501,10 @@ def test_how_the_kernels_of_real_graphs_are_known(name, kernels, expected, share
     ]
 
 
-def test_a_change_of_an_operator_changes_what_replays_ran_of_it(tmp_path):
-    events = captured() + replayed([{}] * 3) + replayed([{}] * 3, at=2000, correlation=2)
-    with traces.load(tmp_path, events) as run:
-        changes = ("operator:aten::relu*0", "kernel:sgemm_1*0")
-        lengths = [run.whatif(each, window="gpu_active").predicted_ns for each in changes]
-        assert lengths[0] == lengths[1] < run.whatif("host*1", window="gpu_active").predicted_ns
+@TRACES.of(*captured(), *replayed([{}] * 3), *replayed([{}] * 3, at=2000, correlation=2))
+def test_a_change_of_an_operator_changes_what_replays_ran_of_it(trace, loaded):
+    lengths = [
+        loaded.whatif(change, trace=trace, window="gpu_active").predicted_ns
+        for change in ("operator:aten::relu*0", "kernel:sgemm_1*0", "host*1")
+    ]
+    assert lengths[0] == lengths[1] < lengths[2]

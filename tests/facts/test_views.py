@@ -24,6 +24,12 @@ def test_former_names_are_the_same_rows(cases_database):
     assert cases_database.fetch(differing)[1] == [(0,)]
 
 
+def kernels(shared_trace, name, where, column="name"):
+    run, trace = shared_trace(f"{name}.json.gz")
+    asked = f"SELECT DISTINCT {column} FROM kernels WHERE trace_id = {trace} AND {where}"
+    return [found for (found,) in run.fetch(asked)[1]]
+
+
 @pytest.mark.parametrize(
     ("trace", "is_distributed"),
     [
@@ -34,36 +40,32 @@ def test_former_names_are_the_same_rows(cases_database):
         ("a100-transformer-batch512", False),
     ],
 )
-def test_no_other_kernel_of_the_shared_traces_communicates(shared_database, trace, is_distributed):
-    run = shared_database(f"{trace}.json.gz")
-    query = "SELECT DISTINCT name FROM kernels WHERE class = 'communication'"
-    names = [name for (name,) in run.fetch(query)[1]]
+def test_no_other_kernel_of_the_shared_traces_communicates(shared_trace, trace, is_distributed):
+    names = kernels(shared_trace, trace, "class = 'communication'")
     assert bool(names) == is_distributed
     assert all("nccl" in name or "multimem_all_reduce" in name for name in names)
 
 
-def test_classes_of_the_shared_traces(shared_database):
-    kinds = {
-        ("b200-vllm-eager", "bmm_%"): "gemm",
-        ("b200-vllm-eager", "%quantize_with_block_size%"): "elementwise",
-        ("b200-vllm-eager", "%moe::dev::routing%"): "reduction",
-        ("mi300x-resnet-checkpoint", "igemm_%"): "convolution",
-        ("a100-alexnet", "%scudnn%"): "convolution",
-        ("v100-dlrm-rank0", "%embedding%codegen%"): "copy",
-        ("mi300x-sglang-graph-decode", "%kv_indices%"): "copy",
-    }
-    for (trace, name), kind in kinds.items():
-        run = shared_database(f"{trace}.json.gz")
-        query = f"SELECT DISTINCT class FROM kernels WHERE name LIKE '{name}'"
-        assert run.fetch(query)[1] in ([], [(kind,)]), (trace, name)
+def test_classes_of_the_shared_traces(shared_trace):
+    for trace, name, kind in (
+        ("b200-vllm-eager", "bmm_%", "gemm"),
+        ("b200-vllm-eager", "%quantize_with_block_size%", "elementwise"),
+        ("b200-vllm-eager", "%moe::dev::routing%", "reduction"),
+        ("mi300x-resnet-checkpoint", "igemm_%", "convolution"),
+        ("a100-alexnet", "%scudnn%", "convolution"),
+        ("v100-dlrm-rank0", "%embedding%codegen%", "copy"),
+        ("mi300x-sglang-graph-decode", "%kv_indices%", "copy"),
+    ):
+        found = kernels(shared_trace, trace, f"name LIKE '{name}'", "class")
+        assert found in ([], [kind]), (trace, name)
 
 
-def test_the_shared_alexnet_draws_its_weights_on_the_host(shared_database):
-    query = """
+def test_the_shared_alexnet_draws_its_weights_on_the_host(shared_trace):
+    run, trace = shared_trace("a100-alexnet.json.gz")
+    ((activity, ns),) = run.fetch(f"""
         SELECT activity, sum(s.end_ns - s.start_ns)::BIGINT FROM host_segment AS s
-        JOIN cpu_ops USING (trace_id, event_id) WHERE name = 'aten::uniform_' AND dur_ns > 1e6
-        GROUP BY ALL
-    """
-    ((activity, ns),) = shared_database("a100-alexnet.json.gz").fetch(query)[1]
+        JOIN cpu_ops USING (trace_id, event_id)
+        WHERE trace_id = {trace} AND name = 'aten::uniform_' AND dur_ns > 1e6 GROUP BY ALL
+    """)[1]
     assert activity == "input"
     assert ns > 400_000_000

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 
@@ -13,10 +15,19 @@ EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)]
 SECRET = "the secret"
 
 
+@cache
+def _loaded() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "good.duckdb"
+        tracekit.load(traces.write(Path(folder) / "good.json", EVENTS), path).close()
+        return path.read_bytes()
+
+
 def good(folder: Path) -> Path:
-    """A database as `load` writes it."""
+    """A database as `load` writes it, and its trace."""
+    traces.write(folder / "good.json", EVENTS)
     path = folder / "good.duckdb"
-    tracekit.load(traces.write(folder / "good.json", EVENTS), path).close()
+    path.write_bytes(_loaded())
     return path
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import tracekit
 from tracekit.verdict.model import Analysis
 
@@ -75,6 +77,10 @@ class Together:
     def events(self, events: list[Any], **metadata: Any) -> int:
         """The trace_id that these events will have."""
         return self.add(lambda path, **base: write(path, events, **base | metadata))
+
+    def of(self, *events: Any, **metadata: Any) -> pytest.MarkDecorator:
+        """A decorator: the test's argument `trace` is the trace_id that these events will have."""
+        return pytest.mark.parametrize("trace", [self.events(list(events), **metadata)], ids=[""])
 
     def load(self, folder: Path, database: Path | None = None) -> tracekit.Database:
         paths = []

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 
 import pytest
 
@@ -29,47 +29,6 @@ def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_ask):
         for each, column in zip(found, ("count", "bytes", "total_ns"), strict=True):
             each[row["copy_kind"], row["host_memory"]] += row[column]
     assert found == (count, size, total)
-
-
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
-def test_bandwidth_over_time_adds_up_to_the_bytes_copied(name, shared_ask):
-    rows = shared_ask(f"{name}.json.gz", "copy_bandwidth")
-    moved, last = Counter(), {}
-    for row in rows:
-        lane = row["device_id"], row["copy_kind"]
-        if lane in last:
-            before = last[lane]
-            moved[row["copy_kind"]] += (
-                before["bytes_per_s"] * (row["at_ns"] - before["at_ns"]) / 1e9
-            )
-        last[lane] = row
-    copied_bytes = Counter()
-    for event in recorded(trace_file(f"{name}.json.gz")):
-        if event.get("cat") == "gpu_memcpy" and event["end"] > event["begin"]:
-            copied_bytes[event["name"].split()[1]] += event["args"]["bytes"]
-    del moved["memset"]
-    assert moved == pytest.approx(copied_bytes)
-
-
-def test_experts_of_a_recorded_server_are_those_of_its_kernels(shared_ask):
-    rows = shared_ask("mi300x-vllm-decode.json.gz", "expert_balance", top=1000)
-    kernels = [
-        e for e in recorded(trace_file("mi300x-vllm-decode.json.gz")) if e.get("cat") == "kernel"
-    ]
-    kernels.sort(key=lambda e: e["begin"])
-    took = [e["end"] - e["begin"] for e in kernels if e["name"].endswith("mxfp4_16x128x256x1")]
-    found = {
-        row["place"]: row["total_ns"] for row in rows if row["name"].endswith("mxfp4_16x128x256x1")
-    }
-    assert [found[i + 1] for i in range(24)] == took
-    whole = sum(e["end"] - e["begin"] for e in kernels)
-    experts = sum(e["end"] - e["begin"] for e in kernels if "_matmul_ogs" in e["name"])
-    assert rows[0]["part_share"] == pytest.approx(experts / whole)
-
-
-def test_all_to_alls_of_embeddings_are_no_experts(shared_ask):
-    assert shared_ask("v100-dlrm-rank0.json.gz", "expert_balance") == []
 
 
 @pytest.mark.parametrize(
@@ -200,55 +159,6 @@ def test_a_servers_step_has_the_gpu_time_that_it_launched(name, shared_ask):
     ]  # fmt: skip
     assert (row["gpu_ops"], row["gpu_ns"]) == (len(inside), sum(inside))
     assert row["gpu_ns"] > 0
-
-
-@pytest.mark.parametrize("name", ["mi300x-resnet-checkpoint"])
-def test_contested_time_is_that_of_the_recorded_frames(name, shared_ask):
-    """Autograd's thread runs Python only while the main thread is in run_backward."""
-    first, second = shared_ask(f"{name}.json.gz", "python_threads")
-    outer = [
-        e for e in recorded(trace_file(f"{name}.json.gz"))
-        if e["cat"] == "python_function" and "run_backward" in e["name"]
-    ]  # fmt: skip
-    assert {e["tid"] for e in outer} == {second["tid"]}
-    assert first["contested_ns"] == second["contested_ns"] == first["python_ns"]
-    assert second["contested_ns"] < sum(e["end"] - e["begin"] for e in outer)
-    assert "run_backward" in second["top_frame"]
-
-
-@pytest.mark.parametrize("name", ["a100-nccl"])
-def test_waits_are_those_of_the_recorded_events(name, shared_ask):
-    alike = defaultdict(list)
-    for event in recorded(trace_file(f"{name}.json.gz")):
-        args = event.get("args", {})
-        if event.get("cat") == "kernel" and "Collective name" in args:
-            size = max(args["In msg nelems"], args["Out msg nelems"])
-            key = args["Collective name"], size, args["dtype"], event["name"]
-            alike[key].append(event["end"] - event["begin"])
-    waits = sorted((d - min(each) for each in alike.values() for d in each), reverse=True)
-    rows = shared_ask(f"{name}.json.gz", "collective_waits", top=10_000)
-    assert [row["wait_ns"] for row in rows] == [wait for wait in waits if wait > 0]
-    assert len(rows) == 14
-
-
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize("name", ["v100-dlrm-rank0", "h100-bert-small", "b200-vllm-eager"])
-def test_delays_are_those_of_the_recorded_events(name, shared_ask):
-    events = recorded(trace_file(f"{name}.json.gz"))
-    operators = [e for e in events if e["cat"] == "cpu_op"]
-    delays = defaultdict(list)
-    for op, call in launches_of(events):
-        around = [
-            e for e in operators
-            if e["tid"] == call["tid"] and e["begin"] <= call["begin"] < e["end"]
-        ]  # fmt: skip
-        if around:
-            inner = min(around, key=lambda e: (e["end"] - e["begin"], -e["begin"]))
-            delays[inner["name"], op["name"]].append(op["begin"] - inner["begin"])
-    rows = shared_ask(f"{name}.json.gz", "operator_kernels", top=10_000)
-    assert {(r["cpu_op"], r["name"]): (r["count"], r["delay_max_ns"]) for r in rows} == {
-        key: (len(each), max(each)) for key, each in delays.items()
-    }
 
 
 def test_the_work_of_graph_replays_is_that_of_their_capture(shared_database):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tracekit
 from tests.kit.programs import random_program
 from tests.kit.sampling import sample
 from tests.kit.simulated import trace_event
 from tests.kit.simulator import Simulation
+from tests.kit.traces import Together
 from tracekit.replay.replay import Replay
 
 CASES = sample("random events that a replay is asked about", 12, 5)
@@ -55,7 +54,7 @@ def damaged(event: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", sample("seeds of damage to a replay", range(6), range(1)))
 def test_no_damage_upsets_a_replay(seed, tmp_path):
-    rng = random.Random(seed)
+    rng, together = random.Random(seed), Together()
     for case in range(CASES):
         program, machine = random_program(100 * seed + case)
         simulation = Simulation(program[:2], machine, seed=case)
@@ -63,14 +62,14 @@ def test_no_damage_upsets_a_replay(seed, tmp_path):
         for _ in range(rng.choice([1, 5, len(events) // 10])):
             place = rng.randrange(len(events))
             events[place] = damaged(events[place], rng)
-        path = tmp_path / "trace.json"
-        path.write_text(json.dumps({"traceEvents": events}))
-        with tracekit.load(path) as run:
-            analysis = run.verdict()
+        together.events(events)
+    with together.load(tmp_path) as run, run.session.sharing():
+        for trace in run.trace_ids():
+            analysis = run.verdict(trace)
             if analysis.causal is None:
                 assert analysis.verdict.regime == "unknown" or analysis.gpu is None
                 continue
-            replay = Replay(run, 1)
+            replay = Replay(run, trace)
             assert np.array_equal(replay.measured().time, replay.graph.time)
             bounds = replay.bounds()
             for changes in ((), ("sync*0",), ("cuda-graph",), ("host*0", "device*0.5")):

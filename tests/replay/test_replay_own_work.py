@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from tests.conftest import SHARED_TRACES
 from tests.kit import traces
 from tests.kit.traces import gpu_op, launch
 from tracekit.replay.replay import Replay
@@ -11,8 +10,12 @@ from tracekit.replay.replay import Replay
 US = 1_000
 
 
-def replayed(folder, events):
-    return Replay(traces.load(folder, events), 1)
+TRACES = traces.Together()
+
+
+@pytest.fixture
+def replay(trace, loaded):
+    return Replay(loaded, trace)
 
 
 def predicted(replay, *changes):
@@ -32,17 +35,20 @@ CALLS = [
     ("cudaDeviceSynchronize", "sync"),
     ("cudaStreamSynchronize", "sync"),
 ]
+WAITS = ("hipFree", "cudaDeviceSynchronize")
 
 
-@pytest.mark.sampled(2, of=4)
-@pytest.mark.parametrize(("call", "cause"), CALLS)
-def test_a_call_that_goes_on_after_the_device_fell_idle_works(call, cause, tmp_path):
-    # The call waits until 107 us, then works for another 400 us.
-    events = [
-        launch(0, 5, 1), gpu_op(7, 100, 1),
-        launch(6, 501, 2, call), launch(507, 5, 3), gpu_op(514, 100, 3),
-    ]  # fmt: skip
-    replay = replayed(tmp_path, events)
+def calling(call, ends_us=107, between=()):
+    """A call, during a kernel of 100 us, that ends at `ends_us`; another kernel then."""
+    return TRACES.events([
+        launch(0, 5, 1), gpu_op(7, 50 if between else 100, 1), *between,
+        launch(6, ends_us - 6, 2, call), launch(ends_us, 5, 3), gpu_op(ends_us + 7, 100, 3),
+    ])  # fmt: skip
+
+
+# The call waits until 107 us, then works for another 400 us.
+@pytest.mark.parametrize(("trace", "cause"), [(calling(each, 507), of) for each, of in CALLS])
+def test_a_call_that_goes_on_after_the_device_fell_idle_works(trace, cause, replay):
     assert (replay.graph.unknown == 0).all()
     assert path_us(replay)[cause] == 400
     assert predicted(replay) == 607
@@ -50,78 +56,65 @@ def test_a_call_that_goes_on_after_the_device_fell_idle_works(call, cause, tmp_p
     assert predicted(replay, "host*0.5") == 607 - 200 - 2.5
     assert predicted(replay, "device*0.5") == 607 - 50 - 50
     assert predicted(replay, f"{cause}*0") <= 607 - 400
-    verdict = replay.database.verdict().verdict
+    verdict = replay.database.verdict(trace).verdict
     assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", cause)
 
 
-def test_an_event_s_wait_ends_with_what_was_launched_before_its_record(tmp_path):
-    events = [
-        launch(0, 5, 1), gpu_op(7, 100, 1), launch(6, 1, 2, "cudaEventRecord"),
-        launch(8, 300, 3, "cudaEventSynchronize"),
-        traces.slice_event(
-            "cuda_sync", "Event Sync", 8, 99,
-            args={"correlation": 3, "stream": 7, "wait_on_stream": 7,
-                  "wait_on_cuda_event_record_corr_id": 2},
-        ),
-        launch(308, 5, 4), gpu_op(315, 100, 4),
-    ]  # fmt: skip
-    replay = replayed(tmp_path, events)
+@TRACES.of(
+    launch(0, 5, 1), gpu_op(7, 100, 1), launch(6, 1, 2, "cudaEventRecord"),
+    launch(8, 300, 3, "cudaEventSynchronize"),
+    traces.slice_event(
+        "cuda_sync", "Event Sync", 8, 99,
+        args={"correlation": 3, "stream": 7, "wait_on_stream": 7,
+              "wait_on_cuda_event_record_corr_id": 2},
+    ),
+    launch(308, 5, 4), gpu_op(315, 100, 4),
+)  # fmt: skip
+def test_an_event_s_wait_ends_with_what_was_launched_before_its_record(replay):
     assert (replay.graph.unknown == 0).all()
     assert path_us(replay)["sync"] == 201
     assert predicted(replay, "device*0.5") == 408 - 50 - 50
 
 
-@pytest.mark.parametrize("call", ["hipFree", "cudaDeviceSynchronize"])
-def test_the_usual_way_back_from_a_wait_is_no_work(call, tmp_path):
-    events = [
-        launch(0, 5, 1), gpu_op(7, 100, 1),
-        launch(6, 111, 2, call), launch(117, 5, 3), gpu_op(124, 100, 3),
-    ]  # fmt: skip
-    replay = replayed(tmp_path, events)
+@pytest.mark.parametrize("trace", [calling(each, 117) for each in WAITS])
+def test_the_usual_way_back_from_a_wait_is_no_work(replay):
     # The 10 us after the op stay, however fast the host is; only the next launch's 5 us shrink.
     assert predicted(replay) - predicted(replay, "host*0.5") == 2.5
 
 
-@pytest.mark.parametrize("call", ["hipFree", "cudaDeviceSynchronize"])
-def test_a_call_waits_for_ops_whose_launch_is_not_recorded(call, tmp_path):
-    # The profiler began between the launch of the second op and its start.
-    events = [
-        launch(0, 5, 1), gpu_op(7, 50, 1), gpu_op(58, 300, 99),
-        launch(6, 357, 2, call), launch(363, 5, 3), gpu_op(370, 100, 3),
-    ]  # fmt: skip
-    replay = replayed(tmp_path, events)
+# The profiler began between the launch of the second op and its start.
+@pytest.mark.parametrize("trace", [calling(each, 363, [gpu_op(58, 300, 99)]) for each in WAITS])
+def test_a_call_waits_for_ops_whose_launch_is_not_recorded(replay):
     assert (replay.graph.unknown == 0).all()
     assert predicted(replay) - predicted(replay, "host*0.5") == 2.5
     assert predicted(replay) - predicted(replay, "device*0.5") == 25 + 150 + 50
 
 
-def test_a_copy_s_call_that_goes_on_after_the_copy_works(tmp_path):
-    # To pageable memory: for 200 us, the call moves the data on within the host.
-    events = [
-        launch(0, 260, 1, "cudaMemcpyAsync"),
-        gpu_op(10, 50, 1, category="gpu_memcpy", name="Memcpy DtoH (Device -> Pageable)"),
-        launch(260, 5, 2), gpu_op(267, 100, 2),
-    ]  # fmt: skip
-    replay = replayed(tmp_path, events)
+# To pageable memory: for 200 us, the call moves the data on within the host.
+@TRACES.of(
+    launch(0, 260, 1, "cudaMemcpyAsync"),
+    gpu_op(10, 50, 1, category="gpu_memcpy", name="Memcpy DtoH (Device -> Pageable)"),
+    launch(260, 5, 2), gpu_op(267, 100, 2),
+)  # fmt: skip
+def test_a_copy_s_call_that_goes_on_after_the_copy_works(replay):
     assert path_us(replay)["copy"] == 250
     assert predicted(replay, "host*0.5") == 357 - 100 - 2.5
     assert predicted(replay, "device*0.5") == 357 - 25 - 50
 
 
-def test_a_call_that_ends_before_the_device_has_done_did_not_wait_for_it(tmp_path):
-    # An allocation during a kernel that ends 15 us after it.
-    events = [
-        launch(0, 5, 1), gpu_op(7, 100, 1), launch(6, 86, 2, "cudaMalloc"),
-        launch(92, 5, 3), gpu_op(108, 50, 3),
-    ]  # fmt: skip
-    replay = replayed(tmp_path, events)
+# An allocation during a kernel that ends 15 us after it.
+@TRACES.of(
+    launch(0, 5, 1), gpu_op(7, 100, 1), launch(6, 86, 2, "cudaMalloc"),
+    launch(92, 5, 3), gpu_op(108, 50, 3),
+)  # fmt: skip
+def test_a_call_that_ends_before_the_device_has_done_did_not_wait_for_it(replay):
     assert not len(replay.graph.joins)
     # Its thread continues as before, however long the kernel takes.
     assert predicted(replay, "device*0.25") == 92 + 5 + 2 - 7 + 12.5
 
 
-def test_a_launch_that_goes_on_after_there_is_room_works(tmp_path):
-    # A queue of 600 kernels; one call goes on for 500 us after the queue has room.
+def queued():
+    """A queue of 600 kernels; one call goes on for 500 us after the queue has room."""
     late, depth, kernels = 800, 600, 1_000
     events, at = [], 0.0
     start = [600.0 * (1 + place) for place in range(kernels)]
@@ -131,21 +124,13 @@ def test_a_launch_that_goes_on_after_there_is_room_works(tmp_path):
         events.append(launch(at, end - at, place + 1))
         events.append(gpu_op(start[place], 599, place + 1))
         at = end + 1
-    replay = replayed(tmp_path, events)
+    return events
+
+
+@TRACES.of(*queued())
+def test_a_launch_that_goes_on_after_there_is_room_works(replay):
     assert len(replay.graph.joins) > 300
     host = replay.graph.host
     launching = replay.graph.number("launch")
     worked = np.diff(host.borders)[(host.cause == launching) & ~host.blocked]
     assert worked.max() == 502 * US
-
-
-def test_a_run_of_blocking_frees_is_bound_by_its_allocations(shared_verdict):
-    if not (SHARED_TRACES / "mi300x-ddp-hipfree.json.gz").exists():
-        pytest.skip(f"no real traces at {SHARED_TRACES}")
-    analysis = shared_verdict("mi300x-ddp-hipfree.json.gz")
-    assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
-        "overhead-bound", "allocation",
-    )  # fmt: skip
-    # The host's part of the device's idle time is 84.3 % of the window.
-    assert analysis.causal.path["allocation"] > 0.84
-    assert analysis.causal.gains.unknown < 0.001

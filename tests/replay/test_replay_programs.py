@@ -25,7 +25,7 @@ QUESTIONS = [
 # Blocks large enough that one program may be wrong: the op that a call waited for can be a
 # coincidence.
 PROGRAMS = [range(n, n + 125) for n in range(0, 500, 125)]
-PROGRAMS = sample("blocks of up to 125 random programs", PROGRAMS, [range(12)])
+PROGRAMS = sample("blocks of up to 125 random programs", PROGRAMS, [range(6)])
 # Traces per database; a question about one trace scans them all.
 _AT_ONCE = 25
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.traces import gpu_op, launch, load, operator, slice_event
+from tests.kit.traces import Together, gpu_op, launch, operator, slice_event
 
 KERNEL_US = 50_000.0
 
@@ -23,46 +23,57 @@ def spinning(ranges, lag_us=20.0, works_us=0.0):
     return events
 
 
-def saved(folder, events, change):
-    with load(folder, events) as database:
-        found = database.whatif(change, window="trace")
-    return 1 - found.predicted_ns / found.window_ns
+TRACES = Together()
 
 
-def test_a_host_that_spins_on_the_device_gains_nothing_from_a_faster_host(tmp_path):
+@pytest.fixture
+def saved(loaded):
+    def ask(trace, change):
+        found = loaded.whatif(change, trace=trace, window="trace")
+        return 1 - found.predicted_ns / found.window_ns
+
+    return ask
+
+
+@TRACES.of(*spinning(4))
+def test_a_host_that_spins_on_the_device_gains_nothing_from_a_faster_host(trace, saved):
     # In each 60 ms, the device works for 50, and the host works for 10 between the ranges.
-    assert saved(tmp_path, spinning(4), "host*0.5") == pytest.approx(0.065, abs=0.001)
-    assert saved(tmp_path, spinning(4), "device*0.5") == pytest.approx(0.435, abs=0.001)
+    assert saved(trace, "host*0.5") == pytest.approx(0.065, abs=0.001)
+    assert saved(trace, "device*0.5") == pytest.approx(0.435, abs=0.001)
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        # Twice is too few to count as a wait.
-        spinning(2),
-        # A slice that continues long after the kernel's end works.
-        spinning(4, lag_us=5_000.0),
-        # So does one that covers little of the kernel.
-        spinning(4, works_us=40_000.0),
-    ],
-)
-def test_slices_that_end_so_by_chance_are_work(tmp_path, events):
+BY_CHANCE = [
+    # Twice is too few to count as a wait.
+    spinning(2),
+    # A slice that continues long after the kernel's end works.
+    spinning(4, lag_us=5_000.0),
+    # So does one that covers little of the kernel.
+    spinning(4, works_us=40_000.0),
+]
+
+
+@pytest.mark.parametrize(("trace", "events"), [(TRACES.events(each), each) for each in BY_CHANCE])
+def test_slices_that_end_so_by_chance_are_work(trace, events, saved):
     kernels = [each for each in events if each["cat"] == "kernel"]
     span_us = max(each["ts"] + each["dur"] for each in events)
     # At twice the speed, the host runs ahead: only the kernels remain.
     left = (len(kernels) * KERNEL_US + 100) / span_us
-    assert saved(tmp_path, events, "host*0.5") == pytest.approx(1 - left, abs=0.001)
+    assert saved(trace, "host*0.5") == pytest.approx(1 - left, abs=0.001)
 
 
-def test_a_future_that_returns_after_a_message_is_a_wait(tmp_path):
-    turns = [
-        [
-            operator("aten::mm", i * 20_000.0, 9_000),
-            slice_event("python_function", "app.py(7): result", i * 20_000.0 + 9_000, 11_000),
-            slice_event("user_annotation", "gloo:recv", i * 20_000.0 + 9_100, 10_880) | {"tid": 7},
-        ]
-        for i in range(4)
-    ]
-    events = [each for turn in turns for each in turn]
-    assert saved(tmp_path, events, "host*0.5") == pytest.approx(0.225, abs=0.01)
-    assert saved(tmp_path, events[:6], "host*0.5") == pytest.approx(0.5, abs=0.01)
+MESSAGES = [
+    event
+    for at in (20_000.0 * i for i in range(4))
+    for event in (
+        operator("aten::mm", at, 9_000),
+        slice_event("python_function", "app.py(7): result", at + 9_000, 11_000),
+        slice_event("user_annotation", "gloo:recv", at + 9_100, 10_880) | {"tid": 7},
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("trace", "gain"), [(TRACES.events(MESSAGES), 0.225), (TRACES.events(MESSAGES[:6]), 0.5)]
+)
+def test_a_future_that_returns_after_a_message_is_a_wait(trace, gain, saved):
+    assert saved(trace, "host*0.5") == pytest.approx(gain, abs=0.01)

@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import duckdb
 import pytest
 
 from tests.kit import traces
@@ -67,26 +68,13 @@ def test_a_cut_trace_is_loaded_up_to_the_cut(run, tmp_path):
     assert found["verdict"]["confidence"] != "high"
 
 
-def test_a_cut_gzip_is_loaded_up_to_the_cut(run, tmp_path):
-    events = [{**GOOD[1], "name": f"kernel {place}"} for place in range(5000)]
-    packed = gzip.compress(json.dumps({"traceEvents": events}).encode())
-    (tmp_path / "cut.json.gz").write_bytes(packed[: len(packed) // 2])
-    done = run("load", "cut.json.gz", "-o", "cut.duckdb")
-    assert done.returncode == 0
-    assert "ends early" in done.stderr
-    assert run("sql", "cut.duckdb", "SELECT count(*) > 1000 AS many FROM event").stdout.split() == [
-        "many",
-        "true",
-    ]
-
-
 def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
     texts = ['{"traceEvents": []}', "[]", "[1, 2, 3]", '[{"pid": 1']
     names = [f"none{place}.json" for place in range(len(texts))]
     for name, text in zip(names, texts, strict=True):
         (tmp_path / name).write_text(text)
-        refused(run("analyze", name, "--json"), f"{name}: contains no trace events")
-    done = run("load", *names, "good.json", "-o", "run.duckdb")
+    refused(run("analyze", names[0], "--json"), f"{names[0]}: contains no trace events")
+    done = run("load", *names, "good.json", "-o", "run.duckdb", "--no-verdict")
     assert done.returncode == 2
     for name in names:
         assert f"not loaded: {name}: contains no trace events" in done.stderr
@@ -94,34 +82,24 @@ def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.parametrize("command", ["load", "export", "capture"])
+@pytest.mark.parametrize("command", ["load", "export"])
 def test_an_output_that_cannot_be_written_is_refused(command, run, trace):
     arguments = {
         "load": [str(trace), "-o", "no/such/folder/run.duckdb"],
         "export": [str(trace), "-o", "no/such/folder/run.json"],
-        "capture": ["matmul-add", "--dim", "8", "-o", "no/such/folder/run.json.gz"],
     }[command]
     refused(run(command, *arguments), "no/such/folder", "cannot be written")
 
 
-@pytest.mark.parametrize("source", ["good.json", "run.duckdb"])
-def test_sql_can_only_read_the_trace(source, run, trace, tmp_path):
-    """tests/safety/test_sandbox.py tries every kind of statement."""
-    assert run("load", "good.json", "-o", "run.duckdb").returncode == 0
-    before = sorted(tmp_path.iterdir())
-    for statement, reason in (
-        ("SELEC 1", "syntax error"), ("SELECT nothing FROM event", "nothing"),
-        ("COPY event TO 'stolen.csv'", "read-only"), ("", "one SELECT"),
-        ("SELECT 1; SELECT 2", "one SELECT"), ("FROM read_text('good.json')", "disabled"),
-    ):  # fmt: skip
-        refused(run("sql", source, statement), reason)
-    assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.sampled(5, of=16)
+@pytest.mark.sampled(6, of=20)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        # tests/safety/test_sandbox.py tries every kind of statement.
+        (["sql", "good.json", "COPY event TO 'stolen.csv'"], "read-only"),
+        (["sql", "good.json", "SELEC 1"], "syntax error"),
+        (["sql", "good.json", "SELECT 1; SELECT 2"], "one SELECT"),
+        (["sql", "good.json", "FROM read_text('good.json')"], "disabled"),
         (["nonsense"], "No such command"),
         (["analyze"], "Missing argument"),
         (["analyze", "good.json", "--trace-id", "9"], "no trace 9"),
@@ -142,16 +120,13 @@ def test_sql_can_only_read_the_trace(source, run, trace, tmp_path):
 )
 def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
     (trace.parent / "empty").mkdir()
+    before = sorted(trace.parent.iterdir())
     refused(run(*arguments), reason)
+    assert sorted(trace.parent.iterdir()) == before
 
 
-def test_a_file_that_only_begins_like_a_database_is_refused(run, tmp_path):
+def test_what_is_no_database_of_tracekits_is_refused(run, tmp_path):
     (tmp_path / "fake.duckdb").write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
-    refused(run("analyze", "fake.duckdb"), "fake.duckdb")
-
-
-def test_another_programs_database_is_refused(run, tmp_path):
-    import duckdb
-
     duckdb.connect(str(tmp_path / "other.duckdb")).close()
+    refused(run("analyze", "fake.duckdb"), "fake.duckdb")
     refused(run("analyze", "other.duckdb"), "other.duckdb", "tracekit database")

@@ -63,7 +63,7 @@ print(max(int(line.split()[1]) for line in open("/proc/self/status") if line.sta
 """
 
 
-@pytest.mark.sampled(7, of=14)
+@pytest.mark.sampled(14, of=14)
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", LARGE)
 def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, tmp_path):
@@ -81,25 +81,18 @@ def test_fifteen_megabytes_of_metadata_take_little_memory_and_time(kind, where, 
     assert time.monotonic() - started < 60
 
 
-@pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("kind", ["lists", "members", "text"])
-def test_more_metadata_than_allowed_is_refused_with_what_to_do(kind, where, tmp_path):
-    large = LARGE[kind](2 * MB)
-    parts = [large, EVENTS] if where == "before" else [EVENTS, large]
-    data = b"{" + b",".join(parts) + b"}"
-    assert read(data, tmp_path, metadata_bytes=2 * MB + 100).events == 1
-    with pytest.raises(TracekitError, match=r"more than 1 MB of metadata .* \(--memory-mb\)"):
-        read(data, tmp_path, metadata_bytes=MB)
-
-
-def test_metadata_before_and_after_the_events_counts_together(tmp_path):
-    half = LARGE["lists"](MB * 3 // 4)
-    with pytest.raises(TracekitError, match="more than 1 MB of metadata"):
-        read(b"{" + b",".join([half, EVENTS, half]) + b"}", tmp_path, metadata_bytes=MB)
+def test_more_metadata_than_allowed_is_refused_with_what_to_do(kind, tmp_path):
+    half = LARGE[kind](MB)
+    for parts in ([half, half, EVENTS], [EVENTS, half, half], [half, EVENTS, half]):
+        data = b"{" + b",".join(parts) + b"}"
+        assert read(data, tmp_path, metadata_bytes=2 * MB + 100).events == 1
+        with pytest.raises(TracekitError, match=r"more than 1 MB of metadata .* \(--memory-mb\)"):
+            read(data, tmp_path, metadata_bytes=MB)
 
 
 def test_a_small_file_with_much_metadata_is_refused_early(tmp_path):
-    packed = gzip.compress(b'{"x":[' + b",".join([b"[]"] * 13_000_000) + b"]," + EVENTS + b"}")
+    packed = gzip.compress(b'{"x":[' + b",".join([b"[]"] * 6_000_000) + b"]," + EVENTS + b"}")
     assert len(packed) < 100_000
     started = time.monotonic()
     with pytest.raises(TracekitError, match="more than 16 MB of metadata"):
@@ -119,9 +112,9 @@ def test_endless_white_space_after_the_events_takes_no_memory(tmp_path):
     for form in (b"{" + EVENTS, b'[{"ph":"X"}]'):
         read(form, tmp_path)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        packed = gzip.compress(form + b" " * (100 * MB) + b"}" * form.startswith(b"{"))
+        packed = gzip.compress(form + b" " * (50 * MB) + b"}" * form.startswith(b"{"))
         assert read(packed, tmp_path).events == 1
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
 
 
 def test_the_events_of_a_second_list_follow_the_first(tmp_path):
@@ -138,16 +131,10 @@ def test_a_second_list_of_events_that_is_not_a_list_is_rejected(tmp_path):
     assert "not an array" in reader.damage
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        b"traceEvents",
-        b"\\u0074raceEvents",
-        b"\\u0074" * 0 + b"".join(b"\\u%04x" % letter for letter in b"traceEvents"),
-    ],
-)
-def test_the_events_are_found_however_their_key_is_escaped(key, tmp_path):
-    assert read(b'{"a":1,"' + key + b'":[{"ph":"X"}]}', tmp_path).events == 1
+def test_the_events_are_found_however_their_key_is_escaped(tmp_path):
+    escaped = b"".join(b"\\u%04x" % letter for letter in b"traceEvents")
+    for key in (b"traceEvents", b"\\u0074raceEvents", escaped):
+        assert read(b'{"a":1,"' + key + b'":[{"ph":"X"}]}', tmp_path).events == 1
 
 
 def test_metadata_is_always_valid_utf8(tmp_path):
@@ -179,12 +166,12 @@ def test_numbers_of_any_length_and_keys_that_repeat_are_kept(tmp_path):
     assert reader.member("b") == {"c": [1]}
 
 
-@pytest.mark.parametrize("depth", [101, 5000, 65_000])
-def test_deep_metadata_is_kept_as_text(depth, tmp_path):
-    deep = '{"a":' * depth + "1" + "}" * depth
-    reader = read(b'{"distributedInfo":' + deep.encode() + b"," + EVENTS + b"}", tmp_path)
-    assert reader.metadata_text == '{"distributedInfo":' + deep + "}"
-    assert reader.member("distributedInfo") is None
+def test_deep_metadata_is_kept_as_text(tmp_path):
+    for depth in (101, 5000, 65_000):
+        deep = '{"a":' * depth + "1" + "}" * depth
+        reader = read(b'{"distributedInfo":' + deep.encode() + b"," + EVENTS + b"}", tmp_path)
+        assert reader.metadata_text == '{"distributedInfo":' + deep + "}"
+        assert reader.member("distributedInfo") is None
 
 
 # -- one odd event ---------------------------------------------------------------------------------
@@ -282,7 +269,7 @@ def event_texts(text: bytes) -> list[bytes]:
     return found
 
 
-@pytest.mark.sampled(2, of=3)
+@pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("mode", ["at its place", "at the end", "at the end, with one pid"])
 def test_of_two_writers_in_one_file_what_is_whole_is_loaded(mode, tmp_path):
     texts = [gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()) for name in RANKS]

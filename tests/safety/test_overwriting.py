@@ -13,8 +13,6 @@ import tracekit
 from tests.kit.lakes import add, write_rank
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
-from tracekit.perfetto.annotate import annotate
-from tracekit.reporters.html.reports import write_any
 
 # INPUT and OUTPUT stand for paths.
 SQL = "SELECT count(*) FROM trace"
@@ -86,7 +84,7 @@ def here(tmp_path_factory):
     (folder / "t.json.gz").write_bytes(gzip.compress((folder / "t.json").read_bytes()))
     with tarfile.open(folder / "ranks.tar", "w") as archive:
         archive.add(folder / "ranks", "ranks")
-    tracekit.load(folder / "ranks", folder / "run.duckdb").close()
+    tracekit.load(folder / "ranks", folder / "run.duckdb", verdicts=False).close()
     add(folder / "lake", folder / "ranks")
     (folder / "link.json").symlink_to("t.json")
     (folder / "second.json").hardlink_to(folder / "t.json")
@@ -140,9 +138,6 @@ def test_the_library_refuses_as_the_commands_do(here, monkeypatch, tmp_path):
         for call in (
             lambda: run.export("rank0.json", 1),
             lambda: database.export("run.duckdb", 1),
-            lambda: write_any(run, "rank0.json", 1),
-            lambda: annotate("second.json", "t.json"),
-            lambda: annotate("ranks", "rank0.json"),
             lambda: tracekit.load("second.json", "link.json"),
         ):
             with pytest.raises(TracekitError, match="is also an input"):
@@ -153,11 +148,11 @@ def test_the_library_refuses_as_the_commands_do(here, monkeypatch, tmp_path):
 def test_what_lies_beside_an_input_may_be_replaced(here, monkeypatch):
     monkeypatch.chdir(here)
     try:
-        for _ in range(2):
-            for given, output in (("ranks", "ranks/a.html"), ("lake/run=ranks", "lake/a.html")):
-                command = ["sql", given, SQL, "--format", "csv", "-o", output]
-                assert CliRunner().invoke(cli, command).exception is None
-                assert Path(output).read_text().splitlines()[1] == "2"
+        for given, output in (("ranks", "ranks/a.html"), ("lake/run=ranks", "lake/a.html")):
+            Path(output).touch()
+            command = ["sql", given, SQL, "--format", "csv", "-o", output]
+            assert CliRunner().invoke(cli, command).exception is None
+            assert Path(output).read_text().splitlines()[1] == "2"
     finally:
         for output in ("ranks/a.html", "lake/a.html"):
             Path(output).unlink(missing_ok=True)

@@ -266,46 +266,29 @@ def test_brackets_in_texts_and_comments_do_not_count(database):
 
 @pytest.mark.sampled(9, of=16)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
-def test_a_database_with_anything_else_in_it_is_refused(attempt, tmp_path):
-    path = hostile.make_hostile(tmp_path, attempt)
+def test_a_database_with_anything_else_in_it_is_refused_and_only_its_rows_are_copied(
+    attempt, tmp_path, run
+):
+    path, copy = hostile.make_hostile(tmp_path, attempt), tmp_path / "copy.duckdb"
     began = time.monotonic()
     with pytest.raises(tracekit.TracekitError, match=r"good\.duckdb") as refused:
         tracekit.open_database(path)
-    assert len(str(refused.value).splitlines()) == 1
-    assert hostile.SECRET not in str(refused.value)
-    assert time.monotonic() - began < 60
-
-
-@pytest.mark.sampled(9, of=16)
-@pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
-def test_only_the_rows_of_another_database_are_copied(attempt, tmp_path):
-    path, copy = hostile.make_hostile(tmp_path, attempt), tmp_path / "copy.duckdb"
+    said = [str(refused.value)]
     if attempt in hostile.TRACES_ARE_WHOLE:
-        with tracekit.load(path, copy) as database:
-            assert database.fetch("SELECT path FROM trace")[1] == [(str(tmp_path / "good.json"),)]
+        with tracekit.load(path, copy, verdicts=False) as database:
+            assert database.fetch("SELECT events FROM trace")[1] == [(2,)]
     else:
         with pytest.raises(tracekit.TracekitError) as refused:
             tracekit.load(path, copy)
-        assert hostile.SECRET not in str(refused.value)
         assert not copy.exists()
-
-
-BY_COMMANDS = list(hostile.ATTEMPTS)
-BY_COMMANDS = sample("changed databases that commands refuse", BY_COMMANDS, BY_COMMANDS[::8])
-
-
-@pytest.mark.parametrize("attempt", BY_COMMANDS)
-def test_commands_refuse_such_a_database_in_one_line(attempt, tmp_path, run):
-    path = hostile.make_hostile(tmp_path, attempt)
-    commands = [["analyze", str(path)], ["sql", str(path), "SELECT 1"]]
-    if attempt not in hostile.TRACES_ARE_WHOLE:
-        commands.append(["load", str(path), "-o", "copy.duckdb"])
-    for command in commands:
-        done = run(*command)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert len(done.stderr.splitlines()) == 1
-        assert "good.duckdb" in done.stderr
-        assert hostile.SECRET not in done.stderr
+        said.append(str(refused.value))
+    done = run("sql", str(path), "SELECT 1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "good.duckdb" in done.stderr
+    for each in (*said, done.stderr):
+        assert len(each.splitlines()) == 1
+        assert hostile.SECRET not in each
+    assert time.monotonic() - began < 60
 
 
 def test_the_stored_format_is_up_to_date():
@@ -332,13 +315,13 @@ def test_a_database_that_another_duckdb_lists_differently_is_opened(folder, monk
 def test_the_log_of_a_crashed_client_is_noticed_before_anything_is_replaced(tmp_path, run):
     path = hostile.good(tmp_path)
     before = path.read_bytes()
-    for ending in (".wal", ".wal.checkpoint", ".wal.recovery"):
+    logs = ((".wal", []), (".wal.checkpoint", ["--append"]), (".wal.recovery", ["--resume"]))
+    for ending, more in logs:
         log = path.with_name(path.name + ending)
         log.write_bytes(b"changes")
-        for more in ([], ["--append"], ["--resume"]):
-            done = run("load", "good.json", "-o", "good.duckdb", *more)
-            assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-            assert log.name in done.stderr
+        done = run("load", "good.json", "-o", "good.duckdb", *more)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert log.name in done.stderr
         assert path.read_bytes() == before
         log.unlink()
     assert traces.load(tmp_path, hostile.EVENTS).trace_ids() == [1]

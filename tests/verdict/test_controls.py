@@ -93,43 +93,35 @@ BACKWARD = HandOver(tuple([operator("MmBackward0", 30 * US, kernel("latency", 3)
 HANDED_OVER = loop(each=[*[kernel("latency", 3)] * OPERATORS, BACKWARD])
 PROGRAMS = CONTROLS | {f"batch {size}": batch(size) for size in SIZES}
 PROGRAMS |= {"falling behind": falling_behind(), "handed over": HANDED_OVER}
-TRACE = {name: n for n, name in enumerate(PROGRAMS, start=1)}
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    together = Programs()
-    for atoms in PROGRAMS.values():
-        together.program(atoms)
-    with together.load(tmp_path_factory.mktemp("programs")) as run, run.session.sharing():
-        yield run
+TRACES = Programs()
+TRACE = {name: TRACES.program(atoms) for name, atoms in PROGRAMS.items()}
 
 
 @pytest.mark.parametrize("cause", CONTROLS)
-def test_what_bounds_a_run_is_found(cause, run):
+def test_what_bounds_a_run_is_found(cause, loaded):
     trace = TRACE[cause]
-    analysis = run.verdict(trace)
+    analysis = loaded.verdict(trace)
     assert analysis.verdict.bottleneck == cause, analysis.causal
     regime = REGIMES.get(cause, "overhead-bound")
     assert regime is None or analysis.verdict.regime == regime
     # What removing it would save is what the machine then saves.
     if cause != "latency":
-        removed = run.whatif(f"{cause}*0", trace=trace, window="gpu_active")
+        removed = loaded.whatif(f"{cause}*0", trace=trace, window="gpu_active")
         truly_ns = truth(CONTROLS[cause], [f"{cause}*0"])
         assert removed.predicted_ns == pytest.approx(truly_ns, rel=0.02)
     assert differing(f"control {cause}", compact(analysis)) == []
 
 
-def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(run):
+def test_a_loop_that_waits_for_its_loader_gains_by_nothing_else(loaded):
     trace = TRACE["input"]
-    span = run.whatif("host*1", trace=trace).window_ns
+    span = loaded.whatif("host*1", trace=trace).window_ns
     for change in ("dispatch*0", "launch*0", "device*0.5", "cuda-graph"):
-        assert run.whatif(change, trace=trace).predicted_ns > 0.99 * span, change
-    assert run.whatif("input*0.5", trace=trace).predicted_ns < 0.6 * span
+        assert loaded.whatif(change, trace=trace).predicted_ns > 0.99 * span, change
+    assert loaded.whatif("input*0.5", trace=trace).predicted_ns < 0.6 * span
 
 
-def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_once(run):
-    analyses = [run.verdict(TRACE[f"batch {size}"]) for size in SIZES]
+def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_once(loaded):
+    analyses = [loaded.verdict(TRACE[f"batch {size}"]) for size in SIZES]
     regimes = [each.verdict.regime for each in analyses]
     gains = [each.causal.gains.cuda_graph for each in analyses]
     assert gains == sorted(gains, reverse=True)
@@ -138,18 +130,18 @@ def test_over_growing_batches_the_gain_from_graphs_falls_and_the_regime_changes_
     assert sum(a != b for a, b in pairwise(regimes)) <= 1
 
 
-def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(run):
-    analysis = run.verdict(TRACE["falling behind"])
-    faster = run.whatif("device*0.5", trace=TRACE["falling behind"])
+def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(loaded):
+    analysis = loaded.verdict(TRACE["falling behind"])
+    faster = loaded.whatif("device*0.5", trace=TRACE["falling behind"])
     assert analysis.gpu.busy_ns > 0.7 * analysis.window.span_ns
     assert faster.predicted_ns > 0.98 * faster.window_ns
     assert analysis.verdict.regime == "overhead-bound"
 
 
-def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(run):
+def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(loaded):
     trace = TRACE["handed over"]
-    found = run.whatif("operator:MmBackward0*0", trace=trace, window="gpu_active")
-    host = run.whatif("host*0.5", trace=trace, window="gpu_active")
+    found = loaded.whatif("operator:MmBackward0*0", trace=trace, window="gpu_active")
+    host = loaded.whatif("host*0.5", trace=trace, window="gpu_active")
     # Of each step, 40 x 37 us of the worker's time are gone.
     assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
     assert host.predicted_ns == pytest.approx(truth(HANDED_OVER, ["host*0.5"]), rel=0.01)

@@ -70,10 +70,7 @@ def test_there_are_enough_cases_and_a_third_are_negative(programs):
 
 
 def test_a_program_gives_the_same_bytes_each_time(programs):
-    again = [*twins(), *healthy.programs(), *misleading.programs()]
-    for one, other in zip(programs, again, strict=False):
-        if one.case.name.endswith((", 0", "allocator")):
-            assert one.trace() == other.trace(), one.case.name
+    assert programs[0].trace() == next(iter(twins())).trace()
     assert mixed(2) == mixed(2)
 
 
@@ -97,16 +94,19 @@ def test_a_right_answer_is_right_in_everything():
         (replace(RIGHT, saves=0.6), ["price +100%"]),
         (replace(RIGHT, saves=0.1), ["price -50%"]),
         (replace(RIGHT, saves=0.31), []),
+        # One line with several changes is right by any of them; what is not said is never wrong.
+        (Answer(changes=("larger_batch", "sync_by_line", "cuda_graph"), alternatives=2), []),
+        (Answer(), []),
     ],
 )
 def test_what_is_wrong_in_an_answer_is_said(answer, wrong):
     assert mark(CASE, answer).failures == wrong
 
 
-def test_what_a_tool_does_not_say_is_never_wrong():
-    marked = mark(CASE, Answer())
-    assert marked.failures == []
-    assert row("a tool", [marked])[1:] == ["0 of 1", *["-"] * 12]
+def test_a_row_counts_what_was_said():
+    assert row("a tool", [mark(CASE, Answer())])[1:] == ["0 of 1", *["-"] * 12]
+    marks = [mark(CASE, RIGHT), mark(CASE, replace(RIGHT, regime="compute-bound"))]
+    assert row("a tool", marks)[-3:] == ["-", "1 of 2 (50%)", "-"]
 
 
 def test_a_healthy_run_may_only_be_given_small_change():
@@ -125,16 +125,6 @@ def test_math_or_memory_answers_where_both_are_accepted():
         for causes in (("math", "memory-bandwidth"), ("math", "copy"), ("sync",))
     ]
     assert answers == [True, None, False]
-
-
-def test_one_line_with_several_changes_is_right_by_any_of_them():
-    answer = Answer(changes=("larger_batch", "sync_by_line", "cuda_graph"), alternatives=2)
-    assert mark(CASE, answer).change
-
-
-def test_calibration_counts_regimes_by_the_confidence_stated():
-    marks = [mark(CASE, RIGHT), mark(CASE, replace(RIGHT, regime="compute-bound"))]
-    assert row("a tool", marks)[-3:] == ["-", "1 of 2 (50%)", "-"]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -18,12 +18,18 @@ from tracekit.verdict.run_verdict import judge_run
 
 # Prices may differ by this share from the time that a run without the fault saves.
 ALLOWED = 0.05
-EIGHT = Job(data=8, steps=2, late={5: 3 * MS})
+FOUR = Job(data=4, steps=2, late={2: 3 * MS})
 
 
 def loaded(folder, job):
     runs = ranks_simulated.write(folder, job)
     return tracekit.load(folder), runs
+
+
+def judged_job(folder, job):
+    run, _ = loaded(folder, job)
+    with run:
+        return judged(run)
 
 
 def judged(run):
@@ -74,38 +80,34 @@ def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
         assert (joined.measured.wait_ns == joined.members.wait_ns).all()
 
 
-@pytest.mark.sampled(3, of=5)
+@pytest.mark.sampled(5, of=5)
 @pytest.mark.parametrize(
     ("job", "cause", "place"),
     [
-        (EIGHT, "python", LOGGING),
-        (replace(EIGHT, has_sequence=False), "python", LOGGING),
-        (replace(EIGHT, late={}, slow_kernels={5: 1.5}), "math-or-memory", "aten::linear"),
-        (Job(data=2, tensor=4, steps=2, late={5: 8 * MS}), "python", LOGGING),
-        (Job(data=2, tensor=2, stages=2, steps=2, slow_kernels={5: 1.6}), "math-or-memory",
+        (FOUR, "python", LOGGING),
+        (replace(FOUR, has_sequence=False), "python", LOGGING),
+        (replace(FOUR, late={}, slow_kernels={2: 1.5}), "math-or-memory", "aten::linear"),
+        (Job(data=2, tensor=4, steps=2, late={2: 8 * MS}), "python", LOGGING),
+        (Job(data=2, tensor=2, stages=2, steps=2, slow_kernels={2: 1.6}), "math-or-memory",
          "aten::linear"),
     ],
     ids=["host", "by order", "kernels", "tensor-parallel", "three ways"],
 )  # fmt: skip
 def test_a_planted_straggler_is_named_with_its_place_and_priced(tmp_path, job, cause, place):
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     late = found.late_ranks[0]
-    assert (found.pace_rank, late.rank, late.cause, late.place) == (5, 5, cause, place)
+    assert (found.pace_rank, late.rank, late.cause, late.place) == (2, 2, cause, place)
     assert price(found, "straggler") == pytest.approx(
         saved(job, late={}, slow_kernels={}), rel=ALLOWED
     )
     by = "sequence number" if job.has_sequence else "place in step"
     assert by in found.collectives.matched_by
-    assert f"for rank 5, which comes last in {late.times_last}" in " ".join(found.why)
+    assert f"for rank 2, which comes last in {late.times_last}" in " ".join(found.why)
 
 
 def test_a_planted_slow_link_is_named_and_priced(tmp_path):
-    job = Job(data=4, tensor=2, steps=2, slow_links={(2, 3): 5.0})
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    job = Job(data=2, tensor=2, steps=2, slow_links={(2, 3): 5.0})
+    found = judged_job(tmp_path, job)
     (link,) = found.slow_links
     assert (link.ranks, link.type) == ([2, 3], "allreduce")
     assert (link.wire_ns, link.others_wire_ns) == (500 * US, 100 * US)
@@ -116,9 +118,7 @@ def test_a_planted_slow_link_is_named_and_priced(tmp_path):
 
 def test_a_slow_link_between_stages_of_a_pipeline_is_found_by_its_sends(tmp_path):
     job = Job(data=2, stages=2, steps=2, slow_links={(1, 3): 4.0})
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     assert [each.ranks for each in found.slow_links] == [[1, 3]]
     assert price(found, "slow-link") == pytest.approx(saved(job, slow_links={}), rel=ALLOWED)
     assert (found.collectives.exchanges, found.collectives.count) == (32, 4)
@@ -139,9 +139,7 @@ def test_a_pipelines_bubble_is_named_and_priced(tmp_path):
 
 def test_a_slow_stage_of_a_pipeline_is_named_and_priced(tmp_path):
     job = Job(stages=3, steps=2, slow_kernels={1: 1.6})
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     late = found.late_ranks[0]
     assert (found.pace_rank, late.rank, late.in_pipeline) == (1, 1, True)
     assert (late.cause, late.place) == ("math-or-memory", "aten::linear")
@@ -149,37 +147,35 @@ def test_a_slow_stage_of_a_pipeline_is_named_and_priced(tmp_path):
 
 
 def test_a_clock_that_is_off_is_named_and_changes_no_other_number(tmp_path):
-    for name, clocks in (("right", {}), ("wrong", {2: 7 * MS, 5: -900 * US})):
+    for name, clocks in (("right", {}), ("wrong", {1: 7 * MS, 3: -900 * US})):
         (tmp_path / name).mkdir()
-        ranks_simulated.write(tmp_path / name, replace(EIGHT, clocks=clocks))
+        ranks_simulated.write(tmp_path / name, replace(FOUR, clocks=clocks))
     with tracekit.load(tmp_path / "right") as run:
         right = judged(run)
     with tracekit.load(tmp_path / "wrong") as run:
         wrong = judged(run)
     ahead = {each.rank: each.ahead_ns for each in wrong.clocks.ranks if each.ahead_ns}
-    assert ahead == {2: 7 * MS, 5: -900 * US}
+    assert ahead == {1: 7 * MS, 3: -900 * US}
     assert wrong.clocks.residual_ns == 0
-    assert "Clocks differ: rank 2's is 7 ms ahead, rank 5's is 900 us behind" in " ".join(wrong.why)
+    assert "Clocks differ: rank 1's is 7 ms ahead, rank 3's is 900 us behind" in " ".join(wrong.why)
     same = ("step_ns", "span_ns", "start_skew_ns", "pace_rank", "late_ranks", "savings", "waiting")
     for name in same:
         assert getattr(right, name) == getattr(wrong, name), name
 
 
 def test_ranks_that_come_together_have_no_straggler(tmp_path):
-    run, _ = loaded(tmp_path, Job(data=4, steps=2))
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, Job(data=2, steps=2))
     assert found.pace_rank is None
     assert "they come to their collectives together" in " ".join(found.why)
 
 
 def test_of_some_ranks_it_says_what_cannot_be_known(tmp_path):
-    ranks_simulated.write(tmp_path, EIGHT)
-    files = [tmp_path / f"rank{rank}.json" for rank in (0, 5)]
+    ranks_simulated.write(tmp_path, FOUR)
+    files = [tmp_path / f"rank{rank}.json" for rank in (0, 2)]
     with tracekit.load(files) as run:
         found = judged(run)
-    assert (found.ranks, found.world_size, found.pace_rank) == ([0, 5], 8, 5)
-    assert "Only 2 of 8 ranks are here" in found.unknown[0]
+    assert (found.ranks, found.world_size, found.pace_rank) == ([0, 2], 4, 2)
+    assert "Only 2 of 4 ranks are here" in found.unknown[0]
 
 
 def test_a_change_of_one_rank_moves_the_others(tmp_path):
@@ -205,19 +201,18 @@ def test_a_change_of_one_rank_moves_the_others(tmp_path):
 def test_the_command_line_begins_with_the_runs_verdict(tmp_path):
     ranks_simulated.write(tmp_path, Job(data=2, steps=1, late={1: 3 * MS}))
     database = tmp_path / "run.duckdb"
-    tracekit.load(tmp_path, database).close()
-    done = CliRunner().invoke(cli, ["analyze", str(database)], catch_exceptions=False)
-    assert done.output.startswith("2 ranks: rank 1 sets the pace, by python")
-    listed = json.loads(CliRunner().invoke(cli, ["analyze", str(database), "--json"]).output)
+    tracekit.load(tmp_path, database, verdicts=False).close()
+
+    def printed(*command):
+        return CliRunner().invoke(cli, list(command), catch_exceptions=False).output
+
+    assert printed("analyze", str(database)).startswith("2 ranks: rank 1 sets the pace, by python")
+    listed = json.loads(printed("analyze", str(database), "--json"))
     run = listed["run"]
     assert (run["pace_rank"], run["late_ranks"][0]["place"]) == (1, LOGGING)
-    keys = {"step_ns", "pace_rank", "late_ranks", "collectives", "savings"}
-    assert keys <= set(run)
     waits = "In the run, this rank waits for others"
     said = [waits in " ".join(each["verdict"]["why"]) for each in listed["analyses"]]
     assert said == [True, False]
-    told = CliRunner().invoke(cli, ["whatif", str(database), "straggler*0", "--json"]).output
-    assert json.loads(told)["predicted_ns"] < run["span_ns"]
 
 
 def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
@@ -236,9 +231,7 @@ def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
     Job(data=16, tensor=8, stages=4, layers=1, steps=2, slow_kernels={210: 1.6}),
 ], ids=["64", "512"])  # fmt: skip
 def test_a_straggler_among_many_ranks_is_named_and_priced(tmp_path, job):
-    run, _ = loaded(tmp_path, job)
-    with run:
-        found = judged(run)
+    found = judged_job(tmp_path, job)
     assert [found.pace_rank] == list(job.slow_kernels)
     assert price(found, "straggler") == pytest.approx(saved(job, slow_kernels={}), rel=ALLOWED)
 

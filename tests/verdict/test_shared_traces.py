@@ -1,17 +1,14 @@
 """Real traces of many devices and those of tests/data: numbers, identities, and export."""
 
-import csv
 import gzip
 import json
 from collections import Counter
 from operator import itemgetter
-from pathlib import Path
 
 import pytest
 
 from tests.answers import compact, differing
 from tests.conftest import (
-    SHARED_TRACES,
     SMALL_BYTES,
     expected_numbers,
     is_later_rank,
@@ -19,7 +16,6 @@ from tests.conftest import (
     trace_file,
     trace_names,
 )
-from tracekit.causes import words
 from tracekit.database import catalog
 
 SMALL = "small traces"
@@ -115,16 +111,17 @@ def test_host_time_adds_up_on_every_thread(database):
         assert empty == 0
 
 
-@pytest.mark.sampled(16, of=60)
+@pytest.mark.sampled(20, of=60)
 @pytest.mark.parametrize("name", trace_names())
-def test_export_equals_import(name, shared_database, tmp_path):
-    shared_database(name).export(tmp_path / "again.json.gz")
+def test_export_equals_import(name, shared_trace, tmp_path):
+    database, trace = shared_trace(name)
+    database.export(tmp_path / "again.json.gz", trace)
     with gzip.open(trace_file(name)) as source, gzip.open(tmp_path / "again.json.gz") as copy:
         assert json.load(source) == json.load(copy)
 
 
 # Every query takes seconds on a large one.
-@pytest.mark.sampled(30, of=60)
+@pytest.mark.sampled(60, of=60)
 @pytest.mark.parametrize("name", trace_names())
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
     database = shared_database(name)
@@ -157,76 +154,26 @@ def test_a_real_run_is_bound_by_what_its_timeline_shows(name, shared_verdict):
     assert (verdict.regime, bottleneck and verdict.bottleneck) == (regime, bottleneck)
 
 
-@pytest.mark.parametrize("name", ["v100-diff-test", "mi300x-resnet-checkpoint"])
-def test_exposed_communication_or_copies_are_named(name, shared_verdict):
-    verdict = shared_verdict(f"{name}.json.gz").verdict
-    assert any("exposed communication" in why for why in verdict.why)
-
-
-@pytest.mark.parametrize("name", ["mi300x-sglang-graph-decode", "mi300x-sglang-mixed"])
-def test_a_device_that_works_on_what_was_launched_before_is_not_idle(name, shared_verdict):
-    # Its one long gap ends when a blocking copy returns that began with the recording.
-    verdict = shared_verdict(f"{name}.json.gz").verdict
-    assert verdict.regime == "compute-bound"
-    assert "the device worked on what was launched before the recording" in verdict.headline
-
-
-def test_operators_with_a_stream_are_not_gpu_ops(shared_verdict):
-    gpu = shared_verdict("a100-triton.json.gz").gpu
-    assert (gpu.gpu_ops, gpu.busy_ns) == (1, 1760)
-
-
-def test_nanoseconds_of_absolute_timestamps_survive(shared_database):
-    # 19 digits, more than a double holds.
-    _, rows = shared_database("v100-ns-resolution.json.gz").fetch(
-        "SELECT count(*) FILTER (start_ns % 1000 <> 0), count(*) FILTER (dur_ns = 0) FROM kernels"
-    )
-    assert rows[0][0] > 4000
-    assert rows[0][1] == 0
-
-
-def test_a_graphs_kernels_are_linked_to_its_one_launch(shared_database):
-    _, rows = shared_database("mi300x-sglang-graph-decode.json.gz").fetch(
-        "SELECT count(*) FROM gpu_op_origin WHERE launch_name = 'hipGraphLaunch'"
-    )
+# Counts over a trace's rows, by what they show.
+COUNTS = {
+    "nanoseconds of absolute timestamps, of 19 digits, survive": (
+        "v100-ns-resolution", "count(*) FILTER (start_ns % 1000 <> 0) > 4000, "
+        "count(*) FILTER (dur_ns = 0) FROM kernels", (True, 0),
+    ),
     # 558 GPU ops minus the 14 that were launched one by one.
-    assert rows == [(544,)]
+    "a graph's kernels are linked to its one launch": (
+        "mi300x-sglang-graph-decode",
+        "count(*) FILTER (launch_name = 'hipGraphLaunch') FROM gpu_op_origin", (544,),
+    ),
+    "GPU ops are traced back to module and line": (
+        "h100-bert-small", "count(*), count(cpu_op), count(module), count(python_line), "
+        "count(step) FROM gpu_op_origin", (61, 61, 61, 61, 61),
+    ),
+}  # fmt: skip
 
 
-def test_gpu_ops_are_traced_back_to_module_and_line(shared_database):
-    _, rows = shared_database("h100-bert-small.json.gz").fetch(
-        "SELECT count(*), count(cpu_op), count(module), count(python_line), count(step)"
-        " FROM gpu_op_origin"
-    )
-    assert rows == [(61, 61, 61, 61, 61)]
-
-
-@pytest.mark.sampled(3, of=3)
-@pytest.mark.parametrize(
-    "name", ["h100-bert-small", "h100-timesformer", "mi300x-sglang-graph-decode"]
-)
-def test_tracelens_finds_the_same_idle_time(name, shared_verdict):
-    # Traces in which every kernel has its launch; TraceLens keeps doubles, we keep integers.
-    gpu = shared_verdict(f"{name}.json.gz").gpu
-    with (SHARED_TRACES / f"{name}.gpu_timeline.csv").open() as file:
-        theirs = {row["type"]: float(row["time ms"]) * 1e6 for row in csv.DictReader(file)}
-    assert gpu.busy_ns == pytest.approx(theirs["busy_time"], abs=1000)
-    assert gpu.idle_ns == pytest.approx(theirs["idle_time"], abs=1000)
-
-
-# What the recorder left out of the shared traces, but for its cost, which only informs.
-LEFT_OUT = {
-    ("mi300x-vllm-capture.json.gz", "captured_only"),
-    ("mi300x-sglang-graph-decode.json.gz", "queued_before"),
-    ("mi300x-sglang-mixed.json.gz", "queued_before"),
-}
-KINDS = set(words("record")) - {"recorder_cost"}
-
-
-@pytest.mark.sampled(6, of=30)
-@every_database
-def test_whole_recordings_are_not_said_to_be_otherwise(database):
-    names = {row["trace_id"]: Path(row["path"]).name for row in database.ask("overview")}
-    found = {(names[row["trace_id"]], row["code"]) for row in database.ask("health")}
-    left_out = {each for each in LEFT_OUT if each[0] in names.values()}
-    assert {each for each in found if each[1] in KINDS} == left_out
+@pytest.mark.parametrize("title", COUNTS)
+def test_rows_of_a_real_trace(title, shared_trace):
+    name, asked, expected = COUNTS[title]
+    database, trace = shared_trace(f"{name}.json.gz")
+    assert database.fetch(f"SELECT {asked} WHERE trace_id = {trace}")[1] == [expected]

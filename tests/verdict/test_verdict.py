@@ -47,11 +47,124 @@ def test_a_run_that_gains_by_a_faster_device_is_bound_by_what_that_does(cause):
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", cause.replace("_", "-"))
 
 
-def test_a_busy_device_does_not_make_a_run_compute_bound():
+LATE = {"busy": 0.1, "host_gain": 0.45}
+SPLIT = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
+DOUBTED = (
+    "truncated", "shared_file", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch",
+)  # fmt: skip
+# By title: the evidence, what the verdict is, and words that it says, or does not say ("not ...").
+JUDGED = {
     # The host dispatches without a pause: faster kernels gain nothing.
-    verdict = judge(evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}))
-    assert verdict.regime == "overhead-bound"
-    assert any("By time alone" in why and "compute-bound" in why for why in verdict.why)
+    "a busy device does not make a run compute-bound": (
+        evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}),
+        {"regime": "overhead-bound"},
+        "By time alone",
+    ),
+    "a close call": (
+        evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}),
+        {"confidence": "low"},
+        "close call",
+    ),
+    "the verdict flips at some speed": (
+        evidence(busy=0.1, host_gain=0.4, flip=2.3), {}, "2.3 times faster",
+    ),
+    "it flips at none": (evidence(busy=0.1, host_gain=0.4, flip=None), {}, "not times faster"),
+    "it flips beyond any meaning": (
+        evidence(busy=0.1, host_gain=0.4, flip=47.0), {}, "not times faster",
+    ),
+    **{
+        f"a trace with {code}": (evidence(**LATE, health=[code]), {"confidence": "medium"}, "")
+        for code in DOUBTED
+    },
+    "no doubt": (evidence(**LATE), {"confidence": "high"}, "not Without the profiler's cost"),
+    "a mended clock": (
+        evidence(**LATE, shift_ns=3_000), {"confidence": "medium"},
+        "3 us were added to the device's times",
+    ),
+    "dilation matters to overhead": (
+        evidence(**LATE, health=["profiler_dilation"]), {"confidence": "medium"}, "",
+    ),
+    "and to nothing else": (
+        evidence(busy=0.95, health=["profiler_dilation"], device_gain=0.45),
+        {"confidence": "high"}, "",
+    ),
+    "without the profiler the run is compute-bound": (
+        evidence(**LATE, undilated=(0.1, 0.4)), {}, "Without the profiler's cost",
+    ),
+    "without the profiler neither side gains": (
+        evidence(**LATE, undilated=(0.01, 0.0)), {}, "Without the profiler's cost",
+    ),
+    "without the profiler the run is the same": (
+        evidence(**LATE, undilated=(0.4, 0.1)), {}, "not Without the profiler's cost",
+    ),
+    "few ops are an anecdote": (
+        evidence(busy=0.9, ops=3, device_gain=0.45), {"confidence": "low"}, "",
+    ),
+    "a busy side whose halving gains nothing": (
+        evidence(busy=0.95, host_gain=0.03, work={"math": 90, "python": 50},
+                 removed={"python": 0.02}),
+        {"regime": "overhead-bound", "bottleneck": "python", "confidence": "low"},
+        "Half the host's work",
+    ),
+    "a gain below nothing is none": (
+        evidence(busy=0.1, host_gain=0.4, device_gain=-0.03, removed={"python": 0.4}), {},
+        "half the device's, no shorter",
+    ),
+    # Copies are on the critical path by chance; the device spends its time on math.
+    "a cause that gains next to nothing": (
+        evidence(busy=0.95, host_gain=0.01, device_gain=0.02, removed={"copy": 0.001},
+                 work={"math": 90 * MS, "copy": 1 * MS}),
+        {"regime": "compute-bound", "bottleneck": "math"}, "",
+    ),
+    "a faster host gains no more than the idle time": (
+        evidence(busy=0.97, host_gain=0.3, device_gain=0.1, removed={"math": 0.2, "python": 0.4}),
+        {"regime": "compute-bound"}, "idle for only 3.0 %",
+    ),
+    "input": (
+        evidence(**LATE, removed={"input": 0.8}),
+        {"headline": "The host holds this run up: it loads and prepares input while the GPU "
+                     "waits."}, "not turns",
+    ),
+    "copies": (
+        evidence(busy=0.95, device_gain=0.45, removed={"copy": 0.8}),
+        {"headline": "Copies hold this run up."}, "",
+    ),
+    "sides far apart": (evidence(busy=0.4, host_gain=0.3, device_gain=0.15), {}, "not turns"),
+    "sides of which neither gains": (
+        evidence(busy=0.4, host_gain=0.04, device_gain=0.03), {}, "not turns",
+    ),
+    "what limits kernels is one part against communication": (
+        evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {"bottleneck": "memory-bandwidth"}, "",
+    ),
+    "more communication": (
+        evidence(busy=0.98, device_gain=0.4, removed=SPLIT | {"communication": 0.3}),
+        {"bottleneck": "communication"}, "",
+    ),
+    "operators without a device": (
+        host_evidence(90, untraced=10), {"regime": "compute-bound"}, "",
+    ),
+    "dispatch without a device": (
+        host_evidence(20, dispatch=50, python=30),
+        {"regime": "overhead-bound", "bottleneck": "dispatch"}, "",
+    ),
+    "nothing recorded": (host_evidence(0, untraced=100), {"regime": "unknown"}, ""),
+    "a device that was not recorded": (
+        host_evidence(90, untraced=10, launches=5), {"regime": "unknown"}, "",
+    ),
+    "nothing at all": (Evidence(window=WINDOW), {"regime": "unknown"}, ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("title", JUDGED)
+def test_the_verdict_on(title):
+    found, expected, words_said = JUDGED[title]
+    verdict = judge(found)
+    assert {name: getattr(verdict, name) for name in expected} == expected
+    said = " ".join([verdict.headline, *verdict.why, *verdict.doubts])
+    if words_said.startswith("not "):
+        assert words_said.removeprefix("not ") not in said
+    else:
+        assert words_said in said
 
 
 def test_where_neither_half_gains_the_accounting_decides_and_the_host_has_no_slack():
@@ -71,61 +184,6 @@ def test_waits_that_could_turn_the_verdict_leave_it_open():
     assert any("does not explain" in why for why in sure.why)
 
 
-def test_a_close_call_is_said_to_be_one():
-    verdict = judge(evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}))
-    assert verdict.confidence != "high"
-    assert any("close call" in why for why in verdict.why)
-
-
-def test_how_far_the_verdict_is_from_flipping_is_said():
-    said = judge(evidence(busy=0.1, host_gain=0.4, flip=2.3)).why
-    assert any("2.3 times faster" in why for why in said)
-    said = judge(evidence(busy=0.1, host_gain=0.4, flip=None)).why
-    assert not any("faster" in why for why in said)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "truncated",
-        "shared_file",
-        "unlinked_gpu_ops",
-        "graph_without_kernels",
-        "starts_before_launch",
-    ],
-)
-def test_a_doubtful_trace_lowers_the_confidence(code):
-    sure, doubted = (
-        judge(evidence(busy=0.1, health=found, host_gain=0.45)) for found in ([], [code])
-    )
-    assert (sure.confidence, doubted.confidence) == ("high", "medium")
-    assert len(doubted.why) == len(sure.why) + 1
-
-
-def test_a_mended_clock_is_said_and_lowers_the_confidence():
-    verdict = judge(evidence(busy=0.1, host_gain=0.45, shift_ns=3_000))
-    assert verdict.confidence == "medium"
-    assert any("3 us were added to the device's times" in why for why in verdict.why)
-
-
-def test_dilation_by_the_profiler_matters_only_to_overhead():
-    slowed = ["profiler_dilation"]
-    assert judge(evidence(busy=0.1, health=slowed, host_gain=0.45)).confidence == "medium"
-    assert judge(evidence(busy=0.95, health=slowed, device_gain=0.45)).confidence == "high"
-
-
-def test_what_the_run_would_be_without_the_profiler_is_said_where_it_differs():
-    for gains in ((0.1, 0.4), (0.01, 0.0)):
-        turned = judge(evidence(busy=0.1, host_gain=0.45, undilated=gains))
-        assert any("Without the profiler's cost" in why for why in turned.why)
-    same = judge(evidence(busy=0.1, host_gain=0.45, undilated=(0.4, 0.1)))
-    assert not any("Without the profiler's cost" in why for why in same.why)
-
-
-def test_few_ops_are_an_anecdote():
-    assert judge(evidence(busy=0.9, ops=3, device_gain=0.45)).confidence == "low"
-
-
 def test_thresholds_can_be_set_and_nothing_else():
     close = evidence(busy=0.1, host_gain=0.24, device_gain=0.20, removed={"python": 0.3})
     strict = Thresholds().updated(["close_margin=0.01", "plain_margin=0.02"])
@@ -141,19 +199,6 @@ def test_a_threshold_can_be_set_by_its_former_name():
     for former, name in FORMER.items():
         assert former not in known
         assert getattr(Thresholds().updated([f"{former}=0.7"]), name) == 0.7
-
-
-def test_a_cpu_only_trace_is_judged_on_its_operators():
-    assert judge(host_evidence(90, untraced=10)).regime == "compute-bound"
-    overhead = judge(host_evidence(20, dispatch=50, python=30))
-    assert (overhead.regime, overhead.bottleneck) == ("overhead-bound", "dispatch")
-
-
-def test_a_trace_that_cannot_tell_gets_no_verdict():
-    assert judge(host_evidence(0, untraced=100)).regime == "unknown"
-    # The host launched work on a device, but the device was not recorded.
-    assert judge(host_evidence(90, untraced=10, launches=5)).regime == "unknown"
-    assert judge(Evidence(window=WINDOW)).regime == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -182,19 +227,6 @@ def test_the_floor_that_a_launch_delay_is_held_against_is_the_one_that_judges():
     launch = Launch(1000, 0, 0, 15_000, 9_000, 1, None)
     why = judge(evidence(busy=0.1, host_gain=0.45, launch=launch), slow).why
     assert any("(floor: up to 20 us)" in each for each in why)
-
-
-def test_a_busy_side_whose_halving_gains_nothing_does_not_bound_the_run():
-    work = {"math": 90, "python": 50}
-    verdict = judge(evidence(busy=0.95, host_gain=0.03, work=work, removed={"python": 0.02}))
-    assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", "python")
-    assert verdict.confidence == "low"
-    assert "Half the host's work" in verdict.why[0]
-
-
-def test_a_gain_below_nothing_is_none():
-    why = judge(evidence(busy=0.1, host_gain=0.4, device_gain=-0.03, removed={"python": 0.4})).why
-    assert any("half the device's, no shorter" in each for each in why)
 
 
 def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
@@ -244,16 +276,6 @@ def test_every_placeholder_of_words_has_a_switch_of_every_profiler():
         assert used <= words(f"switch {profiler}").keys()
 
 
-def test_a_cause_that_gains_next_to_nothing_is_no_bottleneck():
-    # Copies are on the critical path by chance; the device spends its time on math.
-    work = {"math": 90 * MS, "copy": 1 * MS}
-    found = evidence(
-        busy=0.95, host_gain=0.01, device_gain=0.02, work=work, removed={"copy": 0.001}
-    )
-    verdict = judge(found)
-    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math")
-
-
 @pytest.mark.parametrize(
     ("busy", "host", "device", "regime", "margin"),
     [
@@ -270,14 +292,6 @@ def test_a_cause_that_gains_next_to_nothing_is_no_bottleneck():
 def test_the_margin_has_the_sign_of_the_regime(busy, host, device, regime, margin):
     verdict = judge(evidence(busy=busy / 100, host_gain=host, device_gain=device))
     assert (verdict.regime, verdict.margin) == (regime, pytest.approx(margin))
-
-
-def test_a_faster_host_gains_no_more_than_the_idle_time():
-    verdict = judge(
-        evidence(busy=0.97, host_gain=0.3, device_gain=0.1, removed={"math": 0.2, "python": 0.4})
-    )
-    assert verdict.regime == "compute-bound"
-    assert any("idle for only 3.0 %" in why for why in verdict.why)
 
 
 def test_a_device_that_was_done_with_the_last_launch_was_not_recorded_but_the_host_is_late():
@@ -301,15 +315,6 @@ def period(kind, regime, span_ns=50 * MS):
     return Period(window, None, None, None, None, regime, "math")
 
 
-def test_the_first_sentence_says_what_holds_the_run_up():
-    found = evidence(busy=0.1, host_gain=0.45, removed={"input": 0.8})
-    assert judge(found).headline == (
-        "The host holds this run up: it loads and prepares input while the GPU waits."
-    )
-    found = evidence(busy=0.95, device_gain=0.45, removed={"copy": 0.8})
-    assert judge(found).headline == "Copies hold this run up."
-
-
 def test_two_sides_that_take_turns_are_said_to_and_what_overlap_would_save():
     found = evidence(busy=0.47, host_gain=0.26, device_gain=0.23, removed={"input": 0.5})
     verdict = judge(found)
@@ -319,14 +324,6 @@ def test_two_sides_that_take_turns_are_said_to_and_what_overlap_would_save():
     # The cause that the first piece of advice is against gives the reason.
     advised = judge(replace(found, advised="sync"))
     assert "the host waits for the GPU" in advised.headline
-
-
-@pytest.mark.parametrize(
-    ("host", "device"), [(0.45, 0.04), (0.3, 0.15), (0.04, 0.03)], ids=["one", "far", "neither"]
-)
-def test_sides_far_apart_take_no_turns(host, device):
-    verdict = judge(evidence(busy=0.4, host_gain=host, device_gain=device, removed={"python": 0.5}))
-    assert "turns" not in verdict.headline
 
 
 def test_windows_that_disagree_are_said_first_and_nothing_is_sure():
@@ -356,12 +353,6 @@ def test_work_may_hide_beside_calls_of_other_workers():
     )
     assert (ranks.confidence, workers.confidence) == ("high", "medium")
     assert "micro-batch" in workers.try_next[0] and "micro-batch" not in ranks.try_next[0]
-
-
-def test_a_flip_beyond_its_meaning_is_not_told():
-    near, far = (judge(evidence(busy=0.1, host_gain=0.4, flip=flip)).why for flip in (2.3, 47.0))
-    assert any("2.3 times faster" in each for each in near)
-    assert not any("times faster" in each for each in far)
 
 
 def test_a_window_that_mostly_happened_once_says_so_before_the_rest_is_judged():
@@ -403,15 +394,6 @@ def test_a_host_that_is_late_only_while_it_is_recorded_does_not_bound_the_run(un
         assert verdict.confidence == "low"
         assert verdict.headline.startswith("Recording took about 8 % of it")
         assert any("halving its work would gain only 3.0 %" in why for why in verdict.why)
-
-
-def test_what_limits_kernels_is_one_part_of_the_run_against_communication():
-    split = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
-    assert judge(evidence(busy=0.98, device_gain=0.4, removed=split)).bottleneck == (
-        "memory-bandwidth"
-    )
-    small = split | {"communication": 0.3}
-    assert judge(evidence(busy=0.98, device_gain=0.4, removed=small)).bottleneck == "communication"
 
 
 def test_communication_that_may_be_waiting_and_exceeds_the_margin_leaves_little_confidence():

@@ -10,11 +10,6 @@ from tests.kit.traces import Together, frame, gpu_op, launch, operator, step
 TRACES = Together()
 
 
-@pytest.fixture(scope="module")
-def analyses(tmp_path_factory):
-    return TRACES.analyses(tmp_path_factory.mktemp("traces"))
-
-
 STEPS = TRACES.events([
     step(1, 0, 1000),
     *(launch(i, 0.5, i) for i in range(1, 11)),

@@ -1,4 +1,4 @@
-"""Captured code that forks: one process writes the trace, and the children end as usual."""
+"""Recorded scripts: one process writes the trace, and the children that it forks end as usual."""
 
 import gzip
 import json
@@ -71,6 +71,76 @@ def test_children_of_a_script_end_in_their_own_ways_and_write_nothing(run, tmp_p
     assert done.stderr.count("Traceback") == 1
     assert {"aten::sin", "aten::cos"} <= names(tmp_path / "t.json.gz")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["s.py", "t.json.gz"]
+
+
+def test_without_triton_the_fused_variant_says_what_runs_instead(run, tmp_path):
+    small = ["--batch", "2", "--seq", "8", "--dim", "16", "--hidden", "32", "--device", "cpu"]
+    done = run("capture", "mlp-triton", *small, "-o", "t.json.gz")
+    assert "instead of in one Triton kernel" in done.stderr
+    with gzip.open(tmp_path / "t.json.gz") as file:
+        facts = json.load(file)["tracekit"]
+    assert facts["variant"] == "pytorch-in-place"
+    assert facts["note"] in done.stderr
+
+
+def test_a_script_that_ends_the_process_is_one_line_and_status_2(run, tmp_path):
+    (tmp_path / "s.py").write_text("import os\nprint('mine')\nos._exit(0)\n")
+    done = run("capture", "s.py", "-o", "t.json.gz")
+    assert (done.returncode, done.stdout) == (2, "mine\n")
+    assert done.stderr.startswith("tracekit: s.py: os._exit ends the process before a trace")
+    assert done.stderr.count("\n") == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["s.py"]
+
+
+MAIN = """
+import sys, torch
+from beside import ones
+assert __name__ == "__main__"
+print("given", sys.argv[1:])
+torch.cos(ones())
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "main.py").write_text(MAIN)
+    (tmp_path / "app" / "beside.py").write_text("import torch\ndef ones(): return torch.ones(3)\n")
+    return "app/main.py"
+
+
+def test_a_script_runs_unchanged_with_its_arguments(script, run, tmp_path):
+    done = run("capture", script, "-o", "t.json.gz", "--", "0", "--lr", "3")
+    assert done.returncode == 0, done.stderr
+    assert "given ['0', '--lr', '3']" in done.stdout
+    assert "aten::cos" in names(tmp_path / "t.json.gz")
+
+
+def test_a_script_that_fails_passes_on_its_status_and_its_traceback(script, run, tmp_path):
+    at = 'File "app/main.py", line 7, in <module>'
+    for arguments, status, traced, said in (
+        (["nosuch.py"], 2, False, "nosuch.py: no such file"),
+        (["app/main.py", "--", "7"], 7, False, "app/main.py: ended with status 7"),
+        (["app/main.py", "--", "x"], 1, True, "app/main.py: failed: ValueError: invalid literal"),
+        (["matmul-add", "--", "x"], 2, False, "only a script takes arguments: x"),
+    ):
+        done = run("capture", *arguments)
+        assert done.returncode == status
+        assert (at in done.stderr) == ("Traceback" in done.stderr) == traced
+        assert "tracekit/capture" not in done.stderr
+        assert done.stderr.splitlines()[-1].startswith(f"tracekit: {said}")
+    assert not list(tmp_path.glob("*.json.gz"))
+
+
+def test_a_trace_on_standard_output_is_all_that_is_written_there(script, run, tmp_path):
+    forks = "import os, sys\nif child := os.fork(): os.waitpid(child, 0)\nelse: sys.exit()\n"
+    (tmp_path / script).write_text(forks + MAIN)
+    done = run("capture", script, "-o", "-", "--", "0")
+    assert done.returncode == 0, done.stderr
+    assert "aten::cos" in {event.get("name") for event in json.loads(done.stdout)["traceEvents"]}
+    assert done.stderr.splitlines()[-2:] == ["given ['0']", "-: recorded"]
+    assert [each.name for each in tmp_path.iterdir()] == ["app"]
 
 
 PROGRAM = """
