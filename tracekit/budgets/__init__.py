@@ -1,0 +1,1 @@
+"""Budgets for a step of the user's program."""
