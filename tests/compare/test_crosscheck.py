@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import tracekit
 from tests.conftest import SHARED_TRACES, expected_numbers, shared_trace_names, trace_file
 from tests.kit import traces
-from tests.kit.sampling import IS_ALL, sample
+from tests.kit.sampling import sample
 from tracekit.commands import cli
 from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
 from tracekit.compare.hta import analysis_of
@@ -23,30 +23,6 @@ needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,
     reason="HolisticTraceAnalysis is not installed: pip install 'tracekit[hta]'",
 )
-# Traces on which HTA errs, each in its own way: the analysis, the figure, HTA's value, tracekit's
-# value, and the reason.
-ERRORS = {
-    # HTA counts an operator that names a stream as GPU work.
-    "a100-triton.json.gz": (
-        "temporal", "compute", 94_000, 1_760, "host events that name a stream"
-    ),
-    # HTA counts cuda_sync, which is waiting, as compute.
-    "a100-alexnet.json.gz": (
-        "temporal", "compute", 10_637_000, 10_630_000, "the device's waits"
-    ),
-    # HTA leaves out the last step.
-    "a100-diff-control.json.gz": (
-        "launches", "launches", 7_875, 9_450, "last profiler step"
-    ),
-    # HTA rounds times to whole microseconds.
-    "h100-timesformer.json.gz": (
-        "temporal", "kernel", 159_991_000, 159_992_427, "whole microseconds"
-    ),
-    # HTA counts only NCCL kernels as communication.
-    "b200-vllm-eager.json.gz": (
-        "kernels", "COMMUNICATION", 21_000, 2_141_501, "nccl.*Kernel"
-    ),
-}  # fmt: skip
 # Traces that HTA reads fast, one of them without GPU work, which HTA fails on. QUIRKS has the other
 # rules in traces of a few events.
 FAST = ("a100-triton.json.gz", "cpu-only.json.gz")
@@ -83,11 +59,6 @@ def checked():
     return get
 
 
-def figure(report, analysis, name):
-    (found,) = (f for f in report.figures if (f.analysis, f.name) == (analysis, name))
-    return found
-
-
 # -- HolisticTraceAnalysis -------------------------------------------------------------------------
 
 
@@ -113,15 +84,6 @@ def test_every_difference_between_hta_and_tracekit_is_explained_by_a_rule(name, 
     for each in report.figures:
         differs = None not in (each.hta, each.tracekit) and each.hta != each.tracekit
         assert bool(each.reasons) == differs, each
-
-
-@needs_hta
-@pytest.mark.parametrize("name", ERRORS if IS_ALL else [name for name in FAST if name in ERRORS])
-def test_known_errors_of_hta_are_avoided_and_explained(name, checked):
-    analysis, figure_name, hta, tracekit_value, reason = ERRORS[name]
-    found = figure(checked(name)[0], analysis, figure_name)
-    assert (found.hta, found.by_hta_rules, found.tracekit) == (hta, hta, tracekit_value)
-    assert any(reason in each for each in found.reasons)
 
 
 def test_rounding_by_hta_makes_kernels_empty(shared_ask, small_traces):
