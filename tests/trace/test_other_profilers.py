@@ -179,7 +179,7 @@ def test_every_command_takes_it(name, tmp_path):
         ["load", *files, "-o", database, "--no-verdict"],
         ["analyze", files[-1], "--json"],
         ["query", "top_kernels", files[0]],
-        ["diff", database],
+        ["diff", database, "--trace-ids", "1", "1" if name else "2"],
         ["report", files[-1], "-o", page],
         ["lake", "add", *files, "--to", lake],
         ["sql", lake, judged, "--format", "csv"],
