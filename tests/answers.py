@@ -227,9 +227,10 @@ def differing(name: str, answer: Answer) -> list[str]:
 def traces() -> dict[str, list[Path]]:
     """The files of each trace, and of each run of several ranks, by name."""
     found = {
-        path.name.removesuffix(".json.gz"): [path]
+        path.name.partition(".")[0]: [path]
+        for pattern in ("*.json.gz", "other/*.sqlite", "other/*.pb", "other/*.json.gz")
         for folder in (SHARED_TRACES, OWN_TRACES)
-        for path in sorted(folder.glob("*.json.gz"))
+        for path in sorted(folder.glob(pattern))
     }
     for name in list(found):
         run, is_rank, _ = name.rpartition("-rank")
@@ -281,7 +282,7 @@ def _answers(chosen: set[str]) -> Iterator[tuple[str, Answer]]:
     for name, files in traces().items():
         if name in chosen:
             with tracekit.load(files) as run:
-                is_run = len(files) > 1
+                is_run = len(run.trace_ids()) > 1
                 yield name, compact_run(run.together()) if is_run else compact(run.verdict())
     for name, (simulation, metadata) in controls().items():
         if name in chosen:

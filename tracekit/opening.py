@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from tracekit.database.catalog import Query, Value
-    from tracekit.ingest.load import Job
+    from tracekit.ingest.job import Job
     from tracekit.ingest.resources import LoadProgress
     from tracekit.verdict.rows import Rows
 
@@ -41,8 +41,8 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
     """
     from tracekit.lake.layout import may_be_lake, selection
     from tracekit.lake.storage import Storage, local_files
+    from tracekit.trace.paths import trace_paths
     from tracekit.trace.remote import is_url
-    from tracekit.trace.source import trace_paths
 
     yield from resources.inputs
     for path in paths:
@@ -124,8 +124,9 @@ def load(
 ) -> Session:
     """Loads traces into one database, several at a time: see `tracekit.load`."""
     from tracekit.ingest.hardware import peaks
-    from tracekit.ingest.load import Job, into_file, into_memory
-    from tracekit.trace.source import trace_paths
+    from tracekit.ingest.job import Job
+    from tracekit.ingest.load import into_file, into_memory
+    from tracekit.trace.paths import trace_paths
 
     resources = resources or Resources()
     given = [traces] if isinstance(traces, str | Path) else list(traces)

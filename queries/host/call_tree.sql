@@ -2,29 +2,58 @@
 -- params trace, top
 -- param operator (text, default all): only paths with an operator whose name contains this
 -- columns trace_id
--- column path (list of text): operators from the outermost to this one
+-- column path (list of text): operators from the outermost to this one; of a captured operator, from the
+--     outermost that began in the capture
+-- column known_from (text): call: the host ran it; capture by node, or capture by order: replays of graphs
+--     ran it, and that tells of which captured operator their kernels are
 -- column depth (count): the number of operators
--- columns count, total_ns, self_ns, gpu_ops, gpu_ns
+-- column count (count): calls of the host, captured ones included; of a captured path, its runs in replays
+-- column total_ns (ns): sum of their durations; NULL: replays ran it
+-- column self_ns (ns): time in no inner slice; NULL: replays ran it
+-- column gpu_ops (count): GPU ops launched inside it; those of a replay whose captured operator is known
+--     count only on its path
+-- columns gpu_ns
 -- doubts: no_operators
 WITH RECURSIVE operator AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
     WHERE trace_id = coalesce(getvariable('trace'), trace_id)
 ),
+replayed AS (
+    SELECT *, unnest(range(1, len(operators) + 1)) AS depth FROM graph_site
+    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+),
+moved AS (
+    SELECT trace_id, launch_id, count(*) AS ops, sum(dur_ns) AS ns FROM replayed WHERE depth = 1 GROUP BY ALL
+),
+staying AS MATERIALIZED (
+    SELECT trace_id, pid, tid, start_ns, kernels, gpu_ops - coalesce(sum(ops) OVER so_far, 0) AS gpu_ops,
+           gpu_ns - coalesce(sum(ns) OVER so_far, 0) AS gpu_ns
+    FROM launch_call LEFT JOIN moved USING (trace_id, launch_id)
+    WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, launch_id)
+),
 nest AS (FROM nested('operator')),
 linked AS MATERIALIZED (SELECT n.*, o.name FROM nest AS n JOIN operator AS o USING (trace_id, event_id)),
-cost AS (FROM launched_inside('operator')),
+cost AS (FROM launched_inside('operator', 'staying')),
 tree AS (
     SELECT trace_id, event_id, [name] AS path FROM linked WHERE parent_id IS NULL
     UNION ALL
     SELECT l.trace_id, l.event_id, list_append(t.path, l.name)
     FROM tree AS t JOIN linked AS l ON t.trace_id = l.trace_id AND t.event_id = l.parent_id
+),
+costed AS (
+    SELECT trace_id, path, 'call' AS known_from, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,
+           sum(self_ns)::BIGINT AS self_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
+    FROM tree JOIN cost USING (trace_id, event_id) JOIN host_slice USING (trace_id, event_id)
+    GROUP BY trace_id, path
+    UNION ALL
+    SELECT trace_id, operators[:depth], op_from,
+           count(DISTINCT (launch_id, device_id, capture_id, operator_ids[depth])), NULL, NULL, count(*),
+           sum(dur_ns)
+    FROM replayed GROUP BY trace_id, operators[:depth], op_from
 )
-SELECT trace_id, path, len(path) AS depth, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,
-       sum(self_ns)::BIGINT AS self_ns,
-       sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
-FROM tree JOIN cost USING (trace_id, event_id) JOIN host_slice USING (trace_id, event_id)
+SELECT trace_id, path, known_from, len(path) AS depth, count, total_ns, self_ns, gpu_ops, gpu_ns
+FROM costed
 WHERE (getvariable('operator') IS NULL
     OR len(list_filter(path, lambda name: contains(name, getvariable('operator')))) > 0)
-GROUP BY trace_id, path
-ORDER BY total_ns DESC, path, trace_id
+ORDER BY coalesce(total_ns, gpu_ns) DESC, path, known_from, trace_id
 LIMIT coalesce(getvariable('top'), 20)

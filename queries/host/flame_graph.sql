@@ -4,7 +4,8 @@
 -- param to_ns (integer, default all): only slices that begin before this
 -- columns trace_id, node, parent, depth
 -- column name (text): the last frame: a thread, Python line, module, operator or call; steps count as one
--- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch
+-- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch;
+--     replayed: a module or operator that a graph's replay ran, between its launch and its kernels
 -- columns is_library, is_wait, count
 -- column host_ns (ns): sum of its durations
 -- columns gpu_ns, host_from_ns, gpu_from_ns

@@ -3,7 +3,8 @@
 -- columns trace_id, name, count, self_ns
 -- column total_ns (ns): sum of its durations; recursive calls count once
 -- column self_per_call_ns (ns): self_ns over count
--- column gpu_ops (count): GPU ops that it launched itself (not those of operators inside it)
+-- column gpu_ops (count): GPU ops that it launched itself (not those of operators inside it); all of a replay
+--     count for the operator that launched the graph
 -- column launches_per_call (count): launch calls that it made itself, over count
 -- column is_metadata (boolean): it only describes memory: a view, an uninitialised tensor, a query
 -- doubts: no_operators

@@ -36,15 +36,19 @@ gather AS (
     -- A captured operator runs in each replay.
     GROUP BY trace_id, device_id, stream, coalesce(cpu_op_id, event_id), CASE WHEN is_graph THEN launch_id END
 ),
+-- Each copy belongs to the product after it, and each product to the copy before it, rather to one of its
+-- shape than to one that it reads turned.
 pair AS (
-    SELECT p.trace_id, p.event_id, g.gpu_op_ids, g.weights, p.b[1] AS copies,
-           p.b[2:] <> g.weights[2:] AS is_turned
-    FROM gather AS g JOIN product AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
-        AND g.stream = p.stream AND p.first_ns > g.first_ns
-        AND list_sort(p.b[2:]) = list_sort(g.weights[2:])
-    -- Each copy belongs to the product after it, and each product to the copy before it.
-    QUALIFY row_number() OVER (PARTITION BY g.trace_id, gather_id ORDER BY is_turned, p.first_ns) = 1
-        AND row_number() OVER (PARTITION BY p.trace_id, product_id ORDER BY is_turned, g.first_ns DESC) = 1
+    SELECT p.trace_id, p.event_id, g.gpu_op_ids, g.weights, p.b[1] AS copies
+    FROM (
+        SELECT *, unnest([FALSE, TRUE]) AS is_turned,
+               CASE WHEN is_turned THEN list_reverse(b[2:]) ELSE b[2:] END AS shape
+        FROM product
+    ) AS p
+    ASOF JOIN gather AS g ON p.trace_id = g.trace_id AND p.device_id = g.device_id AND p.stream = g.stream
+        AND p.shape = g.weights[2:] AND p.first_ns > g.first_ns
+    QUALIFY row_number() OVER (PARTITION BY p.trace_id, product_id ORDER BY is_turned) = 1
+        AND row_number() OVER (PARTITION BY g.trace_id, gather_id ORDER BY is_turned, p.first_ns) = 1
 ),
 op AS (
     SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor,

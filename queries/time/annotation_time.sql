@@ -3,8 +3,10 @@
 -- columns trace_id
 -- column name (text): the annotation (record_function, profiler step, optimizer, data loader ...)
 -- columns count
--- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once
--- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread
+-- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once; NULL, as
+--     count: only another trace's capture of a graph has it
+-- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread, or that replays of
+--     graphs ran for launches captured inside it
 -- columns gpu_ns
 -- column device_span_ns (ns): sum of its shadow's durations on the device (gpu_user_annotation); NULL: none
 -- doubts: no_annotations, unlinked_gpu_ops
@@ -12,13 +14,17 @@ WITH host AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM annotations
     WHERE side = 'host' AND trace_id = coalesce(getvariable('trace'), trace_id)
 ),
-range AS (SELECT * FROM outermost('host', of_name := TRUE)),
-cost AS (FROM launched_inside('range')),
+cost AS (
+    SELECT trace_id, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns
+    FROM outermost('host', of_name := TRUE) GROUP BY ALL
+),
+launched AS (
+    SELECT trace_id, annotation AS name, count(*) AS gpu_ops, sum(dur_ns)::BIGINT AS gpu_ns
+    FROM annotated_ops(getvariable('trace')) JOIN gpu_ops USING (trace_id, event_id) GROUP BY ALL
+),
 device AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS device_span_ns FROM annotations WHERE side = 'device'
     GROUP BY ALL)
-SELECT trace_id, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops,
-       sum(gpu_ns)::BIGINT AS gpu_ns,
-       any_value(device_span_ns) AS device_span_ns
-FROM cost LEFT JOIN device USING (trace_id, name)
-GROUP BY trace_id, name
-ORDER BY trace_id, host_ns DESC, name
+SELECT trace_id, name, count, host_ns, coalesce(gpu_ops, 0) AS gpu_ops, coalesce(gpu_ns, 0) AS gpu_ns,
+       device_span_ns
+FROM cost FULL JOIN launched USING (trace_id, name) LEFT JOIN device USING (trace_id, name)
+ORDER BY trace_id, host_ns DESC NULLS LAST, name

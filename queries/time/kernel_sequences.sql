@@ -1,11 +1,14 @@
 -- question: Which sequences of kernels do operators launch repeatedly?
 -- params trace, top
 -- param operator (text, default all): only under operators whose name contains this; by default outermost
---     ones
+--     ones, of captured operators the outermost that began in the capture
 -- params shortest
 -- columns trace_id
 -- column operator (text): the operator, with everything that it calls on its thread
--- column kernels (list of text): the kernels that one call of it launched, in order of launch
+-- column known_from (text): call: its thread launched them; capture by node, or capture by order: a graph's
+--     replays ran them for a captured call, and do not count again for the operator around the replay
+-- column kernels (list of text): the kernels that one call of it launched, in order of launch, or that one
+--     replay ran for it, in the graph's order
 -- columns length, count, total_ns
 -- column per_call_ns (ns): total_ns over count
 -- doubts: no_gpu_ops, unlinked_gpu_ops
@@ -18,23 +21,33 @@ WITH named AS (
         AND (getvariable('operator') IS NULL OR contains(name, getvariable('operator')))
 ),
 call AS (SELECT * FROM outermost('named', of_name := TRUE)),
+replayed AS (
+    SELECT *, CASE WHEN getvariable('operator') IS NULL THEN 1 ELSE list_position(operators,
+        list_filter(operators, lambda each: contains(each, getvariable('operator')))[-1]) END AS level
+    FROM graph_site WHERE len(operators) > 0 AND trace_id = coalesce(getvariable('trace'), trace_id)
+),
 kernel AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, l.event_id, k.name, k.dur_ns
     FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
+    ANTI JOIN replayed USING (trace_id, event_id)
     WHERE l.kind = 'kernel'
 ),
 sequence AS (
-    SELECT c.trace_id, c.operator, c.event_id, list(k.name ORDER BY launch_start_ns, k.event_id) AS kernels,
-           sum(k.dur_ns) AS ns
+    SELECT c.trace_id, c.operator, 'call' AS known_from,
+           list(k.name ORDER BY launch_start_ns, k.event_id) AS kernels, sum(k.dur_ns) AS ns
     FROM kernel AS k ASOF JOIN call AS c ON k.trace_id = c.trace_id AND k.pid = c.pid AND k.tid = c.tid
         AND k.launch_start_ns >= c.start_ns
     WHERE k.launch_start_ns < c.end_ns
     GROUP BY c.trace_id, c.operator, c.event_id
+    UNION ALL
+    SELECT trace_id, operators[level], op_from, list(name ORDER BY place), sum(dur_ns)
+    FROM replayed WHERE level IS NOT NULL
+    GROUP BY trace_id, launch_id, device_id, capture_id, operators[level], operator_ids[level], op_from
 )
-SELECT trace_id, operator, kernels, len(kernels) AS length, count(*) AS count, sum(ns)::BIGINT AS total_ns,
-       sum(ns)::BIGINT // count(*) AS per_call_ns
+SELECT trace_id, operator, known_from, kernels, len(kernels) AS length, count(*) AS count,
+       sum(ns)::BIGINT AS total_ns, sum(ns)::BIGINT // count(*) AS per_call_ns
 FROM sequence
 WHERE len(kernels) >= coalesce(getvariable('shortest'), 2)
-GROUP BY trace_id, operator, kernels
-ORDER BY total_ns DESC, operator, kernels, trace_id
+GROUP BY trace_id, operator, known_from, kernels
+ORDER BY total_ns DESC, operator, known_from, kernels, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -2,10 +2,14 @@
 -- params trace, top
 -- columns trace_id
 -- column python_line (text): file, line of the function's head, and function; built-in functions by name
+-- column line_from (text): how it is known: call (the host ran it), or as module_from: replays of graphs ran
+--     kernels of it, and calls counts the replays
 -- columns calls
--- column host_ns (ns): sum of its durations; recursive calls count once
+-- column host_ns (ns): sum of its durations; recursive calls count once; NULL: replays ran it
 -- column self_ns (ns): host_ns without the frames, operators and runtime calls that it called
--- columns gpu_ops, gpu_ns
+-- columns gpu_ops
+-- column gpu_ns (ns): sum of these GPU ops' durations: a replay's kernels count for the lines that launched
+--     the graph, and in rows of their own for the innermost line that each is of
 -- column gpu_idle_ns (ns): time for which the GPU waited while the innermost slice was this frame itself
 -- doubts: no_stacks, unlinked_gpu_ops
 WITH frame AS (
@@ -29,7 +33,12 @@ own AS (
     ) USING (trace_id, event_id)
     WHERE NOT is_module GROUP BY ALL
 )
-SELECT trace_id, name AS python_line, calls, host_ns, self_ns, gpu_ops, gpu_ns, gpu_idle_ns
+SELECT trace_id, name AS python_line, 'call' AS line_from, calls, host_ns, self_ns, gpu_ops, gpu_ns,
+       gpu_idle_ns
 FROM inclusive JOIN own USING (trace_id, name)
-ORDER BY self_ns DESC, python_line, trace_id
+UNION ALL
+SELECT trace_id, python_line, line_from, count(DISTINCT launch_id), NULL, NULL, count(*), sum(dur_ns), 0
+FROM graph_site WHERE python_line IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+GROUP BY trace_id, python_line, line_from
+ORDER BY self_ns DESC NULLS LAST, gpu_ns DESC, python_line, line_from, trace_id
 LIMIT coalesce(getvariable('top'), 20)

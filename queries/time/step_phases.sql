@@ -12,7 +12,8 @@
 -- Backward is what autograd's engine runs (autograd::engine::evaluate_function, recomputed activations
 -- included), forward what is inside a module, a range of DistributedDataParallel or an operator that autograd
 -- numbers (Sequence number), optimizer what Optimizer.step annotates, but for a closure's forward and
--- backward. Annotated ranges named forward or backward count too. Of nested ones the outermost decides.
+-- backward. Annotated ranges named forward or backward count too. Of nested ones the outermost decides. A
+-- replay's kernels are of the phase in which they were captured, where the trace has that, or as annotated.
 -- Names: torch/csrc/autograd/engine.cpp and torch/optim/optimizer.py in https://github.com/pytorch/pytorch
 WITH mark AS (
     SELECT trace_id, pid, tid, start_ns, end_ns,
@@ -32,21 +33,32 @@ computing AS (FROM mark WHERE name IN ('forward', 'backward')),
 updating AS (FROM mark WHERE name NOT IN ('forward', 'backward')),
 model AS (FROM outermost('computing')),
 optimizer AS (FROM outermost('updating')),
-op AS (
-    SELECT g.trace_id, g.dur_ns, l.launch_start_ns AS at_ns,
-           CASE WHEN l.launch_id IS NULL THEN 'unlinked' WHEN at_ns < m.end_ns THEN m.name
-               WHEN at_ns < o.end_ns THEN o.name ELSE 'other' END AS phase
-    FROM (FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)) AS g
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
-    ASOF LEFT JOIN model AS m
-      ON l.trace_id = m.trace_id AND l.pid = m.pid AND l.tid = m.tid AND l.launch_start_ns >= m.start_ns
-    ASOF LEFT JOIN optimizer AS o
-      ON l.trace_id = o.trace_id AND l.pid = o.pid AND l.tid = o.tid AND l.launch_start_ns >= o.start_ns
+captured AS (
+    SELECT s.trace_id, s.event_id, is_backward, pid, tid, ts_ns
+    FROM graph_site AS s LEFT JOIN event_row AS e
+      ON s.trace_id = e.trace_id AND capture_trace_id = e.trace_id AND capture_launch_id = e.event_id
 ),
 launched AS (
-    SELECT op.trace_id, CASE WHEN at_ns < s.end_ns THEN s.name END AS step, phase, count(*) AS gpu_ops,
-           sum(op.dur_ns)::BIGINT AS gpu_ns
-    FROM op ASOF LEFT JOIN steps AS s ON op.trace_id = s.trace_id AND at_ns >= s.start_ns
+    SELECT g.trace_id, g.dur_ns, launch_id, launch_start_ns, is_backward, coalesce(c.pid, l.pid) AS pid,
+           coalesce(c.tid, l.tid) AS tid, coalesce(ts_ns, launch_start_ns) AS at_ns
+    FROM (FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)) AS g
+    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    LEFT JOIN captured AS c ON g.trace_id = c.trace_id AND g.event_id = c.event_id
+),
+op AS (
+    SELECT l.trace_id, dur_ns, launch_start_ns,
+           CASE WHEN launch_id IS NULL THEN 'unlinked' WHEN is_backward THEN 'backward'
+               WHEN at_ns < m.end_ns THEN m.name WHEN at_ns < o.end_ns THEN o.name ELSE 'other' END AS phase
+    FROM launched AS l
+    ASOF LEFT JOIN model AS m
+      ON l.trace_id = m.trace_id AND l.pid = m.pid AND l.tid = m.tid AND at_ns >= m.start_ns
+    ASOF LEFT JOIN optimizer AS o
+      ON l.trace_id = o.trace_id AND l.pid = o.pid AND l.tid = o.tid AND at_ns >= o.start_ns
+),
+counted AS (
+    SELECT op.trace_id, CASE WHEN launch_start_ns < s.end_ns THEN s.name END AS step, phase,
+           count(*) AS gpu_ops, sum(op.dur_ns)::BIGINT AS gpu_ns
+    FROM op ASOF LEFT JOIN steps AS s ON op.trace_id = s.trace_id AND launch_start_ns >= s.start_ns
     GROUP BY ALL
 ),
 ran AS (
@@ -67,6 +79,6 @@ SELECT
     coalesce(gpu_ns, 0) AS gpu_ns,
     coalesce(gpu_ns, 0) / nullif(sum(gpu_ns) OVER (PARTITION BY coalesce(l.trace_id, h.trace_id),
         coalesce(l.step, h.step)), 0) AS share_of_gpu_time
-FROM launched AS l FULL JOIN host AS h
+FROM counted AS l FULL JOIN host AS h
   ON l.trace_id = h.trace_id AND l.step IS NOT DISTINCT FROM h.step AND l.phase = h.phase
 ORDER BY trace_id, step NULLS FIRST, gpu_ns DESC, phase

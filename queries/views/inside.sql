@@ -2,17 +2,18 @@
 -- (Launches of other threads, such as those of the backward pass, do not count.)
 
 -- The slices of a relation (by its name; with trace_id, pid, tid, start_ns and end_ns) with what was
--- launched inside them: `gpu_ops`, `kernels`, and the sum of their durations, `gpu_ns`.
-CREATE OR REPLACE MACRO launched_inside(host_slices) AS TABLE
+-- launched inside them: `gpu_ops`, `kernels`, and the sum of their durations, `gpu_ns`. `calls` is a relation
+-- with columns of launch_call that counts fewer ops.
+CREATE OR REPLACE MACRO launched_inside(host_slices, calls := 'launch_call') AS TABLE
 SELECT
     s.*, coalesce(done.gpu_ops, 0) - coalesce(before.gpu_ops, 0) AS gpu_ops,
     coalesce(done.kernels, 0) - coalesce(before.kernels, 0) AS kernels,
     coalesce(done.gpu_ns, 0) - coalesce(before.gpu_ns, 0) AS gpu_ns
 FROM query_table(host_slices) AS s
-ASOF LEFT JOIN launch_call AS before
+ASOF LEFT JOIN query_table(calls) AS before
   ON s.trace_id = before.trace_id AND s.pid = before.pid AND s.tid = before.tid
     AND s.start_ns > before.start_ns
-ASOF LEFT JOIN launch_call AS done
+ASOF LEFT JOIN query_table(calls) AS done
   ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.start_ns;
 
 -- The slices of a relation (trace_id, pid, tid, name, start_ns, end_ns) that are not inside another of its
@@ -71,3 +72,41 @@ idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIG
 SELECT c.trace_id, c.event_id, c.name, c.dur_ns, cpu_op, python_line, coalesce(gpu_idle_ns, 0) AS gpu_idle_ns
 FROM query_table(calls) AS c LEFT JOIN site USING (trace_id, event_id)
 LEFT JOIN idle USING (trace_id, event_id);
+
+-- GPU ops of a trace (NULL: of all) with the annotated ranges of the host around each: those around its
+-- launch (known_from: call), and inside them those around its captured launch that began in the capture (as
+-- capture_from). An op has each name once, where it is innermost.
+CREATE OR REPLACE MACRO annotated_ops(of_trace) AS TABLE
+WITH RECURSIVE range AS (
+    SELECT trace_id, pid, tid, event_id, name, start_ns, end_ns, dur_ns FROM annotations
+    WHERE side = 'host' AND trace_id = coalesce(of_trace, trace_id)
+),
+slice AS (
+    SELECT * EXCLUDE name FROM range
+    UNION ALL
+    SELECT trace_id, pid, tid, launch_id, start_ns, start_ns, 0 FROM launch_call
+    WHERE trace_id = coalesce(of_trace, trace_id)
+),
+nest AS MATERIALIZED (FROM nested('slice')),
+around AS (
+    SELECT n.trace_id, n.event_id, n.event_id AS at_id, n.parent_id, 0 AS level
+    FROM nest AS n SEMI JOIN range USING (trace_id, event_id)
+    UNION ALL
+    SELECT a.trace_id, a.event_id, n.event_id, n.parent_id, level + 1
+    FROM around AS a JOIN nest AS n ON a.trace_id = n.trace_id AND a.parent_id = n.event_id
+),
+-- Each range with its own name and the names of the ranges around it.
+named AS (
+    SELECT a.trace_id, a.event_id AS range_id, r.name AS annotation, min(level) = 0 AS is_innermost
+    FROM around AS a JOIN range AS r ON a.trace_id = r.trace_id AND a.at_id = r.event_id
+    GROUP BY ALL
+)
+SELECT l.trace_id, l.event_id, annotation, is_innermost AND ranges IS NULL AS is_innermost,
+       'call' AS known_from
+FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
+JOIN named AS r ON n.trace_id = r.trace_id AND n.parent_id = range_id
+LEFT JOIN graph_site AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+WHERE list_contains(ranges, annotation) IS NOT TRUE
+UNION ALL
+SELECT trace_id, event_id, unnest(list_distinct(ranges)) AS annotation, annotation = ranges[-1], capture_from
+FROM graph_site WHERE ranges IS NOT NULL AND trace_id = coalesce(of_trace, trace_id);

@@ -4,25 +4,33 @@
 -- `from_ns` on and before `to_ns` (NULL: all). `node` is a path and `parent` the path without its last frame;
 -- the outermost frame is a thread, or with by_thread := FALSE all threads together, so that equal paths of
 -- several traces have equal nodes. The GPU ops are leaves below their launch, of the kind gpu; `gpu_ns` is
--- the sum of those inside.
+-- the sum of those inside. Between a graph's launch and its kernels stand the modules and operators that
+-- graph_site tells of each, of the kind replayed: the host did not run them; `count` is of runs in replays.
 CREATE OR REPLACE MACRO call_paths(traces, from_ns, to_ns, by_thread := TRUE) AS TABLE
 WITH RECURSIVE launched AS (
-    SELECT trace_id, launch_id AS event_id, op.name, count(*) AS count, sum(op.dur_ns)::BIGINT AS gpu_ns
-    FROM gpu_op_launch JOIN gpu_ops AS op USING (trace_id, event_id)
+    SELECT trace_id, l.launch_id AS event_id, op.name,
+           coalesce(list_concat(modules, operators), []) AS frames,
+           list_concat([NULL FOR module IN modules], operator_ids) AS ids, count(*) AS count,
+           sum(op.dur_ns)::BIGINT AS gpu_ns
+    FROM gpu_op_launch AS l JOIN gpu_ops AS op USING (trace_id, event_id)
+    LEFT JOIN graph_site USING (trace_id, event_id)
     WHERE trace_id IN (SELECT trace_id FROM query_table(traces))
-    GROUP BY trace_id, launch_id, op.name
+    GROUP BY ALL
+),
+-- There are few labels, but many slices.
+frame_label AS MATERIALIZED (
+    SELECT label_id, kind, CASE kind WHEN 'annotation'
+               THEN regexp_replace(name, '^ProfilerStep#\d+$', 'ProfilerStep') ELSE name END AS name,
+           has(traits, 'library') AS is_library, has(traits, 'thread_wait') AS is_wait
+    FROM slice_label
 ),
 slice AS MATERIALIZED (
-    SELECT t.trace_id, t.tid, h.event_id, h.parent_id, s.start_ns, s.end_ns, s.dur_ns,
-           s.kind::VARCHAR AS kind,
-           CASE WHEN s.kind = 'annotation' THEN regexp_replace(s.name, '^ProfilerStep#\d+$', 'ProfilerStep')
-               ELSE s.name END AS name,
-           has(s.traits, 'library') AS is_library, has(s.traits, 'thread_wait') AS is_wait
+    SELECT trace_id, t.tid, event_id, h.parent_id, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
+           kind, name, is_library, is_wait
     FROM thread_slice AS h JOIN host_thread AS t USING (thread)
-    JOIN slices AS s ON s.trace_id = t.trace_id AND s.event_id = h.event_id
-    WHERE t.trace_id IN (SELECT trace_id FROM query_table(traces))
-        AND s.start_ns >= coalesce(from_ns::BIGINT, s.start_ns)
-        AND s.start_ns < coalesce(to_ns::BIGINT, s.start_ns + 1)
+    JOIN event_row AS e USING (trace_id, event_id) JOIN frame_label USING (label_id)
+    WHERE trace_id IN (SELECT trace_id FROM query_table(traces))
+        AND ts_ns >= coalesce(from_ns::BIGINT, ts_ns) AND ts_ns < coalesce(to_ns::BIGINT, ts_ns + 1)
 ),
 -- A slice that outlasts the one in which it begins is drawn inside the first around it that does not end
 -- earlier.
@@ -56,15 +64,26 @@ path AS (
     FROM path AS p JOIN around AS s ON p.trace_id = s.trace_id AND p.event_id = s.parent_id
     WHERE NOT s.is_outer
 ),
+-- Level 0 is the GPU op itself.
+inside_launch AS (
+    SELECT * REPLACE (CASE level WHEN 0 THEN frames ELSE frames[:level - 1] END AS frames,
+                      CASE level WHEN 0 THEN name ELSE frames[level] END AS name),
+           if(level = 0, 'gpu', 'replayed') AS kind, (event_id, ids[level]) AS run
+    FROM (SELECT *, unnest(range(len(frames) + 1)) AS level
+          FROM path JOIN launched USING (trace_id, event_id))
+),
 own AS MATERIALIZED (
     SELECT trace_id, node, parent, depth, any_value(name) AS name, any_value(kind) AS kind,
            bool_or(is_library) AS is_library, bool_or(is_wait) AS is_wait, count(*) AS count,
            sum(dur_ns)::BIGINT AS host_ns, 0::BIGINT AS gpu_ns
     FROM path JOIN around USING (trace_id, event_id) GROUP BY trace_id, node, parent, depth
     UNION ALL
-    SELECT trace_id, hash(p.node, l.name, 'gpu'), p.node, p.depth + 1, l.name, 'gpu', FALSE, FALSE,
-           sum(l.count), 0, sum(l.gpu_ns)::BIGINT
-    FROM path AS p JOIN launched AS l USING (trace_id, event_id) GROUP BY trace_id, p.node, p.depth, l.name
+    SELECT trace_id, hash(node, frames, name, kind),
+           if(len(frames) > 0, hash(node, frames[:-2], frames[-1], 'replayed'), node),
+           depth + 1 + len(frames), name, kind, FALSE, FALSE,
+           if(kind = 'gpu', sum(count), count(DISTINCT run) FILTER (kind = 'replayed')), 0,
+           sum_where(gpu_ns, kind = 'gpu')
+    FROM inside_launch GROUP BY trace_id, node, depth, frames, name, kind
     UNION ALL
     SELECT trace_id, thread_node, NULL, 0, thread_name, 'thread', FALSE, FALSE, count(*),
            sum(dur_ns) FILTER (is_outer), 0

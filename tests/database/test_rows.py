@@ -354,6 +354,11 @@ def test_names_keep_the_end_that_tells_them_apart():
     found = shown(["name", "n"], [[each, 10**9] for each in names], {"name": "text", "n": "count"})
     assert found.within(40) is not None
     assert found.within(14) is None
+    [[path]] = shown(
+        ["path"], [[["Compiled", "void at::native::k<4>(int)"]]], {"path": "text"}
+    ).rows
+    assert str(path) == "Compiled, k"
+    assert path.fit(path.name, 10) == "...iled, k"
 
 
 @pytest.mark.parametrize(

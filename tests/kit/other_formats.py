@@ -161,7 +161,7 @@ def packets():
          {"cat": "kernel", "correlation": 9, **on_gpu, "grid": [264, 1, 1]}),
         (2, 4_001, 5_000, b"relu", 0, {"cat": "kernel", "correlation": 10, **on_gpu}),
     ]  # fmt: skip
-    packet = messages(perfetto._SCHEMA)["TracePacket"]
+    packet = messages(perfetto.SCHEMA)["TracePacket"]
     made = []
     for uuid, pid, tid, name in ((1, 50, 51, b"main"), (2, 0, 7, b"stream 7")):
         each = packet()
@@ -197,5 +197,5 @@ def packets():
 
 def compressed(text: bytes) -> bytes:
     """A packet that holds packets, which zlib compressed."""
-    packet = messages(perfetto._SCHEMA)["TracePacket"]
+    packet = messages(perfetto.SCHEMA)["TracePacket"]
     return packet(compressed_packets=text).SerializeToString()

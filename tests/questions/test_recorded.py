@@ -266,3 +266,23 @@ def test_the_work_of_graph_replays_is_that_of_their_capture(shared_database):
     whole = next(row for row in run.ask("mfu") if row["kind"] == "trace")
     flops = sum(row["flops"] for row in rows)
     assert whole["captured_flops"] == whole["flops"] == flops == 175_630_602_240
+
+
+@pytest.mark.parametrize("name", ["a100-vit-recapture", "v100-dlrm-rank0"])
+def test_each_gpu_op_of_an_operator_counts_once_among_call_paths_and_sequences(name, shared_ask):
+    events = recorded(trace_file(f"{name}.json.gz"))
+    operators = [e for e in events if e.get("cat") == "cpu_op"]
+    inside = [
+        op for op, call in launches_of(events)
+        if any(
+            e["tid"] == call["tid"] and e["begin"] <= call["begin"] < e["end"] for e in operators
+        )
+    ]  # fmt: skip
+    paths = shared_ask(f"{name}.json.gz", "call_tree", top=100_000)
+    outermost = [row for row in paths if row["depth"] == 1]
+    assert sum(row["gpu_ops"] for row in outermost) == len(inside)
+    assert sum(row["gpu_ns"] for row in outermost) == sum(op["end"] - op["begin"] for op in inside)
+    sequences = shared_ask(f"{name}.json.gz", "kernel_sequences", shortest=1, top=100_000)
+    assert sum(row["length"] * row["count"] for row in sequences) == sum(
+        op["cat"] == "kernel" for op in inside
+    )

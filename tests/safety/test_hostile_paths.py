@@ -11,8 +11,9 @@ import pytest
 
 from tests.safety.test_hostile_files import EVENTS
 from tracekit.errors import TracekitError
+from tracekit.trace.paths import trace_paths
 from tracekit.trace.reader import TraceReader
-from tracekit.trace.source import ByteStream, open_streams, trace_paths
+from tracekit.trace.source import ByteStream, open_streams
 
 TRACE = b"{" + EVENTS + b"}"
 

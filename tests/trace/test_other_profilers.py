@@ -14,7 +14,7 @@ from tests.trace.test_formats import rows_of
 from tests.trace.test_nsys import report
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
-from tracekit.trace.source import trace_paths
+from tracekit.trace.paths import trace_paths
 
 OTHER = SHARED_TRACES / "other"
 EXPECTED = json.loads((OTHER / "expected.json").read_text()) if OTHER.exists() else {}

@@ -392,6 +392,6 @@ def _answers(remedy: Remedy, event: OneOff) -> bool:
     # length of events that the end of the recording cut off is unknown.
     if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
         return False
-    # A kernel that communicates for long waits for another rank: warming up this one changes nothing.
+    # A kernel that communicates for long waits for another rank, which no warm-up here changes.
     answered = {"capture": "capture", "op": "late-rank"}.get(event.kind, event.cause)
     return answered in remedy.once

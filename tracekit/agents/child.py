@@ -15,7 +15,7 @@ from typing import Any
 
 from tracekit.agents.answers import Page, clean, text_of
 from tracekit.database.interrupt import took_longer
-from tracekit.database.session import NEEDS_MEMORY
+from tracekit.database.selects import NEEDS_MEMORY
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.opening import open_any

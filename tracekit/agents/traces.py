@@ -23,7 +23,7 @@ from tracekit.files import work_folder
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
 from tracekit.opening import load, open_any
-from tracekit.trace.source import trace_paths
+from tracekit.trace.paths import trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
 _FOLDER_PREFIX = "tracekit-agents-"

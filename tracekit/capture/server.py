@@ -22,8 +22,9 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.trace.beside import CAPTURES
+from tracekit.trace.paths import ENDINGS
 from tracekit.trace.remote import shown
-from tracekit.trace.source import ENDINGS, open_streams
+from tracekit.trace.source import open_streams
 
 _START_S = 60
 _POLL_S = 0.2

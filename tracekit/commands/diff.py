@@ -97,8 +97,8 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
     from tracekit.compare.runs import common_rank, compare_runs, members
     from tracekit.opening import load, open_any
     from tracekit.thresholds import Thresholds
+    from tracekit.trace.paths import trace_paths
     from tracekit.trace.remote import is_url, shown
-    from tracekit.trace.source import trace_paths
 
     if len(trace_paths([a, b])) == 2:
         both = load([a, b], resources=resources)

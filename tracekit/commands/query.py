@@ -157,7 +157,7 @@ def _open_shell(source: str) -> None:
         raise click.UsageError("Missing argument 'STATEMENT' (without one, it needs a terminal).")
     from tracekit.database.connection import is_database
     from tracekit.run import open_database
-    from tracekit.trace.source import DATABASES
+    from tracekit.trace.paths import DATABASES
 
     is_missing = source.endswith(DATABASES) and not Path(source).exists()
     if not (is_missing or is_database(source)):

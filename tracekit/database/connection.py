@@ -49,8 +49,9 @@ def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | N
     Raises:
         TracekitError: when it cannot be read to its end, or does not fit on the disk.
     """
+    from tracekit.trace.paths import ENDINGS
     from tracekit.trace.remote import is_url, open_url, shown
-    from tracekit.trace.source import ENDINGS, named_copy
+    from tracekit.trace.source import named_copy
 
     if not is_url(url) or "*" in url or shown(url).endswith(("/", *ENDINGS)):
         return None

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
 
 from tracekit.database import catalog, constants
 from tracekit.database.catalog import Query, Value
 from tracekit.database.interrupt import interruptible, work_is_left_running
-from tracekit.database.sandbox import require_select
+from tracekit.database.selects import Selects
 from tracekit.errors import TracekitError
 from tracekit.thresholds import Thresholds
 
@@ -28,14 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NEEDS_MEMORY = (
-    "SQL: the query needs more memory than is allowed: allow more (--memory-mb), or let it spill "
-    "to disk (--spill-mb)"
-)
-# Guards the count of running queries; held while DuckDB releases memory.
-_COUNTING = threading.Lock()
-# Set as DuckDB's limit for a moment, to make it release unused memory.
-_LEAST_MEMORY = ("16MB", "128MB")
 # The order of a query's result, on its last lines.
 _ORDER = re.compile(r"\nORDER BY [^()]*\Z")
 # Above this many events in one trace, or in all together, saving memory is worth some time. Answers
@@ -53,8 +44,6 @@ class Session:
 
     is_stored = False
     """Whether this is a database in a file."""
-    # The number of running queries on all databases of this process: a file may be open twice.
-    _running: ClassVar[int] = 0
 
     def __init__(
         self,
@@ -65,7 +54,7 @@ class Session:
     ) -> None:
         """`vocabulary` are the views and macros that the database lacks so far."""
         self._connection = connection
-        self._vocabulary = vocabulary
+        self._selects = Selects(connection, vocabulary)
         self.name = name
         self.notes: Sequence[str] = ()
         """Notes for the user on what is missing here."""
@@ -217,7 +206,7 @@ class Session:
             answer = cursor.execute(query)
             return [column[0] for column in answer.description or ()], answer.fetchall()
 
-        return self._read(query, rows, variables or {})
+        return self._selects.run(query, rows, variables or {})
 
     def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
         """The rows of one SELECT that are about one trace, without their first column, which is
@@ -288,7 +277,7 @@ class Session:
         )
         rows = question.sql if in_order else _ORDER.sub("", question.sql)
         sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
-        found = self._read(
+        found = self._selects.run(
             sql,
             lambda cursor: cursor.execute(sql).fetchnumpy(),
             question.check_parameters(parameters),
@@ -300,7 +289,7 @@ class Session:
         self, query: str, variables: Mapping[str, Value], size: int
     ) -> Iterator[list[tuple[Any, ...]]]:
         """The rows of one SELECT, `size` at a time."""
-        with self._reading(query, variables) as cursor:
+        with self._selects.cursor(query, variables) as cursor:
             answer = interruptible(lambda: cursor.execute(query), cursor.interrupt)
             while rows := interruptible(lambda: answer.fetchmany(size), cursor.interrupt):
                 yield rows
@@ -318,7 +307,12 @@ class Session:
             TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
                 than `timeout_s`.
         """
-        return self._read(query, lambda cursor: take(cursor.sql(query)), variables, timeout_s)
+        return self._selects.run(
+            query,
+            lambda cursor: take(cursor.sql(query)),
+            variables,
+            timeout_s=timeout_s,
+        )
 
     def frame(
         self, query: str, variables: Mapping[str, Value], *, timeout_s: float | None = None
@@ -379,10 +373,12 @@ class Session:
         before = self._judged, self._shared
         # Shared answers were made by other thresholds.
         self._judged, self._shared = judged, self._shared and type(self._shared)()
+        self._selects.first = None if self.judges_as_stored else judged
         try:
             yield
         finally:
             self._judged, self._shared = before
+            self._selects.first = None if self.judges_as_stored else self._judged
 
     def _judging_sql(self, sql: str) -> str:
         """The SQL with thresholds as numbers, which is planned faster; unchanged if other
@@ -416,37 +412,12 @@ class Session:
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
         """
-        if self._vocabulary is not None:
-            # Its macros are allowed.
-            self._vocabulary.add(query)
-        try:
-            require_select(self._connection, query)
-        except duckdb.Error as error:
-            raise _sql_error(error) from error
+        self._selects.require_select(query)
 
     def give_back_memory(self) -> None:
-        """Makes DuckDB return freed memory and cached pages to the system, if traces are large.
-
-        DuckDB does that when its memory limit is set. It is skipped while a query runs, which would
-        run out of memory.
-        """
-        if not self.is_large:
-            return
-        with _COUNTING:
-            if Session._running:
-                return
-            limit, in_memory = self._connection.execute(
-                "SELECT system.main.current_setting('memory_limit'), bool_or(path IS NULL)"
-                " FROM duckdb_databases()"
-                " WHERE NOT internal"
-            ).fetchall()[0]
-            if not in_memory:
-                # DuckDB refuses the limit if the memory in use does not fit.
-                for least in _LEAST_MEMORY:
-                    with suppress(duckdb.Error):
-                        self._connection.execute(f"SET memory_limit = '{least}'")
-                        break
-            self._connection.execute(f"SET memory_limit = '{limit}'")
+        """Makes DuckDB return freed memory and cached pages to the system, if traces are large."""
+        if self.is_large:
+            self._selects.give_back_memory()
 
     @cached_property
     def is_large(self) -> bool:
@@ -455,50 +426,3 @@ class Session:
         counts = "SELECT coalesce(max(events), 0), coalesce(sum(events), 0) FROM trace"
         ((most, together),) = self.fetch(counts)[1]
         return bool(most > _MANY_EVENTS or together > _MANY_TOGETHER)
-
-    def _read(
-        self,
-        sql: str,
-        take: Callable[[duckdb.DuckDBPyConnection], T],
-        variables: Mapping[str, Value],
-        timeout_s: float | None = None,
-    ) -> T:
-        with self._reading(sql, variables) as cursor:
-            return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
-
-    @contextmanager
-    def _reading(
-        self, sql: str, variables: Mapping[str, Value]
-    ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
-        if self._vocabulary is not None:
-            self._vocabulary.add(sql)
-        with _COUNTING:
-            Session._running += 1
-        try:
-            cursor = self._connection.cursor()
-            try:
-                if not self.judges_as_stored:
-                    cursor.execute(self._judged)
-                for name, value in variables.items():
-                    cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
-                cursor.execute("BEGIN TRANSACTION READ ONLY")
-                yield cursor
-            finally:
-                if not work_is_left_running():
-                    cursor.close()
-        except duckdb.OutOfMemoryException as error:
-            raise TracekitError(NEEDS_MEMORY) from error
-        except duckdb.Error as error:
-            raise _sql_error(error) from error
-        finally:
-            with _COUNTING:
-                Session._running -= 1
-
-
-def _sql_error(error: duckdb.Error) -> TracekitError:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
-    if isinstance(error, duckdb.InternalException | duckdb.FatalException):
-        # The rest is a stack of DuckDB's own code.
-        lines = lines[:1]
-    return TracekitError("SQL: " + " | ".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Protocol
@@ -15,6 +16,13 @@ from tracekit.errors import TracekitError
 
 LEAST_MEMORY_MB = 400
 _MEMORY_MB_PER_THREAD = 200
+# Block sizes of new databases, by the size of their traces' JSON. Each table takes at least one
+# block: DuckDB's default (256 KB) stays mostly empty when there is little to store. Small blocks
+# compress text less, and are slower when memory is short.
+SMALLEST_BLOCK = 16 << 10
+_BLOCK_BYTES = {1 << 20: SMALLEST_BLOCK, 256 << 20: 64 << 10}
+# A compressed trace grows by about this factor.
+_COMPRESSION = 20
 # DuckDB keeps up to this much freed memory for reuse, and refuses more than the machine has.
 _MOST_KEPT_MB = 1_000
 # Without a limit from the user, the default limit may grow by up to this factor.
@@ -120,3 +128,24 @@ def workers_of(connection: duckdb.DuckDBPyConnection) -> int:
     row = connection.execute("SELECT current_setting('threads')").fetchone()
     assert row is not None
     return int(row[0])
+
+
+def json_bytes(paths: list[str]) -> float:
+    """The size of these traces' JSON, about; infinite if it is not known, as for a pipe."""
+    try:
+        return sum(
+            Path(path).stat().st_size * (1 if path.endswith(".json") else _COMPRESSION)
+            if Path(path).is_file()
+            else inf
+            for path in paths
+        )
+    except OSError:
+        # A file has just been removed: reading it will say so.
+        return inf
+
+
+def block_size(paths: list[str]) -> Config:
+    """DuckDB's setting of the block size for a new database of these traces."""
+    total = json_bytes(paths)
+    fitting = [block for most, block in _BLOCK_BYTES.items() if total <= most]
+    return {"default_block_size": fitting[0]} if fitting else {}

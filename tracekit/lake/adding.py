@@ -41,8 +41,9 @@ from tracekit.lake.writing import (
     remove_files,
 )
 from tracekit.records import Record
+from tracekit.trace.paths import DATABASES, ENDINGS, trace_paths
 from tracekit.trace.remote import find, is_url, shown
-from tracekit.trace.source import DATABASES, ENDINGS, trace_paths, unreadable
+from tracekit.trace.source import unreadable
 
 # A task takes at least this many files: planning takes as long for one.
 _FEWEST = 4

@@ -326,7 +326,7 @@ def may_be_lake(path: str) -> bool:
     """
     root = selection(path).root
     if is_url(root):
-        from tracekit.trace.source import DATABASES, ENDINGS
+        from tracekit.trace.paths import DATABASES, ENDINGS
 
         is_file = root.endswith((*ENDINGS, *DATABASES)) or "?" in root or "*" in root
         return not is_file and holds(root, MARK)

@@ -17,8 +17,9 @@ from tracekit.perfetto.tracks import Process, draw
 from tracekit.stages import stage
 from tracekit.trace.added import PID, block
 from tracekit.trace.other.formats import open_traces
+from tracekit.trace.paths import trace_paths
 from tracekit.trace.reader import TraceReader
-from tracekit.trace.source import ByteStream, trace_paths
+from tracekit.trace.source import ByteStream
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session

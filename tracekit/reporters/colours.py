@@ -78,6 +78,7 @@ KINDS = {
     "cpu_op": "#e58a4e",
     "runtime": "#7fb3d9",
     "driver": "#7fb3d9",
+    "replayed": "#a9d18e",
     "gpu": "#4dbd98",
 }
 

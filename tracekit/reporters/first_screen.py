@@ -15,6 +15,7 @@ from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.regime import UNKNOWN
 from tracekit.verdict.sentences import is_partly_once
 
 LINES, WIDTH = 24, 80
@@ -53,14 +54,14 @@ def _traced(analysis: Analysis) -> str:
     """The file, its devices, the judged window, and the number of events where there is room."""
     trace, window, steps = analysis.trace, analysis.judged.window, len(analysis.steps)
     length = duration(window.span_ns)
-    judged = f"{printable(window.name)} {length}"
+    judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
     if window.kind == "step":
-        judged = f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"
+        judged = [f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
-    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', judged])}"
-    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, judged])}"
+    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', *judged])}"
+    return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, *judged])}"
 
 
 def _parts(analysis: Analysis) -> list[Text]:
@@ -93,7 +94,9 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     if not shown or free < 3:
         return [] if free < 3 else _next(analysis, free)
     if not recurring:
-        return _listed(_ONE_OFFS, None, once[:_CHANGES], analysis, free)
+        # What to record comes first where the trace does not tell what holds the run up.
+        asked = _next(analysis, free) if analysis.verdict.regime == UNKNOWN else []
+        return asked + _listed(_ONE_OFFS, None, once[:_CHANGES], analysis, free - len(asked))
     changes = ("What to change", _of(analysis), recurring[:_CHANGES], analysis)
     if not shown[0].once:
         return _listed(*changes, free)

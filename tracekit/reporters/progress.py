@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tracekit import stages
 from tracekit.errors import TracekitError
 from tracekit.text import printable
+from tracekit.trace.paths import trace_paths
 from tracekit.trace.remote import is_url
-from tracekit.trace.source import trace_paths
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn

@@ -223,12 +223,14 @@ def first_rows(
     most: int,
     offset: int = 0,
     characters: int | None = None,
+    with_lists: bool = False,
     timeout_s: float | None = None,
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Column names and at most `most` rows of one SELECT, from row `offset` on, for people to read.
 
-    Numbers and booleans are values; all else is text, as DuckDB writes it, of which `characters`
-    are read. The rows have all columns, or those in `columns`, in that order.
+    Numbers and booleans are values, and `with_lists` lists of text; all else is text, as DuckDB
+    writes it, of which `characters` are read. The rows have all columns, or those in `columns`, in
+    that order.
 
     Raises:
         TracekitError: when the SQL fails, or takes longer than `timeout_s`.
@@ -241,7 +243,9 @@ def first_rows(
         if characters is not None:
             text = f"system.main.left({text}, {characters})"
         values = [
-            f"#{place}" if _PLAIN.fullmatch(str(kind)) else text.format(place)
+            f"#{place}"
+            if _PLAIN.fullmatch(str(kind)) or (with_lists and str(kind) == "VARCHAR[]")
+            else text.format(place)
             for place, kind in enumerate(shown.types, 1)
         ]
         return names, projected(shown, shown.columns, values).limit(most, offset).fetchall()
@@ -259,7 +263,13 @@ def _render_table(
 ) -> int:
     most = limits.rows or TABLE_ROWS
     names, rows = first_rows(
-        database, query, variables, columns, most=most + 1, timeout_s=limits.timeout_s
+        database,
+        query,
+        variables,
+        columns,
+        most=most + 1,
+        with_lists=units is not None,
+        timeout_s=limits.timeout_s,
     )
     found = shown(names, rows[:most], units)
     # Columns that were chosen are all printed.

@@ -13,7 +13,8 @@ from rich.cells import cell_len
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.reporters.terminal import Cell, Name, clipped
+from tracekit.reporters.kernel_names import short_name
+from tracekit.reporters.terminal import Cell, Name, clipped, clipped_start
 from tracekit.text import figure_of, printable
 
 # By which power of ten a unit is larger than the one in which a question answers.
@@ -31,6 +32,8 @@ _DIGITS = 4
 _EXACT = 2.0**53
 # Text that is wrapped instead of cut.
 _SENTENCES = {"message"}
+# Names in a list are cut to this.
+_LISTED = 40
 # A column whose unit stands in another column of the row.
 _OF_METRIC = "the metric's unit"
 
@@ -150,7 +153,7 @@ def shown(
         elif name in _SENTENCES:
             made = [Text(printable(each)) for each in values]
         elif units is not None:
-            made = [Name("" if each is None else str(each)) for each in values]
+            made = [_named(each) for each in values]
         columns.append(
             Column(
                 Text(printable(head), "bold"),
@@ -162,6 +165,13 @@ def shown(
         cells.append(made)
     by_row = [list(each) for each in zip(*cells, strict=True)] if cells else []
     return ReadableTable(columns, by_row, [f"In all rows: {', '.join(common)}"] if common else [])
+
+
+def _named(value: Any) -> Name:
+    """A name; or a list of names, which keeps its end: call paths begin alike."""
+    if isinstance(value, list):
+        return Name(", ".join(short_name(str(each), _LISTED) for each in value), fit=clipped_start)
+    return Name("" if value is None else str(value))
 
 
 def _folded(head: str, width: int) -> str:

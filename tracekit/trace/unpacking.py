@@ -36,7 +36,7 @@ _JSON_BEGINS = (b"{", b"[", b" ", b"\t", b"\r", b"\n", b"\xef\xbb\xbf")
 # Kineto's, PyTorch's memory snapshots, and those of Nsight Systems, rocprofv3, JAX and Perfetto.
 TRACES = (
     *(kind + packed for kind in (".json", ".pickle") for packed in ("", ".gz", ".zst")),
-    *(".sqlite", ".nsys-rep", "_results.db", ".xplane.pb", ".pftrace"),
+    *(".sqlite", ".nsys-rep", "_results.db", ".xplane.pb", ".pftrace", ".pftrace.gz"),
 )
 # Names of files with annotations of graphs' nodes: PyTorch's own, or the trace's with an ending.
 ANNOTATIONS = re.compile(

@@ -1,20 +1,16 @@
-"""The verdict on a trace, in sentences. tracekit/verdict/regime.py judges, confidence.py doubts.
-
-Without GPU ops, compute operators are compared with everything else. Waits for other ranks count on
-the side of the work, as a device's collectives do: less overhead would only make them longer.
-"""
+"""The verdict on a trace, in sentences. tracekit/verdict/regime.py judges, confidence.py doubts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, cause_of, in_switches_of, words
-from tracekit.evidence.model import Evidence, Gpu, HostThread, Idle, Launch, Period, Window
+from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of
+from tracekit.evidence.model import Evidence, Gpu, Launch, Period
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import with_doubts
+from tracekit.verdict.judge_host import RECORD_DEVICE, judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.recorder import with_omission, without_recorder
 from tracekit.verdict.regime import (
@@ -27,7 +23,6 @@ from tracekit.verdict.regime import (
     steady_busy_ns,
     unexplained_ns,
     unrecorded_share,
-    weigh,
 )
 from tracekit.verdict.sentences import (
     headline,
@@ -37,24 +32,18 @@ from tracekit.verdict.sentences import (
     next_step,
     steady_sentences,
     step_sentences,
-    waits_for_workers,
     window_sentences,
 )
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
-_RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
-# Times of a device, of its idle time, and of a host thread: fields without `_ns`.
+# Times of a device, and of its idle time: fields without `_ns`.
 _OF_GPU = ("busy", "compute", "exposed_comm", "exposed_memcpy", "idle")
 _OF_IDLE = ("host_late", "device", "unlinked", "after_last_op")
-_WORK = ("compute", "communication")
-_OVERHEADS = (
-    "dispatch", "view", "allocation", "python", "input", "compilation", "runtime", "untraced",
-)  # fmt: skip
 
 
 def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
@@ -64,13 +53,13 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         verdict = _judge_device(evidence, thresholds)
     elif evidence.gpu is not None:
         why = [_busy_sentence(evidence), f"The run cannot be replayed: {evidence.no_replay}."]
-        verdict = _unknown(evidence.window, why, {}, [_UNEXPLAINED])
+        verdict = unknown(evidence.window, why, {}, [_UNEXPLAINED])
     elif evidence.host is not None:
-        verdict = _judge_host(evidence.window, evidence.host, thresholds)
+        verdict = judge_host(evidence.window, evidence.host, thresholds)
     else:
         is_snapshot = any(finding.code == "memory_snapshot" for finding in evidence.health)
-        reason = _SNAPSHOT if is_snapshot else _NOTHING
-        verdict = _unknown(evidence.window, [reason], {}, [_ASK_MEMORY] if is_snapshot else [])
+        reason, ask = (_SNAPSHOT, _ASK_MEMORY) if is_snapshot else (_NOTHING, RECORD_DEVICE)
+        verdict = unknown(evidence.window, [reason], {}, [ask])
     if any(finding.code == "cold_start" for finding in evidence.health):
         verdict.try_next.insert(0, _WARM_RUN)
     # The first sentence gives the last reason of an unknown regime.
@@ -102,34 +91,16 @@ def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | No
         return bound.regime, bound.bottleneck
     if period.host is None:
         return UNKNOWN, None
-    verdict = _judge_host(period.window, period.host, thresholds)
+    verdict = judge_host(period.window, period.host, thresholds)
     return verdict.regime, verdict.bottleneck
-
-
-def _unknown(
-    window: Window,
-    why: list[str],
-    shares: dict[str, float],
-    next_: list[str],
-    savings: Sequence[Saving] = (),
-    margin: float | None = None,
-) -> Verdict:
-    return Verdict("", UNKNOWN, None, "none", window, shares, why, [*savings], margin, next_)
-
-
-def _times(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, int]:
-    return {name: getattr(found, f"{name}_ns") for name in names}
-
-
-# -- a device --------------------------------------------------------------------------------------
 
 
 def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     window, gpu, idle, gains = evidence.window, evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
     span = window.span_ns
-    of_idle = {f"idle_{name}": ns for name, ns in _times(idle, _OF_IDLE).items()}
-    shares = _times(gpu, _OF_GPU) | of_idle
+    of_idle = {f"idle_{name}": ns for name, ns in times_of(idle, _OF_IDLE).items()}
+    shares = times_of(gpu, _OF_GPU) | of_idle
     fractions = {name: ns / span if span else 0.0 for name, ns in shares.items()}
     # The most that removing math or memory saves: if it also limits all kernels of unknown limit.
     most_ns = {name: round(gain * gains.window_ns) for name, gain in gains.removed_at_most.items()}
@@ -140,7 +111,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     ]
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:
-        return _unknown(window, why, fractions, [], savings)
+        return unknown(window, why, fractions, [], savings)
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
@@ -153,7 +124,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             "it could turn the verdict either way."
         )
         next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]
-        return _unknown(window, why, fractions, next_, savings, margin)
+        return unknown(window, why, fractions, next_, savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
     # The reason comes first: the gains, if a busy device is not the bottleneck.
@@ -304,111 +275,3 @@ def _limit_sentences(gains: Gains, regime: str, thresholds: Thresholds) -> list[
         f"The trace does not show whether math or memory limits kernels worth "
         f"{share(doubtful, 1)}: removing {', '.join(ranges)}."
     ]
-
-
-def _judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
-    """The verdict on the trace's busiest thread."""
-    span = window.span_ns
-    times = _times(host, (*_WORK, *_OVERHEADS))
-    overheads = _times(host, _OVERHEADS)
-    fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
-    explained_ns = sum(times.values()) - host.untraced_ns
-    why = [
-        f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
-        f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
-    ]
-    if host.launches:
-        # Beside a device, what its operators take on the host is dispatch.
-        taken_ns = host.compute_ns + host.dispatch_ns + host.view_ns
-        why = [
-            f"The trace has no GPU ops. Dispatching operators took {share(taken_ns, span)} of its "
-            f"busiest thread ({duration(taken_ns)} of {duration(span)})."
-        ]
-    waited_ns = host.last_wait_ns if host.launches else None
-    if waited_ns is not None and waited_ns < thresholds.small_gain * span:
-        return _judge_late_host(window, host, fractions, why)
-    if host.launches:
-        why.append(
-            f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
-            "cannot tell which side is the bottleneck."
-        )
-        return _unknown(window, why, fractions, [_RECORD_DEVICE])
-    if host.device_evidence:
-        why.append(
-            f"This is a job with a GPU ({host.device_evidence}), whose work was not recorded: the "
-            "trace cannot tell whether the device or the host is the bottleneck."
-        )
-        return _unknown(window, why, fractions, [_RECORD_DEVICE])
-    if not span or explained_ns < thresholds.recorded_share * span:
-        why.append(
-            f"{host.operators:,} operators and the other recorded slices cover only "
-            f"{share(explained_ns, span)} of it: the trace does not show what the host did."
-        )
-        return _unknown(window, why, fractions, [])
-    overhead = sum(overheads.values())
-    worked = host.compute_ns + host.communication_ns
-    bound = weigh(overhead / span, worked / span)
-    if host.communication_ns:
-        why.append(
-            f"{share(host.communication_ns, span)} is waiting for other ranks "
-            f"({duration(host.communication_ns)})."
-        )
-    worst = max(overheads, key=lambda name: overheads[name])
-    ranked: dict[str, int] = {"communication": host.communication_ns}
-    for name, ns in overheads.items():
-        ranked[cause_of(name)] = ranked.get(cause_of(name), 0) + ns
-    savings = [
-        Saving(name, ns) for name, ns in sorted(ranked.items(), key=lambda item: -item[1]) if ns > 0
-    ]
-    why.append(
-        f"{share(overhead, span)} is overhead, "
-        f"the largest part of it {worst} ({share(overheads[worst], span)})."
-    )
-    if bound.side == "host":
-        del ranked["communication"]
-        bottleneck = max(ranked, key=lambda name: ranked[name])
-    else:
-        bottleneck = _limit(host, thresholds)
-        if bottleneck == "memory-bandwidth":
-            why.append(
-                f"Memory limits {share(host.memory_ns, host.compute_ns)} of the compute operators' "
-                "time: by their shapes, they do few FLOPs per byte that they move."
-            )
-    is_remote = bottleneck == "communication" and waits_for_workers(host)
-    return Verdict(
-        "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
-        [words("next")["workers" if is_remote else bottleneck]],
-    )  # fmt: skip
-
-
-def _judge_late_host(
-    window: Window, host: HostThread, fractions: dict[str, float], why: list[str]
-) -> Verdict:
-    """The verdict where the device was not recorded, but had hardly anything left to do when the
-    host had launched everything: the host is late. The time of its operators is dispatch."""
-    assert host.last_wait_ns is not None
-    why.append(
-        f"The device was not recorded, but the last of the host's waits for it takes "
-        f"{duration(host.last_wait_ns)} of {duration(window.span_ns)}, after {host.launches:,} "
-        "launches: it was done almost as soon as they were, so the host is late."
-    )
-    times = {
-        "dispatch": host.compute_ns + host.dispatch_ns + host.view_ns,
-        "python": host.python_ns + host.untraced_ns,
-        "launch": host.runtime_ns,
-        "input": host.input_ns,
-        "allocation": host.allocation_ns,
-        "compilation": host.compilation_ns,
-    }
-    bottleneck = max(times, key=lambda name: times[name])
-    return Verdict(
-        "", OVERHEAD, bottleneck, "low", window, fractions, why, [], None, [_RECORD_DEVICE]
-    )
-
-
-def _limit(host: HostThread, thresholds: Thresholds) -> str:
-    """What limits the work; math if too little is known."""
-    if host.communication_ns > host.compute_ns:
-        return "communication"
-    is_known = host.math_ns + host.memory_ns >= thresholds.shaped_work_share * host.compute_ns
-    return "memory-bandwidth" if is_known and host.memory_ns > host.math_ns else "math"

@@ -1,7 +1,8 @@
-"""Perfetto's protobuf traces (`.pftrace`), as PyTorch and rocprofv3 write them: track events.
+"""Perfetto's protobuf traces (`.pftrace`), as PyTorch and rocprofv3 write them: track events, and
+what a GPU runs.
 
 https://perfetto.dev/docs/reference/trace-packet-proto; PyTorch's writer is
-torch/csrc/profiler/cupti/monitor_pftrace.cpp
+torch/csrc/profiler/cuspy/cuspy_pftrace.cpp
 """
 
 from __future__ import annotations
@@ -20,85 +21,18 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
-from tracekit.trace.other.protos import damaged, fields, messages, text
+from tracekit.trace.other.perfetto_gpu import (
+    INTERNED,
+    counter_events,
+    counter_names,
+    stage_event,
+)
+from tracekit.trace.other.perfetto_schema import SCHEMA
+from tracekit.trace.other.protos import Exact, damaged, fields, messages, text
 from tracekit.trace.other.rocprof import CATEGORIES
 from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import Readable
 
-_SCHEMA = """
-message TracePacket {
-  uint64 timestamp = 8;
-  uint32 timestamp_clock_id = 58;
-  uint32 trusted_packet_sequence_id = 10;
-  TrackEvent track_event = 11;
-  InternedData interned_data = 12;
-  uint32 sequence_flags = 13;
-  bool incremental_state_cleared = 41;
-  bytes compressed_packets = 50;
-  TracePacketDefaults trace_packet_defaults = 59;
-  TrackDescriptor track_descriptor = 60;
-}
-message TracePacketDefaults {
-  TrackEventDefaults track_event_defaults = 11;
-}
-message TrackEventDefaults {
-  uint64 track_uuid = 11;
-}
-message TrackEvent {
-  repeated uint64 category_iids = 3;
-  repeated DebugAnnotation debug_annotations = 4;
-  int32 type = 9;
-  uint64 name_iid = 10;
-  uint64 track_uuid = 11;
-  repeated string categories = 22;
-  string name = 23;
-  int64 counter_value = 30;
-  double double_counter_value = 44;
-  repeated fixed64 flow_ids = 47;
-  repeated fixed64 terminating_flow_ids = 48;
-}
-message DebugAnnotation {
-  uint64 name_iid = 1;
-  bool bool_value = 2;
-  uint64 uint_value = 3;
-  int64 int_value = 4;
-  double double_value = 5;
-  string string_value = 6;
-  uint64 pointer_value = 7;
-  string legacy_json_value = 9;
-  string name = 10;
-  repeated DebugAnnotation dict_entries = 11;
-  repeated DebugAnnotation array_values = 12;
-  uint64 string_value_iid = 17;
-}
-message InternedData {
-  repeated Interned event_categories = 1;
-  repeated Interned event_names = 2;
-  repeated Interned debug_annotation_names = 3;
-  repeated Interned debug_annotation_string_values = 29;
-}
-message Interned {
-  uint64 iid = 1;
-  string name = 2;
-}
-message TrackDescriptor {
-  uint64 uuid = 1;
-  string name = 2;
-  ProcessDescriptor process = 3;
-  ThreadDescriptor thread = 4;
-  uint64 parent_uuid = 5;
-  string static_name = 10;
-}
-message ProcessDescriptor {
-  int32 pid = 1;
-  string process_name = 6;
-}
-message ThreadDescriptor {
-  int32 pid = 1;
-  int64 tid = 2;
-  string thread_name = 5;
-}
-"""
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 # Clocks of the system count nanoseconds; others are defined by the trace (ClockSnapshot).
 _FIRST_OWN_CLOCK = 64
@@ -114,13 +48,30 @@ _HALF = 1 << 63
 _TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE mark (track, at, kind, parts);
+CREATE TABLE mark (track, at, kind, parts, block, place);
 CREATE TABLE arrow (flow, at, place);
+CREATE TABLE of_gpu (event);
+"""
+# PyTorch writes the begins of many slices, then their ends in the same order, whether they nest or
+# not. A block is a row of begins with the row of ends behind it. In a file that is written as time
+# passes, all ends of a block come after its begins.
+_FIND_ROWS = f"""
+CREATE TABLE in_rows AS SELECT block FROM mark WHERE kind IN ({_BEGIN}, {_END}) GROUP BY block
+HAVING sum(kind = {_BEGIN}) = sum(kind = {_END})
+    AND max(CASE kind WHEN {_BEGIN} THEN at END) > min(CASE kind WHEN {_END} THEN at END);
+"""
+_PAIR = f"""
+CREATE INDEX by_place ON mark (block, place, kind);
+CREATE VIEW pair AS SELECT b.block, b.track, b.at, e.at AS end_at, b.parts, e.parts AS end_parts,
+    b.track = e.track AND b.at <= e.at AS fits
+FROM mark AS b JOIN mark AS e ON b.block = e.block AND b.place = e.place
+WHERE b.kind = {_BEGIN} AND e.kind = {_END} AND b.block IN (SELECT block FROM in_rows);
+DELETE FROM in_rows WHERE block IN (SELECT block FROM pair WHERE NOT fits);
 """
 _CATEGORIES = CATEGORIES | {"kernel_dispatch": "kernel", "memory_copy": "gpu_memcpy"}
 _RENAMED = {"corr_id": "correlation", "correlation_id": "correlation"}
 _INTERNED = ("event_categories", "event_names", "debug_annotation_names",
-             "debug_annotation_string_values")  # fmt: skip
+             "debug_annotation_string_values", *INTERNED)  # fmt: skip
 
 
 def is_perfetto(head: bytes, name: str) -> bool:
@@ -151,16 +102,19 @@ class _Packets:
         self._marks = marks
         marks.executescript(_TABLES)
         self.left_out: dict[str, int] = defaultdict(int)
-        self._packet = messages(_SCHEMA)["TracePacket"].FromString
+        self._packet = messages(SCHEMA)["TracePacket"].FromString
         self._tracks: dict[int, Any] = {}
         self._texts: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
         self._text_bytes = 0
         self._default: dict[int, int] = {}
+        # By sequence and number, 0 for the last one that a sample brings: a GPU and its counters.
+        self._counters: dict[tuple[int, int], tuple[int, dict[int, str]]] = {}
+        self._block, self._last, self._places = 0, _END, [0, 0]
 
     def read(self) -> str | None:
         """Reads all packets; returns what is wrong with the file, if something is."""
         try:
-            self._read(self._stream)
+            self._read(Exact(self._stream))
         except Exception as error:
             return damaged("packet", error)
         return None
@@ -177,6 +131,8 @@ class _Packets:
                 for entry in getattr(packet.interned_data, kind):
                     self._texts[sequence, kind][entry.iid] = text(entry.name)
                     self._text_bytes += len(entry.name)
+            for entry in packet.interned_data.gpu_counter_descriptors:
+                self._add_counters((sequence, entry.iid), entry)
             if self._text_bytes > _MOST_BYTES or len(self._tracks) > _MOST_TRACKS:
                 raise TracekitError(
                     f"{self._stream.path}: has more than {_MOST_BYTES >> 20} MB of names, or more "
@@ -189,9 +145,11 @@ class _Packets:
                 self._tracks[packet.track_descriptor.uuid] = packet.track_descriptor
             elif packet.HasField("track_event"):
                 self._mark(packet, sequence)
+            elif packet.HasField("gpu_render_stage_event") or packet.HasField("gpu_counter_event"):
+                self._mark_gpu(packet, sequence)
             elif packet.HasField("compressed_packets") and not inside:
                 self._read(io.BytesIO(self._inflated(packet.compressed_packets)), inside=True)
-            elif not packet.HasField("interned_data"):
+            elif not (packet.HasField("interned_data") or packet.HasField("clock_snapshot")):
                 self.left_out["packets of other kinds"] += 1
 
     def _inflated(self, data: bytes) -> bytes:
@@ -219,6 +177,8 @@ class _Packets:
         args = self._values(event.debug_annotations, sequence)
         args = {_RENAMED.get(key, key): value for key, value in args.items()}
         category = args.pop("cat", None) or ",".join(words)
+        if not category and "cuda_sync_kind" in args:
+            category = "cuda_sync"
         parts: dict[str, Any] = {"cat": _CATEGORIES.get(str(category), category), "args": args}
         if event.type != _END:
             parts["name"] = text(event.name) or names.get(event.name_iid)
@@ -226,8 +186,40 @@ class _Packets:
             whole = event.HasField("counter_value")
             args["value"] = event.counter_value if whole else event.double_counter_value
         parts["flows"] = [*event.flow_ids, *event.terminating_flow_ids]
-        row = (track - _HALF, packet.timestamp, event.type, json.dumps(parts))
-        self._marks.execute("INSERT INTO mark VALUES (?, ?, ?, ?)", row)
+        block = place = None
+        if event.type in (_BEGIN, _END):
+            if event.type == _BEGIN and self._last == _END:
+                self._block, self._places = self._block + 1, [0, 0]
+            self._last = event.type
+            self._places[event.type == _END] += 1
+            block, place = self._block, self._places[event.type == _END]
+        row = (track - _HALF, packet.timestamp, event.type, json.dumps(parts), block, place)
+        self._marks.execute("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def _mark_gpu(self, packet: Any, sequence: int) -> None:
+        at = packet.timestamp
+        if packet.timestamp_clock_id >= _FIRST_OWN_CLOCK or at > _MOST_TIME:
+            self.left_out["events of other kinds or clocks"] += 1
+            return
+        if packet.HasField("gpu_counter_event"):
+            sample = packet.gpu_counter_event
+            if sample.HasField("counter_descriptor"):
+                self._add_counters((sequence, 0), sample)
+            number = sample.counter_descriptor_iid
+            gpu_id, named = self._counters.get((sequence, number), (sample.gpu_id, {}))
+            events = [*counter_events(sample, at, sample.gpu_id or gpu_id, named)]
+        else:
+            stage = packet.gpu_render_stage_event
+            events = [
+                stage_event(stage, at, lambda kind, iid: self._texts[sequence, kind].get(iid))
+            ]
+        rows = [(json.dumps(event),) for event in events]
+        self._marks.executemany("INSERT INTO of_gpu VALUES (?)", rows)
+
+    def _add_counters(self, key: tuple[int, int], entry: Any) -> None:
+        names = counter_names(entry.counter_descriptor)
+        self._counters[key] = entry.gpu_id, names
+        self._text_bytes += sum(map(len, names.values()))
 
     def _values(self, annotations: Iterable[Any], sequence: int, depth: int = 0) -> dict[str, Any]:
         names = self._texts[sequence, "debug_annotation_names"]
@@ -254,7 +246,8 @@ class _Packets:
                     return text(value)
             if field.name not in ("name", "name_iid"):
                 return text(value) if isinstance(value, bytes) else value
-        return None
+        # An empty list has no values.
+        return []
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events in Chrome's terms, a track at a time, then the arrows between them."""
@@ -262,33 +255,51 @@ class _Packets:
             pid, tid, name = self._place(uuid)
             kind = "process_name" if track.HasField("process") else "thread_name"
             yield named(kind, name, pid, tid)
-        # Ends come before what begins at the same instant.
-        ordered = self._marks.execute(
-            f"SELECT track, at, kind, parts FROM mark ORDER BY track, at, kind <> {_END}, rowid"
-        )
-        for track, marks in groupby(ordered, key=itemgetter(0)):
-            pid, tid, name = self._place(track + _HALF)
-            for start, end, type_, parts in _slices(mark[1:] for mark in marks):
-                flows = parts.pop("flows")
-                if type_ == _COUNTER:
-                    parts["args"] = {parts["name"] or name: parts["args"]["value"]}
-                    parts["name"] = parts["name"] or name
-                place: dict[str, Any] = {"pid": pid, "tid": tid, "ts": microseconds(start)}
-                self._marks.executemany(
-                    "INSERT INTO arrow VALUES (?, ?, ?)",
-                    [(flow - _HALF, start, json.dumps(place)) for flow in flows],
-                )
-                letter = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
-                event: dict[str, Any] = {"ph": letter} | place
-                if end is not None:
-                    event["dur"] = microseconds(end - start)
-                yield event | parts
+        for (whole,) in self._marks.execute("SELECT event FROM of_gpu ORDER BY rowid"):
+            yield json.loads(whole)
+        for track, start, end, type_, parts in self._found():
+            pid, tid, name = self._place(track)
+            flows = parts.pop("flows")
+            if name == "Overhead" and not parts["cat"]:
+                parts["cat"] = "overhead"
+            if type_ == _COUNTER:
+                parts["args"] = {parts["name"] or name: parts["args"]["value"]}
+                parts["name"] = parts["name"] or name
+            place: dict[str, Any] = {"pid": pid, "tid": tid, "ts": microseconds(start)}
+            self._marks.executemany(
+                "INSERT INTO arrow VALUES (?, ?, ?)",
+                [(flow - _HALF, start, json.dumps(place)) for flow in flows],
+            )
+            letter = {_COUNTER: "C", _INSTANT: "i"}.get(type_, "X" if end is not None else "B")
+            event: dict[str, Any] = {"ph": letter} | place
+            if end is not None:
+                event["dur"] = microseconds(end - start)
+            yield event | parts
         arrows = self._marks.execute("SELECT flow, place FROM arrow ORDER BY flow, at, rowid")
         for flow, ends in groupby(arrows, key=itemgetter(0)):
             for number, (_, where) in enumerate(ends):
                 phase = {"ph": "f", "bp": "e"} if number else {"ph": "s"}
                 arrow = {"cat": "ac2g", "name": "ac2g", "id": flow + _HALF}
                 yield phase | arrow | json.loads(where)
+
+    def _found(self) -> Iterator[tuple[int, int, int | None, int, dict[str, Any]]]:
+        """Track, start, end, type and parts of each event."""
+        self._marks.executescript(_FIND_ROWS)
+        if self._marks.execute("SELECT 1 FROM in_rows LIMIT 1").fetchone():
+            self._marks.executescript(_PAIR)
+            columns = "track, at, end_at, parts, end_parts"
+            for track, start, end, *both in self._marks.execute(f"SELECT {columns} FROM pair"):
+                parts, last = map(json.loads, both)
+                yield track + _HALF, start, end, _BEGIN, _merged(parts, last)
+        # Ends come before what begins at the same instant.
+        ordered = self._marks.execute(
+            "SELECT track, at, kind, parts FROM mark"
+            " WHERE block IS NULL OR block NOT IN (SELECT block FROM in_rows)"
+            f" ORDER BY track, at, kind <> {_END}, rowid"
+        )
+        for track, marks in groupby(ordered, key=itemgetter(0)):
+            for start, ended, type_, found in _slices(mark[1:] for mark in marks):
+                yield track + _HALF, start, ended, type_, found
 
     def _place(self, uuid: int) -> tuple[int, int, str]:
         """The process, thread and name of a track; a track without a thread has its own number."""
@@ -345,6 +356,11 @@ def _closed(
     opened: list[tuple[int, dict[str, Any]]], end: int, last: dict[str, Any]
 ) -> tuple[int, int, int, dict[str, Any]]:
     start, parts = opened.pop()
+    return start, end, _BEGIN, _merged(parts, last)
+
+
+def _merged(parts: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a slice's begin and end."""
     parts["args"] |= last["args"]
     parts["flows"] += last["flows"]
-    return start, end, _BEGIN, parts
+    return parts

@@ -24,6 +24,7 @@ _SCALARS = {
 _MESSAGE_TYPE, _OPTIONAL, _REPEATED = 11, 1, 3
 # Refuse a larger message, and a larger field that is read as a whole.
 _MOST_BYTES, _MOST_FIELD_BYTES = 64 << 30, 512 << 20
+_PIECE_BYTES = 64 << 10
 
 
 def messages(schema: str) -> Mapping[str, Any]:
@@ -150,6 +151,29 @@ def damaged(part: str, error: Exception) -> str:
     if type(error).__name__ != "DecodeError":
         raise error
     return f"a {part} is damaged"
+
+
+class Exact:
+    """A stream of which each read gives as many bytes as are asked for, and fewer only at its end:
+    decompressed data comes in pieces."""
+
+    def __init__(self, source: Readable) -> None:
+        self._source = source
+        self._piece, self._at = b"", 0
+
+    def read(self, size: int) -> bytes:
+        at, self._at = self._at, self._at + size
+        if self._at <= len(self._piece):
+            return self._piece[at : self._at]
+        parts = [self._piece[at:]]
+        missing = size - len(parts[0])
+        while missing > 0 and (piece := self._source.read(max(missing, _PIECE_BYTES))):
+            self._piece, self._at = piece, min(missing, len(piece))
+            parts.append(piece[:missing])
+            missing -= len(parts[-1])
+        if missing > 0:
+            self._piece, self._at = b"", 0
+        return b"".join(parts)
 
 
 class _Counted:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
-from tracekit.trace.other.protos import damaged, messages, sizes, split, text
+from tracekit.trace.other.protos import Exact, damaged, messages, sizes, split, text
 from tracekit.trace.source import ByteStream
 
 _SCHEMA = """
@@ -91,9 +91,10 @@ def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]
     try:
         heads = list(_heads(stream, process))
         stream.rewind()
-        for head, size in zip(heads, sizes(stream, stream.path, 1), strict=False):
+        source = Exact(stream)
+        for head, size in zip(heads, sizes(source, stream.path, 1), strict=False):
             plane = _Plane(messages(_SCHEMA)["XPlane"].FromString(head), process.tail)
-            yield from plane.events(split(stream, size, _LINES, None))
+            yield from plane.events(split(source, size, _LINES, None))
     except Exception as error:
         process.damage = damaged("plane", error)
 
@@ -102,9 +103,10 @@ def _heads(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The planes that are whole, without their lines."""
     head_bytes = 0
     try:
-        for size in sizes(stream, stream.path, 1):
+        source = Exact(stream)
+        for size in sizes(source, stream.path, 1):
             head = bytearray()
-            for _ in split(stream, size, _LINES, head):
+            for _ in split(source, size, _LINES, head):
                 pass
             head_bytes += len(head)
             if head_bytes > _MOST_BYTES:

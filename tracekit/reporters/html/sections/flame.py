@@ -56,7 +56,9 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     else:
         of, says = "the trace", f"The verdict is on the {window.name}."
     if rows["gpu_ns"].sum():
-        says += " By GPU time, kernels are the leaves below the calls that launch them."
+        says += " By GPU time, kernels are the leaves below the calls that launch them"
+        replayed = ", of graphs below the modules and operators that their replays ran"
+        says += (replayed if "replayed" in kinds else "") + "."
     return Figure(says, rows, chart, control, f"Call paths of {of}", wide=True)
 
 

@@ -1,0 +1,86 @@
+"""Perfetto traces by PyTorch's own writer: what a device runs are render stages, the ends of slices
+stand in the order of their begins, and the file is compressed."""
+
+from types import SimpleNamespace
+
+import pytest
+
+import tracekit
+from tests.conftest import OWN_TRACES
+from tracekit.trace.other import perfetto
+from tracekit.trace.other.protos import Exact, messages
+
+NAME = "simulated-program-30"
+SLICES = """
+SELECT kind, split_part(s.name, ' ', 1), s.pid, s.tid, s.start_ns, s.dur_ns, op.args->>'Input Dims'
+FROM slices AS s LEFT JOIN cpu_ops AS op USING (trace_id, event_id) ORDER BY ALL
+"""
+LINKS = """
+SELECT op.name, op.start_ns, launch_name, launch_start_ns, is_graph
+FROM gpu_op_launch AS l JOIN kernels AS op USING (trace_id, event_id) ORDER BY ALL
+"""
+
+
+@pytest.fixture(scope="module")
+def both():
+    """The run as JSON, and as PyTorch writes the same for Perfetto."""
+    with (
+        tracekit.load(OWN_TRACES / f"{NAME}.json.gz") as json,
+        tracekit.load(OWN_TRACES / f"{NAME}.pftrace") as perfetto,
+    ):
+        yield json, perfetto
+
+
+@pytest.mark.parametrize("query", [SLICES, LINKS])
+def test_the_same_run_has_the_same_tables(query, both):
+    json, perfetto = (run.fetch(query)[1] for run in both)
+    assert len(json) > 60
+    assert perfetto == json
+
+
+def test_the_same_run_has_the_same_verdict(both):
+    json, perfetto = (run.verdict() for run in both)
+    assert perfetto.verdict.headline == json.verdict.headline
+    assert (perfetto.gpu, perfetto.idle, perfetto.launch) == (json.gpu, json.idle, json.launch)
+    assert perfetto.causal.gains == json.causal.gains
+
+
+def test_counters_of_a_device_are_there(both):
+    query = (
+        "SELECT counter, value FROM counters WHERE counter[:6] <> 'Cycles' ORDER BY ts_ns, counter"
+    )
+    found = [row for row in both[1].fetch(query)[1] if row[0] != "Memory Clock (MHz)"]
+    assert found == [("Power (W)", 250.5), ("SM Clock (MHz)", 1410.0),
+                     ("Power (W)", 300.0), ("SM Clock (MHz)", 1380.0)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ends", "lengths"),
+    [
+        # Written in rows: a step begins in a Python frame, and ends behind it.
+        ([("b", 0), ("b", 5), ("b", 9), ("e", 7), ("e", 30), ("e", 10)], [7, 25, 1]),
+        # Written as time passes: the last one that is open ends.
+        ([("b", 0), ("b", 5), ("b", 6), ("e", 7), ("e", 8), ("e", 30)], [30, 3, 1]),
+    ],
+)
+def test_ends_belong_to_the_begins_of_their_row_or_to_what_is_open(ends, lengths, tmp_path):
+    packet = messages(perfetto.SCHEMA)["TracePacket"]
+    written = bytearray()
+    for number, (letter, at) in enumerate(ends):
+        event = {"type": 1 if letter == "b" else 2, "track_uuid": 1, "name": b"s%d" % number}
+        text = packet(timestamp=1000 * at, track_event=event).SerializeToString()
+        written += bytes([0x0A, len(text)]) + text
+    (tmp_path / "t.pftrace").write_bytes(written)
+    with tracekit.load(tmp_path / "t.pftrace") as run:
+        found = run.fetch("SELECT dur_ns // 1000 FROM slices ORDER BY start_ns")[1]
+    assert [length for (length,) in found] == lengths
+
+
+@pytest.mark.parametrize("pieces", [[b"abc", b"defgh", b"i"], [b"abcdefghi"], [b"a"] * 9])
+def test_pieces_of_any_size_are_read_to_the_byte(pieces):
+    rest = iter(pieces)
+    exact, whole = Exact(SimpleNamespace(read=lambda size: next(rest, b""))), b"".join(pieces)
+    assert [exact.read(size) for size in (1, 3, 2, 2, 5)] == [
+        whole[:1], whole[1:4], whole[4:6], whole[6:8], whole[8:],
+    ]  # fmt: skip
+    assert exact.read(1) == b""

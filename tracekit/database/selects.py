@@ -1,0 +1,134 @@
+"""Runs SELECTs on a connection, each in a transaction that can only read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import duckdb
+
+from tracekit.database.catalog import Value
+from tracekit.database.interrupt import interruptible, work_is_left_running
+from tracekit.database.sandbox import require_select
+from tracekit.errors import TracekitError
+
+if TYPE_CHECKING:
+    from tracekit.database.vocabulary import Vocabulary
+
+T = TypeVar("T")
+
+NEEDS_MEMORY = (
+    "SQL: the query needs more memory than is allowed: allow more (--memory-mb), or let it spill "
+    "to disk (--spill-mb)"
+)
+# Guards the count of running queries; held while DuckDB releases memory.
+_COUNTING = threading.Lock()
+# Set as DuckDB's limit for a moment, to make it release unused memory.
+_LEAST_MEMORY = ("16MB", "128MB")
+
+
+class Selects:
+    """SELECTs on one connection. `vocabulary` are the views and macros that its database lacks so
+    far: those that a SELECT names are created before it runs."""
+
+    first: str | None = None
+    """A statement that runs before each SELECT."""
+    # The number of running queries on all databases of this process: a file may be open twice.
+    _running: ClassVar[int] = 0
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, vocabulary: Vocabulary | None
+    ) -> None:
+        self._connection = connection
+        self._vocabulary = vocabulary
+
+    def run(
+        self,
+        sql: str,
+        take: Callable[[duckdb.DuckDBPyConnection], T],
+        variables: Mapping[str, Value],
+        timeout_s: float | None = None,
+    ) -> T:
+        """The result of `take`, which runs the SELECT on a cursor.
+
+        Raises:
+            TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
+                than `timeout_s`.
+        """
+        with self.cursor(sql, variables) as cursor:
+            return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
+
+    @contextmanager
+    def cursor(
+        self, sql: str, variables: Mapping[str, Value]
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
+        if self._vocabulary is not None:
+            self._vocabulary.add(sql)
+        with _COUNTING:
+            Selects._running += 1
+        try:
+            cursor = self._connection.cursor()
+            try:
+                if self.first is not None:
+                    cursor.execute(self.first)
+                for name, value in variables.items():
+                    cursor.execute(f'SET VARIABLE "{name}" = $value', {"value": value})
+                cursor.execute("BEGIN TRANSACTION READ ONLY")
+                yield cursor
+            finally:
+                if not work_is_left_running():
+                    cursor.close()
+        except duckdb.OutOfMemoryException as error:
+            raise TracekitError(NEEDS_MEMORY) from error
+        except duckdb.Error as error:
+            raise _sql_error(error) from error
+        finally:
+            with _COUNTING:
+                Selects._running -= 1
+
+    def require_select(self, query: str) -> None:
+        """Checks that SQL from a user only reads.
+
+        Raises:
+            TracekitError: when it is not one SELECT, or an EXPLAIN of one.
+        """
+        if self._vocabulary is not None:
+            # Its macros are allowed.
+            self._vocabulary.add(query)
+        try:
+            require_select(self._connection, query)
+        except duckdb.Error as error:
+            raise _sql_error(error) from error
+
+    def give_back_memory(self) -> None:
+        """Makes DuckDB return freed memory and cached pages to the system.
+
+        DuckDB does that when its memory limit is set. It is skipped while a query runs, which would
+        run out of memory.
+        """
+        with _COUNTING:
+            if Selects._running:
+                return
+            limit, in_memory = self._connection.execute(
+                "SELECT system.main.current_setting('memory_limit'), bool_or(path IS NULL)"
+                " FROM duckdb_databases()"
+                " WHERE NOT internal"
+            ).fetchall()[0]
+            if not in_memory:
+                # DuckDB refuses the limit if the memory in use does not fit.
+                for least in _LEAST_MEMORY:
+                    with suppress(duckdb.Error):
+                        self._connection.execute(f"SET memory_limit = '{least}'")
+                        break
+            self._connection.execute(f"SET memory_limit = '{limit}'")
+
+
+def _sql_error(error: duckdb.Error) -> TracekitError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
+    if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+        # The rest is a stack of DuckDB's own code.
+        lines = lines[:1]
+    return TracekitError("SQL: " + " | ".join(lines))

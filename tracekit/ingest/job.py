@@ -1,0 +1,328 @@
+"""The traces of one load: read several at a time, with bad ones skipped or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from tracekit.database.connection import (
+    connect,
+    fetched_database,
+    is_database,
+)
+from tracekit.errors import TracekitError
+from tracekit.ingest.derived import Derivation, Judge
+from tracekit.ingest.graphs import Nodes, record_annotations, replaying
+from tracekit.ingest.hardware import Peaks, record_peaks
+from tracekit.ingest.resources import (
+    LEAST_MEMORY_MB,
+    LoadProgress,
+    Memory,
+    Resources,
+    block_size,
+    workers_of,
+)
+from tracekit.ingest.writer import (
+    Ingest,
+    LoadedTrace,
+    copy_traces,
+    create_tables,
+    last_trace_id,
+    loaded_traces,
+)
+from tracekit.stages import stage
+from tracekit.trace.beside import Beside, annotated_nodes
+from tracekit.trace.other.formats import open_traces
+from tracekit.trace.remote import shown
+from tracekit.trace.source import ByteStream
+
+if TYPE_CHECKING:
+    from tracekit.database.vocabulary import Vocabulary
+
+# The number of small traces in one transaction, which takes longer than inserting one of them.
+_SMALL_TRACES_AT_ONCE = 64
+# A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
+# times the size of the text.
+_METADATA_SHARE = 50
+# The number of traces loaded, and the errors of the others with their trace_ids.
+_Outcome = tuple[int, list[tuple[int, TracekitError]]]
+
+
+class _Stopped(Exception):
+    """An error in another file, or the user, has ended the job."""
+
+
+def _named(paths: Sequence[str]) -> str:
+    """The files, briefly."""
+    return Path(paths[0]).name if len(paths) == 1 else f"{len(paths):,} files"
+
+
+@dataclass
+class Job:
+    """Loads files through one connection. With `keeps_errors` it skips bad files and collects their
+    errors; otherwise the first bad file ends it."""
+
+    paths: list[str]
+    devices: list[Peaks]
+    resources: Resources
+    resume: bool
+    keeps_errors: bool
+    progress: LoadProgress | None
+    opened: Iterable[ByteStream] | None = None
+    """Traces that are open already, to load instead of those at the paths."""
+    judge: Judge | None = None
+    """Judges the traces once they are loaded."""
+    vocabulary: Vocabulary | None = None
+    """The views and macros that are not created before SQL mentions them."""
+    bad: list[tuple[int, TracekitError]] = field(default_factory=list)
+    beside: list[str] = field(default_factory=list)
+    """Files that were found beside the traces."""
+    notes: list[str] = field(default_factory=list)
+    """What a person has to know about them."""
+    after: int = 0
+    """The highest trace_id of the database that these traces are added to."""
+    next_id: int = 1
+    loaded: int = 0
+    stopped: bool = False
+    cursors: set[duckdb.DuckDBPyConnection] = field(default_factory=set)
+
+    @property
+    def inputs(self) -> list[str | Path]:
+        """All files that it reads."""
+        return [*self.paths, *self.resources.inputs, *self.beside]
+
+    @property
+    def errors(self) -> list[TracekitError]:
+        """The errors of bad traces, ordered by trace_id."""
+        return [error for _, error in sorted(self.bad, key=lambda each: each[0])]
+
+    def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
+        with _explained(name):
+            is_new = create_tables(connection, with_views=self.vocabulary is None)
+            record_peaks(connection, self.devices)
+            self._load(connection)
+            with stage("building tables"):
+                derivation = Derivation(
+                    connection, memory.more if memory else lambda: False, self.vocabulary
+                )
+                derivation.build(is_new=is_new)
+                derivation.complete(self.judge)
+
+    def append(
+        self, connection: duckdb.DuckDBPyConnection, memory: Memory, name: str, added: Path
+    ) -> None:
+        """Adds to the traces of a complete database, whose facts stay. The new traces and their
+        facts are first in a database of their own, the file `added`."""
+        with _explained(name):
+            create_tables(connection)
+            record_peaks(connection, self.devices)
+            self.after = last_trace_id(connection)
+            settings = self.resources.settings(added) | block_size(self.paths)
+            with connect(added, settings, name) as own:
+                create_tables(own)
+                self._load(own)
+                with stage("building tables of the new traces"):
+                    own_memory = Memory(own, self.resources.memory_mb)
+                    Derivation(own, own_memory.more).build_to_add()
+            with stage("building tables"):
+                derivation = Derivation(connection, memory.more)
+                derivation.add(added)
+                derivation.complete(self.judge)
+
+    def _load(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Loads all traces, with what tells what their graphs run."""
+        given = {str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations}
+        with stage(f"reading {_named(self.paths)}"):
+            before = 0 if self.resume else last_trace_id(connection)
+            self._load_all(connection, self.paths)
+        if not self.loaded:
+            raise self._nothing()
+        if self.opened is None:
+            self._load_beside(connection, before, given)
+        if self.progress:
+            self.progress.finishing()
+
+    def _load_all(self, connection: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
+        """Loads several files at a time, with trace_ids in the order given."""
+        workers = workers_of(connection)
+        pending: set[Future[_Outcome]] = set()
+        with ThreadPoolExecutor(workers) as pool:
+            try:
+                done = loaded_traces(connection) if self.resume else set()
+                self.next_id = max(self.after, last_trace_id(connection)) + 1
+                small: list[tuple[int, ByteStream]] = []
+                for source in self._sources(paths, done):
+                    if isinstance(source, tuple):
+                        self.next_id += self._copy(connection, *source, done)
+                        continue
+                    if source.is_small:
+                        small.append((self.next_id, source))
+                        if len(small) == _SMALL_TRACES_AT_ONCE:
+                            pending.add(pool.submit(self._load_small, connection, small))
+                            small = []
+                    else:
+                        pending.add(pool.submit(self._load_one, connection, self.next_id, source))
+                    self.next_id += 1
+                    if len(pending) == workers:
+                        finished, pending = wait(pending, return_when=FIRST_COMPLETED)
+                        self._settle(finished)
+                if small:
+                    pending.add(pool.submit(self._load_small, connection, small))
+                self._settle(pending)
+            except BaseException:
+                self.stopped = True
+                for cursor in list(self.cursors):
+                    cursor.interrupt()
+                raise
+
+    def _copy(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        file: str,
+        name: str,
+        done: set[LoadedTrace],
+    ) -> int:
+        """Copies the traces of a database; returns how many."""
+        try:
+            copied = copy_traces(connection, file, name, self.next_id, done)
+        except TracekitError as error:
+            self._bad(error)
+            return 0
+        self.loaded += 1
+        return copied
+
+    def _load_beside(
+        self, connection: duckdb.DuckDBPyConnection, before: int, given: Mapping[str, Nodes]
+    ) -> None:
+        """Loads what tells what graphs run that the traces after `before` replay."""
+        beside = Beside()
+        captures = {each for path in self.paths for each in beside.captures(path)} - {*self.paths}
+        if not (given or captures or any(map(beside.annotations, self.paths))):
+            return
+        own = [each for each in replaying(connection, before) if each[1] in self.paths]
+        self.beside = record_annotations(connection, own, given, beside, self.notes)
+        chosen = sorted(captures & {each for _, path in own for each in beside.captures(path)})
+        if chosen:
+            kept, self.keeps_errors, known = self.keeps_errors, True, len(self.bad)
+            self._load_all(connection, chosen)
+            self.keeps_errors = kept
+            self.notes += [f"without a capture beside it: {each}" for _, each in self.bad[known:]]
+            del self.bad[known:]
+        self.beside += chosen
+        if self.beside:
+            more = f" and {len(self.beside) - 1} more" * (len(self.beside) > 1)
+            self.notes.insert(0, f"also read what tells its graphs: {self.beside[0]}{more}")
+
+    def _sources(
+        self, paths: Iterable[str], done: set[LoadedTrace]
+    ) -> Iterator[ByteStream | tuple[str, str]]:
+        """The traces to read, and the files and names of databases to copy traces from."""
+        if self.opened is not None:
+            yield from self.opened
+            return
+        for path in paths:
+            try:
+                copy = fetched_database(path, self.resources.temp_dir)
+                if copy is not None:
+                    with copy:
+                        yield copy.name, shown(path)
+                    continue
+                if is_database(path):
+                    yield path, path
+                    continue
+                read = self.progress.read if self.progress else int
+                for stream in open_traces(path, read, self.resources.temp_dir):
+                    if isinstance(stream, TracekitError):
+                        self._bad(stream)
+                    elif self._is_in(done, stream):
+                        stream.close()
+                        self.loaded += 1
+                    else:
+                        yield stream
+            except TracekitError as error:
+                self._bad(error)
+
+    @staticmethod
+    def _is_in(done: set[LoadedTrace], stream: ByteStream) -> bool:
+        """Whether this trace is loaded already, with the same path and the same bytes."""
+        size = stream.stored_bytes
+        same = {each for each in done if each[:2] == (stream.path, size)}
+        return bool(same) and (stream.path, size, stream.stored_sha256()) in same
+
+    def _load_one(
+        self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream
+    ) -> _Outcome:
+        with stream, self._ingest(connection) as ingest:
+            try:
+                ingest.load(stream, trace_id)
+            except TracekitError as error:
+                return 0, [(trace_id, error)]
+        return 1, []
+
+    def _load_small(
+        self, connection: duckdb.DuckDBPyConnection, traces: list[tuple[int, ByteStream]]
+    ) -> _Outcome:
+        with ExitStack() as opened, self._ingest(connection) as ingest:
+            for _, stream in traces:
+                opened.enter_context(stream)
+            errors = ingest.load_small(traces)
+        return len(traces) - len(errors), errors
+
+    @contextmanager
+    def _ingest(self, connection: duckdb.DuckDBPyConnection) -> Iterator[Ingest]:
+        with connection.cursor() as cursor:
+            self.cursors.add(cursor)
+            try:
+                allowed = ((self.resources.memory_mb or LEAST_MEMORY_MB) << 20) // _METADATA_SHARE
+                yield Ingest(cursor, self._watch, allowed)
+            finally:
+                self.cursors.discard(cursor)
+
+    def _watch(self, n_events: int) -> None:
+        if self.stopped:
+            raise _Stopped
+        if self.progress:
+            self.progress.found(n_events)
+
+    def _settle(self, finished: set[Future[_Outcome]]) -> None:
+        for future in finished:
+            loaded, errors = future.result()
+            self.loaded += loaded
+            for trace_id, error in errors:
+                self._bad(error, trace_id)
+
+    def _bad(self, error: TracekitError, trace_id: int | None = None) -> None:
+        if not self.keeps_errors:
+            raise error
+        self.bad.append((self.next_id if trace_id is None else trace_id, error))
+
+    def _nothing(self) -> TracekitError:
+        if len(self.errors) == 1:
+            return self.errors[0]
+        shown = "; ".join(map(str, self.errors[:3])) + ("; ..." if len(self.errors) > 3 else "")
+        return TracekitError(f"none of {len(self.errors)} traces could be loaded: {shown}")
+
+
+def not_loaded(name: str, error: duckdb.Error) -> TracekitError:
+    """The error of a database that a load writes, in a line."""
+    reason = str(error).splitlines()[0]
+    return TracekitError(f"{name}: cannot be loaded: {reason}")
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turns errors of DuckDB into those for people."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise TracekitError(
+            f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
+        ) from error
+    except duckdb.Error as error:
+        raise not_loaded(name, error) from error

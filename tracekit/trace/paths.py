@@ -1,0 +1,98 @@
+"""The traces that a path means: a file, a URL, a folder, or a pattern."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tracekit.errors import TracekitError
+from tracekit.trace.remote import find, is_url
+from tracekit.trace.unpacking import ANNOTATIONS, ARCHIVES, TRACES
+
+# How the names of traces and archives end.
+ENDINGS = (*TRACES, *ARCHIVES)
+DATABASES = (".duckdb", ".db")
+
+
+def trace_paths(paths: Iterable[str]) -> list[str]:
+    """The paths and URLs of traces: files as given, and those in a directory or matching a pattern,
+    sorted.
+
+    Links to files are followed, links to directories are not. A directory that cannot be listed is
+    returned as a path, so that reading it says why.
+
+    Raises:
+        TracekitError: for a directory or pattern without a trace, or an empty path.
+    """
+    found: list[str] = []
+    for path in paths:
+        if not path:
+            raise TracekitError("a path is empty: name a file, a directory or a pattern")
+        path = path.removeprefix("file://")
+        if is_url(path):
+            found += [each.url for each in find(path, ENDINGS)]
+            continue
+        if Path(path).is_dir():
+            inside = sorted(_in_directory(path))
+            what = f"this directory has no traces: no file ends in one of {', '.join(ENDINGS)}"
+        elif glob.has_magic(path) and not os.path.lexists(path):
+            inside = sorted(_matching(path))
+            what = "no such file, and no file matches it as a pattern"
+        else:
+            found.append(path)
+            continue
+        if not inside:
+            raise TracekitError(f"{path}: {what}")
+        found += inside
+    return found
+
+
+def _in_directory(path: str) -> Iterator[str]:
+    unlisted: list[str] = []
+    for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
+        for name in sorted({*names} - {*_copies(names)}):
+            each = str(Path(folder) / name)
+            if name.endswith(ENDINGS) and _may_hold_a_trace(each):
+                yield each
+    yield from unlisted
+
+
+def _copies(names: Iterable[str]) -> Iterator[str]:
+    """The files of a folder that are no traces of their own: a report of nsys beside its export,
+    JAX's traces for viewers beside its own, and annotations of graphs."""
+    names = list(names)
+    yield from filter(ANNOTATIONS.fullmatch, names)
+    exports = {name.removesuffix(".sqlite") for name in names if name.endswith(".sqlite")}
+    yield from (f"{name}.nsys-rep" for name in exports)
+    if any(name.endswith(".xplane.pb") for name in names):
+        yield from (
+            name for name in names if name.endswith((".trace.json.gz", "perfetto_trace.json.gz"))
+        )
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """The paths that match a shell pattern; `**` does not follow links to directories."""
+    parts = Path(pattern).parts
+    if "**" not in parts:
+        found = glob.glob(pattern)  # noqa: PTH207
+    else:
+        # glob.glob follows links, which may form cycles.
+        anchor = Path(pattern).anchor
+        below = [*parts[1 if anchor else 0 :], *(["*"] if parts[-1] == "**" else [])]
+        found = [
+            str(each)
+            for each in Path(anchor).glob(str(Path(*below)))
+            if all(part in parts for part in each.parts if part.startswith("."))
+        ]
+    yield from filter(_may_hold_a_trace, found)
+
+
+def _may_hold_a_trace(path: str) -> bool:
+    """True for a file, and for a path that cannot be examined: reading it says why."""
+    try:
+        return stat.S_ISREG(Path(path).stat().st_mode)
+    except OSError:
+        return True

@@ -1,0 +1,149 @@
+"""The verdict on a host without a recorded device, in sentences.
+
+Compute operators are compared with everything else. Waits for other ranks count on the side of the
+work, as a device's collectives do: less overhead would only make them longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracekit.causes import cause_of, words
+from tracekit.evidence.model import Gpu, HostThread, Idle, Window
+from tracekit.text import duration, share
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Saving, Verdict
+from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
+from tracekit.verdict.sentences import waits_for_workers
+
+RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
+# Times of a host thread: fields without `_ns`.
+_WORK = ("compute", "communication")
+_OVERHEADS = (
+    "dispatch", "view", "allocation", "python", "input", "compilation", "runtime", "untraced",
+)  # fmt: skip
+
+
+def unknown(
+    window: Window,
+    why: list[str],
+    shares: dict[str, float],
+    next_: list[str],
+    savings: Sequence[Saving] = (),
+    margin: float | None = None,
+) -> Verdict:
+    """The verdict that the regime is unknown."""
+    return Verdict("", UNKNOWN, None, "none", window, shares, why, [*savings], margin, next_)
+
+
+def times_of(found: Gpu | Idle | HostThread, names: Sequence[str]) -> dict[str, int]:
+    """Fields that end in `_ns`, by their names without it."""
+    return {name: getattr(found, f"{name}_ns") for name in names}
+
+
+def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verdict:
+    """The verdict on the trace's busiest thread."""
+    span = window.span_ns
+    times = times_of(host, (*_WORK, *_OVERHEADS))
+    overheads = times_of(host, _OVERHEADS)
+    fractions = {name: ns / span if span else 0.0 for name, ns in times.items()}
+    explained_ns = sum(times.values()) - host.untraced_ns
+    why = [
+        f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
+        f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
+    ]
+    if host.launches:
+        # Beside a device, what its operators take on the host is dispatch.
+        taken_ns = host.compute_ns + host.dispatch_ns + host.view_ns
+        why = [
+            f"The trace has no GPU ops. Dispatching operators took {share(taken_ns, span)} of its "
+            f"busiest thread ({duration(taken_ns)} of {duration(span)})."
+        ]
+    waited_ns = host.last_wait_ns if host.launches else None
+    if waited_ns is not None and waited_ns < thresholds.small_gain * span:
+        return _judge_late_host(window, host, fractions, why)
+    if host.launches:
+        why.append(
+            f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
+            "cannot tell which side is the bottleneck."
+        )
+        return unknown(window, why, fractions, [RECORD_DEVICE])
+    if host.device_evidence:
+        why.append(
+            f"This is a job with a GPU ({host.device_evidence}), whose work was not recorded: the "
+            "trace cannot tell whether the device or the host is the bottleneck."
+        )
+        return unknown(window, why, fractions, [RECORD_DEVICE])
+    if not span or explained_ns < thresholds.recorded_share * span:
+        why.append(
+            f"{host.operators:,} operators and the other recorded slices cover only "
+            f"{share(explained_ns, span)} of it: the trace does not show what the host did."
+        )
+        return unknown(window, why, fractions, [])
+    overhead = sum(overheads.values())
+    worked = host.compute_ns + host.communication_ns
+    bound = weigh(overhead / span, worked / span)
+    if host.communication_ns:
+        why.append(
+            f"{share(host.communication_ns, span)} is waiting for other ranks "
+            f"({duration(host.communication_ns)})."
+        )
+    worst = max(overheads, key=lambda name: overheads[name])
+    ranked: dict[str, int] = {"communication": host.communication_ns}
+    for name, ns in overheads.items():
+        ranked[cause_of(name)] = ranked.get(cause_of(name), 0) + ns
+    savings = [
+        Saving(name, ns) for name, ns in sorted(ranked.items(), key=lambda item: -item[1]) if ns > 0
+    ]
+    why.append(
+        f"{share(overhead, span)} is overhead, "
+        f"the largest part of it {worst} ({share(overheads[worst], span)})."
+    )
+    if bound.side == "host":
+        del ranked["communication"]
+        bottleneck = max(ranked, key=lambda name: ranked[name])
+    else:
+        bottleneck = _limit(host, thresholds)
+        if bottleneck == "memory-bandwidth":
+            why.append(
+                f"Memory limits {share(host.memory_ns, host.compute_ns)} of the compute operators' "
+                "time: by their shapes, they do few FLOPs per byte that they move."
+            )
+    is_remote = bottleneck == "communication" and waits_for_workers(host)
+    return Verdict(
+        "", bound.regime, bottleneck, "high", window, fractions, why, savings, bound.margin,
+        [words("next")["workers" if is_remote else bottleneck]],
+    )  # fmt: skip
+
+
+def _judge_late_host(
+    window: Window, host: HostThread, fractions: dict[str, float], why: list[str]
+) -> Verdict:
+    """The verdict where the device was not recorded, but had hardly anything left to do when the
+    host had launched everything: the host is late. The time of its operators is dispatch."""
+    assert host.last_wait_ns is not None
+    why.append(
+        f"The device was not recorded, but the last of the host's waits for it takes "
+        f"{duration(host.last_wait_ns)} of {duration(window.span_ns)}, after {host.launches:,} "
+        "launches: it was done almost as soon as they were, so the host is late."
+    )
+    times = {
+        "dispatch": host.compute_ns + host.dispatch_ns + host.view_ns,
+        "python": host.python_ns + host.untraced_ns,
+        "launch": host.runtime_ns,
+        "input": host.input_ns,
+        "allocation": host.allocation_ns,
+        "compilation": host.compilation_ns,
+    }
+    bottleneck = max(times, key=lambda name: times[name])
+    return Verdict(
+        "", OVERHEAD, bottleneck, "low", window, fractions, why, [], None, [RECORD_DEVICE]
+    )
+
+
+def _limit(host: HostThread, thresholds: Thresholds) -> str:
+    """What limits the work; math if too little is known."""
+    if host.communication_ns > host.compute_ns:
+        return "communication"
+    is_known = host.math_ns + host.memory_ns >= thresholds.shaped_work_share * host.compute_ns
+    return "memory-bandwidth" if is_known and host.memory_ns > host.math_ns else "math"
