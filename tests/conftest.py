@@ -186,6 +186,11 @@ def _small_traces() -> list[Path]:
     return [each for each in paths if each.stat().st_size < SMALL_BYTES and not is_later_rank(each)]
 
 
+def judged_together() -> set[str]:
+    """The file names of the traces that one database holds and that are judged at once."""
+    return {path.name for path in _small_traces()}
+
+
 def is_later_rank(path: Path) -> bool:
     """Whether the trace is of a rank other than the first of its run."""
     return re.search(r"-rank[1-9]", path.name) is not None

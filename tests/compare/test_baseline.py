@@ -20,8 +20,6 @@ SLOW = OWN_TRACES / "simulated-overhead-bound.json.gz"
 
 def test_a_trace_is_compared_with_a_baseline(run, tmp_path):
     assert run("baseline", "save", "main", str(FAST)).returncode == 0
-    same = run("baseline", "compare", "main", str(FAST), "--fail-if", "b.span_ns > a.span_ns")
-    assert same.returncode == 0, same.stderr
     diff = run("diff", ".tracekit/baselines/main.json.gz", str(SLOW), "--json")
     found = run("baseline", "compare", "main", str(SLOW), "--json", "--fail-if", "b.span_ns > 0")
     assert found.returncode == 1

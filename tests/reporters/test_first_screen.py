@@ -3,7 +3,7 @@
 import pytest
 
 import tracekit
-from tests.conftest import shared_trace_names
+from tests.conftest import judged_together, trace_names
 from tests.kit.atoms import MS, US, Launch, Sync, Work, operator
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
@@ -30,8 +30,12 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
 
 
-@pytest.mark.sampled(4, of=51)
-@pytest.mark.parametrize("name", shared_trace_names())
+# Small traces are judged together, large ones take seconds.
+@pytest.mark.parametrize(
+    "name",
+    [name if name in judged_together() else pytest.param(name, marks=pytest.mark.thorough)
+     for name in trace_names()],
+)  # fmt: skip
 def test_a_real_traces_screen_is_whole(name, shared_verdict, capsys, monkeypatch):
     analysis = shared_verdict(name)
     lines = screen(analysis, capsys, monkeypatch)

@@ -30,7 +30,8 @@ from tracekit.perfetto.tracks import as_read
 SMALL = {
     "schemaVersion": 1,
     "traceEvents": [
-        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 5, "tid": 5, "ts": 0.5, "dur": 20},
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 5, "tid": 5, "ts": 0.5, "dur": 20,
+         "args": {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}},
         {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 5, "tid": 5, "ts": 2,
          "dur": 4, "args": {"correlation": 1}},
         {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 9.125, "dur": 30,
@@ -46,12 +47,8 @@ EVENTS = "SELECT * FROM event ORDER BY event_id"
 
 
 def content(path):
-    with tracekit.load(path) as run:
-        return rows_of(run)
-
-
-def rows_of(run):
-    return run.fetch(EVENTS), run.fetch("SELECT form, metadata, events FROM trace")
+    with tracekit.load(path, verdicts=False) as run:
+        return run.fetch(EVENTS), run.fetch("SELECT form, metadata, events FROM trace")
 
 
 def added(path):
@@ -96,14 +93,28 @@ def test_the_original_text_is_untouched_and_loads_as_before(tmp_path, name, text
         assert again.read_bytes() == written
 
 
-@pytest.mark.sampled(45, of=60)
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The trace SMALL, and the same annotated."""
+    folder = tmp_path_factory.mktemp("small")
+    path, output = folder / "t.json", folder / "out.json"
+    path.write_text(json.dumps(SMALL))
+    annotate(path, output)
+    return path, output
+
+
+@pytest.fixture(scope="module")
+def loaded(small):
+    with tracekit.load(small[0], verdicts=False) as run:
+        yield run
+
+
+@pytest.mark.sampled(60, of=60)
 @pytest.mark.parametrize("name", trace_names())
-def test_annotated_real_traces_load_as_before_and_keep_to_the_format(
-    tmp_path, name, shared_database
-):
+def test_annotated_real_traces_load_as_before_and_keep_to_the_format(tmp_path, name):
     output = tmp_path / "out.json.gz"
     annotate(trace_file(name), output)
-    assert content(output) == rows_of(shared_database(name))
+    assert content(output) == content(trace_file(name))
     holds_the_format(added(output))
 
 
@@ -133,62 +144,50 @@ def holds_the_format(events):
         assert begin["ts"] <= end["ts"]
 
 
-def test_the_tracks_say_what_the_questions_say(tmp_path):
-    path, output = tmp_path / "t.json", tmp_path / "out.json"
-    path.write_text(json.dumps(SMALL))
-    annotate(path, output)
-    events = added(output)
+def test_the_tracks_say_what_the_questions_say(small, loaded):
+    events = added(small[1])
     named = {each["tid"]: each["args"]["name"] for each in events if each["name"] == "thread_name"}
     slices = [each for each in events if each["ph"] == "X"]
     (gap,) = [each for each in slices if named[each["tid"]].startswith("idle gaps")]
-    with tracekit.load(path) as run:
-        (row,) = run.ask("idle_gaps")
-        busy = run.ask("busy_over_time")
+    (row,) = loaded.ask("idle_gaps")
     assert (gap["ts"], gap["dur"]) == (Decimal("39.125"), Decimal("30.875"))
     assert (row["start_ns"], row["gap_ns"]) == (39125, 30875)
     assert gap["args"]["ended_by"] == "relu"
     path_ns = sum(each["dur"] for each in slices if named[each["tid"]].startswith("critical path"))
     assert path_ns == Decimal("74.501")
     shares = [each["args"]["share"] for each in events if each["name"].startswith("busy share")]
-    assert (len(shares), shares[-1]) == (len(busy) + 1, 0)
+    assert (len(shares), shares[-1]) == (len(loaded.ask("busy_over_time")) + 1, 0)
     depth = [each["args"]["launches"] for each in events if each["name"].startswith("queue")]
     assert (max(depth), depth[-1]) == (1, 0)
     # The path goes from a launch to its kernel.
     begins = [each for each in events if each["ph"] == "s"]
     assert {(each["pid"], each["tid"]) for each in begins} >= {(5, 5)}
+    # An arrow begins and ends inside a slice of the trace.
+    for each in (each for each in events if each["ph"] in "sf"):
+        assert any(
+            (own["pid"], own["tid"]) == (each["pid"], each["tid"])
+            and own["ts"] <= each["ts"] <= own["ts"] + own["dur"]
+            for own in SMALL["traceEvents"]
+        )
 
 
-def test_an_arrow_begins_and_ends_inside_a_slice_of_the_trace(tmp_path):
-    path, output = tmp_path / "t.json", tmp_path / "out.json"
-    path.write_text(json.dumps(SMALL))
-    annotate(path, output)
-    slices = defaultdict(list)
-    for each in json.loads(path.read_text(), parse_float=Decimal)["traceEvents"]:
-        slices[each["pid"], each["tid"]].append((each["ts"], each["ts"] + each["dur"]))
-    ends = [each for each in added(output) if each["ph"] in "sf"]
-    assert ends
-    for each in ends:
-        assert any(a <= each["ts"] <= b for a, b in slices[each["pid"], each["tid"]])
-
-
-def test_busy_over_time_adds_up_to_the_busy_time(tmp_path):
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps(SMALL))
-    with tracekit.load(path) as run:
-        for bins in (1, 3, 7, 400):
-            rows = run.ask("busy_over_time", bins=bins)
-            assert sum(row["busy_ns"] for row in rows) == 30000 + 5001
-            assert (rows[0]["start_ns"], rows[-1]["end_ns"]) == (9125, 75001)
-            assert all(0 <= row["busy_share"] <= 1 for row in rows)
+def test_busy_time_and_bytes_over_time_add_up(loaded):
+    for bins in (1, 3, 7, 400):
+        rows = loaded.ask("busy_over_time", bins=bins)
+        assert sum(row["busy_ns"] for row in rows) == 30000 + 5001
+        assert (rows[0]["start_ns"], rows[-1]["end_ns"]) == (9125, 75001)
+        assert all(0 <= row["busy_share"] <= 1 for row in rows)
+    (row,) = loaded.ask("bandwidth_over_time", bins=1)
+    assert (row["bytes"], row["known_ns"]) == (4 * (64 * 32 + 32 * 16 + 64 * 16), 30_000)
+    rows = loaded.ask("bandwidth_over_time", bins=50)
+    assert abs(sum(each["bytes"] for each in rows) - row["bytes"]) <= len(rows)
 
 
 def test_ranks_become_one_file_on_one_clock(tmp_path):
-    job = Job(data=4, steps=2, clocks={2: 7 * MS})
     (tmp_path / "run").mkdir()
-    ranks_simulated.write(tmp_path / "run", job)
+    ranks_simulated.write(tmp_path / "run", Job(data=2, steps=2, clocks={1: 7 * MS}))
     output = tmp_path / "out.json"
-    _, traces = annotate(tmp_path / "run", output)
-    assert traces == 4
+    assert annotate(tmp_path / "run", output)[1] == 2
     events = json.loads(output.read_text(), parse_float=Decimal)["traceEvents"]
     holds_the_format([each for each in events if each.get("cat") == "tracekit"])
     labels = {
@@ -198,13 +197,13 @@ def test_ranks_become_one_file_on_one_clock(tmp_path):
     ends = defaultdict(set)
     for each in events:
         if each.get("cat") == "kernel" and each["name"].startswith("nccl"):
-            ends[each["pid"] % 4].add(each["ts"] + each["dur"])
+            ends[each["pid"] % 2].add(each["ts"] + each["dur"])
     # A collective ends on all ranks at once: so do the clocks agree.
-    assert len(ends) == 4
+    assert len(ends) == 2
     assert len({tuple(sorted(each)) for each in ends.values()}) == 1
-    with tracekit.load(output) as run, tracekit.load(tmp_path / "run") as ranks:
-        count = "SELECT sum(events) FROM trace"
-        assert run.fetch(count)[1] == ranks.fetch(count)[1]
+    given = [json.loads(path.read_text())["traceEvents"] for path in (tmp_path / "run").iterdir()]
+    own = sum(each.get("cat") == "tracekit" for each in events)
+    assert len(events) - own == sum(map(len, given))
 
 
 def test_a_rank_of_a_lake_is_annotated_as_its_file_is(tmp_path):
@@ -213,9 +212,12 @@ def test_a_rank_of_a_lake_is_annotated_as_its_file_is(tmp_path):
     in_lake, of_file = tmp_path / "lake.json", tmp_path / "file.json"
     found = annotate(tmp_path / "lake" / "run=run" / "rank=1", in_lake)
     assert found == annotate(path, of_file) and found[1] == 1
-    with tracekit.load(in_lake) as one, tracekit.load(of_file) as other:
-        kernels = "SELECT name, dur_ns FROM kernels ORDER BY ALL"
-        assert one.fetch(kernels) == other.fetch(kernels)
+    one, other = (
+        [(each["name"], each["dur"]) for each in json.loads(file.read_text())["traceEvents"]
+         if each.get("cat") == "kernel"]
+        for file in (in_lake, of_file)
+    )  # fmt: skip
+    assert one == other and one
 
 
 def test_names_from_the_trace_stay_text(tmp_path):
@@ -235,19 +237,16 @@ def test_names_from_the_trace_stay_text(tmp_path):
     assert all(each < 2**32 for each in tracks)
 
 
-def test_a_false_block_of_annotations_loses_nothing_silently(tmp_path):
-    path, output = tmp_path / "t.json", tmp_path / "out.json"
-    path.write_text(json.dumps(SMALL))
-    annotate(path, output)
-    head, _, rest = output.read_text().partition('"bytes":"')
+def test_a_false_block_of_annotations_loses_nothing_silently(small, tmp_path):
+    head, _, rest = small[1].read_text().partition('"bytes":"')
+    output = tmp_path / "out.json"
     output.write_text(head + '"bytes":"999999999999' + rest[12:])
     with pytest.raises(TracekitError, match="contains no trace events"):
         tracekit.load(output)
 
 
-def test_what_cannot_be_annotated_is_said_in_a_line(tmp_path):
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps(SMALL))
+def test_what_cannot_be_annotated_is_said_in_a_line(small, tmp_path):
+    path = small[0]
     for arguments, said in (
         ([path, "-o", path], "is also an input"),
         (["-", "-o", tmp_path / "o.json"], "give a file"),
@@ -268,7 +267,7 @@ def server(tmp_path):
         thread = threading.Thread(target=server.serve_once)
         thread.start()
         yield server
-        thread.join(1)
+        thread.join(0.1)
         if thread.is_alive():
             asked(server, "GET", server.path, Origin=UI)
         thread.join()
@@ -325,11 +324,11 @@ def test_a_page_that_reads_slowly_or_comes_again_is_waited_for(tmp_path):
     file = tmp_path / "t.json.gz"
     file.write_bytes(bytes(20_000_000))
     with TraceServer(file, port=0) as server, ThreadPoolExecutor(1) as thread:
-        serving = thread.submit(server.serve_once, 0.5)
+        serving = thread.submit(server.serve_once, 0.3)
         with socket.create_connection(("127.0.0.1", server.server_port)) as slow:
             head = f"GET {server.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {UI}\r\n\r\n"
             slow.sendall(head.encode())
-            time.sleep(0.8)
+            time.sleep(0.5)
             assert not serving.done()
         assert len(asked(server, "GET", server.path, Origin=UI)[2]) == 20_000_000
         serving.result(5)
@@ -351,16 +350,3 @@ def test_tests_of_the_page_take_turns_at_the_port_and_skip_where_it_is_taken(
         perfetto_page.require_port()
     # The lock is free again.
     FileLock(perfetto_page.PORT_LOCK).acquire(timeout=0)
-
-
-def test_bandwidth_over_time_has_the_bytes_of_the_operators(tmp_path):
-    trace = json.loads(json.dumps(SMALL))
-    shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"]}
-    trace["traceEvents"][0]["args"] = shapes
-    path = tmp_path / "t.json"
-    path.write_text(json.dumps(trace))
-    with tracekit.load(path) as run:
-        (row,) = run.ask("bandwidth_over_time", bins=1)
-        assert (row["bytes"], row["known_ns"]) == (4 * (64 * 32 + 32 * 16 + 64 * 16), 30_000)
-        rows = run.ask("bandwidth_over_time", bins=50)
-        assert abs(sum(each["bytes"] for each in rows) - row["bytes"]) <= len(rows)

@@ -7,27 +7,28 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from tests.compare.test_part import NAMES, STEPS
-from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.compare.test_part import STEPS
+from tests.conftest import trace_file, trace_names
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.perfetto_page import perfetto, require_port
 from tests.kit.ranks_simulated import Job
 from tests.reporters.test_perfetto import SMALL, added
 from tracekit.perfetto.annotate import annotate
-from tracekit.perfetto.part import PartChoice
 from tracekit.perfetto.tracks import as_read
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.slow]
 
+SIMULATED = "simulated-overhead-bound.json.gz"
 PROBLEMS = "SELECT name, value FROM stats WHERE severity != 'info' AND value > 0 ORDER BY 1"
+SLICE_COUNT = "SELECT count(*) FROM slice"
 SLICES = """
     SELECT thread.name, slice.name, ts, dur
     FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid)
     WHERE category = 'tracekit'
 """
 COUNTERS = """
-    SELECT track.name, ts, CAST(value AS TEXT)
+    SELECT track.name, ts
     FROM counter JOIN process_counter_track AS track ON counter.track_id = track.id
 """
 ARROWS = """
@@ -54,11 +55,11 @@ def _port(page):
 
 
 @pytest.mark.sampled(60, of=60)
-@pytest.mark.parametrize("name", trace_names())
+@pytest.mark.parametrize("name", [SIMULATED, *(n for n in trace_names() if n != SIMULATED)])
 def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path, name):
     page.opens(trace_file(name))
     problems = page.query(PROBLEMS)
-    own = page.query("SELECT count(*) FROM slice")[0][0], page.query(COUNTERS)
+    ((own_slices,),), own_counters = page.query(SLICE_COUNT), page.query(COUNTERS)
     output = tmp_path / "out.json.gz"
     annotate(trace_file(name), output)
     drawn = added(output)
@@ -66,24 +67,17 @@ def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path
     assert page.query(PROBLEMS) == problems
     tracks = {each["tid"]: each["args"]["name"] for each in drawn if each["name"] == "thread_name"}
     slices = Counter(
-        (
-            tracks[each["tid"]],
-            each["name"],
-            as_read(int(each["ts"] * 1000)),
-            int(each["dur"] * 1000),
-        )
-        for each in drawn
-        if each["ph"] == "X"
-    )
-    found = Counter(page.query(SLICES))
-    assert found == slices
-    assert page.query("SELECT count(*) FROM slice")[0][0] == own[0] + slices.total()
-    counters = sorted(
-        [(f"{each['name']} {unit}", as_read(int(each["ts"] * 1000)))
-         for each in drawn if each["ph"] == "C" for unit in each["args"]]
-        + [(name, at_ns) for name, at_ns, _ in own[1]]
+        (tracks[each["tid"]], each["name"], as_read(int(each["ts"] * 1000)),
+         int(each["dur"] * 1000))
+        for each in drawn if each["ph"] == "X"
     )  # fmt: skip
-    assert sorted((name, at_ns) for name, at_ns, _ in page.query(COUNTERS)) == counters
+    assert Counter(page.query(SLICES)) == slices
+    assert page.query(SLICE_COUNT) == [(own_slices + slices.total(),)]
+    counters = [
+        (f"{each['name']} {unit}", as_read(int(each["ts"] * 1000)))
+        for each in drawn if each["ph"] == "C" for unit in each["args"]
+    ]  # fmt: skip
+    assert sorted(page.query(COUNTERS)) == sorted(counters + own_counters)
 
 
 def test_perfetto_draws_the_arrows_of_the_critical_path(page, tmp_path):
@@ -107,35 +101,32 @@ def test_perfetto_draws_the_arrows_of_the_critical_path(page, tmp_path):
 
 def test_perfetto_shows_ranks_beside_each_other(page, tmp_path):
     (tmp_path / "run").mkdir()
-    ranks_simulated.write(tmp_path / "run", Job(data=4, steps=2, clocks={2: 7 * MS}))
+    ranks_simulated.write(tmp_path / "run", Job(data=2, steps=2, clocks={1: 7 * MS}))
     output = tmp_path / "out.json"
     annotate(tmp_path / "run", output)
     page.opens(output)
     assert page.query(PROBLEMS) == []
     processes = page.query("SELECT name FROM process WHERE name LIKE 'tracekit: %' ORDER BY 1")
-    assert len(processes) == 4
+    assert len(processes) == 2
     ends = page.query(COLLECTIVES)
-    assert {ranks for _, ranks in ends} == {4}
+    assert {ranks for _, ranks in ends} == {2}
 
 
-@pytest.mark.sampled(5, of=5)
-@pytest.mark.parametrize("name", NAMES)
-def test_perfetto_opens_a_part(name, page, shared_database, tmp_path):
-    PartChoice(step=STEPS[name]).write(shared_database(name).session, tmp_path / name)
-    page.opens(trace_file(name))
-    problems = {name for name, _ in page.query(PROBLEMS)}
-    page.opens(tmp_path / name)
-    assert {name for name, _ in page.query(PROBLEMS)} <= problems
-    marks = page.query("SELECT DISTINCT name FROM slice WHERE name GLOB 'ProfilerStep#*'")
-    assert marks == [(f"ProfilerStep#{STEPS[name]}",)]
-
-
-def test_the_command_shows_a_trace(page, tmp_path):
-    command = [sys.executable, "-m", "tracekit", "open", "--print-url"]
-    trace = OWN_TRACES / "simulated-overhead-bound.json.gz"
-    with subprocess.Popen([*command, trace], stdout=subprocess.PIPE, text=True) as opening:
+@pytest.mark.sampled(6, of=6)
+@pytest.mark.parametrize(("name", "step"), {SIMULATED: 1, **STEPS}.items())
+def test_the_command_shows_a_part_of_a_trace(name, step, page):
+    command = [sys.executable, "-m", "tracekit", "open", "--print-url", "--step", str(step)]
+    with subprocess.Popen(
+        [*command, trace_file(name)], stdout=subprocess.PIPE, text=True
+    ) as opening:
         assert opening.stdout
         page.reads(opening.stdout.readline().strip())
         said, _ = opening.communicate(timeout=60)
     assert said.endswith("Perfetto has read the trace.\n")
+    found = page.query(PROBLEMS)
+    marks = page.query("SELECT DISTINCT name FROM slice WHERE name GLOB 'ProfilerStep#*'")
+    assert marks == [(f"ProfilerStep#{step}",)]
     assert page.query("SELECT name FROM process WHERE pid = 2000000000") == [("tracekit",)]
+    if found:
+        page.opens(trace_file(name))
+        assert {each for each, _ in found} <= {each for each, _ in page.query(PROBLEMS)}

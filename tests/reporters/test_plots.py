@@ -20,13 +20,19 @@ from tracekit.reporters.html.figure import Figure
 def run(tmp_path_factory):
     products = [operator("aten::mm", 20 * US, Launch(5 * US, (("math", 9 * US),)))] * 12
     program = Simulation([step(number, *products) for number in range(3)])
-    with tracekit.load(write(tmp_path_factory.mktemp("plots") / "run.json", program)) as loaded:
+    path = write(tmp_path_factory.mktemp("plots") / "run.json", program)
+    with tracekit.load(path, verdicts=False) as loaded:
         yield loaded
 
 
-def test_each_figure_is_a_method_that_returns_a_chart_with_its_rows(run):
+@pytest.fixture(scope="module")
+def steps(run):
+    return run.plot.steps()
+
+
+def test_each_figure_is_a_method_that_returns_a_chart_with_its_rows(run, steps):
     assert {"timeline", "steps", "faster", "flame", "queue"} <= set(dir(run.plot))
-    drawn = run.plot.steps().properties(height=77).to_dict()
+    drawn = steps.properties(height=77).to_dict()
     assert drawn["height"] == 77
     [values] = drawn["datasets"].values()
     assert len(values) == 12
@@ -58,15 +64,13 @@ def test_an_unknown_figure_is_refused_with_those_that_there_are(run):
         run.plot.timelime  # noqa: B018
 
 
-@pytest.mark.parametrize(
-    ("values", "is_drawn"),
-    [([0, 0, 0], False), ([0, 0, 1], True), ([7], False), ([None, None], False)],
-)
-def test_a_chart_is_drawn_only_where_its_values_differ(values, is_drawn, run):
-    rows = pl.DataFrame({"at": range(len(values)), "value": values})
-    figure = Figure("", rows, run.plot.steps(), shows=["value"])
-    assert figure.is_drawn is is_drawn
-    assert not Figure("", rows).is_drawn
+def test_a_chart_is_drawn_only_where_its_values_differ(steps):
+    for values, is_drawn in (
+        ([0, 0, 0], False), ([0, 0, 1], True), ([7], False), ([None, None], False),
+    ):  # fmt: skip
+        rows = pl.DataFrame({"at": range(len(values)), "value": values})
+        assert Figure("", rows, steps, shows=["value"]).is_drawn is is_drawn
+        assert not Figure("", rows).is_drawn
 
 
 @pytest.mark.parametrize(

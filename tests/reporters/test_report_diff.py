@@ -17,7 +17,7 @@ from tracekit.compare.diff import Diff
 from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
 from tracekit.reporters import notebook
-from tracekit.reporters.html.diff import diff_view, sentences, waterfall_chart
+from tracekit.reporters.html.diff import _Comparison, diff_view, sentences, waterfall_chart
 from tracekit.reporters.html.reports import write_diff
 from tracekit.reporters.html.subject import Subject
 from tracekit.verdict.model import Analysis
@@ -52,7 +52,7 @@ def paths(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def two(paths):
-    with tracekit.load(paths) as database:
+    with tracekit.load(paths, verdicts=False) as database:
         yield database
 
 
@@ -68,10 +68,19 @@ def figures(two):
 
 
 @pytest.fixture(scope="module")
-def text(two, tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "diff.html"
-    write_diff(two, 1, 2, path)
-    return path.read_text()
+def kept(paths, tmp_path_factory):
+    database = tmp_path_factory.mktemp("kept") / "two.duckdb"
+    tracekit.load(paths, database, verdicts=False).close()
+    return database
+
+
+@pytest.fixture(scope="module")
+def text(kept):
+    """The page that the command writes."""
+    page = kept.with_name("diff.html")
+    given = [str(kept), "--trace-ids", "1", "2", "-o", str(page)]
+    cli.main(["report", *given], standalone_mode=False)
+    return page.read_text()
 
 
 def test_each_figure_holds_the_rows_of_diff(figures, found):
@@ -106,6 +115,9 @@ def test_the_waterfall_has_the_parts_that_changed(found):
     assert chart["layer"][0]["encoding"]["y"]["sort"] == [*changed, "in all"]
     same = [{**row, "change_ns": row["change_ns"] and 0} for row in found.waterfall]
     assert waterfall_chart(same) is None
+    # The title compares the windows of the waterfall.
+    odd = replace(found, summary=[{"metric": "span_ns", "a": 1, "b": 2}])
+    assert odd.title == found.title
 
 
 @pytest.mark.parametrize(
@@ -120,11 +132,6 @@ def test_the_waterfall_has_the_parts_that_changed(found):
 def test_the_title_says_how_long_b_takes(a, b, told):
     span = {"metric": "span_ns", "a": a, "b": b}
     assert Diff("a", "b", [span], [], [], [], [], [], [], []).title == told
-
-
-def test_the_title_compares_the_windows_of_the_waterfall(found):
-    odd = replace(found, summary=[{"metric": "span_ns", "a": 1, "b": 2}])
-    assert odd.title == found.title
 
 
 def test_the_page_has_a_view_of_each_run(text, paths):
@@ -142,7 +149,7 @@ def test_names_from_traces_are_escaped(text):
     assert HOSTILE in [data["texts"][each] for each in texts]
 
 
-def test_sources_are_commands_that_run(figures, two, tmp_path, paths):
+def test_sources_are_commands_that_run(figures, two, found, kept, paths):
     assert not is_database(two.name)
     a, b = (shlex.quote(str(path)) for path in paths)
     sources = {name: each.source for name, each in figures.items()}
@@ -151,12 +158,12 @@ def test_sources_are_commands_that_run(figures, two, tmp_path, paths):
     )
     assert set(sources.values()) == {f"tracekit diff {a} {b} --json --top 200"}
     assert Subject(two, 2).source("partition") == f"tracekit query {b} partition"
-    with tracekit.load(paths, tmp_path / "two.duckdb") as kept:
-        _, view = diff_view(kept, 2, 1)
-        source = view.parts[1].figures[0].source
-        own = Subject(kept, 2).source("partition")
-    name = shlex.quote(str(tmp_path / "two.duckdb"))
-    assert source == f"tracekit query {name} diff_kernels --param a=2 --param b=1 --param top=200"
+    name = shlex.quote(str(kept))
+    with tracekit.open_database(kept) as stored:
+        assert _Comparison(stored.session, found, 2, 1).source("diff_kernels") == (
+            f"tracekit query {name} diff_kernels --param a=2 --param b=1 --param top=200"
+        )
+        own = Subject(stored, 2).source("partition")
     assert own == f"tracekit query {name} partition --param trace=2"
 
 
@@ -179,16 +186,11 @@ def test_call_paths_of_both_runs_are_matched_by_their_names(two, figures):
             assert outer[begin] <= row[begin]
             assert row[begin] + row[length] <= outer[begin] + outer[length]
     assert "add_kernel takes the longest: 9 us of the host per step in a." in figures["flame"].says
-    assert [name for name, _ in figures["flame"].control["measures"]] == [
-        "host time",
-        "GPU time launched",
-    ]
-
-
-def test_a_run_has_the_same_call_paths_as_itself(two):
-    rows = two.query("diff_flame", a=1, b=1)
-    assert set(rows["change"]) == {"same"}
-    assert rows["a_host_ns"].to_list() == rows["b_host_ns"].to_list()
+    measures = [name for name, _ in figures["flame"].control["measures"]]
+    assert measures == ["host time", "GPU time launched"]
+    same = two.query("diff_flame", a=1, b=1)
+    assert set(same["change"]) == {"same"}
+    assert same["a_host_ns"].to_list() == same["b_host_ns"].to_list()
 
 
 @pytest.mark.thorough
@@ -198,21 +200,8 @@ def test_runs_without_gpu_ops_are_compared_by_their_operators(tmp_path):
     with tracekit.load([path, longer]) as database:
         write_diff(database, 1, 2, tmp_path / "page.html")
         _, view = diff_view(database, 1, 2)
-    assert [figure.name for part in view.parts for figure in part.figures] == [
-        "waterfall",
-        "operators",
-        "flame",
-    ]
-
-
-def test_the_command_compares_two_traces_or_two_of_a_database(paths, tmp_path):
-    a, b = map(str, paths)
-    page, database = tmp_path / "page.html", str(tmp_path / "two.duckdb")
-    tracekit.load([a, b], database).close()
-    for arguments in ([a, b], [database, "--trace-ids", "1", "2"]):
-        cli.main(["report", *arguments, "-o", str(page)], standalone_mode=False)
-        assert "<title>" in page.read_text()
-        page.unlink()
+    names = [figure.name for part in view.parts for figure in part.figures]
+    assert names == ["waterfall", "operators", "flame"]
 
 
 def test_a_window_is_of_one_trace(paths, tmp_path):

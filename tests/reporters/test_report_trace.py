@@ -9,8 +9,7 @@ import tracekit
 from tests.kit.atoms import US, Launch, Sync, line, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
-from tests.kit.traces import gpu_op, launch, slice_event
-from tests.kit.traces import load as load_events
+from tests.kit.traces import Together, gpu_op, launch, launched, slice_event
 from tests.kit.traces import operator as operator_event
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.reports import MOST_BYTES, write_any
@@ -38,7 +37,7 @@ def run(tmp_path_factory):
     path = write(
         tmp_path_factory.mktemp("page") / "run.json", Simulation([program(n) for n in range(1, 4)])
     )
-    with tracekit.load(path) as loaded:
+    with tracekit.load(path, verdicts=False) as loaded:
         yield loaded
 
 
@@ -54,8 +53,8 @@ def test_each_point_of_the_map_is_what_a_replay_predicts(run, subject):
         [point] = rows.filter(host=host, device=device).to_dicts()
         assert point["window_ns"] == found.predicted_ns
     [now] = rows.filter(host=1, device=1).to_dicts()
-    assert REGIMES[now["bound_by"]] == run.verdict().verdict.regime
-    gains = run.verdict().causal.gains
+    assert REGIMES[now["bound_by"]] == subject.analysis.verdict.regime
+    gains = subject.analysis.causal.gains
     assert (now["host_gain"], now["device_gain"]) == pytest.approx((gains.host, gains.device))
 
 
@@ -90,7 +89,7 @@ def test_lanes_add_up_to_what_threads_and_streams_did(bins, run):
         assert ((ordered["end_ns"][:-1] - ordered["start_ns"][1:]) <= part).all()
 
 
-def test_a_flame_graph_adds_up_from_the_leaves_to_the_threads(run):
+def test_a_flame_graph_adds_up_from_the_leaves_to_the_threads(run, subject):
     rows = run.query("flame_graph", trace=1)
     ops = run.sql("SELECT sum(dur_ns)::BIGINT FROM gpu_ops").item()
     threads = rows.filter(depth=0)
@@ -114,8 +113,8 @@ def test_a_flame_graph_adds_up_from_the_leaves_to_the_threads(run):
     assert set(rows.filter(pl.col("node").is_in(kernels["parent"].implode()))["kind"]) == {
         "runtime"
     }
-    shown = flame(Subject(run, 1))
-    window = run.verdict().judged.window
+    shown = flame(subject)
+    window = subject.analysis.judged.window
     assert window.name in shown.title
     assert shown.source.endswith(f"from_ns={window.start_ns} --param to_ns={window.end_ns}")
 
@@ -155,16 +154,36 @@ HOSTILE = (
 )
 
 
-def test_hostile_names_do_no_harm_and_others_are_shown(tmp_path):
-    events = []
-    for at, name in enumerate(HOSTILE):
-        events += [
-            operator_event(name, 100 * at, 50),
-            launch(100 * at + 10, 5, at + 1),
-            gpu_op(100 * at + 20, 30, at + 1, name=f"kernel {name}"),
-        ]
-    with load_events(tmp_path, events) as run:
-        text = page("title </title><script>", [trace_view(Subject(run, 1))])
+def unlinked(linked):
+    """That many linked GPU ops, and one that has no launch."""
+    events = [operator_event("aten::mm", 0, 100 * linked)]
+    for at in range(linked):
+        events += [launch(100 * at + 10, 5, at + 1), gpu_op(100 * at + 20, 30, at + 1)]
+    return [*events, gpu_op(100 * linked, 30, linked + 7)]
+
+
+SMALL = Together()
+NAMED = SMALL.events(
+    [
+        event
+        for at, name in enumerate(HOSTILE)
+        for event in launched([operator_event(name, 100 * at, 50)], 100 * at + 10, 100 * at + 20,
+                              30, at + 1, name=f"kernel {name}")
+    ]
+)  # fmt: skip
+CPU = SMALL.events([operator_event("aten::mm", 0, 50)])
+EMPTY = SMALL.events([slice_event("overhead", "nothing", 0, 0)])
+DOUBTFUL, HARDLY_DOUBTFUL = SMALL.events(unlinked(20)), SMALL.events(unlinked(300))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    with SMALL.load(tmp_path_factory.mktemp("small")) as loaded:
+        yield loaded
+
+
+def test_hostile_names_do_no_harm_and_others_are_shown(small):
+    text = page("title </title><script>", [trace_view(Subject(small, NAMED))])
     assert len(text) < 2_000_000
     assert "<img src=x" not in text
     # The libraries' own text has some, too.
@@ -174,14 +193,20 @@ def test_hostile_names_do_no_harm_and_others_are_shown(tmp_path):
     assert "Größe 内核 核心" in text
 
 
-def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(tmp_path):
-    (tmp_path / "cpu").mkdir()
-    with load_events(tmp_path / "cpu", [operator_event("aten::mm", 0, 50)]) as run:
-        write_any(run, tmp_path / "cpu.html")
-    with load_events(tmp_path, [slice_event("overhead", "nothing", 0, 0)]) as run:
-        write_any(run, tmp_path / "empty.html")
-    for name in ("cpu", "empty"):
-        assert re.search(r"<h1>.*</h1>", (tmp_path / f"{name}.html").read_text(), re.DOTALL)
+@pytest.mark.parametrize("trace", [CPU, EMPTY])
+def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(trace, small, tmp_path):
+    write_any(small, tmp_path / "page.html", trace)
+    assert re.search(r"<h1>.*</h1>", (tmp_path / "page.html").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize(("trace", "is_told"), [(DOUBTFUL, True), (HARDLY_DOUBTFUL, False)])
+def test_a_doubt_is_said_once_and_only_where_it_could_change_a_figure(trace, is_told, small):
+    view = trace_view(Subject(small, trace))
+    doubtful = [figure for part in view.parts for figure in part.figures if figure.doubts]
+    assert bool(doubtful) is is_told
+    text = page("doubts", [view])
+    assert text.count("GPU ops have no launch in the trace (") == 1 + is_told
+    assert text.count("Doubtful for the same reason as") == max(0, len(doubtful) - 1)
 
 
 @pytest.mark.thorough
@@ -206,18 +231,3 @@ def long_program(number):
         for place in range(12)
     ]
     return step(number, *products, line(f"train.py({number}): loss", Sync(3 * US)))
-
-
-@pytest.mark.parametrize(("linked", "is_told"), [(300, False), (20, True)])
-def test_a_doubt_is_said_once_and_only_where_it_could_change_a_figure(linked, is_told, tmp_path):
-    events = [operator_event("aten::mm", 0, 100 * linked)]
-    for at in range(linked):
-        events += [launch(100 * at + 10, 5, at + 1), gpu_op(100 * at + 20, 30, at + 1)]
-    events.append(gpu_op(100 * linked, 30, linked + 7))
-    with load_events(tmp_path, events) as run:
-        view = trace_view(Subject(run, 1))
-    doubtful = [figure for part in view.parts for figure in part.figures if figure.doubts]
-    assert bool(doubtful) is is_told
-    text = page("doubts", [view])
-    assert text.count("GPU ops have no launch in the trace (") == 1 + is_told
-    assert text.count("Doubtful for the same reason as") == max(0, len(doubtful) - 1)

@@ -5,9 +5,10 @@ import zipfile
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
-from tests.conftest import trace_file
 from tests.kit import traces
+from tracekit.commands import cli
 
 pytest.importorskip("xlsxwriter")
 
@@ -37,35 +38,24 @@ def sheets_of(path):
     return found
 
 
+def export(*arguments):
+    given = ["export", *map(str, arguments)]
+    return CliRunner().invoke(cli, given, catch_exceptions=False)
+
+
 @pytest.fixture(scope="module")
 def hostile_book(tmp_path_factory):
     """The workbook of two ranks whose names look like formulas."""
-    from click.testing import CliRunner
-
-    from tracekit.commands import cli
-
     folder = tmp_path_factory.mktemp("book")
+    events = [traces.step(0, 0, 1000)]
+    for number, name in enumerate(HOSTILE, 1):
+        at = 100 * (number - 1)
+        call = traces.operator(name, at, 90)
+        events += traces.launched([call], at + 1, at + 50, 30, number, name=name)
     for rank in range(2):
-        events = [
-            traces.step(0, 0, 1000),
-            *(
-                event
-                for at, name in enumerate(HOSTILE)
-                for event in traces.launched(
-                    [traces.operator(name, at * 100, 90)], at * 100 + 1, at * 100 + 50, 30, at + 1,
-                    name=name,
-                )
-            ),
-        ]  # fmt: skip
-        traces.write(
-            folder / f"rank{rank}.json", events, distributedInfo={"rank": rank, "world_size": 2}
-        )
-    paths = [str(folder / f"rank{rank}.json") for rank in range(2)]
-    assert CliRunner().invoke(cli, ["load", *paths, "-o", str(folder / "t.duckdb")]).exit_code == 0
-    done = CliRunner().invoke(
-        cli, ["export", str(folder / "t.duckdb"), "-o", str(folder / "t.xlsx")]
-    )
-    assert done.exit_code == 0, done.output
+        job = {"rank": rank, "world_size": 2}
+        traces.write(folder / f"rank{rank}.json", events, distributedInfo=job)
+    done = export(folder, "-o", folder / "t.xlsx")
     assert "t.xlsx: Ranks, Verdict, Where the time went" in done.output
     return sheets_of(folder / "t.xlsx")
 
@@ -97,27 +87,20 @@ def test_each_sheet_has_headings_with_units_that_stay_in_view_and_numbers(hostil
     assert [row[0] for row in rows[:2]] == [0, 1]
 
 
-def test_a_real_traces_workbook_has_its_advice(tmp_path, run):
-    path = trace_file("h100-bert-small.json.gz")
-    done = run("export", str(path), "-o", "book.xlsx")
-    assert done.returncode == 0, done.stderr
+def test_a_real_traces_workbook_has_its_advice(tmp_path, shared_database):
+    export(shared_database("h100-bert-small.json.gz").name, "-o", tmp_path / "book.xlsx")
     heads, first, *_ = sheets_of(tmp_path / "book.xlsx")["Advice"][1]
     assert first[1] == "Capture the step as a CUDA graph"
     assert 0.7 < first[heads.index("share of the window (%)")] < 1
 
 
-def test_a_cut_traces_workbook_comes_with_a_warning(tmp_path, run):
+def test_a_cut_traces_workbook_comes_with_a_warning(tmp_path):
     whole = traces.write(tmp_path / "t.json", [traces.operator("aten::mm", 0, 9)] * 9)
     whole.write_bytes(whole.read_bytes()[:-40])
-    done = run("export", "t.json", "-o", "book.xlsx")
-    assert done.returncode == 0 and "the end is missing" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "more", [["--format", "collapsed"], ["--step", "0"], ["--weight", "gpu"]]
-)  # fmt: skip
-def test_a_workbook_is_about_whole_traces(more, tmp_path, run):
-    traces.write(tmp_path / "t.json", [traces.operator("aten::mm", 0, 9)])
-    done = run("export", "t.json", "-o", "book.xlsx", *more)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert not (tmp_path / "book.xlsx").exists()
+    done = export(whole, "-o", tmp_path / "book.xlsx")
+    assert done.exit_code == 0 and "the end is missing" in done.stderr
+    (tmp_path / "book.xlsx").unlink()
+    # And it is about whole traces.
+    for more in (["--format", "collapsed"], ["--step", "0"], ["--weight", "gpu"]):
+        assert export(whole, "-o", tmp_path / "book.xlsx", *more).exit_code == 2
+        assert not (tmp_path / "book.xlsx").exists()

@@ -18,6 +18,7 @@ from tests.kit.sampling import sample
 from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch, BatchStream, Rows
 
+DUCKDB = duckdb.connect()
 WHOLE = b'{"ph": "X", "ts": 1.5, "args": {"a": [1, {"b": null}], "t": "\\u00e9\\n"}, "x": true}'
 
 
@@ -26,7 +27,7 @@ def read(text: bytes) -> Read:
 
 
 def table(kind: Rows, batch: Batch) -> list[dict]:
-    found = duckdb.connect().from_arrow(BatchStream(kind, iter([batch])))
+    found = DUCKDB.from_arrow(BatchStream(kind, iter([batch])))
     return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
 
 
@@ -143,19 +144,9 @@ def test_args_keep_every_key_and_value_without_white_space(args, indent):
 
 
 VALUES = [
-    b"tru",
-    b"01",
-    b".5",
-    b"5.",
-    b"1e",
-    b"+1",
-    b"[1 2]",
-    b"[}",
-    b"{]",
-    b"{b: 1}",
-    b'{"b" 1}',
+    b"tru", b"01", b".5", b"5.", b"1e", b"+1", b"[1 2]", b"[}", b"{]", b"{b: 1}", b'{"b" 1}',
     b"'b'",
-]
+]  # fmt: skip
 DAMAGED = [
     *(b'{"a": ' + value + b"}" for value in VALUES),
     *(b'{"a": "' + text + b'"}' for text in (b"\\x", b"\\u12g4")),
@@ -172,13 +163,9 @@ def test_reading_stops_before_what_is_no_event(damaged):
 
 HALVES = [b"\\ud800", b"\\ud800\\u0041", b"\\udc00"]
 NO_UTF8 = [
-    b"\xff",
-    b"\xc0\xaf",
-    b"\xe0\x80\xaf",
-    b"\xed\xa0\x80",
-    b"\xf0\x80\x80\xaf",
+    b"\xff", b"\xc0\xaf", b"\xe0\x80\xaf", b"\xed\xa0\x80", b"\xf0\x80\x80\xaf",
     b"\xf4\x90\x80\x80",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("lost", [*HALVES, *NO_UTF8, b"\x1f"])
@@ -297,15 +284,9 @@ def hard_trace() -> bytes:
 
 # Of each kind of device and writer.
 FUZZED = (
-    None,
-    "cpu-mlp-eager",
-    "a100-triton",
-    "h100-bert-small",
-    "mi300x-vllm-decode",
-    "b200-moe-reads",
-    "mtia-inference",
-    "no-categories",
-)
+    None, "cpu-mlp-eager", "a100-triton", "h100-bert-small", "mi300x-vllm-decode",
+    "b200-moe-reads", "mtia-inference", "no-categories",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sample("traces whose events are damaged", FUZZED, FUZZED[:2]))

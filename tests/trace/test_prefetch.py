@@ -7,23 +7,11 @@ import pytest
 from tracekit.trace.prefetch import prefetched
 
 
-def test_items_come_in_order_and_from_another_thread():
-    made_by = []
+def test_items_come_in_order_each_made_by_another_thread_while_the_last_is_in_use():
+    made_by, second_is_made, before = [], threading.Event(), threading.enumerate()
 
     def items():
-        for item in range(5):
-            made_by.append(threading.current_thread())
-            yield item
-
-    with prefetched(items()) as made:
-        assert list(made) == list(range(5))
-    assert threading.current_thread() not in made_by
-
-
-def test_the_next_item_is_made_while_the_last_is_in_use():
-    second_is_made = threading.Event()
-
-    def items():
+        made_by.append(threading.current_thread())
         yield "first"
         second_is_made.set()
         yield "second"
@@ -32,6 +20,12 @@ def test_the_next_item_is_made_while_the_last_is_in_use():
         assert next(made) == "first"
         assert second_is_made.wait(10)
         assert list(made) == ["second"]
+    assert threading.current_thread() not in made_by
+    # Also a thread with items left ends with the block.
+    with prefetched(iter(range(5))) as made:
+        assert next(made) == 0
+        assert threading.enumerate() != before
+    assert threading.enumerate() == before
 
 
 def test_an_error_is_raised_after_the_items_before_it():
@@ -43,11 +37,3 @@ def test_an_error_is_raised_after_the_items_before_it():
         assert next(made) == 1
         with pytest.raises(ValueError, match="broken"):
             next(made)
-
-
-def test_the_thread_ends_with_the_block():
-    before = threading.enumerate()
-    with prefetched(iter(range(5))) as made:
-        assert next(made) == 0
-        assert threading.enumerate() != before
-    assert threading.enumerate() == before

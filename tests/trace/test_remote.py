@@ -2,8 +2,9 @@
 
 import gzip
 import json
-import os
 import shutil
+import sys
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -97,7 +98,7 @@ class _Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def site():
     with Site() as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         server.files = {"runs/a.json.gz": OVERHEAD.read_bytes()}
         yield server
@@ -115,191 +116,98 @@ def memory():
     fs.rm("/night", recursive=True)
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False)
+def done(*arguments):
+    """What a command prints on standard output."""
+    return CliRunner().invoke(cli, list(map(str, arguments)), catch_exceptions=False).stdout
 
 
-def regime(done):
-    return json.loads(done.output)["verdict"]["regime"]
+def regime(printed):
+    return json.loads(printed)["verdict"]["regime"]
 
 
-def test_each_command_takes_urls(memory, tmp_path):
+def refused(*arguments):
+    """The one line of a command that is refused, which has no secret."""
+    found = CliRunner().invoke(cli, list(map(str, arguments)))
+    assert isinstance(found.exception, TracekitError | SystemExit)
+    said = found.stderr.strip() if found.exit_code == 2 else str(found.exception)
+    assert "\n" not in said and "hunter2" not in said + found.stdout
+    return said
+
+
+# -- any file system -------------------------------------------------------------------------------
+
+
+def test_commands_take_urls_folders_and_patterns(memory, tmp_path):
     a, b = "memory://night/overhead.json.gz", "memory://night/compute.json.gz"
-    assert regime(invoke("analyze", a, "--json")) == "overhead-bound"
-    local = json.loads(invoke("advise", OVERHEAD, "--json").output)
-    assert json.loads(invoke("advise", a, "--json").output)["advice"] == local["advice"]
-    assert json.loads(invoke("diff", a, b, "--json").output)["b"].endswith("compute.json.gz")
-    assert invoke("report", a, "-o", tmp_path / "a.html").exit_code == 0
-    assert invoke("annotate", a, "-o", tmp_path / "a.json").exit_code == 0
-    assert invoke("load", "memory://night", "-o", tmp_path / "a.duckdb").exit_code == 0
-    with tracekit.open_database(tmp_path / "a.duckdb") as run:
-        paths = [path for (path,) in run.fetch("SELECT path FROM trace ORDER BY path")[1]]
-    assert [Path(each).name for each in paths] == ["compute.json.gz", "overhead.json.gz"]
-    again = ("load", "memory://night/*.json.gz", "-o", tmp_path / "a.duckdb", "--resume")
-    assert invoke(*again).exit_code == 0
+    assert regime(done("analyze", a, "--json")) == "overhead-bound"
+    assert json.loads(done("diff", a, b, "--json"))["b"].endswith("compute.json.gz")
+    done("annotate", a, "-o", tmp_path / "a.json")
+    assert (tmp_path / "a.json").exists()
+    database = tmp_path / "a.duckdb"
+    for given in (["memory://night"], ["memory://night/*.json.gz", "--resume"]):
+        done("load", *given, "-o", database, "--no-verdict")
+        with tracekit.open_database(database) as run:
+            paths = [path for (path,) in run.fetch("SELECT path FROM trace ORDER BY path")[1]]
+        assert [Path(each).name for each in paths] == ["compute.json.gz", "overhead.json.gz"]
+    done("lake", "add", a, "--to", "memory://lake", "--without-verdicts")
+    assert done("sql", "memory://lake", "SELECT count(*) AS n FROM trace", "--format", "csv") == (
+        "n\n1\n"
+    )
+    with tracekit.load(a, verdicts=False) as run:
+        assert run.traces()[0]["path"] == "memory:///night/overhead.json.gz"
+    with pytest.raises(TracekitError, match=r"^memory://none/a\.json: no trace is there"):
+        tracekit.load("memory://none/a.json")
 
 
 def test_a_database_at_a_url_is_read_as_a_local_one(site, memory, tmp_path):
-    local = tmp_path / "run.duckdb"
-    assert invoke("load", OVERHEAD, "-o", local).exit_code == 0
+    local, url = tmp_path / "run.duckdb", "memory://night/run.duckdb"
+    done("load", OVERHEAD, "-o", local)
     memory.pipe_file("/night/run.duckdb", local.read_bytes())
     site.files["run"] = local.read_bytes()
-    for url in ("memory://night/run.duckdb", f"{site.url}/run?signature=hunter2"):
-        for command in (("analyze",), ("query", "top_kernels"), ("sql", "FROM trace")):
-            name, *rest = command
-            expected, found = (invoke(name, each, *rest, "--json") for each in (local, url))
-            assert found.output == expected.output
-    copied = ("load", "memory://night/run.duckdb", COMPUTE, "-o", tmp_path / "both.duckdb")
-    assert invoke(*copied).exit_code == 0
-    compared = json.loads(invoke("diff", "memory://night/run.duckdb", COMPUTE, "--json").output)
-    assert compared["a"] == str(OVERHEAD)
-    refused = invoke("lake", "add", "memory://night/run.duckdb", "--to", tmp_path / "lake")
-    assert "is a database: add the traces" in refused.output
+    for command in (["analyze"], ["query", "top_kernels"], ["sql", "FROM trace"]):
+        expected = done(command[0], local, *command[1:], "--json")
+        for each in (url, f"{site.url}/run?signature=hunter2"):
+            assert done(command[0], each, *command[1:], "--json") == expected
+    done("load", url, COMPUTE, "-o", tmp_path / "both.duckdb", "--no-verdict")
+    with tracekit.open_database(tmp_path / "both.duckdb") as run:
+        assert [each["path"] for each in run.traces()] == [str(OVERHEAD), str(COMPUTE)]
+    assert "is a database: add the traces" in refused("lake", "add", url, "--to", tmp_path / "lake")
 
 
-def test_a_damaged_database_at_a_url_is_one_line(site, run, tmp_path):
-    _done(run("load", str(OVERHEAD), "-o", "run.duckdb"))
+def test_a_damaged_database_at_a_url_is_one_line(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tracekit.load(OVERHEAD, tmp_path / "run.duckdb", verdicts=False).close()
     data = (tmp_path / "run.duckdb").read_bytes()
     site.files = {"cut.duckdb": data[: len(data) // 2], "text.duckdb": b"no database"}
     for name in ("cut", "text", "none"):
         url = f"{site.url}/{name}.duckdb"
-        _is_one_line(run("analyze", url, TMPDIR=str(tmp_path)), f"{url}: ")
-        _is_one_line(run("load", url, "-o", "all.duckdb", TMPDIR=str(tmp_path)), f"{url}: ")
+        assert f"{url}: " in refused("analyze", url)
+        assert f"{url}: " in refused("load", url, "-o", tmp_path / "all.duckdb")
     assert {each.name for each in tmp_path.iterdir() if each.is_file()} == {"run.duckdb"}
 
 
-def test_a_folder_at_a_url_may_be_a_lake(memory):
-    lake = "memory://lake"
-    assert invoke("lake", "add", "memory://night/overhead.json.gz", "--to", lake).exit_code == 0
-    assert "1" in invoke("sql", lake, "SELECT count(*) FROM trace", "--format", "csv").output
-    verdicts = json.loads(invoke("analyze", "memory://night", "--json").output)["analyses"]
-    assert {each["verdict"]["regime"] for each in verdicts} == {"overhead-bound", "compute-bound"}
-
-
-def test_from_a_bucket_s_address_to_a_verdict_is_one_command(bucket, run):
-    bucket.put_file(str(OVERHEAD), "traces/night/rank0.json.gz")
-    for address in ("s3://traces/night/rank0.json.gz", "s3://traces/night", "s3://traces/*/*.gz"):
-        assert regime(_done(run("analyze", address, "--json", "--memory-mb", "600"))) == (
-            "overhead-bound"
-        )
-
-
-def _done(done):
-    assert done.returncode == 0, done.stderr
-    done.output = done.stdout
-    return done
-
-
-def test_a_store_that_dies_while_it_is_read_is_one_line(store, bucket, run):
-    bucket.put_file(str(OVERHEAD), "traces/night/rank0.json.gz")
-    reads = []
-
-    def fault(number, path):
-        # The head is answered, the content is not.
-        reads.append(path)
-        return "500 Internal Server Error" if len(reads) > 1 else None
-
-    store.fault = fault
-    done = run("analyze", "s3://traces/night/rank0.json.gz", AWS_MAX_ATTEMPTS="1")
-    _is_one_line(done, "s3://traces/night/rank0.json.gz: ")
-
-
-def test_wrong_credentials_are_said_and_not_shown(store, bucket, run):
-    store.fault = lambda number, path: "403 Forbidden"
-    done = run("analyze", "s3://traces/night/rank0.json.gz", AWS_SECRET_ACCESS_KEY="hunter2")
-    _is_one_line(done, "s3://traces/night/rank0.json.gz: ", "Forbidden")
-
-
-def _is_one_line(done, *parts):
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1, done.stderr
-    for part in parts:
-        assert part in done.stderr
-    assert "hunter2" not in done.stderr
-
-
-@pytest.mark.parametrize("takes_ranges", [True, False])
-def test_a_site_may_answer_ranges_or_not(site, run, takes_ranges, tmp_path):
-    def whole(path, answer):
-        if path != "/runs/a.json.gz" or takes_ranges:
-            return False
-        answer.send_response(200)
-        answer.end_headers()
-        if answer.command == "GET":
-            answer.wfile.write(site.files["runs/a.json.gz"])
-        return True
-
-    site.spoil = whole
-    address = f"{site.url}/runs/a.json.gz?signature=hunter2"
-    assert regime(_done(run("analyze", address, "--json"))) == "overhead-bound"
-    _done(run("load", address, "-o", "run.duckdb", "--resume"))
-    # The signature was sent, and is not stored.
-    assert any("hunter2" in each for each in site.seen)
-    assert b"hunter2" not in (tmp_path / "run.duckdb").read_bytes()
-    with tracekit.open_database(tmp_path / "run.duckdb") as run_:
-        assert run_.traces()[0]["path"] == f"{site.url}/runs/a.json.gz"
-
-
-def test_a_download_that_is_cut_is_said(site, run):
-    def cut(path, answer):
-        if answer.command == "HEAD" or not path.endswith("a.json.gz"):
-            return False
-        data = site.files["runs/a.json.gz"]
-        answer.answer(206, data[:1000], len(data), f"bytes 0-{len(data) - 1}/{len(data)}")
-        answer.close_connection = True
-        return True
-
-    site.spoil = cut
-    _is_one_line(run("analyze", f"{site.url}/runs/a.json.gz"), f"{site.url}/runs/a.json.gz: ")
-
-
-@pytest.mark.parametrize("status", [401, 403, 404, 500])
-def test_a_site_that_refuses_is_one_line_without_the_signature(site, run, status):
-    site.spoil = lambda path, answer: answer.answer(status, b"") or True
-    address = site.url.replace("//", "//user:hunter2@") + "/runs/a.json.gz?X-Amz-Signature=hunter2"
-    done = run("analyze", address)
-    _is_one_line(done, f"{site.url}/runs/a.json.gz: ", str(status))
-
-
-def test_data_sets_of_hugging_face_are_folders(site, run):
-    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
-    given = {"HF_ENDPOINT": site.url, "HF_TOKEN": "hunter2"}
-    found = run("analyze", "hf://datasets/acme/nightly/runs/a.json.gz", "--json", **given)
-    assert regime(_done(found)) == "overhead-bound"
-    assert regime(_done(run("analyze", "hf://datasets/acme/nightly", "--json", **given))) == (
-        "overhead-bound"
-    )
-    site.spoil = lambda path, answer: answer.answer(401, b"") or True
-    _is_one_line(
-        run("analyze", "hf://datasets/acme/nightly/runs/a.json.gz", **given),
-        "hf://datasets/acme/nightly/runs/a.json.gz: ",
-    )
-
-
-def test_a_missing_extra_is_one_line_that_names_it(run, tmp_path):
-    # What stands for the file system cannot be imported.
-    (tmp_path / "gcsfs.py").write_text("raise ImportError('no gcsfs')")
-    done = run("analyze", "gs://bucket/a.json.gz", PYTHONPATH=str(tmp_path))
-    _is_one_line(done, "gs://bucket/a.json.gz: ", "pip install 'tracekit[remote]'")
-
-
-def test_a_url_in_a_trace_is_never_opened(site, tmp_path, run):
+def test_a_url_in_a_trace_is_never_opened(site, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     trace = json.loads(gzip.decompress(OVERHEAD.read_bytes()))
     trace["traceName"] = f"{site.url}/runs/a.json.gz"
-    folder = tmp_path / "http:"
-    (folder / site.url.removeprefix("http://")).mkdir(parents=True)
-    shutil.copy(OVERHEAD, folder / site.url.removeprefix("http://") / "a.json.gz")
+    folder = tmp_path / "http:" / site.url.removeprefix("http://")
+    folder.mkdir(parents=True)
+    shutil.copy(OVERHEAD, folder / "a.json.gz")
     (tmp_path / "t.json").write_text(json.dumps(trace))
-    _done(run("load", ".", "-o", "all.duckdb"))
-    _done(run("analyze", "all.duckdb"))
+    done("load", ".", "-o", "all.duckdb", "--no-verdict")
+    done("analyze", "all.duckdb")
     assert site.seen == []
 
 
-def test_a_lake_does_not_keep_secrets(memory, run):
-    done = run("lake", "add", "https://me:hunter2@site/a.json", "--to", "lake")
-    assert done.returncode == 2
-    assert "https://site/a.json: a lake keeps the addresses of its sources" in done.stderr
-    assert "hunter2" not in done.stderr + done.stdout
+def test_a_missing_extra_is_one_line_that_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    said = refused("analyze", "gs://bucket/a.json.gz")
+    assert said.startswith("gs://bucket/a.json.gz: ") and "pip install 'tracekit[remote]'" in said
+
+
+def test_a_lake_does_not_keep_secrets(tmp_path):
+    said = refused("lake", "add", "https://me:hunter2@site/a.json", "--to", tmp_path / "lake")
+    assert "https://site/a.json: a lake keeps the addresses of its sources" in said
 
 
 def test_what_may_be_secret_is_not_shown():
@@ -310,9 +218,89 @@ def test_what_may_be_secret_is_not_shown():
     )
 
 
-def test_a_pathless_library_call_takes_urls_too(memory):
-    with tracekit.load("memory://night/overhead.json.gz") as run:
-        assert run.verdict().verdict.regime == "overhead-bound"
-    with pytest.raises(TracekitError, match=r"^memory://none/a\.json: no trace is there"):
-        tracekit.load("memory://none/a.json")
-    assert os.environ.get("AWS_SECRET_ACCESS_KEY") != "hunter2"
+# -- a bucket --------------------------------------------------------------------------------------
+
+
+def test_from_a_bucket_s_address_to_a_verdict_is_one_command(bucket):
+    bucket.put_file(str(OVERHEAD), "traces/night/rank0.json.gz")
+    address = "s3://traces/night/rank0.json.gz"
+    assert regime(done("analyze", address, "--json", "--memory-mb", "600")) == "overhead-bound"
+    for each in ("s3://traces/night", "s3://traces/*/*.gz"):
+        with tracekit.load(each, verdicts=False) as run:
+            assert [row["path"] for row in run.traces()] == [address]
+
+
+def test_a_store_that_fails_is_one_line(store, bucket, monkeypatch):
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    address = "s3://traces/night/rank0.json.gz"
+    bucket.put_file(str(OVERHEAD), address.removeprefix("s3://"))
+    reads = []
+
+    def dies(number, path):
+        # The head is answered, the content is not.
+        reads.append(path)
+        return "500 Internal Server Error" if len(reads) > 1 else None
+
+    store.fault = dies
+    assert f"{address}: " in refused("analyze", address)
+    store.fault = lambda number, path: "403 Forbidden"
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    said = refused("analyze", address)
+    assert f"{address}: " in said and "Forbidden" in said
+
+
+# -- a site ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("takes_ranges", [True, False])
+def test_a_site_may_answer_ranges_or_not(site, takes_ranges, tmp_path):
+    def whole(path, answer):
+        if path != "/runs/a.json.gz" or takes_ranges:
+            return False
+        answer.send_response(200)
+        answer.end_headers()
+        if answer.command == "GET":
+            answer.wfile.write(site.files["runs/a.json.gz"])
+        return True
+
+    site.spoil = whole
+    database, address = tmp_path / "run.duckdb", f"{site.url}/runs/a.json.gz?signature=hunter2"
+    done("load", address, "-o", database, "--resume", "--no-verdict")
+    # The signature was sent, and is not stored.
+    assert any("hunter2" in each for each in site.seen)
+    assert b"hunter2" not in database.read_bytes()
+    with tracekit.open_database(database) as run, tracekit.load(OVERHEAD, verdicts=False) as same:
+        ((found, expected),) = zip(run.traces(), same.traces(), strict=True)
+        assert found == expected | {"path": f"{site.url}/runs/a.json.gz"}
+
+
+def test_a_site_that_refuses_or_breaks_off_is_one_line_without_the_signature(site):
+    def cut(path, answer):
+        if answer.command == "HEAD" or not path.endswith("a.json.gz"):
+            return False
+        data = site.files["runs/a.json.gz"]
+        answer.answer(206, data[:1000], len(data), f"bytes 0-{len(data) - 1}/{len(data)}")
+        answer.close_connection = True
+        return True
+
+    address = site.url.replace("//", "//user:hunter2@") + "/runs/a.json.gz?X-Amz-Signature=hunter2"
+    for status in (401, 403, 404, 500):
+        site.spoil = lambda path, answer, status=status: answer.answer(status, b"") or True
+        said = refused("analyze", address)
+        assert f"{site.url}/runs/a.json.gz: " in said and str(status) in said
+    site.spoil = cut
+    assert f"{site.url}/runs/a.json.gz: " in refused("analyze", address)
+
+
+def test_data_sets_of_hugging_face_are_folders(site, run):
+    """In a process, since huggingface_hub reads its address when it is imported."""
+    pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
+    given = {"HF_ENDPOINT": site.url, "HF_TOKEN": "hunter2"}
+    found = run("analyze", "hf://datasets/acme/nightly", "--json", **given)
+    assert regime(found.stdout) == "overhead-bound", found.stderr
+    address = "hf://datasets/acme/nightly/runs/a.json.gz"
+    assert run("load", address, "-o", "a.duckdb", "--no-verdict", **given).returncode == 0
+    site.spoil = lambda path, answer: answer.answer(401, b"") or True
+    found = run("analyze", address, **given)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    assert f"{address}: " in found.stderr and "hunter2" not in found.stderr

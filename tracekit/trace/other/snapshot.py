@@ -33,6 +33,10 @@ _NUMBERS = {
 }
 _CONSTANTS = {0x29: (), 0x4E: None, 0x88: True, 0x89: False}
 _SKIPPED = {0x80: 1, 0x95: 8}
+# How many bytes of an opcode's number or size follow it.
+_OPERAND_BYTES = {0x68: 1, 0x71: 1, 0x8A: 1, 0x8C: 1, 0x58: 4, 0x6A: 4, 0x72: 4} | {
+    op: number.size for op, number in _NUMBERS.items()
+}
 # Errors of reading a pickle that is no snapshot.
 _UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error)
 # Pass on text of this many events at once.
@@ -172,11 +176,12 @@ class _Snapshot:
         uint4 = struct.Struct("<I").unpack_from
         data, is_whole = b"", False
         while True:
-            if len(data) - at < _OPCODE_BYTES and not is_whole:
-                more = self._read(_CHUNK_BYTES)
-                data, at, is_whole = data[at:] + more, 0, not more
-            if at >= len(data):
-                raise DamagedError("the snapshot ends early")
+            if len(data) - at < _OPCODE_BYTES:
+                if not is_whole:
+                    more = self._read(_CHUNK_BYTES)
+                    data, at, is_whole = data[at:] + more, 0, not more
+                if at >= len(data) or at + _OPERAND_BYTES.get(data[at], 0) >= len(data):
+                    raise DamagedError("the snapshot ends early")
             op = data[at]
             at += 1
             if op == 0x68:  # BINGET
