@@ -25,7 +25,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed (the extra `ray`)"
 
 pytestmark = pytest.mark.xdist_group("ray")
 
-RANKS = 16
+RANKS = 12
 LIMIT_S = 900
 ROOT = Path(__file__).parents[2]
 # One core, and memory for two tasks.
