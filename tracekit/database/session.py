@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import polars
 
     from tracekit.database.shared import Shared
-    from tracekit.database.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -61,11 +60,11 @@ class Session:
         connection: duckdb.DuckDBPyConnection,
         name: str,
         inputs: Sequence[str | Path] = (),
-        vocabulary: Vocabulary | None = None,
+        add_names: Callable[[str], object] | None = None,
     ) -> None:
-        """`vocabulary` are the views and macros that the database lacks so far."""
+        """`add_names` creates the views and macros that SQL mentions, if some are missing."""
         self._connection = connection
-        self._vocabulary = vocabulary
+        self._add_names = add_names or (lambda sql: None)
         self.name = name
         self.notes: Sequence[str] = ()
         """Notes for the user on what is missing here."""
@@ -416,9 +415,8 @@ class Session:
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
         """
-        if self._vocabulary is not None:
-            # Its macros are allowed.
-            self._vocabulary.add(query)
+        # Its macros are allowed.
+        self._add_names(query)
         try:
             require_select(self._connection, query)
         except duckdb.Error as error:
@@ -471,8 +469,7 @@ class Session:
         self, sql: str, variables: Mapping[str, Value]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
-        if self._vocabulary is not None:
-            self._vocabulary.add(sql)
+        self._add_names(sql)
         with _COUNTING:
             Session._running += 1
         try:
