@@ -72,6 +72,9 @@ def test_a_part_of_a_lake_is_chosen_by_its_path(made):
         assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
     with pytest.raises(TracekitError, match="its runs are monday, tuesday"):
         open_lake(f"{made}/lake/run=friday")
+    # An error of the caller passes through.
+    with pytest.raises(KeyError), open_lake(f"{made}/lake"):
+        raise KeyError("of the caller")
 
 
 def test_a_part_of_a_lake_has_no_rows_of_other_ranks(made):
@@ -149,16 +152,13 @@ def changed_anywhere(value, odd):
                 yield [*value[:place], new, *value[place + 1 :]]
 
 
-def group_of(made):
-    """The text of a group of the lake, and its path."""
-    path = next(each for each in Path(f"{made}/lake/manifests/monday").iterdir()
-                if len(each.stem) == 32)  # fmt: skip
-    return path.read_text(), f"manifests/monday/{path.name}"
-
-
 def test_a_manifest_is_a_checked_record_or_refused(made):
-    text, _ = group_of(made)
-    sound = json.loads(text)
+    folder = made / "lake" / "manifests" / "monday"
+    path = next(each for each in folder.iterdir() if len(each.stem) == 32)
+    sound = json.loads(path.read_text())
+    other = json.dumps(sound | {"layout": 7, "files": {}}).encode()
+    with pytest.raises(TracekitError, match="another version of tracekit wrote this"):
+        layout.read_group(other, f"manifests/monday/{path.name}")
     refused = kept = 0
     for changed in changed_anywhere(sound, ODD):
         path = "manifests/monday/x.json"
@@ -244,18 +244,6 @@ def test_rows_of_a_lake_that_contradict_each_other_are_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_an_error_of_the_caller_passes_through_an_open_lake(made):
-    with pytest.raises(KeyError), open_lake(f"{made}/lake"):
-        raise KeyError("of the caller")
-
-
-def test_what_another_layout_wrote_is_said(made):
-    text, path = group_of(made)
-    text = json.dumps(json.loads(text) | {"layout": 7, "files": {}}).encode()
-    with pytest.raises(TracekitError, match="another version of tracekit wrote this"):
-        layout.read_group(text, path)
-
-
 def test_a_lake_of_a_later_layout_is_said_and_left_as_it_is(tmp_path, run):
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / layout.MARK).write_text('{"layout": 3}')
@@ -275,19 +263,6 @@ def test_a_rank_of_a_lake_is_analyzed_and_exported_like_a_trace(made, run, tmp_p
     assert run("export", rank, "-o", "back.json").returncode == 0
     back = json.loads((tmp_path / "back.json").read_text())["traceEvents"]
     assert back == rank_events(3)
-
-
-def test_files_of_a_table_are_listed_for_other_engines(made, run):
-    done = run("lake", "files", f"{made}/lake/run=monday", "gpu_ops")
-    assert len(done.stdout.splitlines()) == 1
-    assert all(Path(each).is_file() for each in done.stdout.splitlines())
-    assert run("lake", "files", f"{made}/lake", "nothing").returncode == 2
-
-
-def test_a_url_without_its_file_system_is_one_line(run):
-    done = run("sql", "gopherfs://bucket/lake", "SELECT 1")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install 'tracekit[remote]'" in done.stderr
 
 
 def test_printing_a_stored_verdict_loads_few_modules_and_local_lakes_no_extra(made, tmp_path):
