@@ -1,6 +1,7 @@
 """The history of a lake's runs: when the step changed, and what changed."""
 
 import random
+import shutil
 
 import pytest
 
@@ -85,10 +86,11 @@ def test_runs_folders_and_databases_are_compared_by_the_rank_that_sets_the_pace(
     nights, run, tmp_path
 ):
     a, b = (str(nights.parent / night) for night in ("night2", "night3"))
-    database = str(tmp_path / "a.duckdb")
-    tracekit.load(a, database, verdicts=False).close()
+    database, gone = str(tmp_path / "a.duckdb"), shutil.copytree(a, tmp_path / "gone")
+    tracekit.load(gone, database, verdicts=False).close()
+    # Ranks of the database are no files any more that could be read alone.
+    shutil.rmtree(gone)
     parts = f"{nights}/run=night2", f"{nights}/run=night3"
-    # Of a database, ranks are no files that could be read alone.
     for first, second in (parts, (a, b), (database, b)):
         pair = open_pair((first, second), (1, 2), Resources())
         names = ("night2", "night3") if first == parts[0] else (first, second)
@@ -98,7 +100,8 @@ def test_runs_folders_and_databases_are_compared_by_the_rank_that_sets_the_pace(
         )
         with pair.database as both:
             paths = dict(both.fetch("SELECT trace_id, path FROM trace")[1])
-        assert [paths[pair.a], paths[pair.b]] == [f"{a}/rank1.json", f"{b}/rank1.json"]
+        folder = gone if first == database else a
+        assert [paths[pair.a], paths[pair.b]] == [f"{folder}/rank1.json", f"{b}/rank1.json"]
         assert pair.runs.verdict_a.pace_rank is None
         late = pair.runs.verdict_b.late_ranks[0]
         assert (late.rank, late.cause, late.place) == (1, "python", LOGGING)
