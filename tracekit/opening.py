@@ -168,7 +168,8 @@ class LoadedSession(Session):
         job: Job,
         judge: Callable[[Session], Iterator[Rows]] | None,
     ) -> None:
-        super().__init__(connection, name, job.inputs, job.vocabulary)
+        add_names = None if job.vocabulary is None else job.vocabulary.add
+        super().__init__(connection, name, job.inputs, add_names)
         self._judge = judge
 
     def require_select(self, query: str) -> None:

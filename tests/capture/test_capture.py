@@ -50,10 +50,10 @@ def operators(tmp_path, name: str) -> dict[str, int]:
 @pytest.mark.parametrize("name", ["matmul-add", "linear", "mlp-eager", "mlp-triton"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_a_workload_is_captured_with_its_facts(name, dtype, run, tmp_path):
-    run(name, *SMALL, *STEPS, "--dtype", dtype)
+    run(name, *SMALL, *STEPS, "--dtype", dtype, "--label", "commit=1f3")
     trace = captured(tmp_path, name)
     facts = trace["tracekit"]
-    assert facts["workload"] == name
+    assert (facts["workload"], facts["labels"]) == (name, {"commit": "1f3"})
     assert facts["parameters"]["dim"] == 16
     assert facts["parameters"]["dtype"] == dtype
     assert facts["profiled_step_ns"] > 0

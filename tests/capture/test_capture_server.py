@@ -173,6 +173,7 @@ def test_the_command_names_the_traces(run, tmp_path):
     for given, said in [
         (["--server", engine.url, "-o", "traces"], f"{engine.url}: cannot be reached: "),
         (["--server", engine.url], "--server needs the folder"),
+        (["--server", engine.url, "--label", "a=b"], "give --label to `lake add`"),
         ([], "Missing argument 'WORKLOAD' (or --server URL)."),
     ]:
         done = run("capture", *given)

@@ -12,13 +12,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-import tracekit
 from tests.bench.lake import QUESTIONS, ask_in_process
-from tests.conftest import trace_file
 from tests.kit.lakes import add, copy_ranks, rank_events, statuses, write_rank
 from tracekit.database import catalog
+from tracekit.database.stored import create_tables
 from tracekit.errors import TracekitError
 from tracekit.lake import layout, tables
+from tracekit.lake.comparing import history
 from tracekit.lake.reading import Lake
 from tracekit.lake.runs import read_run
 from tracekit.lake.storage import Storage
@@ -30,75 +30,15 @@ from tracekit.verdict.model import Analysis
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with two runs of four ranks, `monday` and `tuesday`, and a lake of them."""
+    """A folder with two runs of four ranks, `monday` and `tuesday`, and a lake of them, in which
+    monday is judged."""
     folder = tmp_path_factory.mktemp("made")
     for run, late_us in (("monday", 30), ("tuesday", 10)):
         for rank in range(4):
             write_rank(folder / run, rank, late_us=late_us)
-    added = add(folder / "lake", folder / "monday", folder / "tuesday")
-    assert statuses(added) == ["added"] * 8
+        added = add(folder / "lake", folder / run, judges=run == "monday")
+        assert statuses(added) == ["added"] * 4
     return folder
-
-
-@pytest.mark.thorough
-def test_a_lake_answers_every_question_as_a_database_does(made):
-    with (
-        tracekit.load(made / "monday") as plain,
-        open_lake(f"{made}/lake/run=monday") as lake,
-    ):
-        assert_same_answers(plain, lake)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "names",
-    [
-        [f"v100-dlrm-rank{rank}.json.gz" for rank in (0, 3, 6)],
-        ["pair-rank0.json.gz", "pair-rank1.json.gz"],
-        ["mi300x-sglang-graph-decode.json.gz"],
-        ["h100-bert-small.json.gz"],
-        ["cpu-only.json.gz"],
-    ],
-    ids=lambda names: names[0],
-)
-def test_a_lake_answers_as_a_database_does_of_real_traces(names, tmp_path):
-    paths = [trace_file(name) for name in names]
-    assert statuses(add(tmp_path / "lake", *paths, judges=True)) == ["added"] * len(paths)
-    with tracekit.load(paths) as plain, open_lake(str(tmp_path / "lake")) as lake:
-        assert_same_answers(plain, lake)
-
-
-# Their answers hold numbers made from trace_ids.
-_HASHED = {"flame_graph": ("node", "parent"), "diff_flame": ("node", "parent")}
-
-
-def assert_same_answers(plain, lake):
-    hashes = dict(lake.fetch("SELECT sha256, trace_id FROM trace")[1])
-    moved = {
-        old: hashes[sha256] for old, sha256 in plain.fetch("SELECT trace_id, sha256 FROM trace")[1]
-    }
-    first = plain.trace_ids()[0]
-    last = plain.trace_ids()[-1]
-    for name, question in catalog.queries().items():
-        given = {each.name: 10**6 for each in question.parameters if each.name == "top"}
-        here = given | ({"a": first, "b": last} if name.startswith("diff_") else {})
-        there = given | ({"a": moved[first], "b": moved[last]} if name.startswith("diff_") else {})
-        columns, expected = plain.fetch(plain.sql_of(question, here), here)
-        names, found = lake.fetch(lake.sql_of(question, there), there)
-        assert names == columns, name
-        skipped = {"path", *_HASHED.get(name, ())}
-        want = sorted(row_text(columns, row, skipped, moved) for row in expected)
-        assert sorted(row_text(columns, row, skipped, {}) for row in found) == want, name
-
-
-def row_text(columns, row, skipped, moved):
-    return repr([
-        moved.get(value, value) if column.endswith("trace_id")
-        else float(f"{value:.9g}") if isinstance(value, float)
-        else value
-        for column, value in zip(columns, row, strict=True)
-        if column not in skipped
-    ])  # fmt: skip
 
 
 def test_rows_say_their_run_and_rank(made, run):
@@ -127,28 +67,32 @@ def test_the_answers_of_a_lake_have_the_columns_of_their_questions_and_the_run()
             assert shown.columns == beside + names, question.name
 
 
-@pytest.mark.thorough
-def test_a_report_shows_the_ranks_of_a_lake(made, run, tmp_path):
-    done = run("report", f"{made}/lake/run=monday", "-o", "page.html")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "rank 3" in (tmp_path / "page.html").read_text()
-
-
 def test_a_part_of_a_lake_is_chosen_by_its_path(made):
     with open_lake(f"{made}/lake/run=tuesday/rank=2") as lake:
         assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
     with pytest.raises(TracekitError, match="its runs are monday, tuesday"):
         open_lake(f"{made}/lake/run=friday")
+    # An error of the caller passes through.
+    with pytest.raises(KeyError), open_lake(f"{made}/lake"):
+        raise KeyError("of the caller")
 
 
-def test_a_part_of_a_lake_has_no_rows_of_other_ranks(judged):
-    with open_lake(f"{judged}/lake/run=night/rank=1") as lake:
+def test_a_part_of_a_lake_has_no_rows_of_other_ranks(made):
+    with open_lake(f"{made}/lake/run=monday/rank=1") as lake:
         names = [row[0] for row in lake.fetch(
             "SELECT view_name FROM duckdb_views() WHERE schema_name = 'lake'")[1]]  # fmt: skip
         assert {"gpu_ops", "thread_slice", "verdict", "answer_missing"} <= set(names)
         for table in names:
             ranks = lake.fetch(f"SELECT DISTINCT run, rank FROM lake.{table}")[1]
-            assert ranks in ([], [("night", 1)]), table
+            assert ranks in ([], [("monday", 1)]), table
+
+
+def test_tables_of_a_lake_have_the_columns_of_those_of_a_database(made):
+    with duckdb.connect() as plain, open_lake(f"{made}/lake") as lake:
+        create_tables(plain)
+        for (table,) in plain.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+            wanted = plain.table(table).columns + ["run", "labels"] * (table == "trace")
+            assert lake.frame(f"FROM {table} LIMIT 0", {}).columns == wanted, table
 
 
 def test_ranks_of_one_run_are_compared_with_each_other_alone(made):
@@ -167,9 +111,14 @@ def test_sql_reads_only_what_the_lake_opened(made, tmp_path):
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
     with open_lake(f"{made}/lake/run=monday") as lake:
-        (inside,) = [f"{made}/lake/{each.group.path('trace')}" for each in lake.parts[0].run.groups]
-        other = next(each for each in Path(f"{made}/lake/tables/trace").iterdir()
-                     if str(each) != inside)  # fmt: skip
+        (inside,) = [
+            f"{made}/lake/{each.group.path('trace')}"
+            for each in lake.parts[0].run.groups
+            if each.group.context is None
+        ]
+        other = next(
+            each for each in Path(f"{made}/lake/tables/trace").iterdir() if str(each) != inside
+        )
         for reading in (f"read_csv('{secret}')", f"read_parquet('{other}')",
                         f"glob('{made}/lake/*')", "read_text('/etc/hostname')"):  # fmt: skip
             with pytest.raises(TracekitError, match="is not allowed"):
@@ -203,16 +152,13 @@ def changed_anywhere(value, odd):
                 yield [*value[:place], new, *value[place + 1 :]]
 
 
-def group_of(made):
-    """The text of a group of the lake, and its path."""
-    path = next(each for each in Path(f"{made}/lake/manifests/monday").iterdir()
-                if len(each.stem) == 32)  # fmt: skip
-    return path.read_text(), f"manifests/monday/{path.name}"
-
-
 def test_a_manifest_is_a_checked_record_or_refused(made):
-    text, _ = group_of(made)
-    sound = json.loads(text)
+    folder = made / "lake" / "manifests" / "monday"
+    path = next(each for each in folder.iterdir() if len(each.stem) == 32)
+    sound = json.loads(path.read_text())
+    other = json.dumps(sound | {"layout": 7, "files": {}}).encode()
+    with pytest.raises(TracekitError, match="another version of tracekit wrote this"):
+        layout.read_group(other, f"manifests/monday/{path.name}")
     refused = kept = 0
     for changed in changed_anywhere(sound, ODD):
         path = "manifests/monday/x.json"
@@ -244,8 +190,8 @@ def test_a_manifest_is_a_checked_record_or_refused(made):
             layout.read_version(f'{{"groups": {groups}}}'.encode(), "x")
 
 
-def test_a_stored_verdict_is_a_checked_record_or_refused(judged):
-    with open_lake(f"{judged}/lake/run=night/rank=0") as lake:
+def test_a_stored_verdict_is_a_checked_record_or_refused(made):
+    with open_lake(f"{made}/lake/run=monday/rank=0") as lake:
         sound = json.loads(lake.fetch("SELECT analysis FROM verdict WHERE is_main")[1][0][0])
     every = list(changed_anywhere(sound, ODD))
     kept = 0
@@ -259,14 +205,17 @@ def test_a_stored_verdict_is_a_checked_record_or_refused(judged):
             rows.read(text)
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    """A folder with a lake of two ranks and their verdicts."""
-    folder = tmp_path_factory.mktemp("judged")
-    for rank in range(2):
-        write_rank(folder / "night", rank, 2)
-    assert statuses(add(folder / "lake", folder / "night", judges=True)) == ["added"] * 2
-    return folder
+@pytest.fixture
+def copied(made, tmp_path):
+    """A copy of the lake, to change it."""
+    return shutil.copytree(made / "lake", tmp_path / "lake")
+
+
+def change_rows(path, change):
+    """Writes the rows of a table's file with other columns."""
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE TABLE rows AS FROM read_parquet('{path}')")
+        connection.execute(f"COPY (SELECT {change} FROM rows) TO '{path}' (FORMAT parquet)")
 
 
 @pytest.mark.sampled(3, of=6)
@@ -284,48 +233,15 @@ def judged(tmp_path_factory):
     ids=str,
 )  # fmt: skip
 def test_rows_of_a_lake_that_contradict_each_other_are_one_line(
-    judged, run, table, changed, command, tmp_path
+    copied, run, table, changed, command
 ):
-    copy = tmp_path / "lake"
-    shutil.copytree(judged / "lake", copy)
-    (path,) = (copy / "tables" / table).iterdir()
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE rows AS FROM read_parquet('{path}', hive_partitioning=0)")
-        connection.execute(f"COPY (SELECT {changed} FROM rows) TO '{path}' (FORMAT parquet)")
-    part = {"RUN": "lake/run=night", "RANK": "lake/run=night/rank=0"}
+    for path in (copied / "tables" / table).iterdir():
+        change_rows(path, changed)
+    part = {"RUN": "lake/run=monday", "RANK": "lake/run=monday/rank=0"}
     done = run(*(part.get(word, word) for word in command.split()))
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("tracekit: ")
     assert done.stderr.count("\n") == 1
-
-
-def test_printing_a_stored_verdict_loads_few_modules(judged):
-    code = f"""
-import sys
-from tracekit.commands import main
-sys.argv = ["tracekit", "analyze", "{judged}/lake/run=night/rank=0"]
-try:
-    main()
-finally:
-    own = [name for name in sys.modules if name.partition(".")[0] == "tracekit"]
-    print(len(own), "tracekit.replay.graph" in own, "tracekit.verdict.judge" in own)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    loaded, *machinery = done.stdout.splitlines()[-1].split()
-    assert int(loaded) <= 60
-    assert machinery == ["False", "False"]
-
-
-def test_an_error_of_the_caller_passes_through_an_open_lake(judged):
-    with pytest.raises(KeyError), open_lake(f"{judged}/lake"):
-        raise KeyError("of the caller")
-
-
-def test_what_another_layout_wrote_is_said(made):
-    text, path = group_of(made)
-    text = json.dumps(json.loads(text) | {"layout": 7, "files": {}}).encode()
-    with pytest.raises(TracekitError, match="another version of tracekit wrote this"):
-        layout.read_group(text, path)
 
 
 def test_a_lake_of_a_later_layout_is_said_and_left_as_it_is(tmp_path, run):
@@ -340,17 +256,6 @@ def test_a_lake_of_a_later_layout_is_said_and_left_as_it_is(tmp_path, run):
     assert [each.name for each in (tmp_path / "lake").iterdir()] == [layout.MARK]
 
 
-def test_diff_compares_the_rank_that_sets_the_pace(made, run):
-    a, b = f"{made}/lake/run=monday", f"{made}/lake/run=tuesday"
-    done = run("diff", a, b, "--fail-if", "b.active_ns < a.active_ns")
-    assert done.returncode == 1, done.stderr
-    assert "compares rank=1 of run 'monday', which has 4, with rank=1" in done.stderr
-    assert "monday: 4 ranks: rank 1 sets the pace" in done.stdout
-    done = run("diff", f"{made}/lake", b)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "holds several runs" in done.stderr
-
-
 def test_a_rank_of_a_lake_is_analyzed_and_exported_like_a_trace(made, run, tmp_path):
     rank = f"{made}/lake/run=monday/rank=3"
     told = json.loads(run("analyze", rank, "--json").stdout)
@@ -360,38 +265,28 @@ def test_a_rank_of_a_lake_is_analyzed_and_exported_like_a_trace(made, run, tmp_p
     assert back == rank_events(3)
 
 
-def test_files_of_a_table_are_listed_for_other_engines(made, run):
-    done = run("lake", "files", f"{made}/lake/run=monday", "gpu_ops")
-    assert len(done.stdout.splitlines()) == 1
-    assert all(Path(each).is_file() for each in done.stdout.splitlines())
-    assert run("lake", "files", f"{made}/lake", "nothing").returncode == 2
-
-
-def test_a_url_without_its_file_system_is_one_line(run):
-    done = run("sql", "gopherfs://bucket/lake", "SELECT 1")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "pip install 'tracekit[remote]'" in done.stderr
-
-
-def test_local_lakes_need_neither_fsspec_nor_ray(made, tmp_path):
+def test_printing_a_stored_verdict_loads_few_modules_and_local_lakes_no_extra(made, tmp_path):
     write_rank(tmp_path / "run", 0)
     code = f"""
 import sys
+from tracekit.commands import main
 sys.modules["fsspec"] = sys.modules["ray"] = None
-from tracekit.lake.workers import Processes
-from tracekit.lake.adding import add_traces
-from tracekit.lake.upkeep import PUBLISHED
-from tracekit.lake.reading import Lake
-from tracekit.lake.runs import read_run
-from tracekit.lake.storage import Storage
-from tracekit.run import open_lake
-from tracekit.verdict import rows
-from tracekit.verdict.model import Analysis
-assert not add_traces(["{tmp_path}/run"], "{tmp_path}/lake", Processes(1), judges=False).failed
-assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(18,)]
+sys.argv = ["tracekit", "analyze", "{made}/lake/run=monday/rank=0"]
+try:
+    main()
+finally:
+    own = [name for name in sys.modules if name.partition(".")[0] == "tracekit"]
+    print(len(own), "tracekit.replay.graph" in own, "tracekit.verdict.judge" in own)
+    from tests.kit.lakes import add
+    from tracekit.run import open_lake
+    assert not add("{tmp_path}/lake", "{tmp_path}/run").failed
+    assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(18,)]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    loaded, *machinery = done.stdout.splitlines()[-1].split()
+    assert int(loaded) <= 60
+    assert machinery == ["False", "False"]
 
 
 def test_each_rank_is_asked_by_itself(made, run):
@@ -438,66 +333,51 @@ def test_questions_about_512_ranks_take_little_time_and_memory(made, tmp_path):
         assert cost["memory_mb"] < 1_500, question
 
 
-def of_another_version(lake, run, change="*"):
-    """Makes the ranks of a run in a lake those of another version of tracekit, whose small tables
+def of_another_version(lake, change):
+    """Makes the ranks of Monday in a lake those of another version of tracekit, whose small tables
     have other columns (`change`)."""
-    store = Storage(str(lake))
-    for held in read_run(store, run).groups:
-        path = lake / held.group.path("run_figures")
+    for held in read_run(Storage(str(lake)), "monday").groups:
         if held.group.context is None:
-            with duckdb.connect() as connection:
-                connection.execute(f"CREATE TABLE rows AS FROM read_parquet('{path}')")
-                connection.execute(f"COPY (SELECT {change} FROM rows) TO '{path}' (FORMAT parquet)")
+            change_rows(lake / held.group.path("run_figures"), change)
         group = json.loads((lake / held.group.key).read_text())
         group["ranks"] = [each | {"tables": 7} for each in group["ranks"]]
         (lake / held.group.key).write_text(json.dumps(group))
 
 
-@pytest.fixture
-def two_nights(judged, tmp_path):
-    """A lake of two runs with verdicts."""
-    shutil.copytree(judged / "lake", tmp_path / "lake")
-    for rank in range(2):
-        write_rank(tmp_path / "new", rank, 2, late_us=10)
-    assert not add(tmp_path / "lake", tmp_path / "new", judges=True).failed
-    return tmp_path / "lake"
-
-
-def test_ranks_of_another_version_keep_their_figures_and_verdicts(two_nights, run):
-    of_another_version(two_nights, "night", "* EXCLUDE copied_bytes")
-    with open_lake(str(two_nights)) as lake:
+def test_ranks_of_another_version_keep_their_figures_and_verdicts(copied, run):
+    of_another_version(copied, "* EXCLUDE copied_bytes")
+    with open_lake(str(copied)) as lake:
         (note,) = lake.notes
-        assert note.startswith("2 of 4 ranks are from another version of tracekit: their figures")
+        assert note.startswith("4 of 8 ranks are from another version of tracekit: their figures")
         rows = lake.query("run_metrics").select("run", "rank", "span_ns", "copied_bytes").rows()
         assert sorted(rows) == [
-            ("new", 0, 100_000, 0), ("new", 1, 100_000, 0),
-            ("night", 0, 100_000, None), ("night", 1, 100_000, None),
+            (name, rank, 100_000, copied_bytes)
+            for name, copied_bytes in (("monday", None), ("tuesday", 0)) for rank in range(4)
         ]  # fmt: skip
-        assert lake.fetch("SELECT DISTINCT run FROM lake.gpu_ops")[1] == [("new",)]
-    done = run("analyze", f"{two_nights}/run=night")
+        assert lake.fetch("SELECT DISTINCT run FROM lake.gpu_ops")[1] == [("tuesday",)]
+        assert [each.run for each in history(lake).runs] == ["monday", "tuesday"]
+    done = run("analyze", f"{copied}/run=monday")
     assert done.returncode == 0, done.stderr
-    assert "2 of 2 ranks are from another version" in done.stderr
-    assert "No verdict on all together: another version of tracekit wrote 2" in done.stdout
-    done = run("history", str(two_nights))
-    assert done.returncode == 0, done.stderr
-    assert "night" in done.stdout
+    assert "4 of 4 ranks are from another version" in done.stderr
+    assert "No verdict on all together: another version of tracekit wrote 4" in done.stdout
 
 
-def test_ranks_that_cannot_be_read_are_left_out_and_counted(two_nights, run):
-    of_another_version(two_nights, "night", "* REPLACE ('x' AS span_ns)")
-    done = run("query", "run_metrics", str(two_nights), "--format", "csv")
-    assert done.returncode == 0, done.stderr
-    rows = [row.split(",")[:2] for row in done.stdout.splitlines()]
-    assert sorted(rows) == [["new", "0"], ["new", "1"], ["run", "rank"]]
-    assert "2 of 4 ranks are left out: another version of tracekit wrote them" in done.stderr
-    done = run("query", "run_metrics", f"{two_nights}/run=night")
+def test_ranks_that_cannot_be_read_are_left_out_until_they_are_added_again(copied, made, run):
+    of_another_version(copied, "* REPLACE ('x' AS span_ns)")
+    with open_lake(str(copied)) as lake:
+        rows = lake.query("run_metrics").select("run", "rank").rows()
+        assert sorted(rows) == [("tuesday", rank) for rank in range(4)]
+        (note,) = lake.notes
+        assert "4 of 8 ranks are left out: another version of tracekit wrote them" in note
+    done = run("query", "run_metrics", f"{copied}/run=monday")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "another version of tracekit wrote these 2 ranks" in done.stderr
-
-
-def test_adding_again_writes_the_ranks_of_another_version_anew(two_nights, judged):
-    of_another_version(two_nights, "night", "* REPLACE ('x' AS span_ns)")
-    assert statuses(add(two_nights, judged / "night", judges=True)) == ["replaced"] * 2
-    with open_lake(str(two_nights)) as lake:
+    assert "another version of tracekit wrote these 4 ranks" in done.stderr
+    assert statuses(add(copied, made / "monday")) == ["replaced"] * 4
+    with open_lake(str(copied)) as lake:
         assert lake.notes == []
-        assert len(lake.query("run_metrics")) == 4
+        assert len(lake.query("run_metrics")) == 8
+
+
+def test_several_runs_are_not_judged_together_and_that_is_said(made, run):
+    done = run("analyze", f"{made}/lake")
+    assert "No verdict on all together: these are several runs" in " ".join(done.stdout.split())

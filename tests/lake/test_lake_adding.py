@@ -2,11 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,80 +34,71 @@ from tracekit.lake.upkeep import clean
 from tracekit.run import open_lake
 
 
+@pytest.fixture(scope="module")
+def added(tmp_path_factory):
+    """A folder with a trace, `run/trace_rank0.json`, and a lake of it."""
+    folder = tmp_path_factory.mktemp("added")
+    assert statuses(add(folder / "lake", write_rank(folder / "run", 0))) == ["added"]
+    return folder
+
+
+@pytest.fixture
+def lake(added, tmp_path):
+    """A copy of that lake, which knows the copy of the trace beside it."""
+    shutil.copytree(added, tmp_path, dirs_exist_ok=True)
+    for each in (tmp_path / "lake" / "manifests").rglob("*.json"):
+        each.write_text(each.read_text().replace(str(added), str(tmp_path)))
+    return tmp_path / "lake"
+
+
+def dgemm(path, name="trace_rank0.json"):
+    """Writes the trace at a path with another kernel, under this name; returns its path."""
+    other = path.with_name(name)
+    other.write_text(path.read_text().replace("sgemm", "dgemm"))
+    return other
+
+
 def seen(lake):
     return [(each.run, each.name) for each in all_ranks(Storage(str(lake)))]
 
 
-def test_adding_again_reads_only_what_is_new_or_changed(tmp_path):
-    first = write_rank(tmp_path / "run", 0)
-    lake = tmp_path / "lake"
-    add(lake, tmp_path / "run")
+def parquet_files(lake):
+    return {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")}
+
+
+def test_adding_again_reads_only_what_is_new_or_changed(lake, tmp_path):
     again = add(lake, tmp_path / "run")
     assert (again.outcomes, again.unread) == ([], 1)
-
-    files = set(lake.rglob("*.parquet"))
-    os.utime(first, (1, 1))
+    files = parquet_files(lake)
+    os.utime(tmp_path / "run" / "trace_rank0.json", (1, 1))
     write_rank(tmp_path / "run", 1)
-    again = add(lake, tmp_path / "run")
-    assert sorted(statuses(again)) == ["added", "unchanged"]
-    assert files < set(lake.rglob("*.parquet"))
-    assert add(lake, tmp_path / "run").unread == 2
+    assert sorted(statuses(add(lake, tmp_path / "run"))) == ["added", "unchanged"]
+    assert files < parquet_files(lake)
+    # The folder has the lake, too, whose files are no sources.
+    again = add(lake, tmp_path)
+    assert (again.outcomes, again.unread) == ([], 2)
 
 
-def test_a_changed_trace_takes_the_place_of_the_old_one(tmp_path):
-    path = write_rank(tmp_path / "run", 0)
-    lake = tmp_path / "lake"
-    add(lake, path)
+def test_a_changed_trace_takes_the_place_of_the_old_one(lake, tmp_path):
+    kernel = "SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'"
     with open_lake(str(lake)) as before:
-        path.write_text(path.read_text().replace("sgemm", "dgemm"))
-        assert statuses(add(lake, path)) == ["replaced"]
+        assert statuses(add(lake, dgemm(tmp_path / "run" / "trace_rank0.json"))) == ["replaced"]
         # Who has the lake open sees what it was.
-        assert before.fetch("SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'")[1] == [
-            ("sgemm",)
-        ]
-        old = before.ranks[0].trace_id
+        assert before.fetch(kernel)[1] == [("sgemm",)]
     with open_lake(str(lake)) as after:
-        assert after.fetch("SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'")[1] == [
-            ("dgemm",)
-        ]
-        assert after.ranks[0].trace_id != old
+        assert after.fetch(kernel)[1] == [("dgemm",)]
+        assert after.ranks[0].trace_id != before.ranks[0].trace_id
 
 
-def test_clean_removes_what_no_reader_sees_and_nothing_else(tmp_path):
-    path = write_rank(tmp_path / "run", 0)
-    lake = tmp_path / "lake"
-    add(lake, path)
-    path.write_text(path.read_text().replace("sgemm", "dgemm"))
-    add(lake, path)
-    (number,) = [each.trace_id for each in all_ranks(Storage(str(lake)))]
-    assert not clean(str(lake)).removed
-    done = clean(str(lake), 0)
-    assert done.kept_young == 0
-    assert {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")} == files_in_use(lake)
-    assert {each.name for each in lake.rglob("numbers/*")} == {f"{number}.json"}
-    # The run as it is, and one group.
-    assert len(list(lake.rglob("manifests/*/*"))) == 2
-    with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
-
-
-def test_clean_leaves_what_is_not_the_lakes_own_and_names_what_it_removes(tmp_path, run):
-    path = write_rank(tmp_path / "run", 0)
-    lake, elsewhere = tmp_path / "lake", tmp_path / "elsewhere"
-    add(lake, path)
-    path.write_text(path.read_text().replace("sgemm", "dgemm"))
-    add(lake, path)
-    ours = {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")}
-    replaced = ours - files_in_use(lake)
-    gone = [f"manifests/run/{each.name}" for each in (lake / "manifests" / "run").iterdir()]
-    (group,) = [group for _, group in ranks_with_files(lake)]
-    kept = {group.key, "manifests/run/00000002.json"}
-    ids = {f"numbers/{each.name}" for each in (lake / "numbers").iterdir()}
-    ids -= {f"numbers/{rank.trace_id}.json" for rank in all_ranks(Storage(str(lake)))}
-    replaced |= {each for each in gone if each not in kept} | ids
-    assert len(replaced) > 20
-    token = "0" * 32
-    like_ours = f"tables/trace/{token}.parquet"
+def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run):
+    add(lake, dgemm(tmp_path / "run" / "trace_rank0.json"))
+    unused = parquet_files(lake) - files_in_use(lake)
+    ((rank, group),) = ranks_with_files(lake)
+    kept = {group.key, "manifests/run/00000002.json", f"numbers/{rank.trace_id}.json"}
+    kept_or_not = [*lake.glob("manifests/run/*"), *lake.glob("numbers/*")]
+    unused |= {str(each.relative_to(lake)) for each in kept_or_not} - kept
+    assert len(unused) > 20
+    token, elsewhere = "0" * 32, tmp_path / "elsewhere"
     elsewhere.mkdir()
     theirs = [
         lake / "tables/mine/notes.txt",
@@ -117,20 +108,23 @@ def test_clean_leaves_what_is_not_the_lakes_own_and_names_what_it_removes(tmp_pa
         elsewhere / f"{token}.parquet",
         elsewhere / f"{token}.json",
     ]
-    unfinished = [f"archives/{token}.json", f"manifests/run/.writing-{token}", like_ours]
+    unfinished = {f"archives/{token}.json", f"manifests/run/.writing-{token}",
+                  f"tables/trace/{token}.parquet"}  # fmt: skip
     for each in (*theirs, *(lake / each for each in unfinished)):
         each.parent.mkdir(parents=True, exist_ok=True)
         each.write_text("{}")
     (lake / "tables/other").symlink_to(elsewhere)
     (lake / f"tables/trace/{'1' * 32}.parquet").symlink_to(theirs[0])
+    # Others may be adding these files now.
+    assert not clean(str(lake)).removed
     done = run("lake", "clean", "lake", "--older-than", "0")
     *removed, last = done.stdout.splitlines()
-    assert {each.removeprefix("removed  ") for each in removed} == {*unfinished, *replaced}
-    assert last == f"lake: removed {len(unfinished) + len(replaced)} files"
+    assert {each.removeprefix("removed  ") for each in removed} == unfinished | unused
+    assert last == f"lake: removed {len(unfinished | unused)} files"
     for folder in ("tables", "archives"):
         (lake / folder).rename(tmp_path / folder)
         (lake / folder).symlink_to(elsewhere)
-    assert run("lake", "clean", "lake", "--older-than", "0").stdout == "lake: removed 0 files\n"
+    assert not clean(str(lake), 0).removed
     for folder in ("tables", "archives"):
         (lake / folder).unlink()
         (tmp_path / folder).rename(lake / folder)
@@ -139,69 +133,41 @@ def test_clean_leaves_what_is_not_the_lakes_own_and_names_what_it_removes(tmp_pa
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
 
 
-def test_half_a_rank_is_not_seen_and_does_no_harm(tmp_path, monkeypatch):
-    write_rank(tmp_path / "run", 0)
+def test_half_a_rank_is_not_seen_and_does_no_harm(lake, tmp_path, monkeypatch):
     path = write_rank(tmp_path / "run", 1)
-    lake = tmp_path / "lake"
-    add(lake, tmp_path / "run" / "trace_rank0.json")
-    put = Storage.put
-    left = iter(range(7))
+    put, left = Storage.put, iter(range(7))
 
     def killed(self, local, to):
         if next(left, None) is None:
             raise KeyboardInterrupt
         put(self, local, to)
 
-    with monkeypatch.context() as patched:
-        patched.setattr("tracekit.lake.storage.Storage.put", killed)
-        with pytest.raises(KeyboardInterrupt):
-            add(lake, path)
-    left = {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")} - files_in_use(lake)
-    assert len(left) == 7
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Storage, "put", killed)
+        add(lake, path)
+    half = parquet_files(lake) - files_in_use(lake)
+    assert len(half) == 7
     assert seen(lake) == [("run", "rank=0")]
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT rank FROM trace")[1] == [(0,)]
     assert statuses(add(lake, path)) == ["added"]
-    assert left <= set(clean(str(lake), 0).removed)
+    assert half <= set(clean(str(lake), 0).removed)
     assert seen(lake) == [("run", "rank=0"), ("run", "rank=1")]
 
 
-def test_two_writers_of_the_same_ranks_leave_one_of_each(tmp_path):
-    for rank in range(2):
-        write_rank(tmp_path / "run", rank)
-    lake = tmp_path / "lake"
-    together = threading.Barrier(2)
-    done = []
-
-    def write():
-        together.wait()
-        done.append(add(lake, tmp_path / "run"))
-
-    threads = [threading.Thread(target=write) for _ in range(2)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert [added.failed for added in done] == [[], []]
-    assert seen(lake) == [("run", f"rank={rank}") for rank in range(2)]
-    with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]
-    clean(str(lake), 0)
-    with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT count(*), sum(events) FROM trace")[1] == [(2, 2 * 18)]
-
-
 def test_a_bad_trace_does_not_stop_the_others(tmp_path, run):
+    given = ("--to", "lake", "--without-verdicts")
     write_rank(tmp_path / "run", 0)
     (tmp_path / "run" / "bad_rank1.json").write_text("{}")
-    done = run("lake", "add", f"{tmp_path}/run", str(tmp_path / "none"), "--to", "lake",
-               "--without-verdicts")  # fmt: skip
+    done = run("lake", "add", "run/bad_rank1.json", "nowhere.json", *given)
+    assert (done.returncode, [*tmp_path.glob("lake/*")]) == (2, [])
+    assert "is not a lake" in run("lake", "clean", "lake").stderr
+    done = run("lake", "add", "run", "none", *given)
     assert done.returncode == 2
     assert "bad_rank1.json: is not a trace" in done.stderr
     assert "none: cannot be read: No such file or directory" in done.stderr
     assert "1 traces read, 0 files unchanged, 2 failed" in done.stdout
-    done = run("sql", "lake", "SELECT rank FROM trace", "--format", "csv")
-    assert done.stdout.splitlines() == ["rank", "0"]
+    assert seen(tmp_path / "lake") == [("run", "rank=0")]
 
 
 def test_a_rank_is_known_by_the_trace_or_by_its_files_name(tmp_path):
@@ -217,35 +183,20 @@ def test_a_rank_is_known_by_the_trace_or_by_its_files_name(tmp_path):
         assert opened.ask("stragglers") == []
 
 
-def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(tmp_path):
-    first = write_rank(tmp_path / "run", 0)
-    other = first.with_name("later_rank0.json")
-    other.write_text(first.read_text().replace("sgemm", "dgemm"))
-    lake = tmp_path / "lake"
-    add(lake, first)
+def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(lake, tmp_path):
+    other = dgemm(tmp_path / "run" / "trace_rank0.json", "later_rank0.json")
     (refused,) = add(lake, other).outcomes
     assert refused.status == "failed"
     assert "run 'run' holds rank=0 from" in refused.message
-    assert statuses(add(lake, other, run="later")) == ["added"]
     assert statuses(add(lake, other, replace_others=True)) == ["replaced"]
-    assert seen(lake) == [("later", "rank=0"), ("run", "rank=0")]
+    assert seen(lake) == [("run", "rank=0")]
 
 
-def two_of_one_rank(folder):
-    """Two different traces of rank 0."""
-    first = write_rank(folder / "run", 0)
-    other = first.with_name("later_rank0.json")
-    other.write_text(first.read_text().replace("sgemm", "dgemm"))
-    return first, other
-
-
-@pytest.mark.parametrize("has_links", [True, False])
 def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
-    tmp_path, monkeypatch, has_links
+    tmp_path, monkeypatch
 ):
-    if not has_links:
-        monkeypatch.setattr("pathlib.Path.hardlink_to", without_links)
-    first, other = two_of_one_rank(tmp_path)
+    first = write_rank(tmp_path / "run", 0)
+    other = dgemm(first, "later_rank0.json")
     lake = tmp_path / "lake"
     meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, other))
     (refused,) = add(lake, first).outcomes
@@ -261,26 +212,30 @@ def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
         assert opened.fetch("SELECT path FROM trace")[1] == [(str(other),)]
 
 
-def without_links(self, target):
-    raise PermissionError(1, "Operation not permitted")
-
-
 def test_the_same_trace_added_twice_at_once_is_there_once(tmp_path, monkeypatch):
     path = write_rank(tmp_path / "run", 0)
     lake = tmp_path / "lake"
     meanwhile = add_meanwhile(monkeypatch, lambda: add(lake, path))
     assert statuses(add(lake, path)) == ["unchanged"]
     assert statuses(meanwhile[0]) == ["added"]
-    assert {str(each.relative_to(lake)) for each in lake.rglob("*.parquet")} == files_in_use(lake)
+    assert parquet_files(lake) == files_in_use(lake)
 
 
-def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path):
+def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path, monkeypatch):
     store = Storage(str(tmp_path))
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(lambda n: store.create("a/b.json", b"%d" % n), range(64)))
     assert made.count(True) == 1
     assert store.read("a/b.json") == b"%d" % made.index(True)
     assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.json"]
+    # Some file systems have no links.
+    monkeypatch.setattr("pathlib.Path.hardlink_to", without_links)
+    assert [store.create("c.json", text) for text in (b"1", b"2")] == [True, False]
+    assert store.read("c.json") == b"1"
+
+
+def without_links(self, target):
+    raise PermissionError(1, "Operation not permitted")
 
 
 def test_files_are_written_while_others_remove_empty_folders(tmp_path):
@@ -326,38 +281,15 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]
 
 
-@pytest.mark.sampled(8, of=9)
-@pytest.mark.parametrize("name", ["a b", "ä/é", "NULL", "", "x" * 300, "..", "%2F", "it's", "a=b"])
-def test_any_text_may_name_a_run(tmp_path, name):
-    lake = tmp_path / "lake"
-    assert statuses(add(lake, write_rank(tmp_path / "in", 0), run=name)) == ["added"]
-    with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT run FROM trace")[1] == [(layout.valid_name(name),)]
-        assert opened.ranks[0].run == layout.valid_name(name)
-    with open_lake(
-        str(layout.Selection(str(lake), layout.escape(layout.valid_name(name))))
-    ) as part:
-        assert len(part.ranks) == 1
-
-
-def test_a_lake_may_be_in_a_folder_of_any_name(tmp_path):
+@pytest.mark.sampled(9, of=9)
+@pytest.mark.parametrize("name", ["a=b", "ä/é", "NULL", "", "x" * 300, "..", "%2F", "it's", "a b"])
+def test_any_text_may_name_a_run_and_any_folder_be_a_lake(tmp_path, name):
     lake = tmp_path / "it's\n\n[a] lake*" / "\n"
-    for rank in range(2):
-        assert statuses(add(lake, write_rank(tmp_path / "in", rank, 2))) == ["added"]
-    with open_lake(str(lake)) as opened:
-        assert opened.fetch("SELECT count(*) FROM trace")[1] == [(2,)]
-
-
-def test_a_lake_in_the_folder_of_its_traces_is_no_source(tmp_path):
-    write_rank(tmp_path, 0)
-    assert statuses(add(tmp_path / "lake", tmp_path)) == ["added"]
-    again = add(tmp_path / "lake", tmp_path)
-    assert (again.outcomes, again.unread) == ([], 1)
-
-
-def test_a_folder_named_like_a_partition_holds_no_lake(tmp_path):
-    with pytest.raises(TracekitError, match="named like one of its partitions"):
-        add(tmp_path / "rank=7" / "lake", write_rank(tmp_path / "in", 0))
+    assert statuses(add(lake, write_rank(tmp_path / "in", 0), run=name)) == ["added"]
+    run = layout.valid_name(name)
+    with open_lake(str(layout.Selection(str(lake), layout.escape(run)))) as opened:
+        assert opened.fetch("SELECT run FROM trace")[1] == [(run,)]
+        assert [each.run for each in opened.ranks] == [run]
 
 
 def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
@@ -365,22 +297,8 @@ def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
     done = run("lake", "add", str(path), "--to", f"{path}/lake")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
-
-
-def test_a_first_addition_that_fails_leaves_no_lake(tmp_path, run):
-    (tmp_path / "bad.json").write_text("no trace")
-    done = run("lake", "add", "bad.json", "nowhere.json", "--to", "lake")
-    assert (done.returncode, [*tmp_path.glob("lake/*")]) == (2, [])
-    assert "is not a lake" in run("lake", "clean", "lake").stderr
-
-
-@pytest.fixture(scope="module")
-def many_ranks(tmp_path_factory):
-    """A folder with more ranks than are added in a moment."""
-    folder = tmp_path_factory.mktemp("many") / "run"
-    for rank in range(40):
-        write_rank(folder, rank, 40)
-    return folder
+    with pytest.raises(TracekitError, match="named like one of its partitions"):
+        add(tmp_path / "rank=7" / "lake", path)
 
 
 def work_folders(folder):
@@ -390,11 +308,13 @@ def work_folders(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
 @pytest.mark.sampled(3, of=4)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
-def test_workers_end_with_the_command_that_started_them(many_ranks, tmp_path, number):
+def test_workers_end_with_the_command_that_started_them(tmp_path, number):
     temp_dir = tmp_path / "work"
     temp_dir.mkdir()
-    command = [TRACEKIT, "lake", "add", many_ranks, "--to", tmp_path / "lake", "--workers", "2",
-               "--temp-dir", temp_dir]  # fmt: skip
+    for rank in range(40):
+        write_rank(tmp_path / "run", rank, 40)
+    command = [TRACEKIT, "lake", "add", tmp_path / "run", "--to", tmp_path / "lake",
+               "--workers", "2", "--temp-dir", temp_dir]  # fmt: skip
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
         while not any(temp_dir.glob("tracekit-lake-*/trace.duckdb*")):
             assert started.poll() is None, started.communicate()
@@ -413,13 +333,13 @@ def test_workers_end_with_the_command_that_started_them(many_ranks, tmp_path, nu
     while any(is_alive(each) for each in children) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert [each for each in children if is_alive(each)] == []
-    if not is_kill:
-        assert work_folders(temp_dir) == []
-    # The next run removes what a killed one left.
-    one = write_rank(tmp_path / "one", 0)
-    (added,) = add(tmp_path / "lake", one, resources=Resources(temp_dir=temp_dir)).outcomes
-    assert added.status == "added"
-    assert [each for each in work_folders(temp_dir) if "tracekit-lake-" in each.name] == []
+    if is_kill:
+        # The next addition removes what a killed one left.
+        one = write_rank(tmp_path / "one", 0)
+        assert not add(tmp_path / "lake", one, resources=Resources(temp_dir=temp_dir)).failed
+        assert not any(temp_dir.glob("tracekit-lake-*/"))
+    else:
+        assert not any(temp_dir.glob("tracekit-*/"))
 
 
 def children_of(process):

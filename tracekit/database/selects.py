@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import duckdb
 
@@ -13,9 +13,6 @@ from tracekit.database.catalog import Value
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
 from tracekit.errors import TracekitError
-
-if TYPE_CHECKING:
-    from tracekit.database.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -30,8 +27,8 @@ _LEAST_MEMORY = ("16MB", "128MB")
 
 
 class Selects:
-    """SELECTs on one connection. `vocabulary` are the views and macros that its database lacks so
-    far: those that a SELECT names are created before it runs."""
+    """SELECTs on one connection. `add_names` creates the views and macros that SQL mentions, if
+    some are missing."""
 
     first: str | None = None
     """A statement that runs before each SELECT."""
@@ -39,10 +36,12 @@ class Selects:
     _running: ClassVar[int] = 0
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, vocabulary: Vocabulary | None
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        add_names: Callable[[str], object] | None,
     ) -> None:
         self._connection = connection
-        self._vocabulary = vocabulary
+        self._add_names = add_names or (lambda sql: None)
 
     def run(
         self,
@@ -65,8 +64,7 @@ class Selects:
         self, sql: str, variables: Mapping[str, Value]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
-        if self._vocabulary is not None:
-            self._vocabulary.add(sql)
+        self._add_names(sql)
         with _COUNTING:
             Selects._running += 1
         try:
@@ -95,9 +93,8 @@ class Selects:
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
         """
-        if self._vocabulary is not None:
-            # Its macros are allowed.
-            self._vocabulary.add(query)
+        # Its macros are allowed.
+        self._add_names(query)
         try:
             require_select(self._connection, query)
         except duckdb.Error as error:

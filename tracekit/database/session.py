@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import polars
 
     from tracekit.database.shared import Shared
-    from tracekit.database.vocabulary import Vocabulary
 
 T = TypeVar("T")
 
@@ -50,11 +49,11 @@ class Session:
         connection: duckdb.DuckDBPyConnection,
         name: str,
         inputs: Sequence[str | Path] = (),
-        vocabulary: Vocabulary | None = None,
+        add_names: Callable[[str], object] | None = None,
     ) -> None:
-        """`vocabulary` are the views and macros that the database lacks so far."""
+        """`add_names` creates the views and macros that SQL mentions, if some are missing."""
         self._connection = connection
-        self._selects = Selects(connection, vocabulary)
+        self._selects = Selects(connection, add_names)
         self.name = name
         self.notes: Sequence[str] = ()
         """Notes for the user on what is missing here."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -50,6 +51,13 @@ _NOT_OF_TRACES = (
     *(_FORMAT_TABLE, "loading", "hardware"),
     *("verdict", "evidence", "one_off", "advice"),
 )
+_COMMENT = re.compile(r"--[^\n]*")
+_WORD = re.compile(r"\w+")
+# SQL that may list views, or name one without mentioning it.
+_OF_CATALOG = re.compile(
+    r"duckdb_\w+\(|information_schema|sqlite_|pg_|show\s+(all\s+)?tables|query_table\(",
+    re.IGNORECASE,
+)
 # It is stored as an INTEGER.
 _MOST_FORMAT = 1_000_000_000
 _OTHER_VERSION = "was made by another version of tracekit: load its traces again"
@@ -72,6 +80,37 @@ def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
     if is_empty:
         connection.execute("\n".join(catalog.vocabulary().values()))
     return is_empty
+
+
+class Vocabulary:
+    """The views and macros of a database that no other process opens. Creating them all takes
+    0.1 s, so each is created once SQL mentions it."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, missing: Mapping[str, str] | None = None
+    ) -> None:
+        """`missing` are the statements that the database lacks, by name; by default, all of the
+        vocabulary."""
+        self._connection = connection
+        self._missing = dict(catalog.vocabulary() if missing is None else missing)
+        self._texts = catalog.vocabulary() | self._missing
+        self._lock = threading.Lock()
+
+    def add(self, sql: str) -> None:
+        """Creates what the SQL mentions, directly or through others; everything, if it reads the
+        catalog."""
+        with self._lock:
+            mentioned = set(self._missing if _OF_CATALOG.search(sql) else ())
+            texts = [sql]
+            while texts:
+                words = set(_WORD.findall(_COMMENT.sub("", texts.pop()).lower()))
+                new = (words & self._texts.keys()) - mentioned
+                mentioned |= new
+                texts += [self._texts[name] for name in new]
+            if wanted := [each for each in self._missing if each in mentioned]:
+                with self._connection.cursor() as cursor:
+                    for name in wanted:
+                        cursor.execute(self._missing.pop(name))
 
 
 def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:

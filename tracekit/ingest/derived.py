@@ -15,7 +15,7 @@ from tracekit.ingest.host_tree import nest
 from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar
 
 if TYPE_CHECKING:
-    from tracekit.database.vocabulary import Vocabulary
+    from tracekit.database.stored import Vocabulary
 
 # Yields the rows of verdicts by table, one trace at a time.
 Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]]

@@ -43,7 +43,7 @@ from tracekit.trace.remote import shown
 from tracekit.trace.source import ByteStream
 
 if TYPE_CHECKING:
-    from tracekit.database.vocabulary import Vocabulary
+    from tracekit.database.stored import Vocabulary
 
 # The number of small traces in one transaction, which takes longer than inserting one of them.
 _SMALL_TRACES_AT_ONCE = 64

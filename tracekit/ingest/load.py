@@ -21,6 +21,7 @@ from tracekit.database.sandbox import (
     close_to_the_outside,
     limit_spilling,
 )
+from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
 from tracekit.files import resumable, sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
@@ -44,8 +45,6 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
     if job.judge is None:
-        from tracekit.database.vocabulary import Vocabulary
-
         job.vocabulary = Vocabulary(connection)
     job.run(connection, memory, first)
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
@@ -55,9 +54,10 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
 
 def load_opened(
     streams: Sequence[ByteStream], database: Path, resources: Resources
-) -> tuple[duckdb.DuckDBPyConnection, dict[int, TracekitError]]:
+) -> tuple[duckdb.DuckDBPyConnection, Vocabulary, dict[int, TracekitError]]:
     """Loads traces that are open into the new file `database`; returns a connection that may write
-    the file, and the errors of bad traces by trace_id, which counts from 1 in the order given.
+    the file, the views and macros that it lacks, and the errors of bad traces by trace_id, which
+    counts from 1 in the order given.
 
     Raises:
         TracekitError: when none of the traces can be read.
@@ -66,12 +66,13 @@ def load_opened(
     job = Job(paths, peaks(resources.hardware), resources, False, True, None, opened=streams)
     settings: Config = {"default_block_size": SMALLEST_BLOCK}
     connection = connect(database, resources.settings(database) | settings, paths[0])
+    job.vocabulary = vocabulary = Vocabulary(connection)
     try:
         job.run(connection, Memory(connection, resources.memory_mb), paths[0])
     except BaseException:
         connection.close()
         raise
-    return connection, dict(job.bad)
+    return connection, vocabulary, dict(job.bad)
 
 
 def into_file(

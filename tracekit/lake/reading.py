@@ -6,7 +6,7 @@ Workers ask each rank by itself: the driver holds their answers, and reads no ev
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
-from tracekit.database.stored import SURPRISES
+from tracekit.database.stored import SURPRISES, Vocabulary
 from tracekit.errors import TracekitError, first_line, reason_of
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
@@ -105,8 +105,9 @@ class Lake(Session):
         parts: Sequence[RunPart],
         resources: Resources | None = None,
         notes: Sequence[str] = (),
+        add_names: Callable[[str], object] | None = None,
     ) -> None:
-        super().__init__(connection, name)
+        super().__init__(connection, name, add_names=add_names)
         self.parts = parts
         self.ranks = [rank for part in parts for rank in part.ranks]
         self.notes = notes
@@ -212,15 +213,15 @@ def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None 
             chosen.append(replace(part, names=frozenset(names)))
     one = chosen[0]
     name = name or f"{one.root}/run={one.run.name}"
-    connection, readable, notes = _connected(chosen, resources)
-    return Lake(connection, name, readable, resources, notes)
+    connection, bound, vocabulary = _connected(chosen, resources)
+    return Lake(connection, name, bound.parts, resources, bound.notes, vocabulary.add)
 
 
 def _connected(
     parts: Sequence[RunPart], resources: Resources
-) -> tuple[duckdb.DuckDBPyConnection, list[RunPart], list[str]]:
-    """A connection that can read these ranks, and no other file; the ranks that it reads, and notes
-    on the others."""
+) -> tuple[duckdb.DuckDBPyConnection, Binding, Vocabulary]:
+    """A connection that can read these ranks, and no other file; the ranks that it reads, with
+    notes on the others; and the views that it lacks."""
     root = parts[0].root
     connection = connect(":memory:", resources.settings(f"{root}#lake"), root)
     try:
@@ -233,7 +234,7 @@ def _connected(
         record_peaks(connection, peaks(resources.hardware))
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
         bound = Binding(connection, parts)
-        bound.bind()
+        vocabulary = bound.bind()
         limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
         close_to_the_outside(connection)
     except duckdb.Error as error:
@@ -243,7 +244,7 @@ def _connected(
     except BaseException:
         connection.close()
         raise
-    return connection, bound.parts, bound.notes
+    return connection, bound, vocabulary
 
 
 def _answer(

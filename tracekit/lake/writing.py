@@ -14,6 +14,7 @@ from typing import TypeVar
 import duckdb
 
 from tracekit.database import catalog
+from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
 from tracekit.ingest.load import load_opened
@@ -34,7 +35,7 @@ from tracekit.lake.layout import (
 )
 from tracekit.lake.runs import new_token
 from tracekit.lake.storage import Storage
-from tracekit.lake.tables import KEYS, VERDICTS, stored_tables, summaries
+from tracekit.lake.tables import KEYS, NOT_STORED, VERDICTS, stored_tables, summaries
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
@@ -49,6 +50,7 @@ _TRACE_OF = {
     "label_id": f"(label_id >> {LABEL_BITS})::INTEGER",
     "thread": "(SELECT trace_id FROM host_thread AS h WHERE h.thread = own.thread)",
 }
+_FILLED = "SELECT table_name FROM duckdb_tables() WHERE estimated_size > 0 ORDER BY ALL"
 _LEAST_QUERY_MB = 2_000
 # Prefix of the folders for the work on one file; those of dead processes are removed.
 WORK_PREFIX = "tracekit-lake-"
@@ -185,7 +187,8 @@ def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
     with work_folder(temp_dir, WORK_PREFIX) as folder:
         try:
             streams = [each.stream for each in batch]
-            connection, bad = load_opened(streams, folder / "trace.duckdb", task.resources)
+            database = folder / "trace.duckdb"
+            connection, vocabulary, bad = load_opened(streams, database, task.resources)
         except StorageError:
             raise
         except TracekitError as error:
@@ -202,7 +205,7 @@ def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
                     ranks[trace_id] = rank
                 else:
                     outcomes.append(clash(rank, other.source))
-            group = _write_files(connection, ranks, lake, folder, task)
+            group = _write_files(connection, vocabulary, ranks, lake, folder, task)
     return Written(group, outcomes, (time.monotonic() - start) / len(batch))
 
 
@@ -258,6 +261,7 @@ def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
 
 def _write_files(
     connection: duckdb.DuckDBPyConnection,
+    vocabulary: Vocabulary,
     ranks: dict[int, Rank],
     lake: Storage,
     folder: Path,
@@ -267,8 +271,11 @@ def _write_files(
     query_mb = max(_LEAST_QUERY_MB, task.resources.memory_mb or 0)
     connection.execute(f"SET memory_limit = '{query_mb}MB'")
     # Stored answers are about each trace alone.
-    connection.execute(catalog.schema("lake_alone"))
-    tables = [name for name in stored_tables(connection) if name not in VERDICTS]
+    alone = catalog.schema("lake_alone")
+    vocabulary.add("\n".join([alone, *summaries().values()]))
+    connection.execute(alone)
+    filled = connection.execute(_FILLED).fetchall()
+    tables = [name for (name,) in filled if name not in (*VERDICTS, *NOT_STORED)]
     return write_group(connection, ranks, [*tables, *summaries()], lake, folder)
 
 

@@ -77,6 +77,8 @@ class PageSubject(ABC):
 
 # The column of `overview` that counts the same as a finding. A finding about a smaller share than
 # _SLIGHT stands in the section Health alone.
+# Columns that say how an operator, a module or a line is known.
+_KNOWN_FROM = ("known_from", "module_from", "line_from")
 _COUNTED = {
     "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
     "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
@@ -191,12 +193,14 @@ def figure(
 
 def informative(rows: polars.DataFrame) -> polars.DataFrame:
     """The columns that tell something in a table of one trace: neither the trace nor the only
-    device, and no column that is empty."""
+    device, not how something is known if that is a call in all rows, and no column that is
+    empty."""
     return without_empty(rows).select(
         column.name
         for column in without_empty(rows)
         if column.name not in ("trace_id", "rank")
         and not (column.name in ("device_id", "device_type") and column.n_unique() == 1)
+        and not (column.name in _KNOWN_FROM and column.drop_nulls().unique().to_list() == ["call"])
     )
 
 
