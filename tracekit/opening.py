@@ -236,8 +236,8 @@ def _changed_tables(path: str) -> list[str]:
 
 def _judged(database: Session) -> Iterator[Rows]:
     """The verdicts on all traces of a database, as rows."""
-    from tracekit.examine import verdicts
     from tracekit.verdict.rows import rows_of
+    from tracekit.verdicts import verdicts
 
     yield from map(rows_of, verdicts(database))
 

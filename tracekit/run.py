@@ -123,7 +123,7 @@ class Database:
             TracekitError: when there is no such trace or window, or a stored verdict cannot be
                 read.
         """
-        from tracekit.examine import verdicts
+        from tracekit.verdicts import verdicts
 
         return verdicts(self.session, trace, window, thresholds)
 
@@ -152,7 +152,7 @@ class Database:
         Raises:
             TracekitError: when the traces are not the ranks of one run.
         """
-        from tracekit.examine import examine_together
+        from tracekit.verdicts import examine_together
 
         return examine_together(self.session, thresholds)
 

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "tracekit"
 ROOMS = [
     "version", "errors", "text", "stages", "causes", "thresholds", "files", "records", "workloads",
     "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
-    "advice", "verdict", "examine", "compare", "lake", "opening", "perfetto", "capture",
+    "advice", "verdict", "examine", "verdicts", "compare", "lake", "opening", "perfetto", "capture",
     "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas",
     "commands", "pytest_plugin", "__main__",
 ]  # fmt: skip

@@ -25,7 +25,9 @@ ASCEND = {
 
 
 @pytest.mark.sampled(7, of=7)
-@pytest.mark.parametrize("name", sorted(path.name for path in OWN_TRACES.glob("simulated-*")))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in OWN_TRACES.glob("simulated-*.json.gz"))
+)
 def test_a_trace_of_an_npu_is_judged_like_the_same_trace_of_a_gpu(
     name, tmp_path, shared_trace, shared_verdict
 ):

@@ -33,11 +33,11 @@ from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
-from tracekit.examine import verdict_together, verdicts
 from tracekit.replay.grammar import HELP
 from tracekit.reporters.rows import first_rows
 from tracekit.run import Database
 from tracekit.thresholds import Thresholds
+from tracekit.verdicts import verdict_together, verdicts
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
-from tracekit.examine import verdicts
 from tracekit.files import written_whole
 from tracekit.records import parsed, record
+from tracekit.verdicts import verdicts
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session

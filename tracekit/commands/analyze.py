@@ -39,8 +39,8 @@ def analyze(
 
     TRACE may also be a DB.
     """
-    from tracekit.examine import verdict_together
     from tracekit.verdict.model import SCHEMA
+    from tracekit.verdicts import verdict_together
 
     thresholds = request.thresholds
     with request.open(trace) as opened, opened.sharing():
@@ -116,7 +116,7 @@ def advise(
 
 def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> int | None:
     """The trace on which to advise: of the ranks of a run, the one that sets the pace."""
-    from tracekit.examine import verdict_together
+    from tracekit.verdicts import verdict_together
 
     if trace_id is not None or len(run.trace_ids()) == 1:
         return trace_id

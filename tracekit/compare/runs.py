@@ -8,12 +8,12 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from tracekit.errors import TracekitError
-from tracekit.examine import verdict_together, verdicts
 from tracekit.records import Record
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_model import LateRank, RunVerdict
 from tracekit.verdict.run_words import headline
+from tracekit.verdicts import verdict_together, verdicts
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from tracekit.examine import verdicts
 from tracekit.records import Shown
+from tracekit.verdicts import verdicts
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session

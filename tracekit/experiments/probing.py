@@ -25,7 +25,7 @@ from tracekit.capture.workload import (
 )
 from tracekit.errors import TracekitError, first_line
 from tracekit.evidence.model import Trace
-from tracekit.examine import examine, verdicts
+from tracekit.examine import examine
 from tracekit.experiments import variants
 from tracekit.experiments.predicting import (
     Judgement,
@@ -47,6 +47,7 @@ from tracekit.experiments.variants import GRAPHED, LESS, MORE, SLOWED, UNCHANGED
 from tracekit.opening import load
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
+from tracekit.verdicts import verdicts
 
 
 class ProbeProgress(Protocol):

@@ -59,10 +59,10 @@ def verdict_paths(trace: Path) -> tuple[Path, Path]:
 
 
 def _write(trace: Path) -> str:
-    from tracekit.examine import verdicts
     from tracekit.ingest.resources import Resources
     from tracekit.opening import open_any
     from tracekit.reporters import console
+    from tracekit.verdicts import verdicts
 
     with open_any(trace, Resources(memory_mb=_MEMORY_MB)) as database, database.sharing():
         analysis = verdicts(database, database.only(None))[0]

@@ -12,7 +12,6 @@ import xlsxwriter.format
 import xlsxwriter.worksheet
 
 from tracekit.database import catalog
-from tracekit.examine import verdict_together, verdicts
 from tracekit.files import written_whole
 from tracekit.reporters.parts import devices_of, is_of_recording, screen_parts_of
 from tracekit.reporters.units import INSTANT, SUFFIX
@@ -21,6 +20,7 @@ from tracekit.text import printable
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import bound_by
 from tracekit.verdict.run_words import headline
+from tracekit.verdicts import verdict_together, verdicts
 from tracekit.version import __version__
 
 if TYPE_CHECKING:

@@ -77,14 +77,14 @@ class PageSubject(ABC):
 
 # The column of `overview` that counts the same as a finding. A finding about a smaller share than
 # _SLIGHT stands in the section Health alone.
-# Columns that say how an operator, a module or a line is known.
-_KNOWN_FROM = ("known_from", "module_from", "line_from")
 _COUNTED = {
     "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
     "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
     "begin_end_events": "events", "no_category": "events",
 }  # fmt: skip
 _SLIGHT = 0.01
+# Columns that say how an operator, a module or a line is known.
+_KNOWN_FROM = ("known_from", "module_from", "line_from")
 # A table of more columns needs the whole width of the page.
 _NARROW = 7
 

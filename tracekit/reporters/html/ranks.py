@@ -7,13 +7,13 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from tracekit.examine import verdict_together
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_words import no_verdict
+from tracekit.verdicts import verdict_together
 
 if TYPE_CHECKING:
     import polars

@@ -1,0 +1,90 @@
+"""The verdicts on the traces of a database: those that it stores, or new ones.
+
+What judges is imported on use: stored verdicts do not need it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tracekit.errors import TracekitError
+from tracekit.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from tracekit.database.session import Session
+    from tracekit.verdict.model import Analysis
+    from tracekit.verdict.run_model import RunVerdict
+
+
+def verdicts(
+    database: Session,
+    trace: int | None = None,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> list[Analysis]:
+    """The analyses of all traces, or of one trace_id: those that the database stores, unless a
+    window or thresholds ask for others, or other rules judged (`rows.rules`).
+
+    Raises:
+        TracekitError: there is no such trace or window, or a stored verdict cannot be read.
+    """
+    chosen = database.in_order() if trace is None else [database.only(trace)]
+    texts: dict[int, object] = {}
+    if window is None and thresholds in (None, Thresholds()):
+        stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
+        if rows := database.fetch(stored)[1]:
+            from tracekit.verdict.rows import judged_by, read
+
+            texts = {
+                trace_id: text
+                for trace_id, text, by in rows
+                if by == judged_by(database.context_of(trace_id)) or trace_id in database.settled
+            }
+    others = [each for each in chosen if each not in texts]
+    found = {}
+    if others:
+        from tracekit.examine import examine_all
+
+        with database.among_all() as whole:
+            examined = examine_all(whole, others, window, thresholds)
+        found = dict(zip(others, examined, strict=True))
+    try:
+        return [found[each] if each in found else read(texts[each]) for each in chosen]
+    except ValueError as error:
+        raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
+
+
+def examine_together(database: Session, thresholds: Thresholds | None = None) -> RunVerdict:
+    """The one verdict of a run whose ranks these traces are.
+
+    Raises:
+        TracekitError: the traces are not the ranks of one run.
+    """
+    from tracekit.examine import examine_all
+    from tracekit.verdict.run_verdict import judge_run
+
+    with database.judging(thresholds or Thresholds()), database.sharing():
+        found = judge_run(database, examine_all(database, thresholds=thresholds), thresholds)
+    if isinstance(found, str):
+        raise TracekitError(f"{database.name}: not the ranks of one run: {found}")
+    return found
+
+
+def verdict_together(
+    database: Session, analyses: list[Analysis], thresholds: Thresholds
+) -> tuple[RunVerdict | None, str]:
+    """The verdict of the run whose ranks these traces are, or why there is none.
+
+    A single trace has neither.
+    """
+    if len(analyses) < 2:
+        return None, ""
+    runs = {rank.run for rank in getattr(database, "ranks", ())}
+    if len(runs) > 1:
+        return None, "these are several runs: choose one, as LAKE/run=NAME"
+    if unread := database.settled:
+        return None, f"another version of tracekit wrote {len(unread):,} of the ranks"
+    from tracekit.verdict.run_verdict import judge_run
+
+    found = judge_run(database, analyses, thresholds)
+    return (None, found) if isinstance(found, str) else (found, "")
