@@ -99,6 +99,7 @@ def test_perfetto_draws_the_arrows_of_the_critical_path(page, tmp_path):
         assert in_ns <= arrow["f"]["ts"] * 1000 <= in_end_ns
 
 
+@pytest.mark.thorough
 def test_perfetto_shows_ranks_beside_each_other(page, tmp_path):
     (tmp_path / "run").mkdir()
     ranks_simulated.write(tmp_path / "run", Job(data=2, steps=2, clocks={1: 7 * MS}))
@@ -112,7 +113,7 @@ def test_perfetto_shows_ranks_beside_each_other(page, tmp_path):
     assert {ranks for _, ranks in ends} == {2}
 
 
-@pytest.mark.sampled(6, of=6)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "step"), {SIMULATED: 1, **STEPS}.items())
 def test_the_command_shows_a_part_of_a_trace(name, step, page):
     command = [sys.executable, "-m", "tracekit", "open", "--print-url", "--step", str(step)]

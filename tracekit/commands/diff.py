@@ -141,7 +141,7 @@ def history(
     with open_lake(lake, request.resources) as opened:
         options.tell_notes(opened)
         found = library.history(opened, request.thresholds, top)
-        failed = [each for each in conditions if library.last_fails(opened, each)]
+        failed = library.last_failing(opened, conditions)
     options.show(found, as_json, reporter.render_history)
     return options.status_of(failed)
 

@@ -153,17 +153,20 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
     return History(order, runs, changes, compared, _two(lake, *compared, judged).diff(top))
 
 
-def last_fails(lake: Lake, condition: str) -> bool:
-    """Whether a condition (see `tracekit.compare.diff.fails`) is true of the last run as b, with as
-    a the one of median step among the runs before.
+def last_failing(lake: Lake, conditions: Sequence[str]) -> list[str]:
+    """The conditions (see `tracekit.compare.diff.fails`) that are true of the last run as b, with
+    as a the one of median step among the runs before.
 
     Raises:
-        TracekitError: when there are not two runs, or the condition is not valid.
+        TracekitError: when there are not two runs, or a condition is not valid.
     """
+    if not conditions:
+        return []
     _, runs = _in_order(lake)
     before = sorted(runs[:-1], key=lambda each: each.step_ns)
     usual = before[(len(before) - 1) // 2]
-    return _two(lake, usual.run, runs[-1].run, Thresholds()).fails(condition)
+    pair = _two(lake, usual.run, runs[-1].run, Thresholds())
+    return [each for each in conditions if pair.fails(each)]
 
 
 def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:

@@ -55,10 +55,11 @@ class PageSubject(ABC):
         self, question: str, trace: int | None = None, among: list[dict[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
         """The findings that could change what one reads in the answer, about one trace or all."""
-        rows = self.database.doubts(question, trace, among)
+        if among is None:
+            among = [row for row in self._findings if trace in (None, row["trace_id"])]
         return [
             row
-            for row in rows
+            for row in self.database.doubts(question, trace, among)
             if row["severity"] not in ("info", "missing") and self._share(row) >= _SLIGHT
         ]
 
@@ -69,6 +70,10 @@ class PageSubject(ABC):
             return 1
         of = self._counts[finding["trace_id"]][counted]
         return float(finding["count"] / of) if of else 1
+
+    @cached_property
+    def _findings(self) -> list[dict[str, Any]]:
+        return self.database.findings()
 
     @cached_property
     def _counts(self) -> dict[int, dict[str, Any]]:
