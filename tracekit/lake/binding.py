@@ -45,12 +45,14 @@ class Binding:
         self.parts = list(parts)
         self.notes: list[str] = []
         self._storages: dict[str, Storage] = {each.root: Storage(each.root) for each in parts}
+        # Over the empty tables: what is created here is created again over the lake's.
+        self._vocabulary = Vocabulary(connection)
         self._remote: LakeFiles | None = None
         self._added: dict[tuple[str, str], str] = {}
 
     def bind(self) -> Vocabulary:
-        """Creates the views, except those of facts over several traces: returns these, since
-        planning them would take half of the time.
+        """Creates the views of the stored tables; returns those that are created once SQL mentions
+        them: the vocabulary, and facts over several traces.
 
         Raises:
             TracekitError: when another version wrote all of these ranks in another way.
@@ -72,16 +74,15 @@ class Binding:
             connection.execute(f'CREATE VIEW lake."{table}" AS {rows}')
             if table in self._columns:
                 self._replace_table(table)
+        names = catalog.vocabulary() | {"jobs": catalog.schema("lake_jobs")}
         for name, (_, kind) in RELATIONS.items():
             chosen = ", ".join(f'"{column}"' for column in summarized[name])
-            connection.execute(f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}")
-        spanning = {}
+            names[name] = f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}"
         for name, fact in facts.over_traces().items():
             columns = ", ".join(self._types(f"FROM {name}"))
-            spanning[name] = f"CREATE VIEW {name} ({columns}) AS {fact.rows}"
+            names[name] = f"CREATE VIEW {name} ({columns}) AS {fact.rows}"
             connection.execute(f"DROP TABLE {name}")
-        connection.execute(catalog.schema("lake_jobs"))
-        return Vocabulary(connection, spanning)
+        return Vocabulary(connection, names)
 
     # -- files
 
@@ -201,6 +202,7 @@ class Binding:
         self._connection.execute(f"CREATE VIEW {table} AS SELECT {chosen}{more} FROM lake.{table}")
 
     def _types(self, rows: str) -> dict[str, str]:
+        self._vocabulary.add(rows)
         return {row[0]: row[1] for row in self._connection.execute(f"DESCRIBE {rows}").fetchall()}
 
 

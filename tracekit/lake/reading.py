@@ -230,7 +230,7 @@ def _connected(
             connection.execute(f"SET memory_limit = '{limit_mb}MB'")
         # Rows carry their position in the file.
         connection.execute("SET preserve_insertion_order = false")
-        stored.create_all(connection)
+        stored.create_tables(connection)
         record_peaks(connection, peaks(resources.hardware))
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
         bound = Binding(connection, parts)
