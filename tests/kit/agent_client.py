@@ -8,15 +8,17 @@ import os
 import sys
 import threading
 from collections.abc import Coroutine
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("mcp", reason="the server for agents needs the extra mcp: pip install '.[mcp]'")
-
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
+# Imported on use: each worker imports this module to collect its tests.
+if find_spec("mcp") is None:
+    pytest.skip(
+        "the server for agents needs the extra mcp: pip install '.[mcp]'", allow_module_level=True
+    )
 
 LIMIT_S = 120
 ROOT = Path(__file__).parents[2]
@@ -29,7 +31,9 @@ class AgentClient:
         self._loop = asyncio.new_event_loop()
         self._ended = asyncio.Event()
         self._is_up = threading.Event()
-        self.session: ClientSession | None = None
+        self.session: Any = None
+        from mcp import StdioServerParameters
+
         self._server = StdioServerParameters(
             command=sys.executable,
             args=["-m", "tracekit", "mcp", *map(str, arguments)],
@@ -74,6 +78,9 @@ class AgentClient:
         self._loop.run_until_complete(self._hold())
 
     async def _hold(self) -> None:
+        from mcp import ClientSession
+        from mcp.client.stdio import stdio_client
+
         try:
             async with (
                 stdio_client(self._server) as (reading, writing),

@@ -53,6 +53,14 @@ class Opened:
         )
 
 
+def expect(found: Any) -> Any:
+    """Playwright's assertions on a locator, which wait as long as a slow machine needs."""
+    from playwright.sync_api import expect as expected
+
+    expected.set_options(timeout=60_000)
+    return expected(found)
+
+
 @contextmanager
 def browser() -> Iterator[Any]:
     """A running browser."""

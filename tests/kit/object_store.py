@@ -6,17 +6,22 @@ A test module imports the fixtures, and is skipped if the store cannot run.
 import itertools
 import threading
 import time
+from importlib.util import find_spec
 
 import pytest
 
-pytest.importorskip("s3fs", reason="s3fs is not installed (the extra `lake`)")
-moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto is not installed")
+# Imported on use: each worker imports this module to collect its tests.
+for needed in ("s3fs", "moto"):
+    if find_spec(needed) is None:
+        pytest.skip(f"{needed} is not installed (the extra `lake`)", allow_module_level=True)
 
 
 class Store:
     """moto's server, some of whose answers are errors or late."""
 
     def __init__(self):
+        from moto.moto_server import werkzeug_app as moto
+
         self.fault = lambda number, path: None
         self._app = moto.DomainDispatcherApplication(moto.create_backend_app)
         self._numbers = itertools.count()

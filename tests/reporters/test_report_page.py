@@ -5,11 +5,10 @@ import re
 from dataclasses import asdict
 
 import pytest
-from playwright.sync_api import expect
 
 from tests.conftest import trace_file
 from tests.kit import traces
-from tests.kit.browser import browser, executable, open_page
+from tests.kit.browser import browser, executable, expect, open_page
 from tests.kit.sampling import sample
 from tests.reporters.test_report_sweep import found_sweep
 from tracekit.reporters.html.page import page
@@ -43,8 +42,6 @@ _TEXT = """() => {
   return found.join(" ");
 }"""
 _NUMBERS = "all => all.map(each => [{...each.dataset}, Number(each.value)])"
-# A busy machine takes its time.
-expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="module")
