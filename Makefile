@@ -24,14 +24,13 @@ test:
 	@$(MAKE) --no-print-directory -j2 .venv/installed browser
 	@$(MAKE) --no-print-directory checks
 
-# Types are checked while the tests run; type errors are printed after the tests. One
+# Form and types are checked while the tests run; their errors are printed after the tests. One
 # worker more than two cores, since tests also wait: for timeouts, servers and programs that start.
 checks:
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/ruff format --check --quiet .
-	@mkdir -p build; $(BIN)/mypy --no-error-summary --pretty >build/types.txt 2>&1 & types=$$!; \
+	@mkdir -p build; { $(BIN)/ruff check --quiet . && $(BIN)/ruff format --check --quiet . && \
+	  $(BIN)/mypy --no-error-summary --pretty; } >build/types.txt 2>&1 & types=$$!; \
 	  $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder; tested=$$?; \
-	  wait $$types || { echo 'wrong types:'; cat build/types.txt; exit 1; } >&2; exit $$tested
+	  wait $$types || { echo 'wrong types or form:'; cat build/types.txt; exit 1; } >&2; exit $$tested
 
 # A browser for the tests of pages: without one, they are skipped.
 browser:
@@ -120,8 +119,8 @@ define install
 	@rm -rf $(1)
 	@$(PYTHON) -m venv $(1)
 	@$(1)/bin/$(PIP) setuptools ziglang
-	@$(1)/bin/$(PIP) --no-build-isolation -e '.[$(2)]' $(HTA_NEEDS)
-	@$(1)/bin/$(PIP) --no-deps HolisticTraceAnalysis
+	@$(1)/bin/$(PIP) --no-deps HolisticTraceAnalysis & alone=$$!; \
+	  $(1)/bin/$(PIP) --no-build-isolation -e '.[$(2)]' $(HTA_NEEDS) && wait $$alone
 	@touch $@
 endef
 

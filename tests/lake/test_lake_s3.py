@@ -42,6 +42,7 @@ def test_source_and_lake_may_both_be_in_an_object_store(bucket, tmp_path):
                 opened.fetch(f"FROM {reading}")
 
 
+@pytest.mark.thorough
 def test_what_has_changed_there_is_read_again_and_the_old_is_swept(store, bucket, tmp_path):
     path = write_rank(tmp_path, 0)
     bucket.put_file(str(path), "traces/in/run/rank0.json")
