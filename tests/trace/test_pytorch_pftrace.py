@@ -7,6 +7,7 @@ import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES
+from tracekit.errors import TracekitError
 from tracekit.trace.other import perfetto
 from tracekit.trace.other.protos import Exact, messages
 
@@ -84,3 +85,9 @@ def test_pieces_of_any_size_are_read_to_the_byte(pieces):
         whole[:1], whole[1:4], whole[4:6], whole[6:8], whole[8:],
     ]  # fmt: skip
     assert exact.read(1) == b""
+
+
+def test_a_file_of_that_name_that_is_none_is_refused_in_one_line(tmp_path):
+    (tmp_path / "t.pftrace").write_bytes(b"nonsense\n")
+    with pytest.raises(TracekitError, match=r"t\.pftrace: is not a protobuf trace, or is damaged"):
+        tracekit.load(tmp_path / "t.pftrace")

@@ -75,8 +75,10 @@ _INTERNED = ("event_categories", "event_names", "debug_annotation_names",
 
 
 def is_perfetto(head: bytes, name: str) -> bool:
-    """Whether a file that begins so is a trace of Perfetto."""
-    return head[:1] == b"\n" and name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace"))
+    """Whether a file that begins so is a trace of Perfetto, sound or not: its name tells, unless it
+    is empty or JSON."""
+    is_named = name.removesuffix(".gz").endswith((".pftrace", ".perfetto-trace"))
+    return is_named and head[:1] not in (b"", b"{", b"[")
 
 
 def texts_of(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
