@@ -7,8 +7,10 @@ Replays and judging are imported on use: stored verdicts do not need them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
@@ -40,8 +42,7 @@ if TYPE_CHECKING:
 _FIXED = ("gpu_active", "host_active", "trace")
 
 
-@dataclass(frozen=True)
-class Examination:
+class Examination(Struct, frozen=True):
     """The results for one trace."""
 
     analysis: Analysis

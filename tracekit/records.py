@@ -13,11 +13,13 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from msgspec.structs import fields
 
 R = TypeVar("R")
 Schema = dict[str, Any]

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator
-from dataclasses import Field, field, fields, make_dataclass, replace
+from dataclasses import Field, make_dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import field
+from msgspec.structs import fields, replace
 
 from tracekit.errors import TracekitError
 

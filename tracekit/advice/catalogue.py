@@ -9,9 +9,11 @@ either, since it changes the whole run.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
@@ -19,8 +21,7 @@ from tracekit.errors import TracekitError
 EFFORTS = ("low", "medium", "high")
 
 
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """A change to a program, in words."""
 
     name: str

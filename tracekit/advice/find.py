@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
 from tracekit.advice.model import (
@@ -35,8 +36,7 @@ _WARM = "warm-up"
 _ALLOCATOR = "allocator"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """A remedy at one call site, or at all of its call sites together."""
 
     remedy: Remedy

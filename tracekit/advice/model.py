@@ -5,15 +5,16 @@ The dataclasses here are the JSON of `tracekit advise --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import ClassVar
+
+from msgspec import Struct, field
 
 from tracekit.records import Shown
 
 SCHEMA = "tracekit/advice/1"
 
 
-@dataclass(frozen=True)
-class AdvisedPlace:
+class AdvisedPlace(Struct, frozen=True):
     """One of a change's call sites."""
 
     where: str
@@ -30,8 +31,7 @@ class AdvisedPlace:
     """The change as `tracekit whatif` takes it."""
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """A change to the program, and how much it would save alone."""
 
     remedy: str
@@ -67,8 +67,7 @@ class Advice:
     """The call sites that save most alone, if there are several."""
 
 
-@dataclass(frozen=True)
-class CombinationStep:
+class CombinationStep(Struct, frozen=True):
     """What one piece of advice adds to the previous ones."""
 
     remedy: str
@@ -79,8 +78,7 @@ class CombinationStep:
     """What it saves beyond the previous ones."""
 
 
-@dataclass(frozen=True)
-class BestCombination:
+class BestCombination(Struct, frozen=True):
     """The best combination of changes.
 
     It is found greedily: each round adds the advice that then saves most.
@@ -102,8 +100,7 @@ class BestCombination:
     """The gain from then halving the device's work, as a fraction of the changed window."""
 
 
-@dataclass(frozen=True)
-class NotChecked:
+class NotChecked(Struct, frozen=True):
     """Remedies that could not be looked for, and what was not recorded."""
 
     remedies: list[str]
@@ -112,9 +109,10 @@ class NotChecked:
     """What was not recorded, and how to record it."""
 
 
-@dataclass(frozen=True, repr=False)
-class FixList(Shown, form=SCHEMA):
+class FixList(Shown, frozen=True):
     """Possible changes to a run; the highest saving comes first, one-offs come last."""
+
+    form: ClassVar[str] = SCHEMA
 
     trace: str
     """The trace's path."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.database import catalog
 from tracekit.database.catalog import Query
@@ -42,8 +44,7 @@ _LENGTHS = (20, 10, 5, 3, 1, 0)
 _ROOM_FOR_LEFT_OUT = 400
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(Struct, frozen=True):
     """The rows of a list to return: `rows` of them, after the first `offset`.
 
     `characters` limits the text of the whole answer.

@@ -8,10 +8,12 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock, Thread, Timer
 from typing import Any
+
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from tracekit.agents.answers import Page, clean, text_of
 from tracekit.database.interrupt import took_longer
@@ -53,9 +55,9 @@ class Child:
         """
         asked = {
             "path": path,
-            "resources": asdict(_within(resources)),
+            "resources": to_builtins(_within(resources)),
             "statement": statement,
-            "page": asdict(page),
+            "page": to_builtins(page),
         }
         try:
             answer, is_late = self._answer(json.dumps(asked).encode() + b"\n", timeout_s)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from tracekit.advice.catalogue import remedy

@@ -9,11 +9,12 @@ import stat
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
 from weakref import WeakKeyDictionary
+
+from msgspec.structs import replace
 
 from tracekit.database.connection import is_database
 from tracekit.database.sandbox import SPILL_MB

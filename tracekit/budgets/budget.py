@@ -7,10 +7,11 @@ against the figures that are stored for it in a small file beside its test.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from tracekit.budgets.figures import (
     COUNTS,
@@ -154,8 +155,7 @@ class OverBudget(AssertionError):
     """A step takes more than its budget allows."""
 
 
-@dataclass
-class StepBudget:
+class StepBudget(Struct):
     """What the fixture `tracekit_profile` gives a test: call it with the step."""
 
     test: str

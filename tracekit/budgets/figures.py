@@ -7,9 +7,10 @@ import json
 import platform
 import re
 from collections import Counter
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field, to_builtins
 
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
@@ -36,8 +37,7 @@ _SHOWN_CHARACTERS = 150
 _FOLDER = "tracekit_baselines"
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(Struct, frozen=True):
     """A step of a recorded run. Counts are per step; a key that is missing cannot be known."""
 
     counts: dict[str, float]
@@ -166,7 +166,7 @@ def read_figures(path: Path) -> Figures | None:
 
 def write_figures(path: Path, figures: Figures) -> None:
     """Stores figures, one per line, in a fixed order."""
-    fields = {"schema": _SCHEMA} | asdict(figures) | {"why": []}
+    fields = {"schema": _SCHEMA} | to_builtins(figures) | {"why": []}
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as beside:
         beside.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -15,10 +15,11 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.errors import TracekitError
 from tracekit.trace.beside import CAPTURES
@@ -38,8 +39,7 @@ _NEEDS = (
 _State = dict[Path, tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Server:
+class Server(Struct, frozen=True):
     """A server, and the folder that it writes its traces to, as both machines see it."""
 
     url: str

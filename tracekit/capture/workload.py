@@ -8,9 +8,10 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from tracekit.capture.output import (
     NO_WORK,
@@ -41,8 +42,7 @@ _CPU_DEFAULTS: dict[str, int | str] = {
 _DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(Struct, frozen=True):
     """What to run and what to record; None means the device's default."""
 
     batch: int | None = None
@@ -86,8 +86,7 @@ class WrongAnswer(CannotRun):
     """A workload's answer differs from the answer computed in float32."""
 
 
-@dataclass(frozen=True)
-class Runnable:
+class Runnable(Struct, frozen=True):
     """A step to run, and the facts to write into its trace."""
 
     target: str
@@ -96,8 +95,7 @@ class Runnable:
     facts: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Captured:
+class Captured(Struct, frozen=True):
     """A written trace, and the length of a step with and without the profiler, in ns."""
 
     path: str

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct, field
 
 from tracekit.compare import hta
 from tracekit.errors import TracekitError
@@ -26,8 +27,7 @@ Value = int | float | None
 Rows = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class CheckedFigure:
+class CheckedFigure(Struct, frozen=True):
     """One number, computed three ways, in `unit` (times are in nanoseconds); None for no value.
 
     `agrees` says whether HTA's number equals the one by its rules, including all parts that the
@@ -53,9 +53,10 @@ class CheckedFigure:
     """Rules of HTA that differ from tracekit's."""
 
 
-@dataclass(frozen=True)
-class Report(Record, form=SCHEMA):
+class Report(Record, frozen=True):
     """All figures of a trace. `failures` gives, by analysis, the reason why HTA failed."""
+
+    form: ClassVar[str] = SCHEMA
 
     path: str
     """The trace's path."""
@@ -142,8 +143,7 @@ def _figures(
         yield CheckedFigure(analysis.name, name, unit, value, expected, ours, agrees, reasons)
 
 
-@dataclass(frozen=True)
-class HtaAnalysis:
+class HtaAnalysis(Struct, frozen=True):
     """One of HTA's analyses. `ask_hta` and `read` answer in the same form, or with None."""
 
     name: str
@@ -160,8 +160,7 @@ class HtaAnalysis:
     default: Value = None
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """HTA's answer, or the reason why it failed, and the answer by its rules."""
 
     analysis: HtaAnalysis

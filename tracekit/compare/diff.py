@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.compare.runs import RunComparison
 from tracekit.database import catalog
@@ -30,13 +32,14 @@ _WHOLE = ("summary", "waterfall", "classes")
 _LISTS = ("kernels", "operators", "modules", "parts", "memory")
 
 
-@dataclass(frozen=True, repr=False)
-class Diff(Shown, form=SCHEMA):
+class Diff(Shown, frozen=True):
     """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 
     `a` and `b` are the paths of the traces. `doubts` are the findings of the queries `health` and
     `missing`, for both runs, that make these numbers doubtful.
     """
+
+    form: ClassVar[str] = SCHEMA
 
     a: str
     """The path of the trace to compare with."""
@@ -99,8 +102,7 @@ class Diff(Shown, form=SCHEMA):
         return f"{sentence}: {duration(span['a'])} in a, {duration(span['b'])} in b"
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two traces of an opened database, by their trace_ids, and the runs to which they belong."""
 
     database: Session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
 
 
-@dataclass(frozen=True)
-class RunComparison(Record):
+class RunComparison(Record, frozen=True):
     """Run b compared with run a, each judged as one."""
 
     a: str

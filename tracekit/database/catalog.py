@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
 from string import Template
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.database import constants, packaged
 from tracekit.errors import TracekitError
@@ -115,8 +117,7 @@ def write_format(number: int, digest: str) -> None:
     _FORMAT_FILE.write_text(f"{number}\n{digest}\n", encoding="ascii")
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A DuckDB variable that a query reads, and the default in its SQL.
 
     If the SQL says `thresholds().NAME`, `default` is that number.
@@ -141,8 +142,7 @@ class Parameter:
             raise TracekitError(f"parameter {self.name} is an integer, not {value!r}") from None
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column that a query returns."""
 
     name: str
@@ -150,8 +150,7 @@ class Column:
     help: str
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(Struct, frozen=True):
     """A question and the SQL that answers it."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from functools import cache
+
+from msgspec.structs import fields
 
 from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES, RECORDERS, words
 from tracekit.database import names

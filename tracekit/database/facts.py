@@ -20,11 +20,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache, partial
 from graphlib import TopologicalSorter
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.database import catalog, constants, names
 
@@ -35,8 +35,7 @@ _END_OF_TABLE = "\n);\n"
 _LABELS = "slice_label"
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A relation that is derived once."""
 
     name: str

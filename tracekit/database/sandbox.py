@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.errors import TracekitError
 
@@ -112,8 +112,7 @@ def require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
             raise _not_allowed(min(unknown), known, called)
 
 
-@dataclass(frozen=True)
-class _Allowed:
+class _Allowed(Struct, frozen=True):
     """Lower-case names. Functions whose names are not words are operators."""
 
     functions: frozenset[str]

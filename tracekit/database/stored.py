@@ -10,11 +10,11 @@ import hashlib
 import re
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.database import catalog, facts
 from tracekit.errors import TracekitError
@@ -63,8 +63,7 @@ _MOST_FORMAT = 1_000_000_000
 _OTHER_VERSION = "was made by another version of tracekit: load its traces again"
 
 
-@dataclass(frozen=True, order=True)
-class Entry:
+class Entry(Struct, frozen=True, order=True):
     """A table, view, macro or other entry of a database's catalog."""
 
     kind: str

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import fields
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import fields
 
 from tracekit.causes import words
 from tracekit.errors import TracekitError

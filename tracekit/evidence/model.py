@@ -7,14 +7,14 @@ replayed length (`Gains.window_ns`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.replay.model import Causal, Gains
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A problem of the trace that makes numbers doubtful (queries/trace/health.sql)."""
 
     code: str
@@ -25,8 +25,7 @@ class Finding:
     """The time that it concerns, if known."""
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """The trace: its file, rank and devices, its problems, and how it was captured."""
 
     path: str
@@ -41,8 +40,7 @@ class Trace:
     """What `tracekit capture` or `tracekit.profile` noted about the run; null for other traces."""
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(Struct, frozen=True):
     """The interval that shares refer to, on the trace's clock."""
 
     kind: str
@@ -57,8 +55,7 @@ class Window:
     """Its length: the denominator of shares."""
 
 
-@dataclass(frozen=True)
-class Gpu:
+class Gpu(Struct, frozen=True):
     """One device in one window (queries/time/partition.sql).
 
     compute, exposed_comm, exposed_memcpy and idle add up to the window; busy is the sum of the
@@ -76,8 +73,7 @@ class Gpu:
     idle_ns: int
 
 
-@dataclass(frozen=True)
-class Idle:
+class Idle(Struct, frozen=True):
     """Why the device was idle.
 
     host_late_ns, device_ns, unlinked_ns and after_last_op_ns add up to the device's idle_ns.
@@ -101,8 +97,7 @@ class Idle:
     returned, device_in_launch_ns and after_last_op_ns."""
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """How work reached the device (queries/host/launch_stats.sql)."""
 
     count: int
@@ -117,8 +112,7 @@ class Launch:
     compiled_share: float | None = None
 
 
-@dataclass(frozen=True)
-class HostThread:
+class HostThread(Struct, frozen=True):
     """The busiest host thread of a trace without GPU ops (queries/host/cpu_time.sql)."""
 
     operators: int
@@ -142,8 +136,7 @@ class HostThread:
     """The last call that waits for a device, after all launches; None: none does."""
 
 
-@dataclass(frozen=True)
-class OneOffEvent:
+class OneOffEvent(Struct, frozen=True):
     """An event that happened once, or took far longer than similar events
     (tracekit/replay/one_offs.py)."""
 
@@ -165,8 +158,7 @@ class OneOffEvent:
     tid: int | None = None
 
 
-@dataclass(frozen=True)
-class Repetition:
+class Repetition(Struct, frozen=True):
     """Whether the run repeats itself (queries/time/repetition.sql)."""
 
     gpu_ops: int
@@ -177,8 +169,7 @@ class Repetition:
     passes: int = 0
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """An outermost range of the launching thread, in a trace without steps."""
 
     name: str
@@ -191,8 +182,7 @@ class Phase:
     """The gain from halving the device's work."""
 
 
-@dataclass(frozen=True)
-class Period:
+class Period(Struct, frozen=True):
     """A window with its partition, its gains and its regime."""
 
     window: Window
@@ -206,8 +196,7 @@ class Period:
     """The cause whose removal gains most."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(Struct, frozen=True, kw_only=True):
     """What the verdict judges: one window of one device, or of the host in a trace without a
     device, and relevant facts about the rest of the trace."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from tracekit.records import Shown
 from tracekit.verdicts import verdicts
@@ -20,8 +22,7 @@ AXES = ("dtype", "batch", "seq", "dim", "hidden")
 Size = int | str
 
 
-@dataclass(frozen=True)
-class HalvingGains:
+class HalvingGains(Struct, frozen=True):
     """Gains, by replay, from halving each side's work and from a CUDA graph: fractions of the
     window."""
 
@@ -33,8 +34,7 @@ class HalvingGains:
     """The gain from free launches (fraction of the window)"""
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(Struct, frozen=True):
     """A workload at one size: a row of the query `sweep_points`, and the verdict on its trace.
 
     `share_busy` is a share of the GPU-active span, as in the verdict. Without a GPU, `gains` is
@@ -84,8 +84,7 @@ class Point:
         return tuple(getattr(self, axis) for axis in AXES)
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """A position in the grid: what bounds the baseline there, and which variant is fastest.
 
     The baseline counts as fastest unless three quarters of another variant's rounds were faster.
@@ -104,9 +103,10 @@ class Shape:
     speedup: float | None
 
 
-@dataclass(frozen=True, repr=False)
-class Sweep(Shown, form=SCHEMA):
+class Sweep(Shown, frozen=True):
     """The requested points, in the grid's order, shape by shape."""
+
+    form: ClassVar[str] = SCHEMA
 
     database: str
     """The file that holds the points."""

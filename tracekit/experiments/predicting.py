@@ -13,8 +13,9 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, FixList
@@ -195,8 +196,7 @@ class OnHost(_Predictor):
         return rest_of(device) if device else None
 
 
-@dataclass(frozen=True)
-class ShareRange:
+class ShareRange(Struct, frozen=True):
     """The part of a step that follows a side's work, as a range within 0 to 1."""
 
     low: float
@@ -210,8 +210,7 @@ class ShareRange:
         return f"{share(self.low, 1)} to {share(self.high, 1)}"
 
 
-@dataclass(frozen=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The experiments' conclusion: `agrees` is None if they, or the verdict, are inconclusive."""
 
     regime: str

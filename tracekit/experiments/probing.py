@@ -10,9 +10,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+
+from msgspec import Struct
 
 from tracekit.capture.workload import (
     CannotRun,
@@ -57,8 +58,7 @@ class ProbeProgress(Protocol):
         """Work on `what` begins."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
+class Measurement(Struct, frozen=True, kw_only=True):
     """One changed run, and its step as measured without the profiler."""
 
     what: str
@@ -74,8 +74,7 @@ class Measurement:
     """Predicted over measured time, minus 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Experiment(Measurement):
+class Experiment(Measurement, frozen=True, kw_only=True):
     """One changed run: the change, the prediction and the measurement.
 
     `given_*` repeats the prediction with the device work recorded in the changed run
@@ -94,8 +93,7 @@ class Experiment(Measurement):
     """That prediction over the measured time, minus 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Applied(Measurement):
+class Applied(Measurement, frozen=True, kw_only=True):
     """A remedy applied to the workload: what the fix list promises, and what was measured.
 
     With a larger batch, times are for the same number of samples as in the unchanged step.
@@ -107,8 +105,7 @@ class Applied(Measurement):
     """The step as the fix list promises it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbedRun(Record):
+class ProbedRun(Record, frozen=True, kw_only=True):
     """A workload's unchanged run."""
 
     workload: str
@@ -123,9 +120,10 @@ class ProbedRun(Record):
     without."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Probe(ProbedRun, form="tracekit/probe/1"):
+class Probe(ProbedRun, frozen=True, kw_only=True):
     """A workload's verdict, the experiments, and whether they support the verdict."""
+
+    form: ClassVar[str] = "tracekit/probe/1"
 
     regime: str
     """What bounds the run, by its trace."""
@@ -142,9 +140,10 @@ class Probe(ProbedRun, form="tracekit/probe/1"):
     judgement: Judgement
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppliedAdvice(ProbedRun, form="tracekit/probe-advice/1"):
+class AppliedAdvice(ProbedRun, frozen=True, kw_only=True):
     """A workload's step, and its remedies that need no edit: promised and measured times."""
+
+    form: ClassVar[str] = "tracekit/probe-advice/1"
 
     advice: list[Applied]
     """The remedies applied, with promised and measured times."""
@@ -152,8 +151,7 @@ class AppliedAdvice(ProbedRun, form="tracekit/probe-advice/1"):
     """Further advice, which needs an edit of the program."""
 
 
-@dataclass(frozen=True)
-class VariantRounds:
+class VariantRounds(Struct, frozen=True):
     """The rounds of the unchanged run and of its variants, and why some variants did not run."""
 
     rounds: Mapping[str, Rounds]

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch.overrides import TorchFunctionMode
 
 from tracekit.experiments.timing import Step
@@ -22,8 +22,7 @@ _REPEATS = 25
 _SHORT_NS = 1_000_000
 
 
-@dataclass(frozen=True)
-class SlowedStep:
+class SlowedStep(Struct, frozen=True):
     """A step that does the same work with a slower host.
 
     `delay_ns` is the measured host time added, split into `pieces` busy waits; it includes the cost

@@ -11,10 +11,12 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from tracekit.capture.workload import (
     CannotRun,
@@ -138,8 +140,7 @@ def _key_of(row: Mapping[str, Any]) -> Key:
     return tuple(row[name] for name in _KEY)
 
 
-@dataclass
-class _Job:
+class _Job(Struct):
     """Runs the points that the database `output` lacks."""
 
     output: Path
@@ -188,7 +189,7 @@ class _Job:
             points[name] = self._prepared(name, shape)
         self._at(", ".join(names), shape, "timing")
         timed = self._timed(points)
-        rounds = [{"workload": name} | asdict(each) for name, each in timed.items()]
+        rounds = [{"workload": name} | to_builtins(each) for name, each in timed.items()]
         with tempfile.TemporaryDirectory() as folder:
             paths = []
             for name in names:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit.errors import TracekitError, first_line
 
@@ -29,8 +30,7 @@ class StepFailed(TracekitError):
         super().__init__(f"{name}: failed while it ran: {self.reason}")
 
 
-@dataclass(frozen=True)
-class Rounds:
+class Rounds(Struct, frozen=True):
     """Nanoseconds per step in each round; round N is the same for all steps timed together.
 
     `step_ns` is by CUDA events on a GPU, by the wall clock elsewhere. `host_ns` is the time until
@@ -52,8 +52,7 @@ class Rounds:
         return (ordered[3 * count // 4] - ordered[count // 4]) / max(1, self.median_ns)
 
 
-@dataclass(frozen=True)
-class StepRatio:
+class StepRatio(Struct, frozen=True):
     """Step length of a changed run over the unchanged run's, by round: median and quartiles."""
 
     ratio: float

@@ -7,9 +7,11 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.capture.usercode import find_function, find_step
 from tracekit.capture.workload import (
@@ -47,8 +49,7 @@ _NO_CUDA = "CUDA graphs need a CUDA device"
 _FIRST_WITH_TF32 = (8, 0)
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Struct, frozen=True):
     """A way to run the workload changed.
 
     `names` are the experiment's name, or those of the remedies applied. `build` makes the step, and

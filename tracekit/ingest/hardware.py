@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import tomllib
-from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from msgspec import Struct, to_builtins
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
@@ -31,8 +31,7 @@ FORMATS = (
 _KEYS = {"name", "match", "memory_gb_per_s", "tflops", "source", "memory_source", "note"}
 
 
-@dataclass(frozen=True)
-class Peaks:
+class Peaks(Struct, frozen=True):
     """A device's peak rates: bytes per second of memory, and dense operations per second by number
     format. `pattern` is the regular expression that matches the device's name."""
 
@@ -62,7 +61,7 @@ def _shipped() -> list[Peaks]:
 
 def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) -> None:
     """Writes the peak rates of devices, replacing earlier ones."""
-    rows = [asdict(device) | {"place": place} for place, device in enumerate(devices)]
+    rows = [to_builtins(device) | {"place": place} for place, device in enumerate(devices)]
     connection.execute("DELETE FROM hardware")
     connection.execute(catalog.schema("write_hardware"), {"devices": json.dumps(rows)})
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+from msgspec import Struct, field
 
 from tracekit.database.connection import (
     connect,
@@ -63,8 +63,7 @@ def _named(paths: Sequence[str]) -> str:
     return Path(paths[0]).name if len(paths) == 1 else f"{len(paths):,} files"
 
 
-@dataclass
-class Job:
+class Job(Struct):
     """Loads files through one connection. With `keeps_errors` it skips bad files and collects their
     errors; otherwise the first bad file ends it."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Protocol
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.database.connection import spill_directory
 from tracekit.database.sandbox import Config
@@ -45,8 +45,7 @@ class LoadProgress(Protocol):
         """Called once all files are read, before the derived tables are built."""
 
 
-@dataclass(frozen=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """The resources that loading may use.
 
     `memory_mb` is roughly the memory of the whole process, however large the traces are. The

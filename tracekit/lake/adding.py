@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
+from typing import ClassVar
+
+from msgspec import field
+from msgspec.structs import replace
 
 from tracekit.database import catalog
 from tracekit.database.connection import is_database
@@ -50,9 +53,10 @@ _FEWEST = 4
 _MARK = json.dumps({"layout": LAYOUT}).encode()
 
 
-@dataclass
-class Added(Record, form="tracekit/lake-added/1"):
+class Added(Record, frozen=False):
     """What an addition did, trace by trace."""
+
+    form: ClassVar[str] = "tracekit/lake-added/1"
 
     outcomes: list[Outcome] = field(default_factory=list)
     """What became of each trace."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import duckdb
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.database import catalog, facts
 from tracekit.database.stored import Vocabulary
@@ -28,8 +29,7 @@ _LABELS = {"labels": "MAP(VARCHAR, VARCHAR)"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     """A file, and the trace_ids of its rows that count; None: all do."""
 
     uri: str

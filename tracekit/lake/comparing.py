@@ -4,11 +4,12 @@ that changed, and which rank changed it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import pi, sqrt
 from statistics import median, median_low
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+from msgspec import Struct
 
 from tracekit.compare.diff import Diff, Pair
 from tracekit.compare.runs import common_rank, compare_runs
@@ -79,8 +80,7 @@ def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) ->
     return Pair(lake, a.trace_id, b.trace_id, note, runs)
 
 
-@dataclass(frozen=True)
-class RunFigures:
+class RunFigures(Struct, frozen=True):
     """One run: the medians over its ranks of the figures of the query run_metrics.
 
     `started_ns` counts from the Unix epoch; None: its traces have no such time.
@@ -100,8 +100,7 @@ class RunFigures:
         return self.figures["span_ns"] or 0
 
 
-@dataclass(frozen=True)
-class StepChange:
+class StepChange(Struct, frozen=True):
     """The step took `before_ns` until the run `last_before`, and `after_ns` since the run `run`:
     medians over the runs up to the next change."""
 
@@ -119,12 +118,13 @@ class StepChange:
         return self.after_ns / self.before_ns
 
 
-@dataclass(frozen=True)
-class History(Record, form=SCHEMA):
+class History(Record, frozen=True):
     """The runs in order of `time`, or of `name` if a trace has no time since the epoch.
 
     `compared` are the runs of the diff: those beside the last change.
     """
+
+    form: ClassVar[str] = SCHEMA
 
     order: str
     """time or name."""

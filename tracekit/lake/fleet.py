@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, starmap
 from statistics import median
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.errors import TracekitError
 from tracekit.lake.comparing import began_ns, put_in_order, shifts
@@ -28,8 +29,7 @@ _WORK = "compute"
 _ADVICE = "SELECT trace_id, cause, place, saves_ns FROM advice WHERE place IS NOT NULL"
 
 
-@dataclass(frozen=True)
-class _Member:
+class _Member(Struct, frozen=True):
     """A rank of a run with its costs."""
 
     rank: Rank

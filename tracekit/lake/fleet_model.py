@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import ClassVar
+
+from msgspec import Struct
 
 from tracekit.records import Record
 
 SCHEMA = "tracekit/fleet/1"
 
 
-@dataclass(frozen=True)
-class FleetCause:
+class FleetCause(Struct, frozen=True):
     """What device time is lost to, over all runs."""
 
     cause: str
@@ -25,8 +26,7 @@ class FleetCause:
     """The run in which it takes most."""
 
 
-@dataclass(frozen=True)
-class SlowHost:
+class SlowHost(Struct, frozen=True):
     """A host whose ranks are late more often than those of others."""
 
     host: str
@@ -47,8 +47,7 @@ class SlowHost:
     """The run in which it is latest."""
 
 
-@dataclass(frozen=True)
-class FleetChange:
+class FleetChange(Struct, frozen=True):
     """The step took `before_ns` until the run `last_before`, and `after_ns` since the run `run`."""
 
     run: str
@@ -77,8 +76,7 @@ class FleetChange:
     """lost_ns, of the recorded time of all devices in these runs."""
 
 
-@dataclass(frozen=True)
-class SlowRun:
+class SlowRun(Struct, frozen=True):
     """A run that was slower than the runs around it."""
 
     run: str
@@ -97,9 +95,10 @@ class SlowRun:
     """lost_ns, of the recorded time of all devices of all runs."""
 
 
-@dataclass(frozen=True)
-class Fleet(Record, form=SCHEMA):
+class Fleet(Record, frozen=True):
     """What costs most in the runs of a lake; each list has what costs most first."""
+
+    form: ClassVar[str] = SCHEMA
 
     lake: str
     """The path of the lake."""

@@ -22,10 +22,11 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import quote, unquote
+
+from msgspec import Struct, field, to_builtins
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
@@ -58,8 +59,7 @@ _LONGEST = 180
 _ENDINGS = re.compile(r"(\.(pt|trace|json|gz|zst|tar|tgz))+$")
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """Where a trace was read: the path or URL of its file, and the file's size and state then."""
 
     url: str
@@ -78,8 +78,7 @@ class Source:
         return (self.url, self.member) == (other.url, other.member)
 
 
-@dataclass(frozen=True)
-class Rank:
+class Rank(Struct, frozen=True):
     """One rank of one run."""
 
     run: str
@@ -101,8 +100,7 @@ class Rank:
         return self.rank is None, self.rank or 0, self.name
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Struct, frozen=True):
     """A manifest: ranks of one run, and the files that hold their tables."""
 
     run: str
@@ -133,25 +131,23 @@ class Group:
         return f"{TABLES}/{table}/{folders}/{self.data}.parquet"
 
     def as_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(to_builtins(self)).encode()
 
 
-@dataclass(frozen=True)
-class GroupEntry:
+class GroupEntry(Struct, frozen=True):
     """A group in a version of a run, and its ranks that are no longer there."""
 
     token: str
     without: list[str]
 
 
-@dataclass(frozen=True)
-class Version:
+class Version(Struct, frozen=True):
     """A manifest: the groups of a run after one change."""
 
     groups: list[GroupEntry]
 
     def as_json(self) -> bytes:
-        return json.dumps({"layout": LAYOUT} | asdict(self)).encode()
+        return json.dumps({"layout": LAYOUT} | to_builtins(self)).encode()
 
 
 def read_group(text: bytes, path: str) -> Group:
@@ -163,8 +159,7 @@ def read_group(text: bytes, path: str) -> Group:
     return _sound(_read(Group, text, path), path, lambda each: each.key)
 
 
-@dataclass(frozen=True)
-class _FirstFiles:
+class _FirstFiles(Struct, frozen=True):
     """The files of a rank, in a manifest of layout 1."""
 
     token: str
@@ -336,8 +331,7 @@ def may_be_lake(path: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """A lake, and the part of it that a path such as `LAKE/run=NAME/rank=3` selects."""
 
     root: str

@@ -8,13 +8,13 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+from msgspec.structs import replace
 
 from tracekit.database import catalog, stored
 from tracekit.database.catalog import Query, Value

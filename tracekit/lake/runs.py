@@ -10,10 +10,12 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from posixpath import basename, dirname
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
 from tracekit.lake.layout import (
@@ -39,8 +41,7 @@ _VERSION = re.compile(r"\d{8}\.json")
 _FIRST = "run="
 
 
-@dataclass(frozen=True)
-class GroupPart:
+class GroupPart(Struct, frozen=True):
     """A group, and its ranks that are still there."""
 
     group: Group
@@ -53,8 +54,7 @@ class GroupPart:
         return self if len(left) == len(self.ranks) else GroupPart(self.group, left, is_whole=False)
 
 
-@dataclass(frozen=True)
-class LakeRun:
+class LakeRun(Struct, frozen=True, dict=True):
     """One version of a run; changes are new versions."""
 
     name: str
@@ -100,8 +100,7 @@ class LakeRun:
         return replace(self, groups=tuple(_with_sources(each, sources) for each in self.groups))
 
 
-@dataclass(frozen=True)
-class RunPart:
+class RunPart(Struct, frozen=True):
     """Some ranks of one run of a lake."""
 
     root: str

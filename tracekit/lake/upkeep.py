@@ -12,11 +12,11 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Set
 from contextlib import closing
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
+from msgspec.structs import replace
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import connect
@@ -316,9 +316,10 @@ def _schema(lake: Storage, table: str, runs: list[LakeRun]) -> Any:
 # -- cleaning
 
 
-@dataclass(frozen=True)
-class Cleaned(Record, form="tracekit/lake-cleaned/1"):
+class Cleaned(Record, frozen=True):
     """What was removed: files of replaced or unfinished ranks."""
+
+    form: ClassVar[str] = "tracekit/lake-cleaned/1"
 
     removed: tuple[str, ...]
     """Their paths in the lake."""

@@ -6,12 +6,13 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 import duckdb
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.database import catalog
 from tracekit.database.stored import Vocabulary
@@ -61,8 +62,7 @@ MOST_BYTES = 32 << 20
 PARQUET = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2"
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Struct, frozen=True):
     """Files to add, whose traces belong to one run."""
 
     sources: tuple[Source, ...]
@@ -75,8 +75,7 @@ class Task:
     resources: Resources = field(default_factory=Resources)
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of a trace: `added`, `replaced`, `unchanged` or `failed`."""
 
     status: str
@@ -95,8 +94,7 @@ class Outcome:
     """Why it failed; null: it did not."""
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """Ranks whose files are written, and no reader sees yet; and what became of other traces."""
 
     group: Group | None
@@ -104,8 +102,7 @@ class Written:
     took_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Opened:
+class _Opened(Struct, frozen=True):
     """A trace that is to be read."""
 
     source: Source

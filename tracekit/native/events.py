@@ -6,13 +6,13 @@ import ctypes
 import struct
 from collections.abc import Iterable
 from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import starmap
 from secrets import randbits
 from typing import ClassVar, NamedTuple
 
 import duckdb
+from msgspec import Struct
 
 from tracekit.native.library import Batch, library
 
@@ -39,8 +39,7 @@ class Verbatim(NamedTuple):
     elements: int
 
 
-@dataclass(frozen=True)
-class Read:
+class Read(Struct, frozen=True):
     """A batch of events, where reading stopped (`end`, a byte index), why, and the text that rows
     do not hold in full."""
 
@@ -131,8 +130,7 @@ def _verbatim(stopped: _ReadEnd) -> Iterable[Verbatim]:
     return starmap(Verbatim, struct.iter_unpack("5q", numbers))
 
 
-@dataclass(frozen=True)
-class Members:
+class Members(Struct, frozen=True):
     """Members of a JSON object, where reading stopped (`end`, a byte index), and why.
 
     `text` is JSON: keys and values, separated by commas, without white space between tokens. Raw

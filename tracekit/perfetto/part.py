@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from tracekit.database.export import TracePart, export
 from tracekit.errors import TracekitError
@@ -16,8 +17,7 @@ _NS_PER_MS = 1_000_000
 _BYTES_PER_MB = 1_000_000
 
 
-@dataclass(frozen=True)
-class PartChoice:
+class PartChoice(Struct, frozen=True):
     """The chosen trace of a database, and the chosen part of it."""
 
     trace_id: int | None = None

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from tracekit.examine import examine
 from tracekit.replay.changes import query_of
@@ -201,8 +201,7 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-@dataclass
-class Process:
+class Process(Struct):
     """The tracks of one process, as they are added.
 
     Instants are ns on the clock of the trace; the file has microseconds with all digits.
@@ -274,8 +273,7 @@ def as_read(at_ns: int) -> int:
     return int(whole) + int(2 * part)
 
 
-@dataclass(frozen=True)
-class _Us:
+class _Us(Struct, frozen=True):
     """Microseconds with all digits, of which a double cannot hold all."""
 
     ns: int

@@ -17,10 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from tracekit.database import catalog
@@ -257,8 +257,7 @@ class Remedies:
         return [ChangedParts.of(rows, target) for target in sorted(set(rows["target"].tolist()))]
 
 
-@dataclass(frozen=True)
-class ChangedParts:
+class ChangedParts(Struct, frozen=True):
     """Parts of one target. The intervals of a thread do not overlap."""
 
     target: str
@@ -295,8 +294,7 @@ class ChangedParts:
         Intervals.of(begin, end, self.factor[known]).apply(self.target, scale, graph)
 
 
-@dataclass(frozen=True)
-class Intervals:
+class Intervals(Struct, frozen=True):
     """Intervals of host threads as keys, in order, without overlaps, with a factor each."""
 
     begin: Ints

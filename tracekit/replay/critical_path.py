@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from tracekit.replay.graph import EdgeKind, Graph
@@ -22,8 +22,7 @@ _LONGEST = 10
 _SIDES = ("host", "device")
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(Struct, frozen=True):
     """A GPU op or a host slice on the path, or the time between two of them.
 
     `start_ns` and `dur_ns` do not form an interval: an event can have several pieces on the path.
@@ -41,8 +40,7 @@ class Link:
     """The total length of the link's pieces on the path."""
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(Struct, frozen=True):
     """The parts of a critical path."""
 
     by_cause: dict[str, int]
@@ -57,8 +55,7 @@ class Path:
         return {cause: ns / total for cause, ns in self.by_cause.items()} if total else {}
 
 
-@dataclass(frozen=True)
-class Pieces(Columns):
+class Pieces(Columns, frozen=True):
     """Pieces of a path, without gaps or overlaps; `event` is -1 for time between events."""
 
     start: Ints
@@ -74,8 +71,7 @@ class Pieces(Columns):
         return clipped.take(until > since)
 
 
-@dataclass(frozen=True)
-class End:
+class End(Struct, frozen=True):
     """Where a path ends: with the GPU op `op`, or at the instant `key` of the host."""
 
     time: int
@@ -245,8 +241,7 @@ def _pieces(
     )
 
 
-@dataclass(frozen=True)
-class PathPiece:
+class PathPiece(Struct, frozen=True):
     """A stretch of the path with one cause, on one side; on the trace's clock."""
 
     start_ns: int

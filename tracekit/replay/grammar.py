@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from tracekit.errors import TracekitError
 
@@ -50,8 +51,7 @@ network*K: collectives take K times as long once all ranks have come.
 pipeline-bubble*0: no stage of a pipeline waits for another one."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change: its target, and the factor on the target's measured time."""
 
     text: str
@@ -60,8 +60,7 @@ class Change:
     factor: float = 0.0
 
 
-@dataclass(frozen=True)
-class RunChange:
+class RunChange(Struct, frozen=True):
     """A change to a run: to one rank, or to all ranks that it concerns if `rank` is None."""
 
     text: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 
-@dataclass(frozen=True)
-class Gains:
+
+class Gains(Struct, frozen=True):
     """What changes gain in a window, as fractions of its length; negative if it gets longer."""
 
     window_ns: int
@@ -38,8 +38,7 @@ class Gains:
     the recorder's cost to the host is not known, or small."""
 
 
-@dataclass(frozen=True)
-class Causal:
+class Causal(Struct, frozen=True):
     """The results of replays for the verdict's window: the JSON of `causal`, key for key."""
 
     gains: Gains

@@ -8,11 +8,12 @@ event takes no longer than similar events usually do (queries/replay/one_off_can
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, sums
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from tracekit.thresholds import Thresholds
 
 
-@dataclass(frozen=True)
-class OneOff:
+class OneOff(Struct, frozen=True):
     """An event that happened once, or took far longer than similar events."""
 
     kind: str
@@ -209,8 +209,7 @@ def _chosen(which: Ints, count: int) -> Flags:
     return chosen
 
 
-@dataclass(frozen=True)
-class _HostWork:
+class _HostWork(Struct, frozen=True):
     """The work of host threads: their stretches, and the own work of calls that may wait.
 
     A synchronization's own work is left out: it is a wait that the trace does not explain.

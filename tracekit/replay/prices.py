@@ -9,12 +9,12 @@ can be the critical path, and shortening one of them gains nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, to_builtins
 
 from tracekit.causes import LIMITS, OF_HOST, UNKNOWN_LIMIT
 from tracekit.database import catalog
@@ -141,7 +141,7 @@ class WindowGains:
             flip=flip,
             undilated=gains.undilated,
             path=path.shares,
-            links=[asdict(link) for link in path.links],
+            links=[to_builtins(link) for link in path.links],
             clock_shift_ns=max(graph.device.shift_ns.values(), key=abs, default=0),
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )
@@ -258,8 +258,7 @@ def _is_marked(change: str, field: str) -> bool:
     return f"\n-- {field}: true\n" in text
 
 
-@dataclass(frozen=True)
-class Speed:
+class Speed(Struct, frozen=True):
     """A window at other speeds than recorded, without one-off events.
 
     Each gain is the fraction of `window_ns` that halving one side's work would then save.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.native import replay
@@ -13,8 +14,7 @@ from tracekit.replay.graph import Edges, Graph
 from tracekit.replay.graph.arrays import Flags, Ints, Rates, Which, distinct, times
 
 
-@dataclass
-class Scale:
+class Scale(Struct):
     """How a replay scales each measured time. All factors start at 1."""
 
     host: Rates
@@ -54,8 +54,7 @@ class Scale:
         return op_part, self.fixed.times(edges.fixed_ns[which], which), by_op
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True, dict=True):
     """One replay: times in ns since the trace's start."""
 
     simulator: Simulator

@@ -4,8 +4,9 @@ the graphs of all ranks together in a run of several."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
 
 from tracekit.causes import OF_MEMORY
 from tracekit.errors import TracekitError
@@ -25,8 +26,7 @@ SCHEMA = "tracekit/whatif/1"
 RUN_SCHEMA = "tracekit/whatif-run/1"
 
 
-@dataclass(frozen=True)
-class StepLength:
+class StepLength(Struct, frozen=True):
     """A step's length as recorded and as predicted, from start to completion."""
 
     name: str
@@ -35,9 +35,10 @@ class StepLength:
     predicted_ns: int
 
 
-@dataclass(frozen=True, repr=False)
-class WhatIf(Shown, form=SCHEMA):
+class WhatIf(Shown, frozen=True):
     """A window of a run as recorded, and as predicted with the changes."""
+
+    form: ClassVar[str] = SCHEMA
 
     trace: str
     """The trace's path."""
@@ -60,8 +61,7 @@ class WhatIf(Shown, form=SCHEMA):
     """Problems of the trace that make the prediction doubtful."""
 
 
-@dataclass(frozen=True)
-class RankWhatIf:
+class RankWhatIf(Struct, frozen=True):
     """How long a rank waits for others in collectives, as recorded and as predicted, in ns."""
 
     rank: int
@@ -71,9 +71,10 @@ class RankWhatIf:
     """As predicted."""
 
 
-@dataclass(frozen=True, repr=False)
-class RunWhatIf(Shown, form=RUN_SCHEMA):
+class RunWhatIf(Shown, frozen=True):
     """A run as recorded, and as predicted with changes: all ranks replayed together."""
+
+    form: ClassVar[str] = RUN_SCHEMA
 
     traces: str
     """What was given."""

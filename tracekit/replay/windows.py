@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from tracekit.errors import TracekitError
 from tracekit.replay.critical_path import End, Path, Pieces, critical_path, last_of, pieces
@@ -135,8 +136,7 @@ class MarkedWindows(Windows):
         return last_of(run, self.ops(number), self.end[[number]])
 
 
-@dataclass(frozen=True)
-class ReplayedWindow:
+class ReplayedWindow(Struct, frozen=True):
     """One window, with its length and critical path in any replay."""
 
     of: Windows

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import click
+from msgspec.structs import fields
 from rich.console import Console
 from rich.table import Column
 from rich.text import Text

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.text import Text
 
 from tracekit.advice.catalogue import remedy
@@ -42,8 +43,7 @@ _ARCHITECTURES = (
 )
 
 
-@dataclass(frozen=True)
-class WindowPart:
+class WindowPart(Struct, frozen=True):
     """A part of a window; `kind` is the cause or activity that has its colour."""
 
     name: str

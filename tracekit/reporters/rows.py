@@ -9,12 +9,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.table import Column
 from rich.text import Text
 
@@ -48,8 +49,7 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DE
 _NO_JSON = re.compile(rb'("(?:[^"\\]|\\.)*")|-?\b(?:NaN|Infinity)\b')
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How long a query may run, in seconds, and how many of its rows are shown or written.
 
     Without `rows`, a table shows TABLE_ROWS rows, and a file of more than FILE_ROWS is refused.

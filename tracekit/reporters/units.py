@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from statistics import median_high
 from typing import Any
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.table import Column
 from rich.text import Text
@@ -46,8 +47,7 @@ LEFT_OUT = 4
 _MINOR = re.compile(r"(p\d+|min|max|end)\b|(p\d+|min|max|end)_")
 
 
-@dataclass(frozen=True)
-class ReadableTable:
+class ReadableTable(Struct, frozen=True):
     """A table for people."""
 
     columns: list[Column]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
+from msgspec import Struct
 
 from tracekit.records import Record
 from tracekit.text import printable
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """A file or folder that a command wrote, or one that it lists."""
 
     path: str
@@ -27,9 +27,10 @@ class Output:
     """What is counted, such as events, traces, stacks or files."""
 
 
-@dataclass(frozen=True)
-class Outputs(Record, form="tracekit/written/1"):
+class Outputs(Record, frozen=True):
     """The outputs of a command."""
+
+    form: ClassVar[str] = "tracekit/written/1"
 
     outputs: list[Output]
     """In the order in which they were written."""

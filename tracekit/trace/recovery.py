@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 # White space between JSON tokens.
 SPACE = b" \t\r\n"
@@ -38,8 +39,7 @@ class Rejected(NamedTuple):
     event_id: int = 0
 
 
-@dataclass
-class Recovered:
+class Recovered(Struct):
     """What `recover` found in a stretch of the events array: elements with their byte offsets,
     rejected text, and the first byte not consumed."""
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from tarfile import BLOCKSIZE, TarInfo
 from typing import Any, Protocol
 
 import zstandard
 from isal import isal_zlib
+from msgspec import Struct
 
 from tracekit.errors import TracekitError
 
@@ -71,8 +71,7 @@ class DamagedError(Exception):
     """Says why the rest of the data cannot be decompressed."""
 
 
-@dataclass(frozen=True)
-class Codec:
+class Codec(Struct, frozen=True):
     """A compressed format. Reading `piece_bytes` at a time bounds the memory for its text."""
 
     piece_bytes: int
@@ -168,8 +167,7 @@ class Stream(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-@dataclass
-class Member:
+class Member(Struct):
     """A trace in an archive. Read all its chunks before asking for the next member.
 
     `damage` is set once the chunks are read, if the trace is cut off.
@@ -180,8 +178,7 @@ class Member:
     damage: str | None = None
 
 
-@dataclass
-class _Extra:
+class _Extra(Struct):
     """What extra headers say about the next member; it overrides the member's own header."""
 
     name: bytes | None = None

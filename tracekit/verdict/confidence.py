@@ -7,7 +7,8 @@ a test of two lines (tests/verdict/test_verdict.py).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from tracekit.causes import words
 from tracekit.evidence.model import Evidence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of
 from tracekit.evidence.model import Evidence, Gpu, Launch, Period

@@ -5,8 +5,9 @@ The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec import Struct, field
 
 from tracekit.advice.model import Advice
 from tracekit.evidence.model import (
@@ -26,8 +27,7 @@ from tracekit.replay.model import Causal
 SCHEMA = "tracekit/analysis/1"
 
 
-@dataclass(frozen=True)
-class Saving:
+class Saving(Struct, frozen=True):
     """How much shorter the window would be without a cause.
 
     With GPU ops: the window's length minus its length in a replay that removes the cause's work and
@@ -45,8 +45,7 @@ class Saving:
     trace does not show whether math or memory does. None: there are no such kernels."""
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The judgement on a window.
 
     `shares` are fractions of the window. `margin` is how clear the regime is, also as a fraction
@@ -82,9 +81,10 @@ class Verdict:
     """What lowers the confidence, as sentences."""
 
 
-@dataclass(frozen=True, repr=False)
-class Analysis(Shown, form=SCHEMA):
+class Analysis(Shown, frozen=True):
     """Everything `analyze` reports about one trace."""
+
+    form: ClassVar[str] = SCHEMA
 
     trace: Trace
     window: Window

@@ -8,7 +8,9 @@ how much of a verdict a finding leaves, and what to record instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.causes import OF_HOST, words
 from tracekit.evidence.model import Evidence, Finding
@@ -23,8 +25,7 @@ _LEVELS = ("none", "low", "medium", "high")
 _MOST = 6
 
 
-@dataclass(frozen=True)
-class RuleInput:
+class RuleInput(Struct, frozen=True):
     """The input of the rules."""
 
     verdict: Verdict
@@ -34,8 +35,7 @@ class RuleInput:
     thresholds: Thresholds
 
 
-@dataclass(frozen=True)
-class Omission:
+class Omission(Struct, frozen=True):
     """The effect of a finding on a verdict."""
 
     code: str

@@ -9,8 +9,10 @@ or shown comes from here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT
 
@@ -48,8 +50,7 @@ def split_bound(regime: str, bottleneck: str | None) -> tuple[str, str]:
     return said[:at], said[at:]
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """What bounds a window."""
 
     regime: str

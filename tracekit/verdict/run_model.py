@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from tracekit.records import Shown
 
@@ -11,8 +12,7 @@ from tracekit.records import Shown
 RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
 
 
-@dataclass(frozen=True)
-class LateRank:
+class LateRank(Struct, frozen=True):
     """A rank for which others waited."""
 
     rank: int | None
@@ -36,8 +36,7 @@ class LateRank:
     """Whether the others wait for it in sends and receives, not in collectives."""
 
 
-@dataclass(frozen=True)
-class WaitingRank:
+class WaitingRank(Struct, frozen=True):
     """A rank with its waiting time in collectives, and the rank for which it waited longest."""
 
     rank: int | None
@@ -54,8 +53,7 @@ class WaitingRank:
     """From when the rank begins the first step until it has completed the last."""
 
 
-@dataclass(frozen=True)
-class Collectives:
+class Collectives(Struct, frozen=True):
     """The collectives that several of the ranks took part in."""
 
     count: int
@@ -74,8 +72,7 @@ class Collectives:
     """By type, size and group (queries/communication/link_bandwidth.sql)."""
 
 
-@dataclass(frozen=True)
-class ClockAhead:
+class ClockAhead(Struct, frozen=True):
     """How far a rank's clock is ahead of the median rank's; negative: behind."""
 
     rank: int | None
@@ -85,8 +82,7 @@ class ClockAhead:
     """The difference between the ends of collectives that remains once clocks are aligned."""
 
 
-@dataclass(frozen=True)
-class Clocks:
+class Clocks(Struct, frozen=True):
     """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
 
     apart_ns: int
@@ -98,8 +94,7 @@ class Clocks:
     ranks: list[ClockAhead]
 
 
-@dataclass(frozen=True)
-class SlowLink:
+class SlowLink(Struct, frozen=True):
     """A group of ranks whose messages take longer on the wire than those of similar groups, with
     the messages that cost most."""
 
@@ -119,8 +114,7 @@ class SlowLink:
     """How much shorter a step would be without that extra time."""
 
 
-@dataclass(frozen=True)
-class RunSaving:
+class RunSaving(Struct, frozen=True):
     """How much shorter a step of the run would be without something, by a replay of all ranks
     together: the mean of its steps."""
 
@@ -134,8 +128,7 @@ class RunSaving:
     """A fraction of the run's length."""
 
 
-@dataclass(frozen=True, repr=False)
-class RunVerdict(Shown):
+class RunVerdict(Shown, frozen=True):
     """The verdict of a run: one for all its ranks."""
 
     ranks: list[int | None]

@@ -24,11 +24,11 @@ https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from tracekit.replay.graph.arrays import Columns, Ints, Numbers, compact_ids
@@ -49,8 +49,7 @@ class EdgeKind(IntEnum):
     LOADER = 7
 
 
-@dataclass(frozen=True)
-class Edges(Columns):
+class Edges(Columns, frozen=True):
     """Edges as columns. Node 0 is the trace's start; the ops follow, then the host's joins.
 
     An edge's length is the sum of the host work from the source (a join, or the start of a thread)
@@ -92,8 +91,7 @@ class Edges(Columns):
         return len(self.kind)
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """The graph of one trace, ready for replays. Times are ns since the trace's start."""
 
     causes: list[str]

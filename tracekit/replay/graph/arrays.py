@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import fields
 from numpy.typing import NDArray
 
 from tracekit.native.replay import Parts
@@ -37,8 +38,7 @@ def compact_ids(ids: Numbers) -> Numbers:
     return ids.astype(np.int32 if fits else np.int64, copy=False)
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """Rows of one kind; each field of a subclass is a column."""
 
     def take(self, which: Numbers | Flags) -> Self:
@@ -59,8 +59,7 @@ def sums(group: Numbers, ns: Ints, groups: int) -> Ints:
     return total
 
 
-@dataclass
-class Rates:
+class Rates(Struct):
     """The rates of parts that each have a cause. All rates start at 1.
 
     Parts of one `kind` share a rate and a cause: scaling a cause changes the kinds, not the parts.

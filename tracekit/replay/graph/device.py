@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, compact_ids
@@ -14,8 +14,7 @@ from tracekit.replay.graph.host import Host
 from tracekit.thresholds import Thresholds
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True, dict=True):
     """GPU ops, stream after stream, in order of their starts.
 
     Times are ns since the trace's start on the host's clock: `shift_ns` of the op's device was
@@ -118,8 +117,7 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     )
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """What precedes each op on its stream."""
 
     is_first: Flags
@@ -143,8 +141,7 @@ def order_of(device: Device) -> Order:
     return Order(first, last, np.where(last >= 0, end[last], NEVER) if n else end)
 
 
-@dataclass(frozen=True)
-class UsualTimes:
+class UsualTimes(Struct, frozen=True):
     """The delays, in ns, of ops and calls that nothing else delays."""
 
     latency_ns: int

@@ -13,10 +13,11 @@ work to its end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import fields, replace
 from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
@@ -38,8 +39,7 @@ from tracekit.thresholds import Thresholds
 _AT_ONCE = 4_096
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(Struct, frozen=True):
     """Stretches of host time, thread after thread, without gaps or overlaps."""
 
     origin_ns: int
@@ -198,8 +198,7 @@ def host_from(
     )
 
 
-@dataclass(frozen=True)
-class Handovers(Columns):
+class Handovers(Columns, frozen=True):
     """Stretches of work that one thread gives to another. Instants are keys of the host."""
 
     idle_from: Ints

@@ -4,12 +4,13 @@ wait for other streams."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
@@ -42,8 +43,7 @@ _CAPTURED = ("captured_pid", "captured_tid", "captured_ns")
 _AT_ONCE = 400_000
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(Struct, frozen=True, dict=True):
     """The host threads and devices of one trace."""
 
     database: Session

@@ -8,7 +8,6 @@ has the call's cause.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from tracekit.replay.graph.recording import Recording
 from tracekit.thresholds import Thresholds
 
 
-@dataclass(frozen=True)
-class Waits(Columns):
+class Waits(Columns, frozen=True):
     """Stretches in which a thread may stand still: it is blocked from `start` to `end`.
 
     The join at `end` comes no earlier than `lag_ns` after the source, and no earlier than `own_ns`

@@ -4,10 +4,10 @@ their graphs are replayed together."""
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.native.replay import Turns
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _ARRIVE, _NEED = 0, 1
 
 
-@dataclass(frozen=True)
-class CollectiveMembers(Columns):
+class CollectiveMembers(Columns, frozen=True):
     """The kernels of meetings: collectives, or sends with their receives (the rows of the query
     collective_members), in order of `meeting`."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec import Struct
 
 from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scale_times
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
@@ -67,8 +67,7 @@ def replayable(database: Session) -> list[int]:
     return [each["trace_id"] for each in sorted(traces, key=lambda each: each["rank"] or 0)]
 
 
-@dataclass(frozen=True)
-class RanksRun:
+class RanksRun(Struct, frozen=True, dict=True):
     """One replay of all ranks. Times of a rank are ns since its trace's start."""
 
     of: RankReplay

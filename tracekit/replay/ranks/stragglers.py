@@ -4,9 +4,9 @@ time on than the ranks that do the same."""
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
 from tracekit.replay.ranks.rank_replay import RankReplay
@@ -103,8 +103,7 @@ def _passed(
     return more_waited / (more_waited + max(0.0, more_own)), waits[last]
 
 
-@dataclass(frozen=True)
-class Stretches:
+class Stretches(Struct, frozen=True):
     """The parts of one rank's work: stretches of its threads, then its GPU ops."""
 
     host: Ints

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.text import printable
 
@@ -97,8 +99,7 @@ S = TypeVar("S", bound=PageSubject)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """A chart or a table of a page.
 
     `rows` are drawn by `chart`, an Altair chart made from the same rows; without one, they are a
@@ -146,8 +147,7 @@ class Figure:
         return command[3] if command[:2] == ["tracekit", "query"] else None
 
 
-@dataclass(frozen=True)
-class Section(Generic[T]):
+class Section(Struct, Generic[T], frozen=True):
     """Figures under one heading; a figure that has nothing to show is None."""
 
     name: str

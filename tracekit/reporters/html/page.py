@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.resources import files
@@ -18,6 +17,8 @@ import altair
 import jinja2
 import polars as pl
 import vl_convert
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
@@ -41,8 +42,7 @@ _POLICY = (
 )
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A section of a page: a heading and its figures."""
 
     name: str
@@ -62,8 +62,7 @@ def part_of(subject: T, section: Section[T]) -> Part:
     return Part(section.name, section.title, figures)
 
 
-@dataclass(frozen=True)
-class View:
+class View(Struct, frozen=True, dict=True):
     """One of the things that a page shows, such as a trace or all ranks together.
 
     `template` draws its first screen from `facts`; the sections follow.
@@ -78,7 +77,7 @@ class View:
     """What the button says that shows it, if not its title."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", [part for part in self.parts if part.figures])
+        force_setattr(self, "parts", [part for part in self.parts if part.figures])
 
     @cached_property
     def data(self) -> dict[str, Any]:

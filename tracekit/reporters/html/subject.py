@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars
+from msgspec import Struct
 
 from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import printable
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 _PATH_PARTS = 400
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """A part of the run that is drawn in detail, and why this one."""
 
     name: str
@@ -44,8 +43,7 @@ class Interval:
         return {"from_ns": self.start_ns, "to_ns": self.end_ns}
 
 
-@dataclass(frozen=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """The verdict on a trace with its fix list, the replays of other speeds, and the critical path
     of the interval that is drawn in detail."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from dataclasses import asdict
 from itertools import cycle
 from typing import Any
 
 import altair as alt
 import polars as pl
+from msgspec import to_builtins
 
 from tracekit.experiments.points import AXES, Point, Sweep
 from tracekit.reporters import colours
@@ -62,7 +62,7 @@ class _SweepFigures:
         )
 
     def _row(self, point: Point) -> dict[str, object]:
-        row = {key: value for key, value in asdict(point).items() if key != "gains"}
+        row = {key: value for key, value in to_builtins(point).items() if key != "gains"}
         return row | {
             "size": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.axes),
             "across": str(getattr(point, self.across)),

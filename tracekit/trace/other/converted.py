@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from tracekit.errors import TracekitError
 from tracekit.native.events import Labels
@@ -22,8 +23,7 @@ _READ_BYTES = 1 << 20
 _AT_ONCE = 4096
 
 
-@dataclass
-class OneProcess:
+class OneProcess(Struct):
     """What a file holds of one process.
 
     `events` yields texts of events, each text one or several, separated by commas. `tail` is read

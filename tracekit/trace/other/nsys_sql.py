@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from tracekit.native.rows import EventQuery, Field, Role, RoleKind, Word
 from tracekit.trace.other.sqlite import Tables
@@ -29,8 +30,7 @@ _CONSTANT = re.compile(r"'([^']*)'")
 Part = tuple[str, Role]
 
 
-@dataclass
-class EventTable:
+class EventTable(Struct):
     """A table whose rows are events: SQL of their parts, over its rows `t`."""
 
     table: str

@@ -3,11 +3,11 @@ of host, device and network."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
+from msgspec import to_builtins
 
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
@@ -111,7 +111,7 @@ def faster(subject: Subject) -> Figure | None:
     speeds = subject.judgement.speeds
     if not speeds:
         return None
-    rows = pl.DataFrame([asdict(each) for each in speeds])
+    rows = pl.DataFrame([to_builtins(each) for each in speeds])
     rows = rows.with_columns(bound_by=pl.Series(slower_sides(speeds, subject.analysis)))
     rows = rows.with_columns(
         colour=pl.col("bound_by").replace({**REGIMES, "network": "communication"})
