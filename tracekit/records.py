@@ -13,47 +13,40 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from msgspec.structs import fields
+from msgspec import Struct, convert, to_builtins
 
 R = TypeVar("R")
 Schema = dict[str, Any]
 
-_SCALARS: dict[object, tuple[str, tuple[type, ...]]] = {
-    bool: ("boolean", (bool,)),
-    int: ("integer", (int,)),
-    float: ("number", (float, int)),
-    str: ("string", (str,)),
-    types.NoneType: ("null", (types.NoneType,)),
+_SCALARS = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    types.NoneType: "null",
 }
 # A number's unit, by the end of its name.
 _SUFFIXES = {"_ns": "ns", "_bytes": "bytes", "_id": "id", "rank": "id"}
 
 
-class Record:
-    """A result that prints as JSON. Its class names the form: `class Diff(Record,
-    form="tracekit/diff/1")`."""
+class Record(Struct, frozen=True):
+    """A result that prints as JSON."""
 
     form: ClassVar[str] = ""
-
-    def __init_subclass__(cls, form: str = "") -> None:
-        cls.form = form or cls.form
+    """The name of the JSON's form, such as `tracekit/diff/1`."""
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
         return ({"schema": self.form} if self.form else {}) | dict(plain(self))
 
 
-class Shown(Record):
-    """A result that notebooks show as HTML, and Python as the output of its command.
-
-    Its class is made with `dataclass(repr=False)`.
-    """
+class Shown(Record, frozen=True):
+    """A result that notebooks show as HTML, and Python as the output of its command."""
 
     views: ClassVar[tuple[Callable[[Any], str], Callable[[Any], str]] | None] = None
     """These make the HTML and the text. tracekit.run sets them: results do not import reporters."""
@@ -66,16 +59,8 @@ class Shown(Record):
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as dictionaries, however deep. `dataclasses.asdict` also copies each number and
-    text, which takes most of its time: a run may have thousands of steps."""
-    kind: type = type(value)
-    if names := _names(kind):
-        return {name: plain(getattr(value, name)) for name in names}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    return value
+    """Structs as dictionaries, however deep."""
+    return to_builtins(value)
 
 
 def parsed(text: str | bytes) -> Any:
@@ -91,53 +76,13 @@ def parsed(text: str | bytes) -> Any:
 
 
 def record(kind: type[R], value: object) -> R:
-    """A JSON object as a dataclass, with its values converted to the types of the fields. Keys that
+    """A JSON object as a struct, with its values converted to the types of the fields. Keys that
     are not fields are ignored.
 
     Raises:
         ValueError: when a field is missing, or its value is not of its type.
     """
-    found: R = _built(kind, value)
-    return found
-
-
-def _built(hint: Any, value: Any) -> Any:
-    form, inner = _form(hint)
-    if form == "any":
-        return value
-    if form == "either":
-        return _built(_chosen(inner, value), value)
-    if form == "object" and isinstance(value, dict):
-        hints = _hints(hint)
-        given = {name: _built(hints[name], value[name]) for name in _names(hint) if name in value}
-        try:
-            return hint(**given)
-        except TypeError as error:
-            raise ValueError(f"{hint.__name__} lacks a field") from error
-    if form in ("array", "tuple") and isinstance(value, list):
-        kinds = inner if form == "tuple" else inner * len(value)
-        found = [_built(kind, each) for kind, each in zip(kinds, value, strict=True)]
-        return tuple(found) if get_origin(hint) is tuple else found
-    if form == "map" and isinstance(value, dict):
-        keyed = int if inner[0] is int else str
-        return {keyed(key): _built(inner[1], each) for key, each in value.items()}
-    if type(value) not in _types(hint):
-        raise ValueError(f"{type(value).__name__} in place of {hint}")
-    if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ValueError("a number is too large")
-    return value
-
-
-def _chosen(kinds: Sequence[Any], value: object) -> Any:
-    """The only type of a union that a value can have."""
-    if value is None and types.NoneType in kinds:
-        return types.NoneType
-    others = [each for each in kinds if each is not types.NoneType]
-    return next((each for each in others if type(value) in _types(each)), others[0])
-
-
-def _types(hint: Any) -> tuple[type, ...]:
-    return _SCALARS.get(hint, ("", ()))[1]
+    return convert(value, kind, str_keys=True)
 
 
 @cache
@@ -145,10 +90,10 @@ def _form(hint: Any) -> tuple[str, tuple[Any, ...]]:
     """The JSON form of values of a type, and the types of their elements."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint in _SCALARS:
-        return _SCALARS[hint][0], ()
+        return _SCALARS[hint], ()
     if hint is Any:
         return "any", ()
-    if is_dataclass(hint):
+    if _is_struct(hint):
         return "object", ()
     if origin in (types.UnionType, Union):
         return "either", inner
@@ -161,9 +106,8 @@ def _form(hint: Any) -> tuple[str, tuple[Any, ...]]:
     raise TypeError(f"no JSON for {hint!r}")
 
 
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 @cache
@@ -181,18 +125,18 @@ class Schemas:
     def __init__(
         self,
         given: Mapping[tuple[str, str], Callable[[Schemas], Schema]],
-        texts: Callable[[type], Mapping[str, str]],
+        texts: Callable[[type[Struct]], Mapping[str, str]],
     ) -> None:
         self.definitions: dict[str, Schema] = {}
         self._given, self._texts = given, texts
 
-    def of(self, kind: type, more: Schema | None = None) -> Schema:
+    def of(self, kind: type[Struct], more: Schema | None = None) -> Schema:
         """A reference to a class's schema; `more` are properties that its JSON has, too."""
 
         def made() -> Schema:
             hints, texts = _hints(kind), {**_described(kind), **self._texts(kind)}
             properties = dict(more or {})
-            for name in _names(kind):
+            for name in kind.__struct_fields__:
                 given = self._given.get((kind.__name__, name))
                 found = given(self) if given else self._type(hints[name])
                 text = texts.get(name) or self._of_reference(found)
@@ -279,12 +223,12 @@ def _known() -> dict[str, tuple[str, str]]:
     return {name: (unit, meaning) for name, unit, meaning in csv.reader(lines)}
 
 
-def _described(kind: type) -> dict[str, str]:
+def _described(kind: type[Struct]) -> dict[str, str]:
     """The meanings of a class's fields, in one line each."""
-    known = {name: _known().get(name, ("", ""))[1] for name in _names(kind)}
+    known = {name: _known().get(name, ("", ""))[1] for name in kind.__struct_fields__}
     found = {name: meaning for name, meaning in known.items() if meaning}
     lines: list[ast.stmt] = []
-    for each in filter(is_dataclass, reversed(kind.__mro__)):
+    for each in filter(_is_struct, reversed(kind.__mro__[: kind.__mro__.index(Struct)])):
         (tree,) = ast.parse(inspect.getsource(each)).body
         assert isinstance(tree, ast.ClassDef)
         lines += tree.body

@@ -9,13 +9,12 @@ macro from the table. A query's parameter that a user can set takes its default 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator
-from dataclasses import Field, make_dataclass
+from collections.abc import Iterable
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import field
-from msgspec.structs import fields, replace
+from msgspec import Struct, defstruct
+from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
 
@@ -28,11 +27,42 @@ FORMER = {
 }
 
 
-class _Settings:
-    """The thresholds of one run. Each field's metadata holds its meaning and source, whether
-    queries read it, and whether stored tables depend on it."""
+class Threshold(NamedTuple):
+    """A line of the table."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    name: str
+    default: int | float
+    meaning: str
+    source: str
+    in_sql: bool
+    """Whether queries read it."""
+    is_settable: bool
+    """Whether a user can set it for one run: no stored table depends on it."""
+
+
+def _read() -> dict[str, Threshold]:
+    text = (files("tracekit.queries") / "thresholds.csv").read_text(encoding="utf-8")
+    lines = (line for line in text.splitlines() if not line.startswith("#"))
+    found = {}
+    for row in csv.DictReader(lines):
+        name, default, read_by = row["name"], row["default"], row["read_by"]
+        found[name] = Threshold(
+            name,
+            int(default) if default.isdecimal() else float(default),
+            row["meaning"],
+            row["source"] or "ours",
+            in_sql=read_by in ("sql", "stored"),
+            is_settable=read_by != "stored",
+        )
+    return found
+
+
+TABLE = _read()
+"""All thresholds by name."""
+
+
+class _Settings(Struct, frozen=True):
+    """The thresholds of one run."""
 
     if TYPE_CHECKING:
         # A field for each line of the table (tests/database/test_sql.py proves it).
@@ -45,51 +75,35 @@ class _Settings:
             TracekitError: no threshold has the name, it cannot be set for one run, or the value is
                 not a number of its type.
         """
-        known = {each.name: type(each.default) for each in fields(self) if is_settable(each)}
-        stored = {each.name for each in fields(self)} - known.keys()
         values: dict[str, Any] = {}
         for setting in settings:
             name, _, text = setting.partition("=")
             name = FORMER.get(name, name)
-            if name in stored:
+            if name not in TABLE:
+                names = ", ".join(each.name for each in TABLE.values() if each.is_settable)
+                raise TracekitError(f"no threshold is named {name!r}; there are: {names}")
+            if not TABLE[name].is_settable:
                 raise TracekitError(
                     f"threshold {name} cannot be set for one run: what a database stores depends "
                     "on it"
                 )
-            if name not in known:
-                names = ", ".join(known)
-                raise TracekitError(f"no threshold is named {name!r}; there are: {names}")
+            is_count = isinstance(TABLE[name].default, int)
             try:
-                values[name] = int(text) if known[name] is int else float(text)
+                values[name] = int(text) if is_count else float(text)
             except ValueError:
-                kind = "an integer" if known[name] is int else "a number"
+                kind = "an integer" if is_count else "a number"
                 raise TracekitError(f"threshold {name} is {kind}, not {text!r}") from None
         return replace(self, **values)
-
-
-def _table() -> Iterator[tuple[str, type, Any]]:
-    """Each threshold as a field."""
-    text = (files("tracekit.queries") / "thresholds.csv").read_text(encoding="utf-8")
-    lines = (line for line in text.splitlines() if not line.startswith("#"))
-    for row in csv.DictReader(lines):
-        kind = int if row["default"].isdecimal() else float
-        metadata = {
-            "help": row["meaning"],
-            "source": row["source"] or "ours",
-            "in_sql": row["read_by"] in ("sql", "stored"),
-            "is_stored": row["read_by"] == "stored",
-        }
-        yield row["name"], kind, field(default=kind(row["default"]), metadata=metadata)
 
 
 if TYPE_CHECKING:
     Thresholds = _Settings
 else:
-    Thresholds = make_dataclass("Thresholds", _table(), bases=(_Settings,), frozen=True)
-    Thresholds.__module__ = __name__
+    Thresholds = defstruct(
+        "Thresholds",
+        [(each.name, type(each.default), each.default) for each in TABLE.values()],
+        bases=(_Settings,),
+        module=__name__,
+        frozen=True,
+    )
     Thresholds.__doc__ = _Settings.__doc__
-
-
-def is_settable(threshold: Field[Any]) -> bool:
-    """Whether a user can set a field of `Thresholds` for one run."""
-    return not threshold.metadata["is_stored"]

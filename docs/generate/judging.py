@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-from dataclasses import fields
 
 from docs.generate.markdown import code, fence, page, prose, table
-from tracekit.thresholds import Thresholds, is_settable
+from tracekit.thresholds import TABLE
 
 
 def _rows(*, settable: bool) -> list[tuple[str, str, str, str]]:
@@ -16,11 +15,11 @@ def _rows(*, settable: bool) -> list[tuple[str, str, str, str]]:
         (
             f"<span id='{each.name}'></span>{code(each.name)}",
             code(str(each.default)),
-            prose(each.metadata["help"]),
-            prose(each.metadata["source"]),
+            prose(each.meaning),
+            prose(each.source),
         )
-        for each in fields(Thresholds)
-        if is_settable(each) == settable
+        for each in TABLE.values()
+        if each.is_settable == settable
     ]
 
 

@@ -19,11 +19,11 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
+from msgspec.structs import replace
 
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS

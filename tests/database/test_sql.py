@@ -2,12 +2,11 @@
 
 import ast
 import re
-from dataclasses import fields
 from pathlib import Path
 
 from tests.kit import traces
 from tracekit.database.names import _FUNCTIONS, spellings
-from tracekit.thresholds import Thresholds
+from tracekit.thresholds import TABLE
 
 QUERIES = Path(__file__).parents[2] / "queries"
 FILES = {str(file.relative_to(QUERIES)): file for file in sorted(QUERIES.rglob("*.sql"))}
@@ -159,6 +158,6 @@ def test_what_python_judges_by_is_in_the_table_of_thresholds_and_the_other_way_r
     read = [node for node in nodes if isinstance(node, ast.Attribute)]
     holders = ("thresholds", "Thresholds()")
     judging = {each.attr for each in read if ast.unparse(each.value).endswith(holders)}
-    assert judging - {"updated"} <= vars(Thresholds()).keys()
-    of_python = {each.name for each in fields(Thresholds) if not each.metadata["in_sql"]}
+    assert judging - {"updated"} <= TABLE.keys()
+    of_python = {name for name, each in TABLE.items() if not each.in_sql}
     assert of_python <= {each.attr for each in read}

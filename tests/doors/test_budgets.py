@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from msgspec.structs import replace
 
 import tracekit
 from tests.conftest import own_trace_names

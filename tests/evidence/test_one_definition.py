@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from msgspec.structs import asdict
 
 import tracekit
 from tests.kit import simulated, traces
@@ -22,7 +22,7 @@ from tracekit.replay.graph.waits import waits_of
 from tracekit.replay.replay import Replay
 from tracekit.replay.whatif import what_if
 from tracekit.reporters import console
-from tracekit.thresholds import Thresholds, is_settable
+from tracekit.thresholds import TABLE, Thresholds
 from tracekit.verdict.regime import REGIMES
 
 # -- the main device -------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_a_launch_before_its_clock_is_in_no_queue_to_any_query(made):
 
 def test_queries_and_replay_judge_a_queue_by_the_same_numbers(made):
     (told,) = made[0].fetch("SELECT thresholds()")[1][0]
-    known = vars(Thresholds())
+    known = asdict(Thresholds())
     assert {name: float(n) for name, n in told.items()} == {name: known[name] for name in told}
     assert {"queue_depth", "full_calls", "full_share", "full_slack"} < set(told)
 
@@ -279,7 +279,7 @@ def test_thresholds_that_tables_and_views_read_cannot_be_set_for_one_run():
         for f in (queries / room).glob("*.sql")
     ]
     stored = set(re.findall(r"thresholds\(\)\.(\w+)", "\n".join(texts)))
-    assert {each.name for each in fields(Thresholds) if not is_settable(each)} == stored
+    assert {name for name, each in TABLE.items() if not each.is_settable} == stored
     with pytest.raises(TracekitError, match="job_gap_ns cannot be set for one run"):
         Thresholds().updated(["job_gap_ns=3"])
 

@@ -1,11 +1,11 @@
 """The verdict as tables: they agree with `tracekit analyze --json`."""
 
 import json
-from dataclasses import replace
 from functools import reduce
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 import tracekit
 from tests.conftest import OWN_TRACES, trace_file, trace_names

@@ -1,11 +1,11 @@
 """Probes: the judgement on given numbers, predictions of simulated runs, and runs on the CPU."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import tracekit
 from tests.kit.atoms import US, Launch, Sync, operator, step

@@ -27,7 +27,7 @@ TINY = Options(batch=2, seq=4, dim=8, hidden=16, device="cpu", warmup=1, active=
 def point(workload: str, batch: int, step_ns: int | None, speedups=(None, None, None)) -> Point:
     """A point with real values only in the fields that comparisons read."""
     low, middle, high = speedups
-    absent = dict.fromkeys(Point.__dataclass_fields__)
+    absent = dict.fromkeys(Point.__struct_fields__)
     return Point(**absent | {
         "trace_id": 1, "workload": workload, "device": "CPU", "dtype": "fp32", "is_wrong": False,
         "batch": batch, "step_ns": step_ns, "speedup": middle, "speedup_low": low,

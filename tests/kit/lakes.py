@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import duckdb
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from tests.kit.traces import gpu_op, launch, slice_event
 from tracekit.lake import writing
@@ -112,7 +113,7 @@ def in_first_layout(lake: Path, target: Path) -> None:
                         f"FROM '{lake / piece.group.path(table)}' WHERE trace_id = {rank.trace_id}"
                     ).write_parquet(str(path))
                     files[table] = path.stat().st_size
-            told = asdict(rank) | {"layout": 1, "token": token, "files": files, "tables": 7}
+            told = to_builtins(rank) | {"layout": 1, "token": token, "files": files, "tables": 7}
             manifest = target / "manifests" / folders / f"{rank.name}.json"
             manifest.parent.mkdir(parents=True, exist_ok=True)
             manifest.write_text(json.dumps({k: v for k, v in told.items() if k != "labels"}))

@@ -6,11 +6,11 @@ import shutil
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 from tests.bench.lake import QUESTIONS, ask_in_process
 from tests.kit.lakes import add, copy_ranks, rank_events, statuses, write_rank

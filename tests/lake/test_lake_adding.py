@@ -10,10 +10,10 @@ import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.kit.forking import TRACEKIT
 from tests.kit.lakes import (

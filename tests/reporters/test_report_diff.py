@@ -4,10 +4,10 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import replace
 from html import escape
 
 import pytest
+from msgspec.structs import replace
 
 import tracekit
 from tests.kit import traces

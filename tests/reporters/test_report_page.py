@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import asdict
 
 import pytest
 
@@ -145,7 +144,7 @@ def serious_faults(page):
 
 def test_the_numbers_on_the_first_screen_are_those_of_analyze(report, steps):
     (analysis,) = report(STEPS)[1]
-    found = json.loads(json.dumps(asdict(analysis), default=str))
+    found = json.loads(json.dumps(analysis.as_dict(), default=str))
     numbers = steps.page.eval_on_selector_all("data", _NUMBERS)
     advice = [[each["remedy"], each["saves_ns"]] for each in found["advice"]]
     parts = 0

@@ -1,9 +1,8 @@
 """The page of several ranks: who waits for whom, by one clock, and a page for each that fits."""
 
-from dataclasses import replace
-
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import tracekit
 from tests.kit import traces

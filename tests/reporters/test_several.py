@@ -1,10 +1,10 @@
 """`analyze` of several traces: side by side up to three, beyond that a row each."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS, US, Launch, operator, step

@@ -2,10 +2,10 @@
 
 import shutil
 import time
-from dataclasses import replace
 
 import duckdb
 import pytest
+from msgspec.structs import replace
 
 import tracekit
 from tests.kit import hostile, traces

@@ -2,10 +2,10 @@
 
 import csv
 import re
-from dataclasses import replace
 from importlib.resources import files
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from tests.kit.evidenced import MS, SPAN_NS, WINDOW, evidence, host_evidence, judge
 from tracekit.causes import RECORDERS, words
@@ -195,7 +195,7 @@ def test_thresholds_can_be_set_and_nothing_else():
 
 
 def test_a_threshold_can_be_set_by_its_former_name():
-    known = vars(Thresholds())
+    known = asdict(Thresholds())
     for former, name in FORMER.items():
         assert former not in known
         assert getattr(Thresholds().updated([f"{former}=0.7"]), name) == 0.7

@@ -1,6 +1,7 @@
 """Bounds of a run without GPU ops: other ranks, memory, math, or a GPU that was not recorded."""
 
 import pytest
+from msgspec.structs import asdict
 
 import tracekit
 from tests.kit.lakes import add
@@ -186,7 +187,7 @@ NUMBERED = {TRACES.events(events): expected for events, expected in NUMBERS.valu
 @pytest.mark.parametrize("trace", NUMBERED, ids=list(NUMBERS))
 def test_what_a_run_without_a_gpu_spends_its_time_on(trace, judged):
     verdict, host = judged(trace)
-    known = vars(verdict) | vars(host)
+    known = asdict(verdict) | asdict(host)
     assert {key: known[key] for key in NUMBERED[trace]} == NUMBERED[trace]
     if "confidence" in NUMBERED[trace]:
         is_doubtful = any("record_shapes=True" in why for why in verdict.why)

@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import fields
 
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
@@ -88,7 +87,7 @@ class Remedy(Struct, frozen=True):
 def parse_remedy(name: str, sql: str) -> Remedy:
     """Parses a remedy's header: a comment `-- FIELD: words` for each field of `Remedy`. Line
     breaks count in code only."""
-    types = {field.name: field.type for field in fields(Remedy)}
+    types = Remedy.__annotations__
     values: dict[str, Any] = {}
     for comment in header(sql):
         field, _, text = comment.removeprefix("-- ").partition(":")

@@ -313,7 +313,7 @@ def part_options(command: _Command) -> _Command:
     def call(**given: Any) -> Any:
         from tracekit.perfetto.part import PartChoice
 
-        names = PartChoice.__dataclass_fields__
+        names = PartChoice.__struct_fields__
         chosen = PartChoice(**{name: given.pop(name) for name in names})
         return command(**given, part=chosen)
 

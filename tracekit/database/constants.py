@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from msgspec.structs import fields
-
 from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES, RECORDERS, words
 from tracekit.database import names
-from tracekit.thresholds import Thresholds
+from tracekit.thresholds import TABLE, Thresholds
 
 
 def thresholds(judging: Thresholds | None = None) -> dict[str, int | float]:
     """The thresholds that queries use, by name (queries/thresholds.csv)."""
     table = judging or Thresholds()
-    return {
-        each.name: getattr(table, each.name) for each in fields(table) if each.metadata["in_sql"]
-    }
+    return {name: getattr(table, name) for name, each in TABLE.items() if each.in_sql}
 
 
 def thresholds_struct(judging: Thresholds | None = None) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cache
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec.structs import fields
+from msgspec import Struct
 
 from tracekit.causes import words
 from tracekit.errors import TracekitError
@@ -57,7 +56,7 @@ QUERIES = (
 )
 
 Sites = dict[int | None, dict[str, Any]]
-T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 # Kinds of windows, in the order in which they are listed.
 _ORDER = ("range", "gpu_active", "host_active", "step", "trace")
@@ -263,11 +262,7 @@ def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list
     return [Evidence(window=Window("trace", "whole trace", start, start + span, span))]
 
 
-def _of_row(kind: Callable[..., T], row: dict[str, Any], **given: Any) -> T:
-    """A dataclass with the values of a row for its fields, except the fields that are given."""
-    return kind(**{name: row[name] for name in _names(kind) if name not in given}, **given)
-
-
-@cache
-def _names(kind: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+def _of_row(kind: type[S], row: dict[str, Any], **given: Any) -> S:
+    """A struct with the values of a row for its fields, except the fields that are given."""
+    names = kind.__struct_fields__
+    return kind(**{name: row[name] for name in names if name not in given}, **given)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from tracekit.records import Shown
 from tracekit.verdicts import verdicts
@@ -176,8 +176,7 @@ def compare(points: Sequence[Point], baseline: str) -> list[Shape]:
 
 def point_of(database: Session, row: Mapping[str, Any]) -> Point:
     """A row of `sweep_points` with the verdict on its trace."""
-    known = {each.name for each in fields(Point)}
-    point = Point(**{name: value for name, value in row.items() if name in known})
+    point = Point(**{name: row[name] for name in Point.__struct_fields__ if name in row})
     if point.reason is not None:
         return point
     found = verdicts(database, point.trace_id)[0]

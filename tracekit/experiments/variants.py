@@ -133,7 +133,7 @@ class ExperimentVariants(_Variants):
         def build() -> Step:
             if not sizes:
                 raise self._refused("no size of the workload sets how much work it does")
-            options = replace(self.options, **sizes)  # type: ignore[arg-type]
+            options = replace(self.options, **sizes)
             self.runs[name] = prepare(self.target, options)
             return self.runs[name].step
 

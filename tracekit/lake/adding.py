@@ -9,7 +9,6 @@ from math import ceil
 from pathlib import Path
 from typing import ClassVar
 
-from msgspec import field
 from msgspec.structs import replace
 
 from tracekit.database import catalog
@@ -53,14 +52,14 @@ _FEWEST = 4
 _MARK = json.dumps({"layout": LAYOUT}).encode()
 
 
-class Added(Record, frozen=False):
+class Added(Record, frozen=True):
     """What an addition did, trace by trace."""
 
     form: ClassVar[str] = "tracekit/lake-added/1"
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Outcome]
     """What became of each trace."""
-    unread: int = 0
+    unread: int
     """Files that were not read, since they have not changed since they were added (count)"""
 
     @property
@@ -96,10 +95,11 @@ def add_traces(
         raise TracekitError(f"{lake}: a lake takes no --annotations: give them to load or analyze")
     store = Storage(lake)
     _prepare(store)
-    added = Added()
+    outcomes: list[Outcome] = []
+    unread = 0
 
     def note(outcome: Outcome) -> None:
-        added.outcomes.append(outcome)
+        outcomes.append(outcome)
         if on_outcome is not None:
             on_outcome(outcome)
 
@@ -119,7 +119,7 @@ def add_traces(
         if name not in runs:
             runs[name] = read_run(store, name)
         if _is_in(source, runs[name]):
-            added.unread += 1
+            unread += 1
         else:
             new[name].append(source)
     if on_start is not None:
@@ -137,10 +137,10 @@ def add_traces(
             continue
         for outcome in _publish(store, task, result, replace_others):
             note(outcome)
-    for again in _clashes(added.outcomes):
+    for again in _clashes(outcomes):
         note(again)
     touched: dict[str, set[str]] = defaultdict(set)
-    for each in added.outcomes:
+    for each in outcomes:
         if each.status in ("added", "replaced") and each.run and each.name:
             touched[each.run].add(each.name)
     names = sorted(touched)
@@ -150,7 +150,7 @@ def add_traces(
     compact_runs(lake, workers, many, given)
     if names and is_published(store):
         publish(lake, given)
-    return added
+    return Added(outcomes, unread)
 
 
 def _prepare(store: Storage) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from msgspec.structs import fields
 from rich.console import Console
 from rich.table import Column
 from rich.text import Text
@@ -31,7 +30,7 @@ from tracekit.reporters.terminal import (
     table,
 )
 from tracekit.text import duration, percent, printable, share, size
-from tracekit.thresholds import Thresholds, is_settable
+from tracekit.thresholds import TABLE, Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.recorder import bound_of_verdict
 from tracekit.verdict.run_model import RUN_QUERIES
@@ -227,9 +226,9 @@ def explain(analysis: Analysis, limits: Thresholds) -> None:
         _path(out, analysis.causal)
     section(out, "Thresholds (--threshold NAME=VALUE sets one, but not those marked with *)")
     rows = []
-    for each in fields(limits):
-        text = f"{each.metadata['help']} ({each.metadata['source']})"
-        mark = "" if is_settable(each) else " *"
+    for each in TABLE.values():
+        text = f"{each.meaning} ({each.source})"
+        mark = "" if each.is_settable else " *"
         rows.append((each.name + mark, f"{getattr(limits, each.name):,}", text))
     out.print(table(["", ">", Column(overflow="fold")], rows))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from statistics import median_high
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.table import Column
 from rich.text import Text
@@ -109,7 +109,8 @@ class ReadableTable(Struct, frozen=True):
         columns = []
         for column, cells in zip(self.columns, self._texts(), strict=True):
             head = _folded(str(column.header), max([_HEAD, *map(cell_len, cells)]))
-            columns.append(replace(column, header=Text(head, "bold")))
+            columns.append(column.copy())
+            columns[-1].header = Text(head, "bold")
         return replace(self, columns=columns)
 
     def _texts(self) -> list[list[str]]:

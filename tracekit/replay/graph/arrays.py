@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import fields
 from numpy.typing import NDArray
 
 from tracekit.native.replay import Parts
@@ -43,12 +42,12 @@ class Columns(Struct, frozen=True):
 
     def take(self, which: Numbers | Flags) -> Self:
         """Some of the rows."""
-        return type(self)(*(getattr(self, each.name)[which] for each in fields(self)))
+        return type(self)(*(getattr(self, name)[which] for name in self.__struct_fields__))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, concatenated; there has to be at least one part."""
-        columns = ([getattr(part, each.name) for part in parts] for each in fields(cls))
+        columns = ([getattr(part, name) for part in parts] for name in cls.__struct_fields__)
         return cls(*(np.concatenate(column) for column in columns))
 
 

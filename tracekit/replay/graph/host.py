@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.errors import TracekitError
@@ -234,7 +234,7 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
         for given in _in_process(host, turn, workers, thresholds)
     ]
     nothing = np.zeros(0, np.int64)
-    return Handovers.concatenate([Handovers(*[nothing] * len(fields(Handovers))), *found])
+    return Handovers.concatenate([Handovers(*[nothing] * len(Handovers.__struct_fields__)), *found])
 
 
 def _in_process(
