@@ -55,14 +55,15 @@ class Shown(Record):
     Its class is made with `dataclass(repr=False)`.
     """
 
-    views: ClassVar[tuple[Callable[[Any], str], Callable[[Any], str]] | None] = None
-    """These make the HTML and the text. tracekit.run sets them: results do not import reporters."""
+    views: ClassVar[Callable[[], Any] | None] = None
+    """Returns the module that makes the HTML and the text. tracekit.run sets it: results do not
+    import reporters."""
 
     def _repr_html_(self) -> str | None:
-        return Shown.views[0](self) if Shown.views else None
+        return Shown.views().html(self) if Shown.views else None
 
     def __repr__(self) -> str:
-        return Shown.views[1](self) if Shown.views else object.__repr__(self)
+        return Shown.views().text(self) if Shown.views else object.__repr__(self)
 
 
 def plain(value: Any) -> Any:
@@ -130,10 +131,8 @@ def _built(hint: Any, value: Any) -> Any:
 
 def _chosen(kinds: Sequence[Any], value: object) -> Any:
     """The only type of a union that a value can have."""
-    if value is None and types.NoneType in kinds:
-        return types.NoneType
-    others = [each for each in kinds if each is not types.NoneType]
-    return next((each for each in others if type(value) in _types(each)), others[0])
+    other = next(each for each in kinds if each is not types.NoneType)
+    return next((each for each in kinds if type(value) in _types(each)), other)
 
 
 def _types(hint: Any) -> tuple[type, ...]:
@@ -196,7 +195,7 @@ class Schemas:
                 given = self._given.get((kind.__name__, name))
                 found = given(self) if given else self._type(hints[name])
                 text = texts.get(name) or self._of_reference(found)
-                number = _number(found)
+                number = None if given else _number(hints[name])
                 if number and not text.endswith(")"):
                     text = f"{text} ({_unit(name, number)})"
                 properties[name] = found | {"description": text}
@@ -251,17 +250,12 @@ def closed(properties: Schema, description: str, optional: Sequence[str] = ()) -
     }
 
 
-def _number(schema: Schema) -> str | None:
-    """`integer` or `number` if the schema is of numbers, or of lists or objects of numbers."""
-    kinds = schema.get("type", [])
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
-        if kind in ("integer", "number"):
-            return str(kind)
-    inner = [schema.get("items"), schema.get("additionalProperties")]
-    inner += [*schema.get("prefixItems", []), *schema.get("anyOf", [])]
-    return next(
-        (found for each in inner if isinstance(each, dict) and (found := _number(each))), None
-    )
+def _number(hint: Any) -> str | None:
+    """`integer` or `number` if a type is of numbers, or of lists or mappings of numbers."""
+    form, inner = _form(hint)
+    if form in ("integer", "number"):
+        return form
+    return next(filter(None, map(_number, inner[1:] if form == "map" else inner)), None)
 
 
 def _unit(name: str, kind: str) -> str:

@@ -19,14 +19,6 @@ from msgspec.structs import fields, replace
 
 from tracekit.errors import TracekitError
 
-# Former names; `--threshold` still accepts them.
-FORMER = {
-    "most_share": "captured_majority",
-    "settled_share": "allocation_settled_by",
-    "early_share": "one_off_early_share",
-    "start_share": "slow_start_max_share",
-}
-
 
 class _Settings:
     """The thresholds of one run. Each field's metadata holds its meaning and source, whether
@@ -50,7 +42,6 @@ class _Settings:
         values: dict[str, Any] = {}
         for setting in settings:
             name, _, text = setting.partition("=")
-            name = FORMER.get(name, name)
             if name in stored:
                 raise TracekitError(
                     f"threshold {name} cannot be set for one run: what a database stores depends "

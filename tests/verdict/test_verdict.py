@@ -21,7 +21,7 @@ from tracekit.evidence.model import (
     Repetition,
     Window,
 )
-from tracekit.thresholds import FORMER, Thresholds
+from tracekit.thresholds import Thresholds
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,6 @@ def test_thresholds_can_be_set_and_nothing_else():
         Thresholds().updated(["small=1"])
     with pytest.raises(TracekitError, match="wait_ns is an integer"):
         Thresholds().updated(["wait_ns=much"])
-
-
-def test_a_threshold_can_be_set_by_its_former_name():
-    known = vars(Thresholds())
-    for former, name in FORMER.items():
-        assert former not in known
-        assert getattr(Thresholds().updated([f"{former}=0.7"]), name) == 0.7
 
 
 @pytest.mark.parametrize(
