@@ -26,8 +26,12 @@ def main() -> None:
             raise
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Python would free each object by itself: for a small trace's analysis, that takes 0.1 s.
-    atexit._run_exitfuncs()
+    from tracekit.database.interrupt import work_is_left_running
+
+    # Python would free each object by itself: for a small trace's analysis, that takes 0.1 s. It
+    # would also wait for a query that could not be stopped.
+    if not work_is_left_running():
+        atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

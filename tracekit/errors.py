@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class TracekitError(Exception):
     """An error for the user: one line that says what is wrong, where, and what to do.
@@ -10,6 +13,20 @@ class TracekitError(Exception):
     """
 
     status = 2
+
+
+@contextmanager
+def needing(what: str, extra: str) -> Iterator[None]:
+    """Imports packages of an extra, of which an absent one is named.
+
+    Raises:
+        TracekitError: when one is absent.
+    """
+    try:
+        yield
+    except ImportError as error:
+        absent = (error.name or "its package").partition(".")[0]
+        raise TracekitError(f"{what} {absent}: pip install 'tracekit[{extra}]'") from error
 
 
 def is_interrupt(error: BaseException) -> bool:

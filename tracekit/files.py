@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -28,39 +29,28 @@ _POLL_S = 0.05
 
 
 @contextmanager
-def written_whole(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
+def written_whole(
+    output: str | Path, inputs: Iterable[str | Path] = (), *, resumes: bool = False
+) -> Iterator[Path]:
     """A temporary path beside `output` to write to; it replaces `output` when the block succeeds.
+    With `resumes` it is OUTPUT.partial, which stays when the block fails.
 
     Raises:
         TracekitError: when `output` cannot be written, or is one of `inputs`.
     """
     target = _checked(output, inputs)
-    try:
-        with work_folder(target.parent, f".{target.name}.tracekit-") as folder:
-            beside = folder / target.name
-            yield beside
-            beside.replace(target)
-    except OSError as error:
-        raise _unwritable(output, error) from error
-
-
-@contextmanager
-def resumable(output: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[Path]:
-    """Like `written_whole`, but keeps an unfinished file as OUTPUT.partial when the block fails.
-
-    Raises:
-        TracekitError: when `output` cannot be written, or is one of `inputs`.
-    """
-    target = _checked(output, inputs)
-    partial = target.with_name(target.name + ".partial")
-    if partial.is_symlink() or (partial.exists() and not partial.is_file()):
+    partial = target.with_name(f"{target.name}.partial")
+    if resumes and (partial.is_symlink() or (partial.exists() and not partial.is_file())):
         raise TracekitError(f"{output}: cannot be written: {partial.name} is not an ordinary file")
-    require_no_input(partial, inputs)
-    try:
-        yield partial
-        partial.replace(target)
-    except OSError as error:
-        raise _unwritable(output, error) from error
+    if resumes:
+        require_no_input(partial, inputs)
+        folder: AbstractContextManager[Path] = nullcontext(target.parent)
+    else:
+        folder = work_folder(target.parent, f".{target.name}.tracekit-")
+    with writing_to(output), folder as place:
+        beside = partial if resumes else place / target.name
+        yield beside
+        beside.replace(target)
 
 
 @contextmanager
@@ -83,15 +73,13 @@ def sole_writer(
     require_writable(output)
     require_no_input(path, inputs)
     lock = FileLock(path, poll_interval=_POLL_S)
-    try:
+    with writing_to(output):
         try:
             lock.acquire(timeout=0)
         except Timeout:
             if on_wait is not None:
                 on_wait()
             lock.acquire()
-    except OSError as error:
-        raise _unwritable(output, error) from error
     try:
         yield
     finally:
@@ -136,8 +124,12 @@ def _locked_folder(parent: Path, prefix: str) -> tuple[Path, FileLock]:
 
 def remove_abandoned(parent: Path, prefix: str) -> None:
     """Removes the work folders with this prefix whose processes are gone."""
-    for each in parent.glob(_literally(prefix) + "*"):
-        _remove_abandoned(each)
+    for folder in parent.glob(glob.escape(prefix) + "*"):
+        with suppress(OSError, Timeout):
+            found, lock = folder.lstat(), folder / _LOCK
+            is_own_folder = stat.S_ISDIR(found.st_mode) and found.st_uid == _USER
+            if is_own_folder and (lock.exists() or time.time() - found.st_mtime >= _ABANDONED_S):
+                _remove(folder, FileLock(lock).acquire(timeout=0).lock)
 
 
 def own_cache() -> Path | None:
@@ -172,24 +164,6 @@ def is_own(path: Path) -> bool:
 def _remove(folder: Path, lock: FileLock) -> None:
     lock.release()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Removes a work folder of this user unless a running process has it locked."""
-    with suppress(OSError):
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != _USER:
-            return
-        if not (folder / _LOCK).exists() and time.time() - found.st_mtime < _ABANDONED_S:
-            return
-        lock = FileLock(folder / _LOCK)
-        with suppress(Timeout):
-            lock.acquire(timeout=0)
-            _remove(folder, lock)
-
-
-def _literally(text: str) -> str:
-    return "".join(f"[{each}]" if each in "*?[" else each for each in text)
 
 
 def is_standard_output(output: str | Path) -> bool:
@@ -262,5 +236,10 @@ def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
     return target
 
 
-def _unwritable(output: str | Path, error: OSError) -> TracekitError:
-    return TracekitError(f"{output}: cannot be written: {error.strerror or error}")
+@contextmanager
+def writing_to(output: str | Path) -> Iterator[None]:
+    """Raises a TracekitError in place of an OSError: `output` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error

@@ -83,31 +83,24 @@ def open_any(
             )
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
-    return _stored(path, copy, limit_mb, resources.spill_mb)
+    return open_database(path, limit_mb, resources.spill_mb, copy)
 
 
 def open_database(
-    path: str | Path, limit_mb: int | None = None, spill_mb: int | None = None
+    path: str | Path,
+    limit_mb: int | None = None,
+    spill_mb: int | None = None,
+    copy: BinaryIO | None = None,
 ) -> Session:
-    """Opens a database that `load` wrote, read-only: see `tracekit.open_database`."""
-    return _stored(path, fetched_database(str(path)), limit_mb, spill_mb)
-
-
-def _stored(
-    path: str | Path, copy: BinaryIO | None, limit_mb: int | None, spill_mb: int | None
-) -> StoredSession:
-    """Opens a database; of one at a URL, its copy."""
+    """Opens a database that `load` wrote, read-only: see `tracekit.open_database`. Of one at a URL,
+    it opens the `copy`, or makes one."""
+    copy = copy or fetched_database(str(path))
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
     config: Config = {} if limit_mb is None else {"memory_limit": f"{limit_mb}MB"}
     name = shown(str(path))
     file = path if copy is None else copy.name
-    try:
-        return StoredSession(connect_reading(file, config, name, spill_mb), name, file, copy)
-    except BaseException:
-        if copy is not None:
-            copy.close()
-        raise
+    return StoredSession(connect_reading(file, config, name, spill_mb), name, file, copy)
 
 
 def load(
@@ -146,8 +139,7 @@ def load(
     )
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
-        judging = _judged if verdicts is None else None
-        loaded: Session = LoadedSession(into_memory(job), name, job, judging)
+        loaded: Session = LoadedSession(into_memory(job), name, job, judges=verdicts is None)
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)
@@ -162,15 +154,11 @@ class LoadedSession(Session):
     """Traces in memory, whose tables of verdicts are filled once SQL asks for them."""
 
     def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        name: str,
-        job: Job,
-        judge: Callable[[Session], Iterator[Rows]] | None,
+        self, connection: duckdb.DuckDBPyConnection, name: str, job: Job, *, judges: bool
     ) -> None:
         add_names = None if job.vocabulary is None else job.vocabulary.add
         super().__init__(connection, name, job.inputs, add_names)
-        self._judge = judge
+        self._judges = judges
 
     def require_select(self, query: str) -> None:
         super().require_select(query)
@@ -184,11 +172,11 @@ class LoadedSession(Session):
 
     def _fill(self) -> None:
         """Fills the tables of verdicts."""
-        if self._judge:
+        if self._judges:
             from tracekit.ingest.derived import record_verdicts
 
-            judge, self._judge = self._judge, None
-            for rows in judge(self):
+            self._judges = False
+            for rows in _judged(self):
                 record_verdicts(self._connection, rows)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tracekit.budgets.budget import StepBudget
+    from tracekit.budgets import StepBudget
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def tracekit_profile(request: pytest.FixtureRequest) -> StepBudget:
     """Profiles a step, and fails the test when it is over the budget of the mark `tracekit`."""
-    from tracekit.budgets.budget import StepBudget
+    from tracekit.budgets import StepBudget
 
     mark = request.node.get_closest_marker("tracekit")
     if mark is not None and mark.args:

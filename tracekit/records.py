@@ -48,14 +48,15 @@ class Record(Struct, frozen=True):
 class Shown(Record, frozen=True):
     """A result that notebooks show as HTML, and Python as the output of its command."""
 
-    views: ClassVar[tuple[Callable[[Any], str], Callable[[Any], str]] | None] = None
-    """These make the HTML and the text. tracekit.run sets them: results do not import reporters."""
+    views: ClassVar[Callable[[], Any] | None] = None
+    """Returns the module that makes the HTML and the text. tracekit.run sets it: results do not
+    import reporters."""
 
     def _repr_html_(self) -> str | None:
-        return Shown.views[0](self) if Shown.views else None
+        return Shown.views().html(self) if Shown.views else None
 
     def __repr__(self) -> str:
-        return Shown.views[1](self) if Shown.views else object.__repr__(self)
+        return Shown.views().text(self) if Shown.views else object.__repr__(self)
 
 
 def plain(value: Any) -> Any:
@@ -140,7 +141,7 @@ class Schemas:
                 given = self._given.get((kind.__name__, name))
                 found = given(self) if given else self._type(hints[name])
                 text = texts.get(name) or self._of_reference(found)
-                number = _number(found)
+                number = None if given else _number(hints[name])
                 if number and not text.endswith(")"):
                     text = f"{text} ({_unit(name, number)})"
                 properties[name] = found | {"description": text}
@@ -195,17 +196,12 @@ def closed(properties: Schema, description: str, optional: Sequence[str] = ()) -
     }
 
 
-def _number(schema: Schema) -> str | None:
-    """`integer` or `number` if the schema is of numbers, or of lists or objects of numbers."""
-    kinds = schema.get("type", [])
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
-        if kind in ("integer", "number"):
-            return str(kind)
-    inner = [schema.get("items"), schema.get("additionalProperties")]
-    inner += [*schema.get("prefixItems", []), *schema.get("anyOf", [])]
-    return next(
-        (found for each in inner if isinstance(each, dict) and (found := _number(each))), None
-    )
+def _number(hint: Any) -> str | None:
+    """`integer` or `number` if a type is of numbers, or of lists or mappings of numbers."""
+    form, inner = _form(hint)
+    if form in ("integer", "number"):
+        return form
+    return next(filter(None, map(_number, inner[1:] if form == "map" else inner)), None)
 
 
 def _unit(name: str, kind: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tracekit.database import catalog
 from tracekit.database.catalog import Query, Value
 from tracekit.database.session import Session
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, needing
 from tracekit.records import Shown
 from tracekit.text import counted, printable, suggestion
 from tracekit.thresholds import Thresholds
@@ -152,9 +152,15 @@ class Database:
         Raises:
             TracekitError: when the traces are not the ranks of one run.
         """
-        from tracekit.verdicts import examine_together
+        from tracekit.verdicts import verdict_together
 
-        return examine_together(self.session, thresholds)
+        with self.session.sharing():
+            analyses = self.verdicts(thresholds=thresholds)
+            found, why = verdict_together(self.session, analyses, thresholds or Thresholds())
+        if found is None:
+            why = why or "there is only one trace"
+            raise TracekitError(f"{self.session.name}: not the ranks of one run: {why}")
+        return found
 
     def whatif_together(self, *changes: str, thresholds: Thresholds | None = None) -> RunWhatIf:
         """Predicts how long a run would have taken with changes such as "rank:6:host*0.5" or
@@ -201,12 +207,8 @@ class Database:
         Raises:
             TracekitError: when the extra `report` is not installed.
         """
-        try:
+        with needing("charts need", "report"):
             from tracekit.reporters.html.trace import Plots
-        except ImportError as error:
-            raise TracekitError(
-                f"charts need {error.name}: pip install 'tracekit[report]'"
-            ) from error
         return Plots(self.session)
 
     def report(
@@ -357,16 +359,10 @@ def _method(session: Session, question: Query) -> Callable[..., polars.DataFrame
     return answer
 
 
-def _html(found: Shown) -> str:
-    from tracekit.reporters.notebook import html
+def _views() -> Any:
+    from tracekit.reporters import notebook
 
-    return html(found)
-
-
-def _text(found: Shown) -> str:
-    from tracekit.reporters.notebook import text
-
-    return text(found)
+    return notebook
 
 
-Shown.views = (_html, _text)
+Shown.views = _views

@@ -44,13 +44,14 @@ _QUESTIONS = {
     "Point": "sweep_points",
 }
 
-_REGIMES = (OVERHEAD, COMPUTE, UNKNOWN)
-# A verdict that is unknown has no confidence.
-_CONFIDENCE = (*LEVELS, "none")
-_SEVERITIES = ("error", "warning", "info")
-_INTEGER = {"tinyint", "smallint", "integer", "bigint", "hugeint"}
-_INTEGER |= {f"u{name}" for name in _INTEGER}
-_NUMBER = {"float", "double", "decimal"}
+_INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint")
+# DuckDB's types as types of JSON; values of other plain types are written as text.
+_OF_DUCKDB = {
+    **dict.fromkeys([*_INTEGERS, *(f"u{name}" for name in _INTEGERS)], "integer"),
+    **dict.fromkeys(["float", "double", "decimal"], "number"),
+    "boolean": "boolean",
+    "null": "null",
+}
 # Additional columns of rows from several runs (queries/schema/lake_answer.sql) or ranks.
 _OF_LAKES: Schema = {
     "run": {"type": ["string", "null"], "description": "in a lake: the run"},
@@ -91,17 +92,21 @@ _SITE = {
 
 
 def _rows(question: str) -> Made:
-    return lambda made: {"type": "array", "items": _row(made, question)}
-
-
-def _row(made: Schemas, question: str) -> Schema:
-    """A reference to the schema of a question's rows."""
-    return made.refer(f"row_of_{question}", lambda: row_schema(question))
+    """The schema of a question's rows, by a reference to that of a row."""
+    name = f"row_of_{question}"
+    return lambda made: {
+        "type": "array",
+        "items": made.refer(name, lambda: row_schema(question)),
+    }
 
 
 def _one_of(*values: str) -> Made:
     return lambda made: {"enum": list(values)}
 
+
+_REGIME = _one_of(OVERHEAD, COMPUTE, UNKNOWN)
+# A verdict that is unknown has no confidence.
+_CONFIDENCE = _one_of(*LEVELS, "none")
 
 # Fields whose types do not show their contents.
 _GIVEN: dict[tuple[str, str], Made] = {
@@ -111,21 +116,17 @@ _GIVEN: dict[tuple[str, str], Made] = {
     ("Causal", "links"): lambda made: {"type": "array", "items": made.of(Link, _SITE)},
     ("Diff", "doubts"): lambda made: {"type": "array", "items": _FINDING_ROW},
     ("RunFigures", "figures"): lambda made: closed(_FIGURES, "Medians over the ranks."),
-    ("Verdict", "regime"): _one_of(*_REGIMES),
-    ("Period", "regime"): _one_of(*_REGIMES),
-    ("Probe", "regime"): _one_of(*_REGIMES),
-    ("Verdict", "confidence"): _one_of(*_CONFIDENCE),
-    ("Probe", "confidence"): _one_of(*_CONFIDENCE),
-    ("Finding", "severity"): _one_of(*_SEVERITIES),
+    ("Verdict", "regime"): _REGIME,
+    ("Period", "regime"): _REGIME,
+    ("Probe", "regime"): _REGIME,
+    ("Verdict", "confidence"): _CONFIDENCE,
+    ("Probe", "confidence"): _CONFIDENCE,
+    ("Finding", "severity"): _one_of("error", "warning", "info"),
     ("Advice", "effort"): _one_of(*EFFORTS),
 } | {
     ("Diff", name): _rows(f"diff_{name}")
     for name in ("summary", "waterfall", "classes", "kernels", "operators", "modules", "memory")
 }
-
-
-def _texts(kind: type) -> dict[str, str]:
-    return columns_of(_QUESTIONS.get(kind.__name__))
 
 
 def commands() -> dict[str, str]:
@@ -146,7 +147,7 @@ def schema(command: str, question: str | None = None) -> Schema:
         )
     if question is not None and command not in ("query", "lake ask"):
         raise TracekitError(f"{command} takes no question: give it to query, or to lake ask")
-    made = Schemas(_GIVEN, _texts)
+    made = Schemas(_GIVEN, lambda kind: columns_of(_QUESTIONS.get(kind.__name__)))
     output = _of_rows(question) if command in _OF_ROWS else _OUTPUTS[command](made)
     name = " ".join(filter(None, ("tracekit", command, question)))
     head = {
@@ -210,16 +211,10 @@ def _analyses(made: Schemas) -> Schema:
     return made.refer("Analyses", lambda: listed)
 
 
-def _any_rows(_: Schemas) -> Schema:
-    return _of_rows(None)
-
-
-def _workloads(_: Schemas) -> Schema:
-    texts = {"name": "What `tracekit capture` takes.", "summary": "What it runs."}
-    row = {name: {"type": "string", "description": text} for name, text in texts.items()}
-    return {"type": "array", "items": closed(row, "A workload.")}
-
-
+_WORKLOAD = {
+    "name": {"type": "string", "description": "What `tracekit capture` takes."},
+    "summary": {"type": "string", "description": "What it runs."},
+}
 _written = _one(written.Outputs)
 _AGREES = {"type": "boolean", "description": "Whether all figures of HTA equal those by its rules."}
 _OF_ROWS = ("query", "sql", "lake ask")
@@ -233,13 +228,11 @@ _OUTPUTS: Mapping[str, Made] = {
     "fleet": _one(fleet_model.Fleet),
     "lake add": _one(adding.Added),
     "lake clean": _one(upkeep.Cleaned),
-    "query": _any_rows,
-    "sql": _any_rows,
-    "lake ask": _any_rows,
+    **dict.fromkeys(_OF_ROWS, lambda made: _of_rows(None)),
     "sweep": _one(points.Sweep),
     "probe": _either(_one(probing.Probe), _one(probing.AppliedAdvice)),
     "crosscheck": _one(crosscheck.Report, agrees=_AGREES),
-    "workloads": _workloads,
+    "workloads": lambda made: {"type": "array", "items": closed(_WORKLOAD, "A workload.")},
 } | dict.fromkeys(
     (
         *("load", "export", "capture", "report", "annotate", "baseline save", "skill install"),
@@ -254,18 +247,13 @@ _OUTPUTS: Mapping[str, Made] = {
 
 def row_schema(question: str) -> Schema:
     """The schema of one row; with several runs of a lake, rows also have run and rank."""
-    texts = columns_of(question)
+    texts, columns = columns_of(question), _empty().sql(catalog.query(question).sql)
     properties = {
         name: _nullable(_column_type(kind)) | {"description": texts[name]}
-        for name, kind in _columns(question).items()
+        for name, kind in zip(columns.columns, columns.types, strict=True)
     }
-    return {
-        "type": "object",
-        "description": catalog.query(question).question,
-        "properties": {**_OF_LAKES, **properties},
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+    made = closed({**_OF_LAKES, **properties}, catalog.query(question).question)
+    return made | {"required": list(properties)}
 
 
 @cache
@@ -276,23 +264,10 @@ def _empty() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _columns(question: str) -> dict[str, Any]:
-    relation = _empty().sql(catalog.query(question).sql)
-    return dict(zip(relation.columns, relation.types, strict=True))
-
-
 def _column_type(kind: Any) -> Schema:
     """A DuckDB type as it is written in JSON."""
-    if kind.id in _INTEGER:
-        return {"type": "integer"}
-    if kind.id in _NUMBER:
-        return {"type": "number"}
-    if kind.id == "boolean":
-        return {"type": "boolean"}
     if str(kind) == "JSON":
         return {}
-    if kind.id == "null":
-        return {"type": "null"}
     if kind.id == "enum":
         return {"enum": list(dict(kind.children)["values"])}
     if kind.id in ("list", "array"):
@@ -308,7 +283,7 @@ def _column_type(kind: Any) -> Schema:
     if kind.id == "map":
         value = _nullable(_column_type(dict(kind.children)["value"]))
         return {"type": "object", "additionalProperties": value}
-    return {"type": "string"}
+    return {"type": _OF_DUCKDB.get(kind.id, "string")}
 
 
 def _nullable(schema: Schema) -> Schema:

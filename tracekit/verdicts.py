@@ -54,22 +54,6 @@ def verdicts(
         raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
 
 
-def examine_together(database: Session, thresholds: Thresholds | None = None) -> RunVerdict:
-    """The one verdict of a run whose ranks these traces are.
-
-    Raises:
-        TracekitError: the traces are not the ranks of one run.
-    """
-    from tracekit.examine import examine_all
-    from tracekit.verdict.run_verdict import judge_run
-
-    with database.judging(thresholds or Thresholds()), database.sharing():
-        found = judge_run(database, examine_all(database, thresholds=thresholds), thresholds)
-    if isinstance(found, str):
-        raise TracekitError(f"{database.name}: not the ranks of one run: {found}")
-    return found
-
-
 def verdict_together(
     database: Session, analyses: list[Analysis], thresholds: Thresholds
 ) -> tuple[RunVerdict | None, str]:

@@ -199,7 +199,7 @@ def test_ctrl_c_ends_a_query(slow, folder):
     program = (
         "import sys\n"
         "from tracekit.database.session import Session\n"
-        "from tracekit.commands import main\n"
+        "from tracekit.__main__ import main\n"
         "stream = Session.stream\n"
         "def telling(*arguments):\n"
         "    print('begun', file=sys.stderr, flush=True)\n"

@@ -383,7 +383,7 @@ def test_a_changed_file_is_read_again_and_few_stay_open(tmp_path):
         with opened.using([path]) as first, opened.using([path]) as again:
             assert first is again
             assert first.fetch("SELECT count(*) FROM gpu_ops")[1] == [(number,)]
-    assert len(opened) == 1
+    assert len(opened._databases) == 1
     with pytest.raises(tracekit.TracekitError), opened.using([str(tmp_path / "none.json")]):
         pass
     opened.close()

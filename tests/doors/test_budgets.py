@@ -17,15 +17,18 @@ from msgspec.structs import replace
 import tracekit
 from tests.conftest import own_trace_names
 from tests.kit import traces
-from tracekit.budgets import figures as step_figures
-from tracekit.budgets.budget import (
-    StepBudget,
+from tracekit.budgets import (
+    COUNTS,
     broken,
     changes,
     check_budget,
     counted,
+    figures_of,
+    file_of,
+    places_of,
+    read_figures,
+    write_figures,
 )
-from tracekit.budgets.figures import COUNTS, figures_of, places_of
 from tracekit.errors import TracekitError
 
 # An installed plugin is there by itself.
@@ -100,7 +103,7 @@ def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
     pytest.importorskip("torch")
     output, status = tried(TESTS, "--tracekit-update")
     assert (status, "2 passed" in output) == (0, True)
-    base = step_figures.read_figures(step_figures.file_of("test_step.py::test_stored", tmp_path))
+    base = read_figures(file_of("test_step.py::test_stored", tmp_path))
     assert base.names["operators"]["aten::neg"] == 3
 
     output, status = tried(TESTS + NEW + WRONG, operators=5)
@@ -126,25 +129,12 @@ def test_no_two_tests_share_a_file_of_figures(tmp_path):
              "test_a.py::test_step[*.py-1]", "test_a.py::test_step[x.py-1]", "test_a.py::1]",
              f"test_a.py::test_step[{'x' * 400}]", f"test_a.py::test_step[{'x' * 401}]",
              ]  # fmt: skip
-    files = [step_figures.file_of(test, tmp_path) for test in tests]
+    files = [file_of(test, tmp_path) for test in tests]
     assert len({each.name.casefold() for each in files}) == len(tests)
     assert {each.parent for each in files} == {tmp_path / "tracekit_baselines"}
     assert max(len(each.name) for each in files) < 255
     # Wherever pytest is started.
-    assert step_figures.file_of("tests/deep/test_a.py::test_step", tmp_path) == files[0]
-
-
-def test_figures_under_a_name_that_tests_shared_are_asked_for_again(tmp_path):
-    former = tmp_path / "tracekit_baselines" / "test_step-a-b.json"
-    step_figures.require_no_former("test_a.py::test_step[a/b]", tmp_path)
-    former.parent.mkdir()
-    former.write_text("{}")
-    for budget in ({}, {"time": 1.2}):
-        step = StepBudget(
-            "test_a.py::test_step[a/b]", tmp_path, tmp_path / "leave", budget, update=False
-        )
-        with pytest.raises(TracekitError, match=r"several tests may share this file.*again"):
-            step(lambda: None)
+    assert file_of("tests/deep/test_a.py::test_step", tmp_path) == files[0]
 
 
 def test_the_plugin_imports_nothing_until_it_is_used():
@@ -201,12 +191,12 @@ def test_times_are_compared_on_the_same_device_only(figures):
 
 def test_stored_figures_come_back_and_changes_are_named(figures, tmp_path):
     path = tmp_path / "deep" / "step.json"
-    step_figures.write_figures(path, figures)
-    base = step_figures.read_figures(path)
+    write_figures(path, figures)
+    base = read_figures(path)
     assert broken(figures, {}, base) == []
     assert changes(figures, base) == []
     before = path.read_text()
-    step_figures.write_figures(path, base)
+    write_figures(path, base)
     assert json.loads(path.read_text()) == json.loads(before)
     figure = next(name for name in base.names if base.names[name] and name != "copied_bytes")
     name, count = next(iter(base.names[figure].items()))
@@ -241,7 +231,7 @@ SOUND = {"schema": "tracekit/step/1", "counts": {"operators": 3}, "kernels_by_cl
 def test_a_file_that_holds_no_figures_is_named(tmp_path):
     path = tmp_path / "step.json"
     path.write_text(json.dumps(SOUND))
-    assert step_figures.read_figures(path)
+    assert read_figures(path)
     wrong = {
         "counts": [None, [], 3, {"operators": "3"}, {"operators": None}, {"other": 3},
                    {"operators": float("nan")}, {"operators": float("inf")},
@@ -258,7 +248,7 @@ def test_a_file_that_holds_no_figures_is_named(tmp_path):
     for text in ["", "{", "[]", "{}", '{"schema": "other"}', "\x00", "[" * 100_000, *texts]:
         path.write_text(text)
         with pytest.raises(TracekitError, match="run it again"):
-            step_figures.read_figures(path)
+            read_figures(path)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kit import traces
-from tracekit.commands.report import _beside
+from tracekit.commands.analyze import _beside
 
 pytest.importorskip("altair", reason="the extra `report` is not installed")
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]

@@ -193,7 +193,7 @@ def test_another_profiler_of_another_thread_waits_for_the_next_step(at, output):
         if step == at:
             threads.append(threading.Thread(target=run_other, args=("profiler",)))
             threads[0].start()
-            while not recorder._session.recording._recorder._wanted.is_set():
+            while not recorder._recording._recorder._wanted.is_set():
                 pass
 
     recorder = StepRecorder(output, (8, 15))

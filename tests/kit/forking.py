@@ -34,7 +34,6 @@ IMPORTED = [
     "tracekit.commands.analyze",
     "tracekit.commands.diff",
     "tracekit.commands.lake",
-    "tracekit.commands.load",
     "tracekit.commands.query",
     "tracekit.advice.find",
     "tracekit.compare.diff",

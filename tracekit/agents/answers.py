@@ -47,12 +47,14 @@ _ROOM_FOR_LEFT_OUT = 400
 class Page(Struct, frozen=True):
     """The rows of a list to return: `rows` of them, after the first `offset`.
 
-    `characters` limits the text of the whole answer.
+    `characters` limits the text of the whole answer. `part` names the part of a document to return,
+    such as `steps` or `run.waiting`.
     """
 
     rows: int
     offset: int
     characters: int
+    part: str | None = None
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.offset < 0:
@@ -162,7 +164,14 @@ def rows_that_fit(columns: Sequence[str], rows: Sequence[Sequence[Any]], page: P
 
 
 def document_that_fits(document: dict[str, Any], page: Page) -> Fitted:
-    """The document with lists cut until it fits the page, and what was left out."""
+    """The document, or the page's part of it, with lists cut until it fits the page, and what was
+    left out.
+
+    Raises:
+        TracekitError: when it has no such part, or does not fit.
+    """
+    if page.part is not None:
+        return _part_that_fits(document, page.part, page)
     for length in _LENGTHS:
         left_out: list[str] = []
         found = _cut(clean(document), "", length, left_out)
@@ -175,12 +184,7 @@ def document_that_fits(document: dict[str, Any], page: Page) -> Fitted:
     return found, left_out
 
 
-def part_of(document: dict[str, Any], part: str, page: Page) -> Fitted:
-    """The named part of a document, such as `steps` or `run.waiting`, and what was left out.
-
-    Raises:
-        TracekitError: when it has no such part.
-    """
+def _part_that_fits(document: dict[str, Any], part: str, page: Page) -> Fitted:
     value: Any = document
     for name in part.split("."):
         if not isinstance(value, Mapping) or name not in value:
@@ -188,7 +192,7 @@ def part_of(document: dict[str, Any], part: str, page: Page) -> Fitted:
             raise TracekitError(f"there is no part {part!r}; there are: {known}")
         value = value[name]
     if not isinstance(value, list):
-        return document_that_fits({part: value}, page)
+        return document_that_fits({part: value}, replace(page, part=None))
     items = value[page.offset : page.offset + page.rows]
     first = first_that_fit(items, page.characters)
     after = page.offset + len(first)
@@ -197,12 +201,6 @@ def part_of(document: dict[str, Any], part: str, page: Page) -> Fitted:
     rest = len(value) - after
     more = [f"{rest:,} of {len(value):,}: offset={after} shows more"] if rest > 0 else []
     return {part: first, "of": len(value)}, more
-
-
-def fitting(document: dict[str, Any], part: str | None) -> Callable[[Page], Fitted]:
-    if part is not None:
-        return lambda page: part_of(document, part, page)
-    return lambda page: document_that_fits(document, page)
 
 
 def _cut(value: Any, path: str, length: int, left_out: list[str]) -> Any:
@@ -243,9 +241,9 @@ def _shortened(text: str, characters: int) -> str:
     return found
 
 
-def describe(question: Query) -> dict[str, Any]:
-    """A question with its parameters, its columns with their units, and its SQL."""
-    return {
+def describe(question: Query, page: Page) -> Fitted:
+    """A question with its parameters, its columns with their units, and its SQL if that fits."""
+    about = {
         "name": question.name,
         "question": question.question,
         "parameters": [
@@ -253,29 +251,25 @@ def describe(question: Query) -> dict[str, Any]:
             for each in question.parameters
         ],
         "columns": [f"{each.name} ({each.unit}): {each.help}" for each in question.columns],
-        "sql": question.sql.splitlines(),
     }
-
-
-def without_sql(about: dict[str, Any], name: str, page: Page) -> Fitted:
-    """The description of a question, with its SQL if that fits."""
-    if len(text_of(about)) <= page.characters:
-        return about, []
-    found, left_out = document_that_fits({k: v for k, v in about.items() if k != "sql"}, page)
-    return found, [*left_out, f"sql: read the resource tracekit://queries/{name}"]
+    with_sql = about | {"sql": question.sql.splitlines()}
+    if len(text_of(with_sql)) <= page.characters:
+        return with_sql, []
+    found, left_out = document_that_fits(about, page)
+    return found, [*left_out, f"sql: read the resource tracekit://queries/{question.name}"]
 
 
 def list_questions(topic: str | None, page: Page) -> Fitted:
     """The questions by topic, or those of one topic; if they do not fit, the topics."""
-    found: dict[str, dict[str, str]] = {each: {} for each in catalog.TOPICS}
-    for each in catalog.queries().values():
-        found[each.topic][each.name] = each.question
-    answer_with_texts = {
-        "questions": {each: found[each] for each in found if topic in (None, each)}
+    found: dict[str, dict[str, str]] = {
+        each: {} for each in catalog.TOPICS if topic in (None, each)
     }
-    if len(text_of(answer_with_texts)) <= page.characters:
-        return answer_with_texts, []
-    names = {each: list(found[each]) for each in found if topic in (None, each)}
+    for each in catalog.queries().values():
+        if each.topic in found:
+            found[each.topic][each.name] = each.question
+    if len(text_of({"questions": found})) <= page.characters:
+        return {"questions": found}, []
+    names = {each: list(of_topic) for each, of_topic in found.items()}
     if len(text_of(names)) <= page.characters:
         return {"names": names}, ["the texts of the questions: query with a name gives one"]
     return {"topics": list(names)}, ["the questions: query with a topic lists them"]

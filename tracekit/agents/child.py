@@ -15,15 +15,13 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from tracekit.agents.answers import Page, clean, text_of
+from tracekit.agents.answers import Fitted, Page, rows_that_fit, text_of
 from tracekit.database.interrupt import took_longer
 from tracekit.database.selects import NEEDS_MEMORY
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.opening import open_any
 from tracekit.reporters.rows import first_rows
-
-Rows = tuple[list[str], list[list[Any]]]
 
 # The memory that a statement may take without --memory-mb.
 MEMORY_MB = 4_000
@@ -44,10 +42,8 @@ class Child:
 
     def rows(
         self, path: str, resources: Resources, statement: str, page: Page, timeout_s: float
-    ) -> Rows:
-        """The columns and rows of one SELECT on the database or lake at `path`: those of the page,
-        and one more if there are more. They are cleaned, and cut soon after the page's number of
-        characters.
+    ) -> Fitted:
+        """The columns and rows of one SELECT on the database or lake at `path` that fit the page.
 
         Raises:
             TracekitError: when the SQL fails, needs more memory or time than is allowed, or ends
@@ -67,7 +63,8 @@ class Child:
             found = json.loads(answer)
             if "error" in found:
                 raise TracekitError(found["error"])
-            return found["columns"], found["rows"]
+            rows, left_out = found["fitted"]
+            return rows, left_out
         if is_late:
             raise took_longer(timeout_s)
         raise TracekitError(
@@ -152,7 +149,7 @@ def _main() -> None:
                 offset=page.offset,
                 characters=page.characters,
             )
-        answer: dict[str, Any] = {"columns": columns, "rows": _cut(rows, page.characters)}
+        answer: dict[str, Any] = {"fitted": rows_that_fit(columns, rows, page)}
     except TracekitError as error:
         answer = {"error": str(error)}
     except MemoryError:
@@ -161,16 +158,6 @@ def _main() -> None:
     out.flush()
     # The thread that waits for the server cannot be stopped.
     os._exit(0)
-
-
-def _cut(rows: list[tuple[Any, ...]], characters: int) -> list[list[Any]]:
-    found = []
-    for row in rows:
-        found.append(clean(list(row)))
-        characters -= len(text_of(found[-1]))
-        if characters < 0:
-            break
-    return found
 
 
 def _end_with_the_server() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -20,14 +21,11 @@ from tracekit.agents.answers import (
     brief,
     describe,
     document_that_fits,
-    fitting,
     list_questions,
-    part_of,
     remedy_words,
     rows_that_fit,
     text_of,
     without_details,
-    without_sql,
 )
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
@@ -113,7 +111,6 @@ class Tools:
         """Tell whether overhead (the GPU waits for the host) or compute bounds a run, why, and what
         removing each cause would save at most. For the ranks of one run: which rank delays the
         others."""
-        page = self._page(rows, offset)
         limits = Thresholds()
 
         def judged(database: Session) -> tuple[list[Analysis], RunVerdict | None, str]:
@@ -124,25 +121,22 @@ class Tools:
         key = ("verdict", trace_id, window)
         (analyses, run, no_run), findings = self._of_trace(path, trace_id, key, judged)
         document: dict[str, Any]
-        rest: list[str] = []
         if len(analyses) == 1:
             document = analyses[0].as_dict()
-            main = without_details(document)
-            rest = [name for name in document if name not in main]
         else:
             document = {"run": run and run.as_dict(), "no_run": no_run or None}
             document["traces"] = [brief(each) for each in analyses]
-            main = document
+        main = without_details(document) if part is None and len(analyses) == 1 else document
+        rest = [name for name in document if name not in main]
         command = _command("analyze", path, trace_id=trace_id, window=window)
 
         def fit(page: Page) -> Fitted:
-            if part is not None:
-                return part_of(document, part, page)
             found, left_out = document_that_fits(main, page)
             if rest:
                 left_out.append(f"the parts {', '.join(rest)}: part=NAME shows one")
             return found, left_out
 
+        page = self._page(rows, offset, part)
         return answer(f"{command} --json --explain", fit, page, findings)
 
     def advise(
@@ -159,11 +153,11 @@ class Tools:
     ) -> ToolAnswer:
         """List what to change in a run, where, and how much each change would save alone (by a
         replay of the run) and all together."""
-        page = self._page(rows, offset)
+        page = self._page(rows, offset, part)
         if how is not None:
             told = remedy_words(remedy(how))
             command = _command("advise", how=how)
-            return answer(command, lambda page: document_that_fits(told, page), page)
+            return answer(command, partial(document_that_fits, told), page)
         if path is None:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
 
@@ -173,7 +167,9 @@ class Tools:
         key = ("advise", trace_id, window)
         document, findings = self._of_trace(path, trace_id, key, advised)
         command = _command("advise", path, trace_id=trace_id, window=window)
-        return answer(f"{command} --json --all", fitting(document, part), page, findings)
+        return answer(
+            f"{command} --json --all", partial(document_that_fits, document), page, findings
+        )
 
     def whatif(
         self,
@@ -186,7 +182,7 @@ class Tools:
         offset: _Offset = 0,
     ) -> ToolAnswer:
         """Predict how long a run would take with changes, all applied at once."""
-        page = self._page(rows, offset)
+        page = self._page(rows, offset, part)
 
         def predicted(database: Session) -> ToolAnswer:
             if trace_id is None and window is None and len(database.trace_ids()) > 1:
@@ -196,7 +192,7 @@ class Tools:
         key = ("whatif", *changes, trace_id, window)
         document, findings = self._of_trace(path, trace_id, key, predicted)
         command = _command("whatif", path, *changes, trace_id=trace_id, window=window)
-        return answer(f"{command} --json", fitting(document, part), page, findings)
+        return answer(f"{command} --json", partial(document_that_fits, document), page, findings)
 
     def query(
         self,
@@ -262,13 +258,11 @@ class Tools:
         """The named questions, those of a topic, or all about one."""
         page = self._page(ROWS, 0)
         if name is not None:
-            question = catalog.query(name)
-            about = describe(question)
-            command = _command("query", name) + " --explain"
-            return answer(command, lambda page: without_sql(about, name, page), page)
+            describing = partial(describe, catalog.query(name))
+            return answer(_command("query", name) + " --explain", describing, page)
         if topic is not None and topic not in catalog.TOPICS:
             raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
-        return answer("tracekit query --list", lambda page: list_questions(topic, page), page)
+        return answer("tracekit query --list", partial(list_questions, topic), page)
 
     def sql(
         self,
@@ -283,24 +277,20 @@ class Tools:
     ) -> ToolAnswer:
         """Run one read-only SELECT on the tables and views of a trace, such as kernels, launches,
         cpu_ops, gpu_ops, steps and event; `DESCRIBE kernels` tells a view's columns."""
-        page = self._page(rows, offset)
         with self._reading(path) as database:
-            columns_and_rows = (child or Child()).rows(
-                self._opened.path_of(database),
-                self._opened.resources,
-                statement,
-                page,
-                self._limit_s(timeout_s),
-            )
+            file, resources = self._opened.path_of(database), self._opened.resources
+
+            def fit(page: Page) -> Fitted:
+                found, left_out = (child or Child()).rows(
+                    file, resources, statement, page, self._limit_s(timeout_s)
+                )
+                if left_out:
+                    left_out.append("pages agree only if the statement has an ORDER BY")
+                return found, left_out
+
             findings = [row for row in database.findings() if row["severity"] in _SERIOUS]
-
-        def fit(page: Page) -> Fitted:
-            found, left_out = rows_that_fit(*columns_and_rows, page)
-            if left_out:
-                left_out.append("pages agree only if the statement has an ORDER BY")
-            return found, left_out
-
-        return answer(_command("sql", path, statement), fit, page, findings)
+            page = self._page(rows, offset)
+            return answer(_command("sql", path, statement), fit, page, findings)
 
     def diff(
         self,
@@ -321,7 +311,7 @@ class Tools:
     ) -> ToolAnswer:
         """Compare run b with run a: the changes per step, and the kernels, operators and modules
         that account for them."""
-        page = self._page(rows, offset)
+        page = self._page(rows, offset, part)
         given = [a] if b is None else [a, b]
         with self._reading(*given) as database:
             known = database.trace_ids()
@@ -344,7 +334,7 @@ class Tools:
         if trace_ids is not None:
             command += f" --trace-ids {first} {second}"
         command += f" --top {top} --json"
-        return answer(command, fitting(document, part), page, findings)
+        return answer(command, partial(document_that_fits, document), page, findings)
 
     @contextmanager
     def _reading(self, *paths: str) -> Iterator[Session]:
@@ -373,8 +363,8 @@ class Tools:
     def _limit_s(self, timeout_s: float | None) -> float:
         return min(timeout_s or self._timeout_s, self._timeout_s)
 
-    def _page(self, rows: int, offset: int) -> Page:
-        return Page(min(rows, MOST_ROWS), offset, self._characters)
+    def _page(self, rows: int, offset: int, part: str | None = None) -> Page:
+        return Page(min(rows, MOST_ROWS), offset, self._characters, part)
 
 
 def _command(command: str, *arguments: str, **options: str | int | None) -> str:

@@ -9,8 +9,6 @@ import stat
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
-from itertools import count
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -20,7 +18,7 @@ from tracekit.database.connection import is_database
 from tracekit.database.sandbox import SPILL_MB
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.files import work_folder
+from tracekit.files import work_folder, writing_to
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
 from tracekit.opening import load, open_any
@@ -42,13 +40,8 @@ class Opened:
     def __init__(self, most: int, resources: Resources) -> None:
         self.resources = resources
         self._most = most
-        self._databases: OrderedDict[_Key, Session] = OrderedDict()
+        self._databases: OrderedDict[_Key, tuple[Session, ExitStack]] = OrderedDict()
         self._paths: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
-        self._numbers = count(1)
-        self._stack = ExitStack()
-
-    def __len__(self) -> int:
-        return len(self._databases)
 
     @contextmanager
     def using(self, paths: Sequence[str]) -> Iterator[Session]:
@@ -70,7 +63,7 @@ class Opened:
             while len(self._databases) >= self._most:
                 self._close_first()
             self._databases[key] = self._opened(paths)
-        yield self._databases[key]
+        yield self._databases[key][0]
 
     def path_of(self, database: Session) -> str:
         """The path at which another process can read what `using` has opened."""
@@ -79,45 +72,34 @@ class Opened:
     def close(self) -> None:
         while self._databases:
             self._close_first()
-        self._stack.close()
 
-    def _opened(self, paths: Sequence[str]) -> Session:
-        if len(paths) == 1 and is_database(paths[0]):
-            opened, file = open_any(paths[0], self.resources), paths[0]
-        else:
-            file = str(self._folder / f"{next(self._numbers)}.duckdb")
-            load(list(paths), file, self.resources).close()
-            spill_mb = self.resources.spill_mb
-            opened = open_any(
-                file,
-                replace(
-                    self.resources,
-                    hardware=None,
-                    annotations=(),
-                    spill_mb=SPILL_MB if spill_mb is None else spill_mb,
-                ),
-            )
-            opened.name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
-        self._paths[opened] = file
-        return opened
-
-    @cached_property
-    def _folder(self) -> Path:
-        parent = self.resources.folder
-        try:
-            return self._stack.enter_context(work_folder(parent, _FOLDER_PREFIX))
-        except OSError as error:
-            reason = error.strerror or error
-            raise TracekitError(
-                f"{parent}: cannot make a temporary folder there: {reason}"
-            ) from error
+    def _opened(self, paths: Sequence[str]) -> tuple[Session, ExitStack]:
+        """The traces, and what closes them."""
+        with ExitStack() as closing:
+            if len(paths) == 1 and is_database(paths[0]):
+                opened, file = open_any(paths[0], self.resources), paths[0]
+            else:
+                parent, spill_mb = self.resources.folder, self.resources.spill_mb
+                with writing_to(parent):
+                    folder = closing.enter_context(work_folder(parent, _FOLDER_PREFIX))
+                file = str(folder / "traces.duckdb")
+                load(list(paths), file, self.resources).close()
+                opened = open_any(
+                    file,
+                    replace(
+                        self.resources,
+                        hardware=None,
+                        annotations=(),
+                        spill_mb=SPILL_MB if spill_mb is None else spill_mb,
+                    ),
+                )
+                opened.name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
+            closing.callback(opened.close)
+            self._paths[opened] = file
+            return opened, closing.pop_all()
 
     def _close_first(self) -> None:
-        database = self._databases.popitem(last=False)[1]
-        database.close()
-        file = Path(self._paths[database])
-        if "_folder" in self.__dict__ and file.is_relative_to(self._folder):
-            file.unlink(missing_ok=True)
+        self._databases.popitem(last=False)[1][1].close()
 
 
 def _state(path: str) -> tuple[str, int, int, int]:
@@ -208,7 +190,8 @@ class Folders:
     def _lake(self, asked: str, path: str) -> str:
         """A lake, checked to have no file that is a link out of the folders."""
         root = Path(selection(path).root)
-        if not all(self._is_inside(each) for each in _links(root)):
+        links = (each for each in root.rglob("*") if each.is_symlink())
+        if not all(map(self._is_inside, links)):
             raise self._refused(asked)
         return str(root.resolve()) + path[len(str(root)) :]
 
@@ -240,11 +223,3 @@ def _before_pattern(path: str) -> Path:
     parts = Path(path).parts
     plain = next((place for place, each in enumerate(parts) if glob.has_magic(each)), len(parts))
     return Path(path) if os.path.lexists(path) else Path(*parts[:plain])
-
-
-def _links(folder: Path) -> Iterator[Path]:
-    for parent, folders, files in os.walk(folder):
-        for each in (*folders, *files):
-            path = Path(parent) / each
-            if path.is_symlink():
-                yield path

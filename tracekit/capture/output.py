@@ -18,7 +18,7 @@ from typing import Any
 
 from tracekit.capture.recorder import Recorder
 from tracekit.errors import TracekitError
-from tracekit.files import work_folder, written_whole
+from tracekit.files import work_folder, writing_to, written_whole
 
 _DATABASE = ".duckdb"
 _ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
@@ -135,7 +135,7 @@ def check_place(output: Path, script: str | None = None) -> None:
         TracekitError: when `output` cannot be written, is a source of the program, or is a database
             that no recording made.
     """
-    with _writing(output), suppress(_Discarded), written_whole(output, sources(script)):
+    with writing_to(output), suppress(_Discarded), written_whole(output, sources(script)):
         require_ending(output.resolve())
         _require_replaceable(output)
         raise _Discarded
@@ -148,7 +148,7 @@ def publish(output: Path, script: str | None = None) -> Iterator[Path]:
     Raises:
         TracekitError: when `output` cannot be written, or is a source of the program.
     """
-    with _writing(output):
+    with writing_to(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(output, sources(script)) as beside:
             yield beside
@@ -179,14 +179,6 @@ def _require_replaceable(output: Path) -> None:
     raise TracekitError(
         f"{output}: is a database that no recording made: remove it, or write to another file"
     )
-
-
-@contextmanager
-def _writing(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
 
 
 def rank_path(output: Path, torch: Any) -> Path:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.text import printable
 from tracekit.version import __version__
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _FAILED, _INTERRUPTED = 2, 130
 # Of a command, in the list of all.
@@ -27,9 +21,9 @@ _MOST_TEXT = 100
 _GROUPS = {
     "See": {
         "analyze": ("analyze", "run.json.gz"),
-        "report": ("report", "run.json.gz --open"),
+        "report": ("analyze", "run.json.gz --open"),
         "open": ("doors", "run.json.gz"),
-        "demo": ("report", ""),
+        "demo": ("analyze", ""),
     },
     "Fix": {
         "advise": ("analyze", "run.json.gz"),
@@ -54,11 +48,11 @@ _GROUPS = {
         "workloads": ("capture", ""),
     },
     "Keep": {
-        "load": ("load", "'runs/*.json.gz' -o runs.duckdb"),
+        "load": ("lake", "'runs/*.json.gz' -o runs.duckdb"),
         "lake": ("lake", "add runs/*.json.gz --to lake --run monday"),
     },
     "Share": {
-        "export": ("load", "run.json.gz --step 12 -o step12.json.gz"),
+        "export": ("doors", "run.json.gz --step 12 -o step12.json.gz"),
         "annotate": ("doors", "run.json.gz -o annotated.json.gz"),
         "mcp": ("doors", "traces"),
         "skill": ("doors", "install"),
@@ -74,7 +68,7 @@ class _ReaderGone(Exception):
 
 
 class _Commands(click.Group):
-    """The commands. The module of each is imported when it is asked for."""
+    """The commands, whose help ends with an example. The module of each is imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -88,18 +82,14 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
-            module = _COMMANDS[cmd_name][0]
-            for found in vars(import_module(f"tracekit.commands.{module}")).values():
-                if isinstance(found, click.Command) and found.name in _COMMANDS:
-                    self._add(found, _COMMANDS[found.name][1])
-        return super().get_command(ctx, cmd_name)
-
-    def _add(self, found: click.Command, example: str) -> None:
-        """Adds a command, whose help ends with an example; not one that another module imports."""
-        if str(found.name) not in self.commands:
-            line = f"tracekit {found.name} {example}".rstrip()
+            module, example = _COMMANDS[cmd_name]
+            members = vars(import_module(f"tracekit.commands.{module}")).values()
+            commands = (each for each in members if isinstance(each, click.Command))
+            found = next(each for each in commands if each.name == cmd_name)
+            line = f"tracekit {cmd_name} {example}".rstrip()
             found.epilog = "\n\n".join(filter(None, (found.epilog, f"\b\nExample:\n  {line}")))
             self.add_command(found)
+        return super().get_command(ctx, cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -162,6 +152,8 @@ def main() -> None:
         status = _complain(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
+    except io.UnsupportedOperation:
+        status = _complain("cannot write: standard output is closed")
     except (_ReaderGone, BrokenPipeError):
         _forget_output()
         status = 0
@@ -172,22 +164,7 @@ def main() -> None:
         if not is_interrupt(error):
             raise
         status = _INTERRUPTED
-    _exit(status if isinstance(status, int) else 0)
-
-
-class _Closed(io.RawIOBase):
-    """Stands in for a closed standard output: raises at the first write only."""
-
-    _has_said_so = False
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Buffer) -> int:
-        if not self._has_said_so:
-            self._has_said_so = True
-            raise OSError(errno.EBADF, "standard output is closed")
-        return memoryview(data).nbytes
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 def _occupy_closed_streams() -> None:
@@ -199,24 +176,13 @@ def _occupy_closed_streams() -> None:
         pass
     os.close(opened)
     if sys.stdout is None:
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(_Closed()), "utf-8", write_through=True)
+        # Raises io.UnsupportedOperation if written to.
+        sys.stdout = io.TextIOWrapper(io.FileIO(os.devnull))
 
 
 def _forget_output() -> None:
     """Discards unwritten output, so that Python does not try to write it again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def _exit(status: int) -> NoReturn:
-    """Ends the process; immediately if a query that could not be stopped is still running."""
-    from tracekit.database.interrupt import work_is_left_running
-
-    if work_is_left_running():
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(status)
-    sys.exit(status)
 
 
 def _complain(message: str, status: int = _FAILED) -> int:

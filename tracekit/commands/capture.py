@@ -15,7 +15,6 @@ from tracekit.commands import completion
 from tracekit.commands.options import (
     json_option,
     label_option,
-    labels_of,
     option,
     size_options,
     stage_line,
@@ -58,10 +57,6 @@ def capture(
     output: str | None,
     profiler: str | None,
     server: str | None,
-    steps: int,
-    seconds: float,
-    timeout_s: float,
-    labels: tuple[str, ...],
     **options: Any,
 ) -> Steps:
     """Run WORKLOAD under torch.profiler and write its trace.
@@ -80,17 +75,16 @@ def capture(
     With --server URL no program is run: a server that answers requests is profiled for a few steps,
     and the command ends when the traces of all its ranks are whole.
     """
-    options["labels"] = labels_of(labels)
+    other = profiler if server is None else "a server"
+    if options["labels"] and other:
+        raise TracekitError(f"{other} writes its traces itself: give --label to `lake add`")
+    when = [options.pop(each) for each in ("steps", "seconds", "timeout_s")]
     if server is not None:
-        if labels:
-            raise TracekitError("a server writes its traces itself: give --label to `lake add`")
-        yield from _of_server(server, output, steps, seconds, timeout_s, options)
+        yield from _of_server(server, output, when, options)
         return
     if workload is None:
         raise click.UsageError("Missing argument 'WORKLOAD' (or --server URL).")
     if profiler is not None:
-        if labels:
-            raise TracekitError(f"{profiler} writes its traces itself: give --label to `lake add`")
         yield from _by_other(profiler, [workload, *arguments], output, options)
         return
     from tracekit.capture.output import to_standard_output
@@ -141,14 +135,7 @@ def _by_other(
     yield from wrote(written, events, "events", says=says)
 
 
-def _of_server(
-    url: str,
-    output: str | None,
-    steps: int,
-    seconds: float,
-    timeout_s: float,
-    options: dict[str, Any],
-) -> Steps:
+def _of_server(url: str, output: str | None, when: list[Any], options: dict[str, Any]) -> Steps:
     from tracekit.capture.server import Server
 
     given = (output, *map(os.environ.get, ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")))
@@ -156,7 +143,7 @@ def _of_server(
     if folder is None or not Path(folder).is_dir():
         raise TracekitError("--server needs the folder that the server writes traces to: -o FOLDER")
     found = Server(url, Path(folder)).capture(
-        steps, seconds, timeout_s, stacks=options["stacks"], shapes=options["shapes"]
+        *when, stacks=options["stacks"], shapes=options["shapes"]
     )
     for path in found:
         yield from wrote(path, says=size(path.stat().st_size))

@@ -1,4 +1,4 @@
-"""Traces for other programs: Perfetto (annotate, open), and agents (mcp, skill)."""
+"""Traces for other programs: export, Perfetto (annotate, open), and agents (mcp, skill)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,70 @@ from tracekit.commands.options import (
     option,
     part_options,
     resource_options,
+    tell_errors,
     warn,
     writing,
 )
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, needing
 from tracekit.reporters import written
 from tracekit.reporters.written import Steps, wrote
+from tracekit.stages import stage
 
 if TYPE_CHECKING:
     from tracekit.perfetto.part import PartChoice
+
+
+@click.command()
+@click.argument("source", metavar="TRACE|DB")
+@option(
+    "-o --output",
+    "The file to write; a trace that ends in .gz or .zst is compressed. FILE.xlsx is a workbook "
+    "of Excel: verdict, advice, kernels, operators, launches, gaps, and of several traces the "
+    "ranks.",
+    required=True,
+)
+@option(
+    "--format form",
+    "The trace itself, or its flame graph: for speedscope, or as folded stacks.",
+    click.Choice(["trace", "speedscope", "collapsed"]),
+    default="trace",
+)
+@option(
+    "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
+)
+@part_options
+@writing
+def export(source: str, output: str, form: str, weight: str | None, part: PartChoice) -> Steps:
+    """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
+
+    A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
+    """
+    from tracekit.ingest.resources import Resources
+    from tracekit.opening import open_any
+    from tracekit.reporters import stacks
+
+    if form == "trace" and weight is not None:
+        raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
+    if form != "trace" and not part.is_whole:
+        raise click.UsageError("a part is written as a trace: omit --format")
+    is_book = output.endswith(".xlsx")
+    if is_book and (form != "trace" or not part.is_whole):
+        raise click.UsageError("a workbook is about whole traces: omit --format and the part")
+    unit = "events" if form == "trace" else "stacks"
+    with open_any(source, Resources(), output) as opened:
+        if is_book:
+            with needing("a workbook needs", "excel"):
+                from tracekit.reporters import workbook
+            sheets = workbook.write(opened, output)
+            tell_errors(opened)
+            yield from wrote(output, len(sheets), "sheets", says=", ".join(sheets))
+            return
+        if form == "trace":
+            count = part.write(opened, output)
+        else:
+            with stage("writing"):
+                count = stacks.write(opened, form, output, weight or "host", part.trace_of(opened))
+    yield from wrote(output, count, unit)
 
 
 @click.command()
@@ -134,12 +189,9 @@ def mcp(
     """
     from tracekit.agents.traces import Folders, Opened
 
-    try:
+    with needing("mcp needs", "mcp"):
         from tracekit.agents.server import serve
         from tracekit.agents.tools import Tools
-    except ModuleNotFoundError as error:
-        missing = (error.name or "its package").partition(".")[0]
-        raise TracekitError(f"mcp needs {missing}: pip install 'tracekit[mcp]'") from error
     opened = Opened(keep, request.resources)
     tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
     if sys.stdin.isatty():
@@ -163,13 +215,11 @@ def install(folder: str) -> Steps:
     """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]"""
     from importlib.resources import files
 
-    from tracekit.files import written_whole
+    from tracekit.files import writing_to, written_whole
 
     path = Path(folder) / "tracekit" / "SKILL.md"
-    try:
+    with writing_to(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise TracekitError(f"{path}: cannot be written: {error.strerror}") from error
     with written_whole(path) as beside:
         beside.write_bytes(files("tracekit.agents").joinpath("SKILL.md").read_bytes())
     yield written.output(path)

@@ -1,17 +1,19 @@
-"""tracekit lake"""
+"""Traces that are kept, in a database or a lake: load, lake."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tracekit.commands import options
 from tracekit.commands.options import Request, option
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, is_interrupt
 from tracekit.reporters.written import Output, Steps, wrote
+from tracekit.reporters.written import output as output_of
 from tracekit.text import printable
 
 if TYPE_CHECKING:
@@ -28,6 +30,81 @@ _WORKERS = (
         metavar="ADDRESS",
     ),
 )
+
+
+@click.command()
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@option("-o --output", "The database file; replaced if it exists.", required=True)
+@option("--append", "Add to the database instead of replacing it.", is_flag=True)
+@option(
+    "--resume",
+    "Keep an interrupted load as OUTPUT.partial, and resume from it when called again.",
+    is_flag=True,
+)
+@option(
+    "--no-verdict",
+    "Judge no trace: leave the tables verdict, evidence, one_off and advice empty.",
+    is_flag=True,
+)
+@options.resource_options
+@options.writing
+def load(
+    traces: tuple[str, ...], output: str, no_verdict: bool, request: Request, **how: bool
+) -> Steps:
+    """Load traces into a database that any DuckDB client can open.
+
+    A TRACE may also be a directory, a pattern in quotes, or a tar archive of traces. A bad trace
+    does not stop the others from loading: it is reported at the end, with exit status 2.
+    """
+    from tracekit import opening
+    from tracekit.reporters.progress import loading_bar
+
+    before = _state_of(output)
+    bad: list[TracekitError] = []
+    try:
+        with loading_bar(traces) as progress:
+            database = opening.load(
+                traces,
+                output,
+                request.resources,
+                on_bad=bad.append,
+                on_wait=lambda: options.warn(
+                    f"waiting for another load to finish writing {output}"
+                ),
+                progress=progress,
+                verdicts=not no_verdict,
+                **how,
+            )
+        with database:
+            rows = database.traces()
+            yield output_of(output, len(rows), "traces")
+            for row in rows:
+                yield (
+                    f"{row['trace_id']}  {row['path']}: {row['events']:,} events, "
+                    f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
+                )
+            options.tell_errors(database)
+    except BaseException as ended:
+        if is_interrupt(ended):
+            if _state_of(output) != before:
+                options.warn(f"{output} is complete")
+            elif how["resume"] and Path(f"{output}.partial").exists():
+                options.warn(
+                    f"{output}.partial keeps what is loaded: run the same command to resume"
+                )
+        raise
+    for error in bad:
+        options.warn(f"not loaded: {error}")
+    yield 2 if bad else 0
+
+
+def _state_of(output: str) -> tuple[int, int] | None:
+    """Inode and modification time, to tell one file of that name from another."""
+    try:
+        found = Path(output).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 @click.group()
@@ -56,7 +133,7 @@ def add(
     target: str,
     as_json: bool,
     run: str | None,
-    labels: tuple[str, ...],
+    labels: dict[str, str],
     replace: bool,
     request: Request,
 ) -> None:
@@ -75,7 +152,7 @@ def add(
             pool,
             run=run,
             replace_others=replace,
-            labels=options.labels_of(labels),
+            labels=labels,
             resources=request.resources,
             judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else None,
@@ -93,9 +170,9 @@ def add(
 @lake.command()
 @click.argument("question", metavar="NAME")
 @click.argument("target", metavar="LAKE")
-@option("--param parameters", "Set a parameter.", multiple=True, metavar="NAME=VALUE")
+@options.pairs_option("--param parameters", "Set a parameter.")
 @options.requesting(*_WORKERS, *options.ROWS, *options.RESOURCES)
-def ask(question: str, target: str, parameters: tuple[str, ...], request: Request) -> None:
+def ask(question: str, target: str, parameters: dict[str, str], request: Request) -> None:
     """Ask each rank by itself a named question, many at a time, and show all answers.
 
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
@@ -109,11 +186,10 @@ def ask(question: str, target: str, parameters: tuple[str, ...], request: Reques
     resources = request.resources
     if request.output is not None:
         require_no_input(request.output, files_named([target], resources))
-    given = dict(options.pair(each) for each in parameters)
     with (
         work_folder(resources.folder, WORK_PREFIX) as folder,
         _workers(request) as pool,
-        ask_ranks(target, question, given, pool, folder, resources) as answers,
+        ask_ranks(target, question, parameters, pool, folder, resources) as answers,
     ):
         units = {each.name: each.unit for each in catalog.query(question).columns}
         request.render(answers, "FROM answers", units=units | {"rank": "id"})

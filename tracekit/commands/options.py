@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tracekit.database.catalog import Value
     from tracekit.database.session import Session
     from tracekit.ingest.resources import Resources
+    from tracekit.perfetto.part import PartChoice
     from tracekit.run import Database
     from tracekit.thresholds import Thresholds
 
@@ -40,8 +41,7 @@ class Request:
     def resources(self) -> Resources:
         from tracekit.ingest.resources import Resources
 
-        names = ("memory_mb", "threads", "temp_dir", "hardware", "spill_mb", "annotations")
-        return Resources(*(self.given[name] for name in names))
+        return Resources(**{name: self.given[name] for name in Resources.__dataclass_fields__})
 
     @cached_property
     def thresholds(self) -> Thresholds:
@@ -78,31 +78,6 @@ class Request:
         return rows.render(database, query, given, form, self.output, columns, limits, units)
 
 
-class Listed(click.ParamType):  # type: ignore[type-arg]
-    """Comma-separated values; duplicates count once."""
-
-    name = "list"
-
-    def __init__(self, kind: type[int] | type[str]) -> None:
-        self.kind = kind
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "A,B,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int | str, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            found = [self.kind(each.strip()) for each in value.split(",")]
-        except ValueError:
-            self.fail(f"{value!r} is not a list of integers, such as 1,8,64", param, ctx)
-        if "" in found:
-            self.fail(f"{value!r} has an empty value between commas", param, ctx)
-        return tuple(dict.fromkeys(found))
-
-
 def warn(text: str) -> None:
     """Prints a line to standard error."""
     click.echo(f"tracekit: {printable(text)}", err=True)
@@ -112,6 +87,15 @@ def tell_notes(opened: Session) -> None:
     """Prints the notes on traces that are missing or incomplete."""
     for note in opened.notes:
         warn(f"{opened.name}: {note}")
+
+
+def tell_errors(database: Session) -> None:
+    """Prints to standard error what makes all of a trace doubtful, such as that it is cut."""
+    own = database.trace_ids()
+    for finding in database.ask("health", severity="error"):
+        # The trace of a capture has no replays.
+        if finding["trace_id"] in own:
+            click.echo(f"{finding['trace_id']}  {printable(finding['message'])}", err=True)
 
 
 def show(found: Any, as_json: bool, render: Callable[[Any], object]) -> None:
@@ -127,14 +111,6 @@ def status_of(failed: Sequence[str]) -> int:
     for condition in failed:
         warn(f"failed: {condition}")
     return 1 if failed else 0
-
-
-def pair(text: str, option: str = "--param") -> tuple[str, str]:
-    """A parameter given as NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise TracekitError(f"{option} takes NAME=VALUE, not {text!r}")
-    return name, value
 
 
 def option(names: str, help: str = "", type: Any = None, **more: Any) -> _Decorator:
@@ -154,23 +130,57 @@ def all_of(*options: _Decorator) -> _Decorator:
     return decorate
 
 
-def requesting(*options: _Decorator) -> _Decorator:
-    """Adds options whose values the command receives as one `request`. On a terminal, such a
-    command shows what it is at."""
+def list_option(names: str, help: str, kind: type[int] | type[str] = str) -> _Decorator:
+    """An option of comma-separated values; duplicates count once."""
+
+    def listed(text: str) -> tuple[int | str, ...]:
+        try:
+            found = [kind(each.strip()) for each in text.split(",")]
+        except ValueError:
+            raise click.BadParameter(
+                f"{text!r} is not a list of integers, such as 1,8,64"
+            ) from None
+        if "" in found:
+            raise click.BadParameter(f"{text!r} has an empty value between commas")
+        return tuple(dict.fromkeys(found))
+
+    return option(names, help, listed, metavar="A,B,...")
+
+
+def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
+    """An option that may be given several times, as NAME=VALUE; their dictionary."""
+
+    def paired(_: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+        for text in given:
+            if "=" not in text:
+                raise TracekitError(f"{param.opts[0]} takes NAME=VALUE, not {text!r}")
+        return dict(text.split("=", 1) for text in given)
+
+    return option(names, help, multiple=True, metavar="NAME=VALUE", callback=paired, **more)
+
+
+def gathering(name: str, make: Callable[[dict[str, Any]], Any], *options: _Decorator) -> _Decorator:
+    """Adds options; the command receives what `make` makes of their values as the argument `name`.
+    On a terminal, such a command shows what it is at."""
     add = all_of(*options)
-    params: list[click.Parameter] = vars(add(lambda: None))["__click_params__"]
+    # Two options may set one value.
+    names = {str(each.name) for each in vars(add(lambda: None))["__click_params__"]}
 
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def call(**given: Any) -> Any:
-            # Two options may set one value.
-            values = {name: given.pop(name) for name in {str(each.name) for each in params}}
+            made = make({each: given.pop(each) for each in names})
             with stage_line():
-                return command(**given, request=Request(values))
+                return command(**given, **{name: made})
 
         return add(call)
 
     return decorate
+
+
+def requesting(*options: _Decorator) -> _Decorator:
+    """Adds options that the command receives as one `request`."""
+    return gathering("request", Request, *options)
 
 
 def stage_line() -> AbstractContextManager[None]:
@@ -184,11 +194,9 @@ def stage_line() -> AbstractContextManager[None]:
     return stages.heard_by(StageLine().hear)
 
 
-label_option = option(
+label_option = pairs_option(
     "--label labels",
     "Say more about the run, such as commit=1f3a9: lakes have it as a column of the table trace.",
-    multiple=True,
-    metavar="NAME=VALUE",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -281,11 +289,6 @@ def trace_id_option(default: str) -> _Decorator:
     return option("--trace-id", f"Which trace of a database.  [default: {default}]", int)
 
 
-def labels_of(given: Sequence[str]) -> dict[str, str]:
-    """The labels that `label_option` takes."""
-    return dict(pair(each, "--label") for each in given)
-
-
 def gate_options(help: str) -> _Decorator:
     """--top and --fail-if of a comparison."""
     return all_of(
@@ -294,8 +297,15 @@ def gate_options(help: str) -> _Decorator:
     )
 
 
-# The fields of `tracekit.perfetto.part.PartChoice`.
-_PART = all_of(
+def _part(given: dict[str, Any]) -> PartChoice:
+    from tracekit.perfetto.part import PartChoice
+
+    return PartChoice(**given)
+
+
+part_options = gathering(
+    "part",
+    _part,
     option("--trace-id", "Which trace, if the database holds several.", int),
     option("--rank", "The same, by its rank.", int),
     option("--step", "Only this step of the profiler, with all that its events refer to.", int),
@@ -304,17 +314,3 @@ _PART = all_of(
     option("--to to_ms", "Only up to here.", float),
     option("--max-mb", "End earlier where the JSON text would be larger than this.", float),
 )
-
-
-def part_options(command: _Command) -> _Command:
-    """Adds the options that choose a part of a trace, which the command receives as one `part`."""
-
-    @wraps(command)
-    def call(**given: Any) -> Any:
-        from tracekit.perfetto.part import PartChoice
-
-        names = PartChoice.__struct_fields__
-        chosen = PartChoice(**{name: given.pop(name) for name in names})
-        return command(**given, part=chosen)
-
-    return _PART(call)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tracekit.commands import completion, options
-from tracekit.commands.options import Listed, Request, json_option, option
+from tracekit.commands.options import Request, json_option, list_option, option
 from tracekit.errors import is_interrupt
 from tracekit.replay.grammar import HELP
 
@@ -88,12 +88,12 @@ def probe(
 @click.command()
 @click.argument("workload")
 @option("-o --output", "The database.", default="sweep.duckdb")
-@option("--batch", "Sequences in a batch: 1,8,64.", Listed(int))
-@option("--seq", "Tokens in a sequence.", Listed(int))
-@option("--dim", "Features in and out.", Listed(int))
-@option("--hidden", "Features within.", Listed(int))
-@option("--dtype", "Any of fp32, fp16 and bf16.", Listed(str))
-@click.option("--variants", type=Listed(str), default=(), help="Only these: eager,compiled.")
+@list_option("--batch", "Sequences in a batch: 1,8,64.", int)
+@list_option("--seq", "Tokens in a sequence.", int)
+@list_option("--dim", "Features in and out.", int)
+@list_option("--hidden", "Features within.", int)
+@list_option("--dtype", "Any of fp32, fp16 and bf16.")
+@list_option("--variants", "Only these: eager,compiled.")
 @option("--baseline", "The variant to compare with.  [default: the first]")
 @option("--rounds", "How often to time each variant, in turns.", default=15)
 @option("--retry", "Retry the points that could not run.", is_flag=True)
@@ -114,7 +114,8 @@ def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: An
     from tracekit.reporters.progress import work_bar
 
     axes = {axis: values for axis in AXES if (values := given.pop(axis))}
-    chosen = {name: given.pop(name) for name in ("variants", "baseline", "rounds", "retry")}
+    chosen = {name: given.pop(name) for name in ("baseline", "rounds", "retry")}
+    chosen["variants"] = given.pop("variants") or ()
     try:
         with work_bar("points") as progress:
             found = library.sweep(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tracekit.commands import completion
-from tracekit.commands.options import Request, option, pair, row_options
+from tracekit.commands.options import Request, option, pairs_option, row_options
 from tracekit.errors import TracekitError
 from tracekit.text import printable
 
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 @click.argument(
     "arguments", nargs=-1, metavar="[TRACE|DB] [NAME]", shell_complete=completion.questions
 )
-@option(
-    "--param parameters",
-    "Set a parameter.",
-    multiple=True,
-    metavar="NAME=VALUE",
-    shell_complete=completion.parameters,
-)
+@pairs_option("--param parameters", "Set a parameter.", shell_complete=completion.parameters)
 @option(
     "--columns",
     "Show only these columns, in this order.",
@@ -44,7 +38,7 @@ if TYPE_CHECKING:
 @row_options
 def query(
     arguments: tuple[str, ...],
-    parameters: tuple[str, ...],
+    parameters: dict[str, str],
     columns: str | None,
     listing: bool,
     explain: bool,
@@ -66,12 +60,11 @@ def query(
         return
     if source is None:
         raise TracekitError(f"query {question.name} needs one trace or database")
-    values = dict(pair(each) for each in parameters)
     chosen = question.check_columns(
         [each.strip() for each in columns.split(",")] if columns else []
     )
     with request.open(source) as run:
-        variables = run.session.of_own(question, values)
+        variables = run.session.of_own(question, parameters)
         statement = run.session.shown_sql(question, variables)
         units = {each.name: each.unit for each in question.columns}
         count = request.render(run.session, statement, variables, chosen, units)

@@ -113,15 +113,10 @@ def on_trace_ready(
 
 def _tell(path: Path, on_verdict: OnVerdict | None) -> None:
     try:
-        judge(path)
+        bound = judge(path)
         found = json.loads(verdict_paths(path)[0].read_text())
-        verdict = found["verdict"]
-        bound = bound_by(verdict["regime"], verdict["bottleneck"])
-        print(
-            f"{os.path.relpath(path)}: {verdict['headline']}\n"
-            f"{bound}; confidence {verdict['confidence']}",
-            flush=True,
-        )
+        headline, confidence = found["verdict"]["headline"], found["verdict"]["confidence"]
+        print(f"{os.path.relpath(path)}: {headline}\n{bound}; confidence {confidence}", flush=True)
         if on_verdict is not None:
             on_verdict(path, found)
     except Exception as error:

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from functools import update_wrapper
+from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
@@ -41,13 +41,13 @@ def _harmless(
 ) -> Callable[Concatenate[StepRecorder, _P], None]:
     """Turns any failure of a hook into a warning, and ends the profiling."""
 
+    @wraps(hook)
     def guarded(self: StepRecorder, /, *arguments: _P.args, **options: _P.kwargs) -> None:
         try:
             hook(self, *arguments, **options)
         except Exception as error:
             self._give_up(first_line(error))
 
-    update_wrapper(guarded, hook)
     return guarded
 
 
@@ -113,7 +113,7 @@ class StepRecorder:
         self._thread = 0
         self._live = False
         self._restarts = False
-        self._session: _Session | None = None
+        self._recording: _Recording | None = None
 
     @_harmless
     def begin(self) -> None:
@@ -139,8 +139,8 @@ class StepRecorder:
         """A step has ended."""
         if not self._live:
             return
-        if self._session is not None:
-            self._session.recording.step()
+        if self._recording is not None:
+            self._recording.step()
         if self._restarts:
             self._restarts = False
             again = self._has_dry and self.estimate_mb is None
@@ -156,11 +156,11 @@ class StepRecorder:
         The steps recorded so far are written; if there is no whole step yet, the recording moves
         behind the interruption.
         """
-        session = self._session
-        if not self._live or session is None:
+        recording = self._recording
+        if not self._live or recording is None:
             return
-        if not session.is_dry and session.recording.recorded_steps:
-            self._shorten(f"{what} began")
+        if not recording.is_dry and recording.recorded_steps:
+            self._shorten(recording, f"{what} began")
             return
         self._close()
         self._restarts = True
@@ -168,9 +168,9 @@ class StepRecorder:
     @_harmless
     def finish(self) -> None:
         """Training has ended: writes the trace if it is not yet written, and the verdict."""
-        session = self._session
-        if session is not None and not session.is_dry and session.recording.recorded_steps:
-            self._shorten("training ended")
+        recording = self._recording
+        if recording is not None and not recording.is_dry and recording.recorded_steps:
+            self._shorten(recording, "training ended")
         elif self._live:
             raise TracekitError(
                 f"{self.output}: training ended before a step was recorded: give earlier steps"
@@ -186,34 +186,36 @@ class StepRecorder:
             raise TracekitError(f"{self.output}: training failed, so its trace is not written")
 
     def _advance(self) -> None:
-        """Begins or ends the session that is due after this step."""
-        session = self._session
-        if session is not None and (session.is_complete or session.recording.yielded):
-            self._end(session)
-        if self._live and self._session is None and not self._restarts:
+        """Begins or ends the recording that is due after this step."""
+        recording = self._recording
+        if recording is not None and (
+            recording.recorded_steps == recording.steps or recording.yielded
+        ):
+            self._end(recording)
+        if self._live and self._recording is None and not self._restarts:
             if self._count == self._dry_at:
-                self._session = _Session(self, dry=True, timed=1, steps=1)
+                self._recording = _Recording(self, is_dry=True, timed=1, steps=1)
             elif self._count == self._record_at:
-                self._session = _Session(
-                    self, dry=False, timed=self._timed, steps=self._steps_that_fit()
+                self._recording = _Recording(
+                    self, is_dry=False, timed=self._timed, steps=self._steps_that_fit()
                 )
 
-    def _end(self, session: _Session) -> None:
-        self._session = None
-        size_mb = session.end()
-        if session.recording.yielded:
+    def _end(self, recording: _Recording) -> None:
+        self._recording = None
+        size_mb = recording.end()
+        if recording.yielded:
             raise TracekitError(
                 f"{self.output}: another profiler has started, and PyTorch runs one at a time: "
                 "this one ended, and its trace is not written"
             )
-        if session.is_dry:
+        if recording.is_dry:
             self.estimate_mb = size_mb * self._asked
             _log.info(
                 "%s: about %.1f MB expected, from one step of %.1f MB",
                 self.output, self.estimate_mb, size_mb,
             )  # fmt: skip
         else:
-            self.path, self._live = session.recording.path, False
+            self.path, self._live = recording.path, False
             _live.discard(self)
             for stale in verdict_paths(self.path):
                 stale.unlink(missing_ok=True)
@@ -231,12 +233,10 @@ class StepRecorder:
         self._warn(f"{expected}: {steps} of {self._asked} are recorded (max_mb={self._max_mb:g})")
         return steps
 
-    def _shorten(self, why: str) -> None:
-        session = self._session
-        assert session is not None
-        session.recording.cut()
-        self._end(session)
-        got = session.recording.steps
+    def _shorten(self, recording: _Recording, why: str) -> None:
+        recording.cut()
+        self._end(recording)
+        got = recording.steps
         self._warn(f"{self.output}: {why}, so {got} of {self._asked} steps are recorded")
 
     def _give_up(self, why: str) -> None:
@@ -249,9 +249,9 @@ class StepRecorder:
         self._warn(why)
 
     def _close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.discard()
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.abandon()
 
     def _warn(self, message: str) -> None:
         self.problem = message
@@ -287,47 +287,38 @@ def _at_end_of_cell(hook: Callable[[], None]) -> None:
     shell.events.register("post_run_cell", ended)
 
 
-class _Session:
+class _Recording(profile):
     """One recording; it also ends with the recorder that began it, or with the program."""
 
-    def __init__(self, owner: StepRecorder, *, dry: bool, timed: int, steps: int) -> None:
-        self.is_dry = dry
-        self._folder, path = ExitStack(), owner.output
-        if dry:
+    def __init__(self, owner: StepRecorder, *, is_dry: bool, timed: int, steps: int) -> None:
+        self.is_dry = is_dry
+        self._folder, output = ExitStack(), owner.output
+        if is_dry:
             folder = self._folder.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-"))
-            path = Path(folder) / "step.json.gz"
-        self.recording = profile(path, steps, warmup=timed, **owner._what)
-        self.recording.yields = True
-        if not dry:
-            self.recording.max_mb = owner._max_mb
+            output = Path(folder) / "step.json.gz"
+        super().__init__(output, steps, warmup=timed, **owner._what)
+        self.yields = True
+        self.max_mb = None if is_dry else owner._max_mb
         try:
-            self.recording.__enter__()
+            self.__enter__()
         except BaseException:
             self._folder.close()
             raise
-        self._finalizer = weakref.finalize(owner, _abandon, self.recording)
-
-    @property
-    def is_complete(self) -> bool:
-        return self.recording.recorded_steps == self.recording.steps
+        self._finalizer = weakref.finalize(owner, self.abandon)
 
     def end(self) -> float:
         """Writes the trace; returns its size in MB, or 0 if another profiler ended it."""
         self._finalizer.detach()
         with self._folder:
             try:
-                self.recording.__exit__(None, None, None)
-                return 0 if self.recording.yielded else self.recording.path.stat().st_size / 1e6
+                self.__exit__(None, None, None)
+                return 0 if self.yielded else self.path.stat().st_size / 1e6
             except BaseException:
-                _abandon(self.recording)
+                self.abandon()
                 raise
 
-    def discard(self) -> None:
+    def abandon(self) -> None:
+        """Ends the recording without a trace."""
         self._finalizer.detach()
         with self._folder:
-            _abandon(self.recording)
-
-
-def _abandon(recording: profile) -> None:
-    """Ends a recording without a trace."""
-    recording.__exit__(GeneratorExit, GeneratorExit(), None)
+            self.__exit__(GeneratorExit, GeneratorExit(), None)

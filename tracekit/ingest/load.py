@@ -23,7 +23,7 @@ from tracekit.database.sandbox import (
 )
 from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
-from tracekit.files import resumable, sole_writer, written_whole
+from tracekit.files import sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
 from tracekit.ingest.job import Job, not_loaded
 from tracekit.ingest.resources import (
@@ -104,7 +104,7 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
     if base is not None:
         # Before any trace is read.
         require_database(base)
-    with (resumable if job.resume else written_whole)(database, job.inputs) as beside:
+    with written_whole(database, job.inputs, resumes=job.resume) as beside:
         if beside.exists():
             require_same(beside, base, job.paths)
         elif job.resume:

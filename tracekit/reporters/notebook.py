@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.advice.model import FixList
 from tracekit.compare.diff import Diff
-from tracekit.errors import TracekitError
+from tracekit.errors import needing
 from tracekit.experiments.points import Sweep
 from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, console, diff, experiments, first_screen, several
@@ -80,10 +80,8 @@ def page_of(
     thresholds: Thresholds | None,
 ) -> ReportPage:
     """The page of a trace, of several, or of a sweep; written to `output`, if given."""
-    try:
+    with needing("reports need", "report"):
         from tracekit.reporters.html import reports
-    except ImportError as error:
-        raise TracekitError(f"reports need {error.name}: pip install 'tracekit[report]'") from error
     with TemporaryDirectory(prefix="tracekit-") as folder:
         path = output or Path(folder) / "page.html"
         reports.write_any(database, path, trace, window, thresholds)

@@ -1,1 +1,0 @@
-"""Budgets for a step of the user's program."""
