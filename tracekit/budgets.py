@@ -363,7 +363,7 @@ def read_figures(path: Path) -> Figures | None:
     """
     try:
         fields = parsed(path.read_text("utf-8"))
-        if fields.pop("schema") != _SCHEMA or fields.keys() - Figures.__dataclass_fields__.keys():
+        if fields.pop("schema") != _SCHEMA or fields.keys() - set(Figures.__struct_fields__):
             raise ValueError
         found = record(Figures, fields)
         named = (found.counts, found.kernels_by_class, *found.names.values())

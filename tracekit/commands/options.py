@@ -41,7 +41,7 @@ class Request:
     def resources(self) -> Resources:
         from tracekit.ingest.resources import Resources
 
-        return Resources(**{name: self.given[name] for name in Resources.__dataclass_fields__})
+        return Resources(**{name: self.given[name] for name in Resources.__struct_fields__})
 
     @cached_property
     def thresholds(self) -> Thresholds:
