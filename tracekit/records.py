@@ -68,12 +68,19 @@ def parsed(text: str | bytes) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: when it is not JSON, or nested too deeply.
+        ValueError: when it is not JSON, nested too deeply, or has a whole number of over 64 bits.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_int=_whole)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _whole(digits: str) -> int:
+    number = int(digits)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError("a number is too large")
+    return number
 
 
 def record(kind: type[R], value: object) -> R:
