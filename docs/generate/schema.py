@@ -13,7 +13,7 @@ _ROW = re.compile(r"^\| (`.*?) \| (.*) \|$", re.MULTILINE)
 _DEFINED = re.compile(
     r"^CREATE (?:OR REPLACE )?(TABLE|VIEW|MACRO)(?: IF NOT EXISTS)? (?:\w+\.)?(\w+)", re.MULTILINE
 )
-_COMMENTED = re.compile(r"^    (\w+) +[A-Z][^-\n]*?,? *-- (.*)$", re.MULTILINE)
+_COMMENTED = re.compile(r"^    (?:.*, )?(\w+) +[A-Z][^-\n]*?,? *-- (.*)$", re.MULTILINE)
 
 
 def _meanings() -> dict[str, str]:

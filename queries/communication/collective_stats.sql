@@ -1,6 +1,5 @@
 -- question: Which collectives ran, how large were they, and what bandwidth did they reach?
--- params trace
--- columns trace_id, device_id, rank, type, group_name, group_size
+-- columns device_id, rank, type, group_name, group_size
 -- column dtype (text): type of the elements
 -- columns message_bytes
 -- column algorithm (text): RING, TREE, NVLS ... by the kernel's name
@@ -9,11 +8,9 @@
 -- column total_ns (ns): sum of their kernels' durations, waiting for other ranks included
 -- column min_ns (ns): the shortest: nearest to the time on the wire
 -- columns exposed_ns
--- column wait_ns (ns): the calls' time beyond the shortest: probably waiting for other ranks, and a lower
---     bound; NULL: only one call, or unknown size
+-- column wait_ns (ns): the calls' time beyond the shortest, probably waiting: a lower bound; NULL: unknown
 -- column algorithm_gb_per_s (10^9 bytes per second): message_bytes of all calls over total_ns
--- column bus_gb_per_s (10^9 bytes per second): algorithm_gb_per_s times nccl-tests' factor for type and group
---     size: compare this with the link's bandwidth
+-- column bus_gb_per_s (10^9 bytes per second): algorithm_gb_per_s times nccl-tests' factor: a link's
 -- column best_bus_gb_per_s (10^9 bytes per second): bus_gb_per_s of the shortest call
 -- doubts: no_gpu_ops, no_communication, unlinked_gpu_ops, absurd_duration
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
@@ -24,8 +21,7 @@ SELECT
     sum(message_bytes) / nullif(sum(dur_ns), 0) AS algorithm_gb_per_s,
     sum(message_bytes) / nullif(sum(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS bus_gb_per_s,
     message_bytes / nullif(min(dur_ns), 0) * bus_factor(type, nullif(group_size, 0)) AS best_bus_gb_per_s
-FROM collective AS c JOIN trace AS t USING (trace_id)
-WHERE c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+FROM collective AS c JOIN trace AS t USING (trace_id) WHERE is_asked(c.trace_id)
 GROUP BY c.trace_id, c.device_id, t.rank, type, group_name, group_size, dtype, message_bytes, algorithm,
     protocol
 ORDER BY c.trace_id, c.device_id, total_ns DESC, type, message_bytes

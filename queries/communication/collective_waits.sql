@@ -1,6 +1,6 @@
 -- question: Which collectives probably waited for other ranks, judging by one rank?
--- params trace, top
--- columns trace_id, device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
+-- params top
+-- columns device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
 -- column wire_ns (ns): the shortest call of this type, group and size: the wire, and a little waiting
 -- column wait_ns (ns): dur_ns minus wire_ns: probably waiting for the last rank, or for busy links and SMs
 -- columns exposed_ns
@@ -13,6 +13,6 @@ SELECT c.trace_id, c.device_id, c.event_id,
        alike_count AS calls
 FROM collective AS c
 ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND launch_start_ns >= s.start_ns
-WHERE wait_ns > 0 AND c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+WHERE wait_ns > 0 AND is_asked(c.trace_id)
 ORDER BY wait_ns DESC, c.trace_id, c.start_ns, c.event_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -1,6 +1,6 @@
 -- question: How much of the communication overlaps compute, and how much is exposed?
--- params trace, kind
--- columns trace_id, device_id, kind, name
+-- params kind
+-- columns device_id, kind, name
 -- column communication_ns (ns): time in which a communication kernel ran
 -- column compute_ns (ns): time in which any other kernel ran
 -- column overlapped_ns (ns): time in which both ran
@@ -9,16 +9,13 @@
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH running AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, activity AS label, start_ns, end_ns
-    FROM gpu_ops
-    WHERE activity <> 'copy' AND trace_id = coalesce(getvariable('trace'), trace_id)
-      AND (trace_id, device_id) IN (SELECT (trace_id, device_id) FROM gpu_ops
-          WHERE activity = 'communication')
+    FROM gpu_ops SEMI JOIN (FROM gpu_ops WHERE activity = 'communication') USING (trace_id, device_id)
+    WHERE activity <> 'copy' AND is_asked(trace_id)
 ),
-stretch AS (FROM interval_labels('running')),
 cut AS (
     SELECT w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, labels,
            least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns) AS ns
-    FROM stretch AS s JOIN windows AS w
+    FROM (FROM interval_labels('running')) AS s JOIN windows AS w
       ON s.key.trace_id = w.trace_id AND s.key.device_id = w.device_id AND s.start_ns < w.end_ns
           AND s.end_ns > w.start_ns
 ),

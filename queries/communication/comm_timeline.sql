@@ -1,23 +1,21 @@
 -- question: When do collectives run, and how much of them does no compute cover, over time?
--- params trace
 -- param bins (integer, default 1000): the number of equal bins that the GPU-active span is cut into
--- columns trace_id, device_id
+-- columns device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
 -- columns at_ns, end_ns
--- column communication_ns (ns): time in the bin in which a communication kernel ran; bins without any are
---     left out
+-- column communication_ns (ns): time in it in which a communication kernel ran; bins without any are left out
 -- column exposed_ns (ns): the part of it without compute: the sum over bins is partition's exposed_comm_ns
 -- column overlapped_ns (ns): communication_ns minus exposed_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH call AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops
-    WHERE activity = 'communication' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE activity = 'communication' AND is_asked(trace_id)
 ),
 stretch AS (
     SELECT key, start_ns, end_ns, FALSE AS is_exposed FROM interval_union('call')
     UNION ALL
     SELECT {'trace_id': trace_id, 'device_id': device_id}, start_ns, end_ns, TRUE FROM gpu_timeline
-    WHERE activity = 'communication' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE activity = 'communication' AND is_asked(trace_id)
 ),
 span AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns AS first_ns,

@@ -1,8 +1,7 @@
 -- question: How far do the clocks of the ranks differ, by the ends of their collectives?
 -- column trace_id (id): the trace; traces that share no collective with others are left out
 -- columns rank
--- column offset_ns (ns): how far its clock is ahead of the clock of its job's first rank: the median of how
---     much later its collectives end
+-- column offset_ns (ns): how far its clock is ahead of its job's first rank's: the median over collectives
 -- column residual_ns (ns): the median deviation from that: large if collectives end apart or clocks drift
 -- column compared (count): collectives compared; 0: the first rank
 -- column hops (count): 1: compared with the first rank; 2: with ranks that were compared with it, and so on

@@ -5,8 +5,7 @@
 --     which the host was late
 -- column part_ns (ns): the step's time in this part; the parts add up to span_ns
 -- column waited_ns (ns): time in collectives of the whole trace that waited for other ranks
--- column later_ns (ns): how much later it came than the last but one, in all collectives to which it came
---     last
+-- column later_ns (ns): how much later it came than the last but one, where it came last
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- As in stragglers, sends and receives do not count; without other ranks, waited_ns and later_ns are 0.
 WITH figure AS (FROM run_figures()),

@@ -1,6 +1,5 @@
 -- question: What does each rank spend more time on than the others of its job?
--- params trace
--- columns trace_id, rank
+-- columns rank
 -- column part (text): compute, memcpy, or a cause of idle time: python, input ...; device, unlinked and
 --     after_last_op as in partition. Communication is left out: it contains waiting for others
 -- column own_ns (ns): its time in the GPU-active span of the main device, over the number of steps
@@ -26,9 +25,8 @@ compared AS (
     SELECT own.trace_id, own.rank, own.part, own.ns, percentile(list(other.ns), 50) AS others_ns
     FROM own JOIN own AS other
       ON own.job = other.job AND own.part = other.part AND own.trace_id <> other.trace_id
-    WHERE own.trace_id = coalesce(getvariable('trace'), own.trace_id) GROUP BY ALL
+    WHERE is_asked(own.trace_id) GROUP BY ALL
 )
-SELECT trace_id, rank, part, ns AS own_ns, others_ns,
-       ns - others_ns AS excess_ns
+SELECT trace_id, rank, part, ns AS own_ns, others_ns, ns - others_ns AS excess_ns
 FROM compared WHERE ns > 0 OR others_ns > 0
 ORDER BY excess_ns DESC, trace_id, part

@@ -5,8 +5,7 @@
 -- column waiting_rank (id): a rank that came before
 -- column waiting_trace_id (id): its trace
 -- column collectives (count): collectives in which it waited
--- column wait_ns (ns): how long it waited; the sum over awaited ranks is the waiting rank's waited_ns in
---     stragglers
+-- column wait_ns (ns): how long it waited: the sum over awaited ranks is its waited_ns in stragglers
 -- column awaited_ns (ns): how long all ranks waited for the awaited rank: its held_up_ns in stragglers
 -- doubts: no_communication, one_rank
 -- As in collective_skew, without sends and receives.

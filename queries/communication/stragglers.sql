@@ -12,8 +12,7 @@
 -- As in collective_skew. Sends and receives do not count: stages of a pipeline wait for each other by design.
 SELECT
     step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns,
-    sum(wire_ns)::BIGINT AS wire_ns,
-    sum(wait_ns)::BIGINT AS waited_ns,
+    sum(wire_ns)::BIGINT AS wire_ns, sum(wait_ns)::BIGINT AS waited_ns,
     count(*) FILTER (is_last) AS times_last, sum_where(awaited_ns, is_last) AS held_up_ns
 FROM awaited_collectives() WHERE direction IS NULL
 GROUP BY step, rank, trace_id

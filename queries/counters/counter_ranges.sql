@@ -1,6 +1,4 @@
 -- question: What did hardware counters count for each kernel, and which operator launched it?
--- params trace
--- columns trace_id
 -- column place (count): place among the trace's counted kernels, from 1
 -- column kernel (text): the kernel that was counted
 -- column counter (text): the counter
@@ -15,17 +13,16 @@
 WITH range AS (
     SELECT trace_id, name, args, count(*) OVER (PARTITION BY trace_id) AS n,
            row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, event_id) AS place
-    FROM slices WHERE kind = 'counter_range' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM slices WHERE kind = 'counter_range' AND is_asked(trace_id)
 ),
 launch AS (
     SELECT trace_id, event_id, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns, event_id) AS place,
            count(*) OVER (PARTITION BY trace_id) AS n
     FROM launches WHERE launched_kind = 'kernel' AND trace_id IN (SELECT trace_id FROM range)
 ),
-site AS (FROM call_site('launch')),
 called AS (
     SELECT l.*, s.cpu_op, s.python_line, o.name AS top_level_op
-    FROM launch AS l LEFT JOIN site AS s USING (trace_id, event_id)
+    FROM launch AS l LEFT JOIN (FROM call_site('launch')) AS s USING (trace_id, event_id)
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.event_id = h.event_id
     LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.outer_op_id = o.event_id
 )

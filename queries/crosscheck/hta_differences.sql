@@ -1,6 +1,4 @@
 -- question: Which of HTA's rules make its numbers differ from tracekit's on this trace?
--- params trace
--- columns trace_id
 -- column code (text): the rule
 -- column analyses (list of text): HTA's analyses that the rule touches
 -- column count (count): events or ops to which it applies
@@ -21,7 +19,7 @@ op AS (
     FROM gpu_ops AS o JOIN typed ON o.name IS NOT DISTINCT FROM typed.name
     LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
     LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
+    WHERE is_asked(o.trace_id)
     WINDOW before AS (PARTITION BY o.trace_id, o.stream ORDER BY o.start_ns, o.event_id)
 ),
 -- Events that are not GPU ops to tracekit, but may be to HTA.

@@ -9,8 +9,7 @@
 -- HTA calls this get_idle_time_breakdown: it takes GPU ops by their category, one stream at a time, and the
 -- start of the event linked_id for the launch, which for an op without a launch is the trace's first event.
 -- Its sort leaves the order of ops that start at once on one stream open; here the file decides.
--- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
-WITH held AS (SELECT * FROM hta_events()),
+WITH held AS (FROM hta_events()),
 op AS (
     SELECT o.trace_id, o.stream, o.event_id, o.start_ns, o.end_ns, l.start_ns AS launch_start_ns,
            unnest(range(o.copies)) AS copy
@@ -19,19 +18,12 @@ op AS (
         AND o.category IN ('kernel', 'Kernel', 'gpu_memset', 'Memset', 'gpu_memcpy', 'Memcpy',
             'mtia_ccp_events')
 ),
-following AS (
-    SELECT *, lag(end_ns) OVER (PARTITION BY trace_id, stream ORDER BY start_ns, event_id, copy) AS before_ns
-    FROM op
-),
 gap AS (
-    SELECT
-        trace_id, stream, start_ns - before_ns AS gap_ns,
-        CASE WHEN launch_start_ns > before_ns THEN 'host_wait'
-             WHEN start_ns - before_ns
-                 < coalesce(getvariable('consecutive_kernel_delay_ns'), thresholds().kernel_wait_ns)
-                 THEN 'kernel_wait'
-             ELSE 'other' END AS idle_category
-    FROM following
+    SELECT trace_id, stream, start_ns - lag(end_ns) OVER in_order AS gap_ns,
+           CASE WHEN launch_start_ns > lag(end_ns) OVER in_order THEN 'host_wait'
+               WHEN gap_ns < coalesce(getvariable('consecutive_kernel_delay_ns'), thresholds().kernel_wait_ns)
+               THEN 'kernel_wait' ELSE 'other' END AS idle_category
+    FROM op WINDOW in_order AS (PARTITION BY trace_id, stream ORDER BY start_ns, event_id, copy)
 )
 SELECT trace_id, stream, idle_category, coalesce(sum(gap_ns), 0)::BIGINT AS idle_ns
 FROM gap

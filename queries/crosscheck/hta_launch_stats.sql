@@ -7,16 +7,12 @@
 -- column launch_delay_ns (ns): start of the op minus end of the call, not below 0
 -- HTA calls this get_cuda_kernel_launch_stats. It knows launches by five names, and pairs every host event of
 -- such a launch's correlation with every event on a stream that has it.
--- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/cuda_kernel_analysis.py
-WITH held AS (SELECT * FROM hta_events()),
-launched AS (
-    SELECT DISTINCT trace_id, correlation FROM held WHERE is_hta_launch(name)
-)
+WITH held AS (FROM hta_events())
 SELECT
     c.trace_id, c.correlation, c.dur_ns AS cpu_duration_ns, o.dur_ns AS gpu_duration_ns,
     greatest(0, o.start_ns - c.end_ns) AS launch_delay_ns
 FROM (SELECT *, unnest(range(copies)) FROM held WHERE stream = -1) AS c
-SEMI JOIN launched USING (trace_id, correlation)
+SEMI JOIN (FROM held WHERE is_hta_launch(name)) USING (trace_id, correlation)
 JOIN (SELECT *, unnest(range(copies)) FROM held WHERE stream <> -1) AS o ON c.trace_id = o.trace_id
     AND c.correlation = o.correlation
 ORDER BY c.trace_id, c.correlation, c.start_ns, o.start_ns

@@ -5,15 +5,15 @@
 -- column overlap_ns (ns): the part of it during which COMPUTATION ran too
 -- column overlap_percent (percent of comm_ns): overlap_ns over it, to two decimals; NULL: no communication
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.
--- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/communication_analysis.py
 WITH merged AS MATERIALIZED (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY', 'OTHER'])),
 total AS (
     SELECT trace_id, sum_where(end_ns - start_ns, kernel_type = 'COMMUNICATION') AS comm_ns
     FROM merged GROUP BY trace_id
 ),
-running AS (FROM hta_running('merged')),
-overlap AS (SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM running WHERE types & 3 = 3
-    GROUP BY trace_id)
+overlap AS (
+    SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM hta_running('merged')
+    WHERE types & 3 = 3 GROUP BY trace_id
+)
 SELECT
     trace_id, comm_ns, coalesce(overlap_ns, 0) AS overlap_ns,
     round_even(100 * (coalesce(overlap_ns, 0)::DOUBLE / nullif(comm_ns, 0)), 2) AS overlap_percent

@@ -8,8 +8,7 @@
 -- HTA calls this get_queue_length_time_series: a row for each change. HTA's sort decides the order of changes
 -- at one instant, so that only the length after all of them is certain; mean, deviation and quartiles of the
 -- rows (get_queue_length_summary) are not. It knows launches by eleven names.
--- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/trace_counters.py
-WITH held AS (SELECT * FROM hta_events()),
+WITH held AS (FROM hta_events()),
 launch AS (
     SELECT trace_id, correlation, start_ns FROM held
     -- HTA treats the first event of a file as missing.
@@ -25,12 +24,8 @@ change AS (
     JOIN op USING (trace_id, correlation)
     UNION ALL
     SELECT trace_id, stream, start_ns, -copies FROM op
-),
-instant AS (
-    SELECT trace_id, stream, at_ns, sum(abs(step))::BIGINT AS changes, sum(step) AS step FROM change
-    GROUP BY ALL
 )
-SELECT trace_id, stream, at_ns, changes,
-       (sum(step) OVER (PARTITION BY trace_id, stream ORDER BY at_ns))::BIGINT AS queue_length
-FROM instant
+SELECT trace_id, stream, at_ns, sum(abs(step))::BIGINT AS changes,
+       (sum(sum(step)) OVER (PARTITION BY trace_id, stream ORDER BY at_ns))::BIGINT AS queue_length
+FROM change GROUP BY trace_id, stream, at_ns
 ORDER BY trace_id, stream, at_ns

@@ -6,16 +6,12 @@
 -- column non_compute_ns (ns): the rest; the three add up to kernel_ns
 -- column kernel_ns (ns): from the first GPU event to the end of the last interval of the union
 -- HTA calls this get_temporal_breakdown and prints each over kernel_ns too. It fails without a GPU event.
--- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/analyzers/breakdown_analysis.py
 WITH total AS (
-    SELECT
-        trace_id,
-        arg_max(end_ns, start_ns) FILTER (kernel_type = 'ANY')
-        - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,
-        sum_where(end_ns - start_ns, kernel_type = 'ANY') AS busy_ns,
-        sum_where(end_ns - start_ns, kernel_type = 'COMPUTATION') AS compute_ns
+    SELECT trace_id, arg_max(end_ns, start_ns) FILTER (kernel_type = 'ANY')
+               - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,
+           sum_where(end_ns - start_ns, kernel_type = 'ANY') AS busy_ns,
+           sum_where(end_ns - start_ns, kernel_type = 'COMPUTATION') AS compute_ns
     FROM hta_intervals(['ANY', 'COMPUTATION']) GROUP BY trace_id
 )
 SELECT trace_id, kernel_ns - busy_ns AS idle_ns, compute_ns, busy_ns - compute_ns AS non_compute_ns, kernel_ns
-FROM total
-ORDER BY trace_id
+FROM total ORDER BY trace_id

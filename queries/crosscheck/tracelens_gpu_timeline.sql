@@ -1,8 +1,5 @@
 -- question: What is TraceLens's GPU timeline?
--- params trace
--- columns trace_id
--- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again, in a
---     second row if there are any
+-- column is_recompute (boolean): ops launched while activation checkpointing ran a forward pass again
 -- column computation_ns (ns): union of kernels and fills without 'nccl' in their name
 -- column exposed_comm_ns (ns): union of kernels with 'nccl' in their name, not covered by computation
 -- column exposed_memcpy_ns (ns): union of copies, covered by neither
@@ -32,7 +29,7 @@ linked AS (
         EXISTS (FROM rerun AS r WHERE r.trace_id = l.trace_id AND r.pid = l.pid AND r.tid = l.tid
                 AND l.launch_start_ns >= r.start_ns AND l.launch_start_ns < r.end_ns) AS is_recompute
     FROM gpu_ops AS o JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
+    WHERE is_asked(o.trace_id)
       AND ((o.trace_id, o.correlation) IN (SELECT (trace_id, correlation) FROM arrow)
            OR (o.kind = 'kernel' AND contains(lower(launch_name), 'graphlaunch')))
 ),
@@ -45,11 +42,9 @@ stretch AS (SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS ns FROM interv
     GROUP BY key, labels),
 part AS (
     SELECT
-        key,
-        sum_where(ns, list_contains(labels, 'computation')) AS computation_ns,
+        key, sum_where(ns, list_contains(labels, 'computation')) AS computation_ns,
         sum_where(ns, labels IN (['communication'], ['communication', 'memcpy'])) AS exposed_comm_ns,
-        sum_where(ns, labels = ['memcpy']) AS exposed_memcpy_ns,
-        coalesce(sum(ns), 0)::BIGINT AS busy_ns,
+        sum_where(ns, labels = ['memcpy']) AS exposed_memcpy_ns, coalesce(sum(ns), 0)::BIGINT AS busy_ns,
         sum_where(ns, list_contains(labels, 'communication')) AS total_comm_ns,
         sum_where(ns, list_contains(labels, 'memcpy')) AS total_memcpy_ns
     FROM total LEFT JOIN stretch USING (key) GROUP BY key

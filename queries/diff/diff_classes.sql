@@ -8,8 +8,6 @@ summed AS (
     FROM gpu_ops JOIN run USING (trace_id) WHERE kind = 'kernel' GROUP BY side, class, steps
 )
 SELECT class, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
-       of_side(ns, side, 'a') AS a_ns,
-       of_side(ns, side, 'b') AS b_ns,
-       of_side(ns, side, 'b') - of_side(ns, side, 'a') AS change_ns
+       of_side(ns, side, 'a') AS a_ns, of_side(ns, side, 'b') AS b_ns, b_ns - a_ns AS change_ns
 FROM summed GROUP BY class
 ORDER BY abs(change_ns) DESC, class

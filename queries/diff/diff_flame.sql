@@ -2,8 +2,7 @@
 -- params a, b
 -- columns node, parent, depth
 -- column name (text): the last frame: a Python line, module, operator or call; steps count as one
--- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch;
---     replayed: a module or operator that a graph's replay ran, between its launch and its kernels
+-- column kind (text): as in flame_graph
 -- columns is_library, is_wait
 -- column change (text): added, removed, count, time or same, as in diff_kernels; time is of the host
 -- columns a_count, b_count

@@ -15,8 +15,8 @@ kernel AS (
            CASE WHEN g.class IN ('gemm', 'convolution', 'attention')
                AND operator IN (SELECT name FROM slice_label WHERE work IS NOT NULL)
                THEN coalesce(s.dims, (o.args->'Input Dims')::VARCHAR) END AS dims
-    FROM gpu_ops AS g JOIN run USING (trace_id) LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id
-        AND g.event_id = l.event_id
+    FROM gpu_ops AS g JOIN run USING (trace_id)
+    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN slice_label AS n ON h.op_label = n.label_id
@@ -46,15 +46,13 @@ summed AS (
 ),
 compared AS (
     SELECT kernel, any_value(class) AS class, of_side(count, side, 'a') AS a_count,
-           of_side(count, side, 'b') AS b_count,
-           of_side(ns, side, 'a') AS a_ns,
+           of_side(count, side, 'b') AS b_count, of_side(ns, side, 'a') AS a_ns,
            of_side(ns, side, 'b') AS b_ns, any_value(name) FILTER (side = 'a') AS a_name,
            any_value(name) FILTER (side = 'b') AS b_name
     FROM summed GROUP BY kernel
 )
 SELECT kernel, class, change_of(a_count, b_count, b_ns - a_ns) AS change, a_count, b_count, a_ns, b_ns,
-       b_ns - a_ns AS change_ns,
-       a_name, b_name
+       b_ns - a_ns AS change_ns, a_name, b_name
 FROM compared
 ORDER BY abs(change_ns) DESC, kernel
 LIMIT coalesce(getvariable('top'), 20)

@@ -1,9 +1,7 @@
 -- question: Which call sites hold more or less memory, from a to b?
--- params a, b, top
--- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
+-- params a, b, top, moment
 -- columns place
--- column a_allocations (count): allocations of this call site that are live at that moment in a, on all
---     devices
+-- column a_allocations (count): allocations of this call site that are live then in a, on all devices
 -- column b_allocations (count): in b
 -- column a_bytes (bytes): the memory that these take in a
 -- column b_bytes (bytes): in b
@@ -11,9 +9,7 @@
 -- column a_total_bytes (bytes): of all call sites in a
 -- column b_total_bytes (bytes): of all call sites in b
 -- doubts: no_memory_events
-WITH run (trace_id, side) AS (
-    VALUES (coalesce(getvariable('a'), 1), 'a'), (coalesce(getvariable('b'), 2), 'b')
-)
+WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2)))
 SELECT place, count(*) FILTER (side = 'a') AS a_allocations, count(*) FILTER (side = 'b') AS b_allocations,
        coalesce(sum(bytes) FILTER (side = 'a'), 0)::BIGINT AS a_bytes,
        coalesce(sum(bytes) FILTER (side = 'b'), 0)::BIGINT AS b_bytes, b_bytes - a_bytes AS change_bytes,

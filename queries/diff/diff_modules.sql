@@ -1,11 +1,9 @@
 -- question: Which modules (nn.Module) cost more or less in b than in a?
 -- params a, b, top
 -- columns module
--- column a_calls (count per step): forward calls in a, and replays of graphs that ran it, per step (in all if
---     a marks no steps); a captured call only records
+-- column a_calls (count per step): forward calls in a without captured ones, and replays that ran it
 -- column b_calls (count per step): in b
--- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a; a call inside
---     one of the same module counts with it
+-- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a
 -- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column change_ns (ns): of host and GPU time together
 -- doubts: no_modules, unlinked_gpu_ops
@@ -15,7 +13,6 @@ frame AS (
     WHERE is_module AND trace_id IN (SELECT trace_id FROM run)
 ),
 outer_frame AS (FROM outermost('frame', of_name := TRUE)),
-cost AS (FROM launched_inside('outer_frame')),
 -- A replay's kernels count already for the modules around its launch.
 replay AS (SELECT DISTINCT trace_id, launch_id AS event_id FROM graph_site),
 around AS (FROM modules_around('replay')),
@@ -28,23 +25,17 @@ replayed AS (
 part AS (
     SELECT trace_id, name, 1 AS count, 0 AS host_ns, 0 AS gpu_ns FROM apart_from_captures('frame', 0)
     UNION ALL
-    SELECT trace_id, name, 0, dur_ns, gpu_ns FROM cost
+    SELECT trace_id, name, 0, dur_ns, gpu_ns FROM launched_inside('outer_frame')
     UNION ALL
     SELECT trace_id, name, count(DISTINCT launch_id), 0, sum(dur_ns) FROM replayed GROUP BY ALL
 ),
 summed AS (
-    SELECT side, name, sum(count) / steps AS count, (sum(host_ns) // steps)::BIGINT AS host_ns,
+    SELECT side, name AS item, sum(count) / steps AS count, (sum(host_ns) // steps)::BIGINT AS host_ns,
            (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
     FROM part JOIN run USING (trace_id) GROUP BY side, name, steps
-),
-compared AS (
-    SELECT name AS module, of_side(count, side, 'a') AS a_calls, of_side(count, side, 'b') AS b_calls,
-           of_side(host_ns, side, 'a') AS a_host_ns,
-           of_side(host_ns, side, 'b') AS b_host_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns,
-           of_side(gpu_ns, side, 'b') AS b_gpu_ns
-    FROM summed GROUP BY name
 )
-SELECT *, b_host_ns + b_gpu_ns - a_host_ns - a_gpu_ns AS change_ns
-FROM compared
+SELECT item AS module, a_count AS a_calls, b_count AS b_calls, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns,
+       change_ns
+FROM side_by_side('summed')
 ORDER BY abs(change_ns) DESC, module
 LIMIT coalesce(getvariable('top'), 20)

@@ -2,13 +2,11 @@
 -- params a, b, top
 -- columns operator
 -- column change (text): added, removed, same, time (of operators called equally often) or count (of others)
--- column a_count (count per step): its calls in a, and its runs in replays of graphs; a call that launches
---     what a capture records is none
+-- column a_count (count per step): its calls in a that no capture recorded, and its runs in replays of graphs
 -- column b_count (count per step): in b
 -- column a_self_ns (ns): host time in it but in nothing that it called, per step of a
 -- column b_self_ns (ns): of b
--- column a_gpu_ns (ns): durations of GPU ops that it launched itself, or that replays ran for it, over the
---     steps of a
+-- column a_gpu_ns (ns): GPU ops that it launched itself or that replays ran for it, over the steps of a
 -- columns b_gpu_ns
 -- column change_ns (ns): of self and GPU time together
 -- doubts: no_operators, unlinked_gpu_ops
@@ -26,21 +24,13 @@ part AS (
     SELECT trace_id, cpu_op, 0, 0, dur_ns FROM gpu_op_module WHERE cpu_op IS NOT NULL
 ),
 summed AS (
-    SELECT side, name, sum(count) / steps AS count, (sum(self_ns) // steps)::BIGINT AS self_ns,
+    SELECT side, name AS item, sum(count) / steps AS count, (sum(self_ns) // steps)::BIGINT AS host_ns,
            (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
     FROM part JOIN run USING (trace_id) GROUP BY side, name, steps
-),
-compared AS (
-    SELECT name AS operator, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
-           of_side(self_ns, side, 'a') AS a_self_ns,
-           of_side(self_ns, side, 'b') AS b_self_ns, of_side(gpu_ns, side, 'a') AS a_gpu_ns,
-           of_side(gpu_ns, side, 'b') AS b_gpu_ns
-    FROM summed GROUP BY name
 )
-SELECT operator, change_of(a_count, b_count, abs(b_self_ns - a_self_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
-       a_count, b_count,
-       a_self_ns, b_self_ns, a_gpu_ns, b_gpu_ns,
-       b_self_ns + b_gpu_ns - a_self_ns - a_gpu_ns AS change_ns
-FROM compared
+SELECT item AS operator,
+       change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
+       a_count, b_count, a_host_ns AS a_self_ns, b_host_ns AS b_self_ns, a_gpu_ns, b_gpu_ns, change_ns
+FROM side_by_side('summed')
 ORDER BY abs(change_ns) DESC, operator
 LIMIT coalesce(getvariable('top'), 20)

@@ -16,12 +16,11 @@ frame AS (
     WHERE has(l.traits, 'module') AND NOT has(l.traits, 'wrapping_module')
       AND trace_id IN (SELECT trace_id FROM run)
 ),
-nest AS (FROM nested('frame')),
 -- Where each module is called first.
 instance AS (
     SELECT f.trace_id, f.name, arg_min(p.name, f.start_ns) FILTER (p.name <> f.name) AS parent,
            min(f.start_ns) AS first_ns, regexp_replace(f.name, '_[0-9]+$', '') AS class
-    FROM frame AS f JOIN nest AS n USING (trace_id, event_id)
+    FROM frame AS f JOIN (FROM nested('frame')) AS n USING (trace_id, event_id)
     LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
     GROUP BY ALL
 ),
@@ -82,19 +81,13 @@ matched AS (
     SELECT side, path, arg_max(part, len(part)) AS part FROM around SEMI JOIN shared USING (part) GROUP BY ALL
 ),
 summed AS (
-    SELECT side, array_to_string(coalesce(part, path[:1]), '/') AS part, sum(count) AS count,
+    SELECT side, array_to_string(coalesce(part, path[:1]), '/') AS item, sum(count) AS count,
            sum(host_ns)::BIGINT AS host_ns, sum(gpu_ns)::BIGINT AS gpu_ns
     FROM leaf LEFT JOIN matched USING (side, path) GROUP BY ALL
-),
-compared AS (
-    SELECT part, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
-           of_side(host_ns, side, 'a') AS a_host_ns, of_side(host_ns, side, 'b') AS b_host_ns,
-           of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns
-    FROM summed GROUP BY part
 )
-SELECT part, change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
-       a_count, b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns,
-       b_host_ns + b_gpu_ns - a_host_ns - a_gpu_ns AS change_ns
-FROM compared
+SELECT item AS part,
+       change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
+       a_count, b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns, change_ns
+FROM side_by_side('summed')
 ORDER BY abs(change_ns) DESC, part
 LIMIT coalesce(getvariable('top'), 20)

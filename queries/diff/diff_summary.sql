@@ -10,14 +10,8 @@
 --     profiler_dilation
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 figure AS (
-    SELECT trace_id, metric, figure, place FROM (
-        SELECT *, generate_subscripts(metrics, 1) AS place, unnest(metrics) AS metric,
-               unnest(figures) AS figure FROM (
-            SELECT trace_id, json_keys(row) AS metrics,
-                   list_transform(json_keys(row), lambda m: (row->m)::BIGINT) AS figures
-            FROM (SELECT trace_id, to_json(f) AS row FROM run_figures() AS f)
-        )
-    ) WHERE metric <> 'trace_id'
+    SELECT *, row_number() OVER () AS place
+    FROM (FROM run_figures()) UNPIVOT INCLUDE NULLS (figure FOR metric IN (* EXCLUDE trace_id))
 )
 SELECT metric, any_value(figure) FILTER (side = 'a') AS a, any_value(figure) FILTER (side = 'b') AS b,
        any_value(figure) FILTER (side = 'b') - any_value(figure) FILTER (side = 'a') AS change,
@@ -27,4 +21,4 @@ GROUP BY metric
 HAVING count(figure) > 0
    AND (metric <> 'span_ns'
         OR (SELECT count(DISTINCT kind) FROM compared_windows SEMI JOIN run USING (trace_id)) = 1)
-ORDER BY any_value(place)
+ORDER BY min(place)

@@ -4,19 +4,16 @@
 -- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they
 --     overlap), communication, copy, idle by cause; of traces without GPU ops, what the busiest thread did,
 --     as in the columns of cpu_time
--- column window (text): what is compared: each run's median step, else the GPU-active spans, or the spans of
---     the busiest threads
+-- column window (text): each run's median step, else the GPU-active spans, or the busiest threads' spans
 -- column a_ns (ns): of a's window
 -- column b_ns (ns): of b's window
 -- column change_ns (ns): b_ns less a_ns: the bar's height
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
--- The median steps where both runs have steps, else the whole spans. A run with GPU ops has no waterfall
--- beside one without.
+-- The median steps where both runs have steps, else the whole spans; nothing if one run alone has GPU ops.
 WITH win AS (
     SELECT side, w.*
-    FROM (VALUES ('a', coalesce(getvariable('a'), 1)), ('b', coalesce(getvariable('b'), 2)))
-        AS given(side, trace_id)
+    FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))
     JOIN run_windows AS w USING (trace_id)
     QUALIFY (kind = 'step') = (count(*) FILTER (kind = 'step') OVER () = 2)
         AND count(device_id) OVER () IN (0, count(*) OVER ())

@@ -1,6 +1,5 @@
 -- question: Which figures of each run do gates and comparisons use?
--- params trace
--- columns trace_id, steps
+-- columns steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
 -- column busy_ns (ns): the part of it with GPU ops on the main device, the one with most kernel time
 -- columns compute_ns, exposed_comm_ns, exposed_memcpy_ns
@@ -17,8 +16,6 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,
 --     profiler_dilation
 SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns,
-       host_late_ns,
-       active_ns, kernels, kernel_ns, launches, operators, dispatch_ns, sync_ns, copied_bytes
-FROM run_figures()
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+       host_late_ns, active_ns, kernels, kernel_ns, launches, operators, dispatch_ns, sync_ns, copied_bytes
+FROM run_figures() WHERE is_asked(trace_id)
 ORDER BY trace_id

@@ -1,6 +1,4 @@
 -- question: Where in the program does a step run what the query step_counts counts?
--- params trace
--- columns trace_id
 -- column figure (text): operators, launches ..., as in step_counts
 -- column name (text): what is counted
 -- columns place

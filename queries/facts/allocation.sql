@@ -2,12 +2,9 @@
 -- of: memory_recorded
 -- needs: memory_before, segment_block, stack_frame, host_thread, thread_segment, thread_slice
 CREATE TABLE allocation (
-    trace_id    INTEGER,
-    event_id    BIGINT,  -- its record; NULL: it was made before the recording
+    trace_id INTEGER, event_id BIGINT, -- its record; NULL: it was made before the recording
     device_type BIGINT,  -- 0 is the host
-    device_id   BIGINT,
-    address     UBIGINT,
-    bytes       BIGINT,
+    device_id BIGINT, address UBIGINT, bytes BIGINT,
     start_ns    BIGINT,  -- NULL: before the recording
     end_ns      BIGINT,  -- NULL: after it
     at_peak     BOOLEAN, -- live when the device first had most allocated
@@ -40,8 +37,7 @@ made AS (
         USING (trace_id, device_id, address)
     WHERE state <> 'inactive'
 ),
-slice AS (SELECT DISTINCT trace_id, slice_id AS event_id FROM made),
-site AS (FROM placed('slice'))
+slice AS (SELECT DISTINCT trace_id, slice_id AS event_id FROM made)
 SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns, end_ns,
        -- Without recorded actions, only the end is known.
        CASE WHEN p.at_ns IS NULL THEN end_ns IS NULL
@@ -49,5 +45,5 @@ SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns,
                AND (end_ns IS NULL OR (end_ns, next_id) > (p.at_ns, p.event_id)) END,
        slice_id, m.stack_id, coalesce(f.place, s.place, 'not recorded'), cpu_op
 FROM made AS m LEFT JOIN memory_high AS p USING (trace_id, device_type, device_id)
-LEFT JOIN site AS s ON m.trace_id = s.trace_id AND m.slice_id = s.event_id
+LEFT JOIN (FROM placed('slice')) AS s ON m.trace_id = s.trace_id AND m.slice_id = s.event_id
 LEFT JOIN stack_frame AS f ON m.trace_id = f.trace_id AND m.stack_id = f.stack_id

@@ -5,8 +5,7 @@
 -- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.
 -- Each is known by its first GPU op, `op_id`, since replays of a graph repeat one captured operator.
 CREATE TABLE attention_part (
-    trace_id    INTEGER, -- the trace
-    event_id    BIGINT,  -- the softmax
+    trace_id INTEGER, event_id BIGINT, -- the softmax
     op_id       BIGINT,  -- the first GPU op of the softmax
     told        VARCHAR, -- the shape of the scores
     gpu_op_id   BIGINT,

@@ -1,11 +1,8 @@
 -- fact: The work of inputs of attention.
+-- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND work LIKE 'attention%'
 -- Query, key and value are (batch, heads, sequence, features), or heads third.
-CREATE TABLE _scratch.attention_work (
-    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
-    read DOUBLE, written DOUBLE
-);
 WITH named AS (
     SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END] AS q,
            d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS k,

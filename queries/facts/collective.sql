@@ -4,16 +4,14 @@
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
 -- the kernel, on the operator that launched it (record_param_comms), or in the annotations of the graph that
--- ran it; NCCL's own ranges have its size and communicator. Bandwidths are computed from `message_bytes`, the
--- larger side of the exchange.
+-- ran it; NCCL's own ranges have its size and communicator. Bandwidths are of `message_bytes`.
 --
 -- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
 -- shortest call of the same type, group and size waited least. The rest of a call is probably waiting for
 -- other ranks, or for links and SMs in use by others. It is a lower bound if even the shortest call waited;
 -- NULL if the size is unknown, or if there is only one such call.
 CREATE TABLE collective (
-    trace_id      INTEGER,  -- the trace
-    event_id      BIGINT,   -- the kernel
+    trace_id INTEGER, event_id BIGINT, -- the kernel
     device_id BIGINT, stream BIGINT, name VARCHAR, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     launch_start_ns BIGINT,
     pid           BIGINT,   -- the process and thread that launched it

@@ -1,12 +1,8 @@
 -- fact: The work of inputs of a convolution.
+-- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND work LIKE 'convolution%'
--- It is of an input `x` with a weight `w` (backward: both after the output's gradient). `mask` says which
--- gradients are wanted.
-CREATE TABLE _scratch.convolution_work (
-    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
-    read DOUBLE, written DOUBLE
-);
+-- An input `x` with a weight `w` (backward: both after the output's gradient); `mask`: the gradients wanted.
 WITH named AS (
     SELECT *, d[CASE WHEN is_backward THEN 2 ELSE 1 END] AS x,
            d[CASE WHEN is_backward THEN 3 ELSE 2 END] AS w,

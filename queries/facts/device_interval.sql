@@ -19,12 +19,9 @@ counted AS (
         CASE WHEN lead(trace_id) OVER () = trace_id
             AND lead(device_id) OVER () = device_id THEN lead(at_ns) OVER () END AS next_ns,
         lead(event_id) OVER () AS next_id,
-        count(*) FILTER (step = 1 AND activity = 'compute') OVER so_far
-        - count(*) FILTER (step = -1 AND activity = 'compute') OVER so_far AS compute,
-        count(*) FILTER (step = 1 AND activity = 'communication') OVER so_far
-        - count(*) FILTER (step = -1 AND activity = 'communication') OVER so_far AS communication,
-        count(*) FILTER (step = 1 AND activity = 'copy') OVER so_far
-        - count(*) FILTER (step = -1 AND activity = 'copy') OVER so_far AS copy
+        sum(step) FILTER (activity = 'compute') OVER so_far AS compute,
+        sum(step) FILTER (activity = 'communication') OVER so_far AS communication,
+        sum(step) FILTER (activity = 'copy') OVER so_far AS copy
     FROM (SELECT * FROM edge ORDER BY trace_id, device_id, at_ns, turn, event_id)
     WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 )

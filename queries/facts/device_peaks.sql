@@ -7,8 +7,7 @@
 -- list (HIP_VISIBLE_DEVICES renumbers devices) takes the name of the listed devices if they all have the same
 -- one. In a lake, the entries are those that the reader knows.
 CREATE TABLE device_peaks (
-    trace_id INTEGER, -- the trace
-    device_id BIGINT,
+    trace_id INTEGER, device_id BIGINT,
     device   VARCHAR, -- its name, or its properties if it has none
     hardware VARCHAR, -- the entry of the table hardware; NULL: none matches
     memory_bytes_per_s DOUBLE, flop_per_s MAP(VARCHAR, DOUBLE), source VARCHAR
@@ -21,12 +20,10 @@ listed AS (
     FROM device
 ),
 alike AS (SELECT trace_id, any_value(name) AS name FROM listed GROUP BY trace_id
-    HAVING count(DISTINCT name) = 1),
-named AS (
-    SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device
-    FROM used AS u LEFT JOIN listed AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id
-    LEFT JOIN alike AS a ON u.trace_id = a.trace_id
-)
-SELECT n.trace_id, n.device_id, n.device, h.name AS hardware, h.memory_bytes_per_s, h.flop_per_s, h.source
-FROM named AS n LEFT JOIN hardware AS h ON regexp_matches(n.device, h.pattern)
-QUALIFY row_number() OVER (PARTITION BY n.trace_id, n.device_id ORDER BY h.place) = 1
+    HAVING count(DISTINCT name) = 1)
+SELECT u.trace_id, u.device_id, coalesce(d.name, a.name) AS device, h.name AS hardware, h.memory_bytes_per_s,
+       h.flop_per_s, h.source
+FROM used AS u LEFT JOIN listed AS d ON u.trace_id = d.trace_id AND u.device_id = d.device_id
+LEFT JOIN alike AS a ON u.trace_id = a.trace_id
+LEFT JOIN hardware AS h ON regexp_matches(coalesce(d.name, a.name), h.pattern)
+QUALIFY row_number() OVER (PARTITION BY u.trace_id, u.device_id ORDER BY h.place) = 1

@@ -3,11 +3,9 @@
 -- of: operator_work, gpu_ops
 -- scope: all
 -- Elementwise work, copies, fills, and what they can be fused into: a normalization, a softmax or a reduction
--- that follows. Size and position tell that the second reads what the first wrote, since traces do not
--- identify tensors.
+-- that follows. Traces do not identify tensors: size and position tell that the second reads the first's.
 CREATE TABLE fusable_pair (
-    trace_id     INTEGER, -- the trace
-    device_id BIGINT,
+    trace_id INTEGER, device_id BIGINT,
     first        VARCHAR, -- the first operator
     name         VARCHAR, -- the second
     dims         JSON,    -- its inputs

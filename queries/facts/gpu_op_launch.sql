@@ -4,8 +4,7 @@
 -- Ops without such a call have no row. A correlation is ignored if calls of several processes have it, or if
 -- it is 0 on several calls.
 CREATE TABLE gpu_op_launch (
-    trace_id        INTEGER, -- the trace
-    event_id        BIGINT,  -- the GPU op
+    trace_id INTEGER, event_id BIGINT, -- the GPU op
     kind gpu_op_kind, device_id BIGINT, stream BIGINT,
     launch_id       BIGINT,  -- the call; a graph's kernels share their graph launch
     pid BIGINT, tid BIGINT, launch_name VARCHAR, is_graph BOOLEAN, can_be_captured BOOLEAN,
@@ -27,8 +26,7 @@ SELECT
     op.trace_id, op.event_id, op.kind, op.device_id, op.stream,
     launch_id, pid, tid, n.name AS launch_name, n.call = 'launch_graph' AS is_graph,
     has(n.traits, 'can_be_captured') AS can_be_captured, call.start_ns AS launch_start_ns,
-    call.end_ns AS launch_end_ns,
-    op.start_ns - call.start_ns AS launch_delay_ns,
+    call.end_ns AS launch_end_ns, op.start_ns - call.start_ns AS launch_delay_ns,
     greatest(0, op.start_ns - call.end_ns) AS queue_wait_ns,
     op.kind = 'memcpy' AND call.end_ns >= op.end_ns AS is_blocking,
     is_blocking OR n.activity = 'copy' OR op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2

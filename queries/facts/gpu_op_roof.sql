@@ -3,8 +3,7 @@
 -- of: operator_work, gpu_ops
 -- scope: all
 CREATE TABLE gpu_op_roof (
-    trace_id  INTEGER, -- the trace
-    event_id  BIGINT,  -- the GPU op
+    trace_id INTEGER, event_id BIGINT, -- the GPU op
     math_ns   BIGINT,  -- of arithmetic; NULL: the peak is not known
     memory_ns BIGINT,  -- of memory traffic
     busy_ns   BIGINT   -- the union of all GPU ops of the operator

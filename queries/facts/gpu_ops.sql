@@ -3,8 +3,7 @@
 -- when: kind IN ('kernel', 'memcpy', 'memset')
 -- An event is a GPU op by its category; having a stream is not enough.
 CREATE TABLE gpu_ops (
-    trace_id INTEGER,         -- the trace
-    event_id BIGINT,          -- the event
+    trace_id INTEGER, event_id BIGINT, -- the event
     kind gpu_op_kind,
     activity device_activity, -- the device's activity
     class    gpu_op_class,    -- a kernel's class, else the kind

@@ -2,9 +2,8 @@
 -- needs: gap
 -- of: device_interval
 -- by: walk
--- Intervals follow each other without gap or overlap from the trace's start to its end.
--- `activity` is compute, communication (not covered by compute), copy (covered by neither) or idle.
--- Idle time also has a class and a cause:
+-- `activity` is compute, communication (not covered by compute), copy (covered by neither) or idle. Idle time
+-- also has a class and a cause:
 --   idle_class host_late      the op that ended the gap was launched after the gap began
 --              device         it was launched before: dependency, launch latency, event wait
 --              unlinked       its launch is not in the trace
@@ -17,8 +16,7 @@
 -- launching thread's activity at each instant. tracekit/native/src/nesting.c (go_to) chooses that activity:
 -- the outermost open slice that covers everything inside it (input, compilation), else the innermost slice.
 CREATE TABLE gpu_timeline (
-    trace_id      INTEGER, -- the trace
-    device_id BIGINT,
+    trace_id INTEGER, device_id BIGINT,
     place         BIGINT,  -- the number of the interval, in order of time
     start_ns BIGINT, end_ns BIGINT, activity device_activity, idle_class idle_class,
     cause idle_cause,
@@ -35,22 +33,16 @@ SELECT trace_id, device_id, place, start_ns, end_ns, 'idle'::device_activity, id
        launch_id, NULL
 FROM _scratch.gap WHERE idle_class IN ('unlinked', 'after_last_op')
 UNION ALL
-SELECT trace_id, device_id, place, start_ns, launch_end_ns, 'idle'::device_activity, idle_class, call_cause,
-       op_id, launch_id, launch_id
-FROM _scratch.gap WHERE idle_class = 'device' AND launch_end_ns > start_ns
-UNION ALL
-SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity,
-       idle_class, NULL, op_id, launch_id, NULL
-FROM _scratch.gap WHERE idle_class = 'device' AND end_ns > launch_end_ns
-UNION ALL
 SELECT trace_id, device_id, place, start_ns, launch_start_ns, 'idle'::device_activity,
        'host_late'::idle_class, NULL, op_id, launch_id, NULL
 FROM _scratch.gap WHERE idle_class IS NULL
 UNION ALL
-SELECT trace_id, device_id, place, launch_start_ns, launch_end_ns, 'idle'::device_activity,
-       'host_late'::idle_class, call_cause, op_id, launch_id, launch_id
-FROM _scratch.gap WHERE is_late AND launch_end_ns > launch_start_ns
+-- The part of a linked gap in its launch call, then the part after it.
+SELECT trace_id, device_id, place, greatest(start_ns, launch_start_ns), launch_end_ns,
+       'idle'::device_activity, coalesce(idle_class, 'host_late'), call_cause, op_id, launch_id, launch_id
+FROM _scratch.gap WHERE launch_id IS NOT NULL AND launch_end_ns > greatest(start_ns, launch_start_ns)
 UNION ALL
-SELECT trace_id, device_id, place, launch_end_ns, end_ns, 'idle'::device_activity, 'host_late'::idle_class,
-       'launch_latency'::idle_cause, op_id, launch_id, launch_id
-FROM _scratch.gap WHERE is_late AND end_ns > launch_end_ns
+SELECT trace_id, device_id, place, greatest(start_ns, launch_end_ns), end_ns, 'idle'::device_activity,
+       coalesce(idle_class, 'host_late'), CASE WHEN is_late THEN 'launch_latency' END::idle_cause, op_id,
+       launch_id, CASE WHEN is_late THEN launch_id END
+FROM _scratch.gap WHERE launch_id IS NOT NULL AND end_ns > launch_end_ns

@@ -3,13 +3,10 @@
 -- when: call = 'begin_capture'
 -- https://docs.nvidia.com/cuda/cuda-c-programming-guide/#creating-a-graph-using-stream-capture
 CREATE TABLE graph_captures (
-    trace_id   INTEGER, -- the trace
-    capture_id BIGINT,  -- the call that begins it
+    trace_id INTEGER, capture_id BIGINT, -- the call that begins it
     pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT
 );
-SELECT trace_id, capture_id, pid, tid, start_ns, end_ns FROM (
-    SELECT trace_id, pid, tid, event_id AS capture_id, start_ns, call = 'begin_capture' AS begins,
-           lead(end_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns, event_id) AS end_ns
-    FROM runtime_calls WHERE call IN ('begin_capture', 'end_capture')
-)
-WHERE begins AND end_ns IS NOT NULL
+SELECT trace_id, event_id, pid, tid, start_ns,
+       lead(end_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns, event_id) AS until_ns
+FROM runtime_calls WHERE call IN ('begin_capture', 'end_capture')
+QUALIFY call = 'begin_capture' AND until_ns IS NOT NULL

@@ -5,8 +5,7 @@
 -- https://docs.nvidia.com/nsight-systems/UserGuide (CUDA_GRAPH_NODE_EVENTS; "Find CUDA API calls that
 -- resulted in original graph node creation")
 CREATE TABLE graph_node (
-    trace_id INTEGER, -- the trace
-    node_id  UBIGINT, -- the node, as `graph_node_id` gives it
+    trace_id INTEGER, node_id UBIGINT, -- the node, as `graph_node_id` gives it
     root_id  UBIGINT, -- the node that a capture made, of which it is a clone; itself: it is that one
     pid BIGINT, tid BIGINT,
     made_ns  BIGINT   -- when it was made

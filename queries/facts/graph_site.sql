@@ -5,13 +5,11 @@
 -- Of each, the first that tells it: the program's annotation in the trace, one in a file beside it, the
 -- graph's capture by nodes, the capture by order. Kernels of which nothing is known have no row.
 CREATE TABLE graph_site (
-    trace_id      INTEGER, -- the trace
-    event_id      BIGINT,  -- the kernel
+    trace_id INTEGER, event_id BIGINT, -- the kernel
     launch_id     BIGINT,  -- the replay
     device_id BIGINT,
     place         BIGINT,  -- in the replay, from 1
-    name VARCHAR, dur_ns BIGINT, capture_trace_id INTEGER, capture_id BIGINT,
-    capture_launch_id BIGINT,
+    name VARCHAR, dur_ns BIGINT, capture_trace_id INTEGER, capture_id BIGINT, capture_launch_id BIGINT,
     cpu_op_id     BIGINT,  -- the captured operator
     cpu_op VARCHAR, dims VARCHAR,
     op_from       VARCHAR, -- how it is known: capture by node, or capture by order

@@ -2,8 +2,7 @@
 -- of: slice_thread, trace_span
 CREATE TABLE host_thread (
     thread   INTEGER, -- its number, over all traces
-    trace_id INTEGER, -- the trace
-    pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT
+    trace_id INTEGER, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT
 );
 SELECT row_number() OVER (ORDER BY trace_id, pid, tid)::INTEGER AS thread, trace_id, pid, tid, span.start_ns,
        span.end_ns

@@ -2,8 +2,7 @@
 -- needs: gpu_op_launch
 -- of: gpu_ops
 CREATE TABLE launch_call (
-    trace_id        INTEGER, -- the trace
-    launch_id       BIGINT,  -- the call
+    trace_id INTEGER, launch_id BIGINT, -- the call
     pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT,
     op_id           BIGINT,  -- the last of its GPU ops in the file; usually, only graphs have several
     is_graph        BOOLEAN, -- it launched a graph

@@ -3,18 +3,15 @@
 -- needs: slice_label
 -- when: (SELECT bool_or(profiler <> 'kineto') FROM trace)
 -- The reader of the file counts it: the trace's member `profiler`.
-WITH said AS (
-    SELECT trace_id, metadata->'profiler' AS said, profiler FROM trace WHERE profiler <> 'kineto'
-),
-counted AS (
-    SELECT trace_id, profiler, said,
+WITH counted AS (
+    SELECT trace_id, profiler, metadata->'profiler' AS said,
            list_sum(list_transform(json_keys(said->'left_out'),
                lambda key: TRY_CAST(said->'left_out'->>key AS BIGINT)))::BIGINT AS rows_left,
            array_to_string(json_keys(said->'left_out'), ', ') AS tables,
            TRY_CAST(said->>'whole_graphs' AS BIGINT) AS graphs,
            TRY_CAST(said->>'picoseconds_lost' AS BIGINT) AS rounded,
            json_array_length(said->'said') AS complaints
-    FROM said
+    FROM trace WHERE profiler <> 'kineto'
 ),
 finding AS (
     SELECT trace_id, unnest([

@@ -2,9 +2,8 @@
 -- into: recorder_finding
 -- needs: gpu_ops, launch_call, graph_captures
 -- when: call IN ('launch_kernel', 'launch_graph')
--- A profiler drops work that the device's clock puts before the recording's start:
--- github.com/pytorch/pytorch/issues/192021. Launches that a graph's capture recorded
--- instead of running them have no kernels.
+-- A profiler drops kernels that the device's clock puts before the recording's start:
+-- github.com/pytorch/pytorch/issues/192021. Launches that a graph's capture recorded have none.
 WITH call AS (
     SELECT l.trace_id, l.start_ns, g.launch_id IS NOT NULL AS is_seen,
            g.launch_id IS NULL AND coalesce(l.start_ns < c.end_ns, FALSE) AS is_captured
@@ -20,8 +19,7 @@ total AS (
     SELECT c.trace_id, count(*) AS launches, count(*) FILTER (is_captured) AS captured,
            count(*) FILTER (is_seen) AS seen,
            count(*) FILTER (NOT is_captured AND start_ns < first_ns) AS unseen_first,
-           any_value(coalesce(o.unlinked, 0)) AS unlinked,
-           any_value(coalesce(o.ops, 0)) AS ops
+           any_value(coalesce(o.unlinked, 0)) AS unlinked, any_value(coalesce(o.ops, 0)) AS ops
     FROM counted AS c LEFT JOIN (
         SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked
         FROM gpu_ops LEFT JOIN gpu_op_launch USING (trace_id, event_id) GROUP BY trace_id

@@ -9,8 +9,7 @@
 -- out. Each ends everywhere at nearly the same time, so a rank waits for as long as its kernel takes longer
 -- than the shortest one, which is that of the rank that came last.
 CREATE TABLE matched_collective (
-    trace_id        INTEGER, -- the trace
-    event_id        BIGINT,  -- the kernel
+    trace_id INTEGER, event_id BIGINT, -- the kernel
     job             INTEGER, -- the first trace of the job
     rank BIGINT,
     base_time_ns    BIGINT,  -- of its trace

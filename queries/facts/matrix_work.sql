@@ -1,11 +1,8 @@
 -- fact: The work of inputs of a matrix product, or of a gated MLP.
+-- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND regexp_matches(work, 'mm$|^linear$|^gated_')
 -- Of products, `a` and `b` are the two factors.
-CREATE TABLE _scratch.matrix_work (
-    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
-    read DOUBLE, written DOUBLE
-);
 WITH factored AS (
     SELECT *,
            CASE WHEN kind IN ('mm', 'bmm') THEN d[1] WHEN kind IN ('addmm', 'baddbmm') THEN d[2]
@@ -24,8 +21,7 @@ SELECT name, dims, types, concrete, type, TRUE AS is_matrix,
        CASE WHEN is_batched THEN a[1] * a[2] * b[3] ELSE a[1] * b[2] END * size AS written
 FROM factored
 UNION ALL
--- Gated MLPs in one operator: x with the weights of gate, up and down; or with the outputs of gate and up in
--- one tensor.
+-- Gated MLPs in one operator: x with the weights of gate, up and down; or with both outputs in one tensor.
 SELECT name, dims, types, concrete, type, kind <> 'gated_packed' AS is_matrix,
        CASE kind WHEN 'gated_packed' THEN elements(d[1]) // 2
            ELSE 2 * elements(d[1]) * d[2][1] * CASE kind WHEN 'gated_products' THEN 2 ELSE 3 END END AS flops,

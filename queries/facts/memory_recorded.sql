@@ -1,5 +1,3 @@
 -- fact: A trace with records of the allocator, or a memory snapshot.
-CREATE TABLE _scratch.memory_recorded (
-    trace_id INTEGER -- the trace
-);
+CREATE TABLE _scratch.memory_recorded AS
 SELECT DISTINCT trace_id FROM label WHERE (phase = 'i' AND name = '[memory]') OR category = 'memory_snapshot'

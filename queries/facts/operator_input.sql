@@ -1,8 +1,7 @@
 -- fact: Distinct inputs of such an operator, parsed: shapes are few, calls are many.
 -- of: operator_call, operator_name
--- `d` are the dimensions and `t` the types of the inputs, `c` the numbers and flags among them. For tensors,
--- also the elements and bytes: of all tensors (`tensors`), and of those that an elementwise operator reads
--- (`operands`).
+-- `d` are the dimensions and `t` the types of the inputs, `c` the numbers and flags among them. `tensors`
+-- also have elements and bytes, and so do `operands`, those that an elementwise operator reads.
 CREATE TABLE _scratch.operator_input AS
 WITH parsed AS (
     SELECT *, shapes_of(dims) AS d, texts_of(types) AS t, texts_of(concrete) AS c,

@@ -2,10 +2,8 @@
 -- needs: gpu_ops, launch_call
 -- of: operator_work, gpu_op_launch
 -- The union of the GPU ops that were launched during the operator and not by another inside it, per device.
--- Each GPU op counts for one operator.
 CREATE TABLE operator_time (
-    trace_id   INTEGER,  -- the trace
-    event_id   BIGINT,   -- the operator's event
+    trace_id INTEGER, event_id BIGINT, -- the operator's event
     name VARCHAR,
     kind       VARCHAR,  -- of work
     dims JSON, types JSON, is_matrix BOOLEAN,
@@ -27,8 +25,7 @@ WITH slice AS MATERIALIZED (
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
     SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns,
-           g.end_ns, g.name,
-           g.event_id, g.stream, g.class
+           g.end_ns, g.name, g.event_id, g.stream, g.class
     FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE n.parent_id IS NOT NULL

@@ -1,5 +1,5 @@
 -- fact: An operator with its work.
--- needs: matrix_work, convolution_work, attention_work, tensor_work, triton_work
+-- needs: input_work, matrix_work, convolution_work, attention_work, tensor_work, triton_work
 -- of: operator_call, operator_input
 -- FLOPs (a multiply-add is two) and bytes that must be read and written at least once, from the shapes and
 -- types of the inputs.
@@ -10,8 +10,7 @@
 -- element, softmax 5, normalization 8, twice that backward: a convention without effect on the limit, which
 -- is bytes.
 CREATE TABLE operator_work (
-    trace_id      INTEGER, -- the trace
-    event_id      BIGINT,  -- the operator's event
+    trace_id INTEGER, event_id BIGINT, -- the operator's event
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     kind          VARCHAR, -- of work
     dims JSON, types JSON,
@@ -25,17 +24,7 @@ CREATE TABLE operator_work (
 WITH work AS (
     SELECT *, peak_name(type) AS peak, TRY_CAST(read AS BIGINT) AS read_bytes,
            TRY_CAST(written AS BIGINT) AS written_bytes
-    FROM (
-        FROM _scratch.matrix_work
-        UNION ALL
-        FROM _scratch.convolution_work
-        UNION ALL
-        FROM _scratch.attention_work
-        UNION ALL
-        FROM _scratch.tensor_work
-        UNION ALL
-        FROM _scratch.triton_work
-    )
+    FROM _scratch.input_work
     WHERE isfinite(flops) AND read_bytes IS NOT NULL AND written_bytes IS NOT NULL
 )
 SELECT c.trace_id, c.event_id, c.name, c.pid, c.tid, c.start_ns, c.end_ns, c.dur_ns, c.kind, c.dims, c.types,

@@ -31,6 +31,5 @@ SELECT r.trace_id, CASE WHEN r.trace_id = o.trace_id THEN o.event_id ELSE r.laun
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
        flops, read_bytes, written_bytes, r.device_id, stream, r.start_ns, gpu_op_ids, first_ns, busy_ns,
        known_from
-FROM run AS r JOIN operator_work AS o
-  ON r.capture_trace_id = o.trace_id AND r.cpu_op_id = o.event_id
+FROM run AS r JOIN operator_work AS o ON r.capture_trace_id = o.trace_id AND r.cpu_op_id = o.event_id
 WHERE busy_ns > 0

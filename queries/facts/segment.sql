@@ -2,11 +2,7 @@
 -- of: memory_before
 -- needs: segment_block
 CREATE TABLE segment (
-    trace_id     INTEGER,
-    device_id    BIGINT,
-    address      UBIGINT,
-    bytes        BIGINT,
-    stream       BIGINT,
+    trace_id INTEGER, device_id BIGINT, address UBIGINT, bytes BIGINT, stream BIGINT,
     kind         VARCHAR, -- small (for at most 1 MB each) or large
     pool         VARCHAR, -- a CUDA graph's pool, or one of the program; NULL: the common pool
     is_expandable BOOLEAN,
@@ -14,8 +10,7 @@ CREATE TABLE segment (
     blocks       BIGINT,
     used_bytes   BIGINT,  -- in blocks that are in use
     requested_bytes BIGINT, -- requested by the program; the rest of used_bytes is rounding
-    free_blocks  BIGINT,
-    largest_free_bytes BIGINT
+    free_blocks BIGINT, largest_free_bytes BIGINT
 );
 WITH known AS (
     SELECT trace_id, (args->>'Device Id')::BIGINT AS device_id, (args->>'address')::UBIGINT AS address,

@@ -1,8 +1,7 @@
 -- fact: A stack of a memory snapshot: its innermost frame, and the stack of the caller.
 -- of: memory_before
 CREATE TABLE stack_frame (
-    trace_id  INTEGER,
-    stack_id  BIGINT,
+    trace_id INTEGER, stack_id BIGINT,
     parent_id BIGINT,  -- the caller's stack; 0: none
     depth     INTEGER, -- from 0, the outermost
     name      VARCHAR, -- FILE(LINE): FUNCTION

@@ -1,12 +1,10 @@
 -- fact: A step of the profiler, as the host ran it.
 -- needs: slice_label
 -- when: has(traits, 'step')
--- Marks of the same name that overlap in time
--- (nested, or on several threads) are one step: from the earliest start to the latest end, with the event and
--- thread of the mark that starts first. Marks of zero length are ignored.
+-- Marks of the same name that overlap in time (nested, or on several threads) are one step: from the earliest
+-- start to the latest end, with the event and thread of the mark that starts first, if it has a length.
 CREATE TABLE steps (
-    trace_id INTEGER, -- the trace
-    event_id BIGINT,  -- the mark that starts first
+    trace_id INTEGER, event_id BIGINT, -- the mark that starts first
     step     BIGINT,  -- its number
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT
 );
@@ -17,8 +15,7 @@ WITH mark AS (
 ),
 opening AS (
     SELECT *, (start_ns >= max(end_ns) OVER (PARTITION BY trace_id, name ORDER BY place
-                                             ROWS BETWEEN UNBOUNDED PRECEDING
-                                                 AND 1 PRECEDING)) IS NOT FALSE AS opens
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) IS NOT FALSE AS opens
     FROM mark
 ),
 numbered AS (
@@ -26,8 +23,6 @@ numbered AS (
         ORDER BY place ROWS UNBOUNDED PRECEDING) AS number FROM opening
 )
 SELECT trace_id, arg_min(event_id, place) AS event_id, TRY_CAST(split_part(name, '#', 2) AS BIGINT) AS step,
-       name,
-       arg_min(pid, place) AS pid, arg_min(tid, place) AS tid, min(start_ns) AS start_ns,
-       max(end_ns) AS end_ns,
-       max(end_ns) - min(start_ns) AS dur_ns
+       name, arg_min(pid, place) AS pid, arg_min(tid, place) AS tid, min(start_ns) AS start_ns,
+       max(end_ns) AS end_ns, max(end_ns) - min(start_ns) AS dur_ns
 FROM numbered GROUP BY trace_id, name, number

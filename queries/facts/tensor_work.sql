@@ -1,12 +1,9 @@
 -- fact: The work of inputs of an operator other than a product: elementwise, a normalization, a copy ...
+-- into: input_work
 -- of: operator_input
 -- Elementwise work is over the broadcast shape of all inputs
 -- (https://docs.pytorch.org/docs/stable/notes/broadcasting.html), reductions are over some dimensions or, if
 -- none are named, over all. Normalizations and softmax write as many rows as they read.
-CREATE TABLE _scratch.tensor_work (
-    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
-    read DOUBLE, written DOUBLE
-);
 WITH elementwise AS (
     SELECT *, coalesce(list_product(list_transform(
                range(1, list_max(list_transform(operands, lambda each: len(each.shape))) + 1),

@@ -1,7 +1,6 @@
 -- fact: A trace's time from the first host slice or GPU op to the last.
 -- of: slice_thread
 CREATE TABLE trace_span (
-    trace_id INTEGER, -- the trace
-    start_ns BIGINT, end_ns BIGINT
+    trace_id INTEGER, start_ns BIGINT, end_ns BIGINT
 );
 SELECT trace_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM _scratch.slice_thread GROUP BY trace_id

@@ -1,4 +1,5 @@
 -- fact: The work of inputs of a Triton kernel that Inductor wrote.
+-- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND work = 'triton'
 -- Inductor's Triton kernels, which are named after the operators that they fuse. Of their arguments, those
@@ -7,10 +8,6 @@
 -- pointwise one whose last tensor has too few elements for a result works in place, too, on the first. Of any
 -- other, assume that each tensor moves once and that the last is the output.
 -- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
-CREATE TABLE _scratch.triton_work (
-    name VARCHAR, dims JSON, types JSON, concrete JSON, type VARCHAR, is_matrix BOOLEAN, flops DOUBLE,
-    read DOUBLE, written DOUBLE
-);
 WITH told AS (
     SELECT *, TRY_CAST(c[-1] AS BIGINT) AS numel,
            CASE WHEN len(tensors) = 1

@@ -6,10 +6,8 @@
 -- its caller: github.com/pytorch/pytorch/issues/193440 and pull/189794. Frames that were open when the
 -- recording stopped all end with it, each inside its caller.
 WITH last AS (
-    SELECT trace_id, event_id, name, start_ns, end_ns FROM (
-        SELECT trace_id, event_id, name, start_ns, end_ns, max(end_ns) OVER (PARTITION BY trace_id) AS stop_ns
-        FROM python_frames
-    ) WHERE end_ns >= stop_ns - thresholds().outlived_ns
+    SELECT trace_id, event_id, name, start_ns, end_ns FROM python_frames
+    QUALIFY end_ns >= max(end_ns) OVER (PARTITION BY trace_id) - thresholds().outlived_ns
 ),
 -- The Python frame in which each range began: a range may end inside a call that it contains.
 called AS (

@@ -1,8 +1,7 @@
 -- fact: A call of the host that waits for a device: a synchronization, or a copy that returns once done.
 -- needs: slice_label, launch_call, gpu_ops, gpu_op_launch, thread_slice, host_thread
 CREATE TABLE waiting_call (
-    trace_id   INTEGER, -- the trace
-    event_id   BIGINT,  -- the call
+    trace_id INTEGER, event_id BIGINT, -- the call
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     is_sized   BOOLEAN, -- in an operator whose result's size depends on values
     is_printed BOOLEAN, -- in the printing of a tensor

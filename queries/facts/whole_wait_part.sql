@@ -1,8 +1,7 @@
 -- fact: What a thread did in a late gap that the timeline stores as one row, or in a part of it.
 -- needs: gpu_timeline, thread_segment, host_thread, gpu_op_launch, windows
 -- of: crowded_trace
--- Late gaps, cut at the borders of windows, so that each row is entirely in a window or not at all: the
--- thread's time in each activity meanwhile, `ns`.
+-- Late gaps, cut at the borders of windows: the thread's time in each activity meanwhile, `ns`.
 CREATE TABLE _scratch.whole_wait_part (
     trace_id INTEGER, -- the trace
     device_id BIGINT, cause idle_cause, op_id BIGINT, start_ns BIGINT, end_ns BIGINT, ns BIGINT

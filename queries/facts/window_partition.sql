@@ -10,14 +10,11 @@ CREATE TABLE window_partition (
     device_ns BIGINT,
     device_in_launch_ns BIGINT, -- the part of device_ns in which the op's launch call was in progress
     unlinked_ns BIGINT, after_last_op_ns BIGINT, busy_ns BIGINT,
-    waits_for_host_ns BIGINT,   -- idle time that would not be there if the host had been ready: late gaps
-                                -- until the launch call returned, device gaps in which the call was in
-                                -- progress, and the time after the last op
+    waits_for_host_ns BIGINT,   -- idle time that would not be there if the host had been ready
     kernels BIGINT, gpu_ops BIGINT,
     linked BIGINT               -- GPU ops with a launch
 );
-WITH part AS (FROM partition_of('window_timeline_parts')),
-so_far AS MATERIALIZED (
+WITH so_far AS MATERIALIZED (
     SELECT trace_id, device_id, start_ns, sum(kernels) OVER up_to AS kernels, sum(ops) OVER up_to AS gpu_ops,
            sum(linked) OVER up_to AS linked
     FROM (
@@ -31,7 +28,7 @@ so_far AS MATERIALIZED (
 SELECT p.*, coalesce(u.kernels - coalesce(f.kernels, 0), 0)::BIGINT AS kernels,
        coalesce(u.gpu_ops - coalesce(f.gpu_ops, 0), 0)::BIGINT AS gpu_ops,
        coalesce(u.linked - coalesce(f.linked, 0), 0)::BIGINT AS linked
-FROM part AS p
+FROM (FROM partition_of('window_timeline_parts')) AS p
 ASOF LEFT JOIN so_far AS f
   ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns > f.start_ns
 ASOF LEFT JOIN so_far AS u

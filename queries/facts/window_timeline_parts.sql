@@ -59,14 +59,13 @@ so_far AS MATERIALIZED (
     SELECT *, sum(ns) OVER by_then AS total_ns, sum(gaps - goes_on) OVER by_then AS total_gaps FROM counted
     WINDOW by_then AS (PARTITION BY trace_id, device_id, part ORDER BY at_ns)
 ),
-known AS (SELECT DISTINCT trace_id, device_id, part, activity, idle_class, cause FROM held),
-asked AS (FROM windows JOIN known USING (trace_id, device_id))
+known AS (SELECT DISTINCT trace_id, device_id, part, activity, idle_class, cause FROM held)
 SELECT
     a.trace_id, a.device_id, a.kind, a.name, a.start_ns AS window_start_ns, a.end_ns AS window_end_ns,
     a.activity, a.idle_class, a.cause, (u.total_ns - coalesce(f.total_ns, 0))::BIGINT AS ns,
     -- A gap that the window's start cuts counts if more of it follows.
     (u.total_gaps - coalesce(f.total_gaps, 0) + coalesce(n.goes_on, 0))::BIGINT AS gaps
-FROM asked AS a
+FROM (FROM windows JOIN known USING (trace_id, device_id)) AS a
 ASOF JOIN so_far AS u
   ON a.trace_id = u.trace_id AND a.device_id = u.device_id AND a.part = u.part AND a.end_ns > u.at_ns
 ASOF LEFT JOIN so_far AS f

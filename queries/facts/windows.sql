@@ -7,8 +7,7 @@
 -- thresholds().stepped_devices of ranked_devices
 --   trace       the start of the first host slice or GPU op to the end of the last one
 CREATE TABLE windows (
-    trace_id INTEGER, -- the trace
-    device_id BIGINT,
+    trace_id INTEGER, device_id BIGINT,
     kind     VARCHAR, -- gpu_active, step or trace
     name VARCHAR, start_ns BIGINT, end_ns BIGINT
 );

@@ -1,6 +1,5 @@
 -- question: Of how much that graphs ran are operator, module and line known, and how?
--- params trace
--- columns trace_id, device_id
+-- columns device_id
 -- column what (text): operator, module or line
 -- column known_from (text): graph launch (what launched the graph, whose kernels all share it), capture by
 --     node or capture by order (the graph's capture, joined so), annotation (in the kernels' arguments) or
@@ -13,8 +12,7 @@
 WITH told AS (
     SELECT trace_id, device_id, dur_ns, unnest(['operator', 'module', 'line']) AS what,
            unnest([known_from, module_from, line_from]) AS known_from
-    FROM gpu_op_origin
-    WHERE is_graph AND kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_op_origin WHERE is_graph AND kind = 'kernel' AND is_asked(trace_id)
 )
 SELECT
     trace_id, device_id, what, known_from, count(*) AS kernels,

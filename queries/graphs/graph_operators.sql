@@ -1,31 +1,27 @@
 -- question: Which captured operators and modules do the kernels of graph replays come from?
--- params trace, top
--- columns trace_id, device_id
+-- params top
+-- columns device_id
 -- column operator (text): the innermost operator around the captured launches; NULL: none there
 -- column dims (text): its inputs' shapes; NULL: not recorded
 -- columns known_from, module, module_from
--- column capture_trace_id (id): the trace that holds the capture: the same one, or another of the database;
---     NULL: no capture tells it
+-- column capture_trace_id (id): the capture's trace, which may be another one; NULL: no capture tells it
 -- columns replays
 -- column kernels (count): kernels that it ran in them
 -- columns gpu_ns
--- column share_of_replays (fraction of the replays' kernel time): gpu_ns over the sum over all kernels of
---     graphs on the device, matched with a capture or not
+-- column share_of_replays (fraction of the replays' kernel time): gpu_ns over that of all on the device
 -- column matched_share (fraction of the places that can be compared): kernels whose names agree with the
 --     capture's; NULL: the capture tells no names, and matches by the number of launches alone
 -- column told_share (fraction of the kernels): places at which the capture tells a name to compare
 -- doubts: no_graphs, unknown_graphs, graph_without_kernels, unlinked_gpu_ops, annotations_unmatched
-WITH site AS MATERIALIZED (
-    FROM graph_site WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-),
-whole AS (SELECT trace_id, device_id, sum(dur_ns) AS graphs_ns FROM replayed_kernels GROUP BY ALL)
+WITH whole AS (SELECT trace_id, device_id, sum(dur_ns) AS graphs_ns FROM replayed_kernels GROUP BY ALL)
 SELECT
     s.trace_id, s.device_id, cpu_op AS operator, dims, op_from AS known_from, modules[-1] AS module,
     modules_from AS module_from, capture_trace_id,
     count(DISTINCT launch_id) AS replays, count(*) AS kernels, sum(dur_ns)::BIGINT AS gpu_ns,
     sum(dur_ns) / nullif(any_value(graphs_ns), 0) AS share_of_replays,
     min(matched_share) AS matched_share, min(told_share) AS told_share
-FROM site AS s JOIN whole AS w ON s.trace_id = w.trace_id AND s.device_id = w.device_id
+FROM graph_site AS s JOIN whole AS w ON s.trace_id = w.trace_id AND s.device_id = w.device_id
+WHERE is_asked(s.trace_id)
 GROUP BY s.trace_id, s.device_id, cpu_op, dims, op_from, modules[-1], modules_from, capture_trace_id
 ORDER BY gpu_ns DESC, operator, dims, module, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -1,9 +1,6 @@
 -- question: How did each replay of a CUDA graph go, and is it like the others?
--- params trace
--- columns trace_id
 -- column device_id (id): the device; NULL: nothing of it was recorded
--- column graph (id): replays that begin with the same op and have as many are of one graph, numbered by first
---     use; NULL: no ops
+-- column graph (id): replays with the same first op and number of ops are of one graph; NULL: no ops
 -- columns launch_id
 -- column start_ns (ns): when the launch began
 -- columns call_ns
@@ -15,8 +12,7 @@
 -- column slower_than_usual (ratio): span_ns over the median replay's of the same graph
 -- column is_like_others (boolean): its ops have the same names in the same order as most replays of its graph
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
-WITH launch AS (SELECT * FROM launches
-    WHERE launched_kind = 'graph' AND trace_id = coalesce(getvariable('trace'), trace_id)),
+WITH launch AS (SELECT * FROM launches WHERE launched_kind = 'graph' AND is_asked(trace_id)),
 op AS (
     SELECT {'trace_id': l.trace_id, 'launch_id': launch_id, 'device_id': l.device_id} AS key, g.event_id,
            g.name, g.start_ns, g.end_ns
@@ -32,20 +28,17 @@ replay AS (
 ),
 alike AS (
     SELECT key.trace_id AS trace_id, key.device_id AS device_id, first_op, gpu_ops,
-           percentile(list(span_ns), 50) AS usual_ns,
-           mode(names ORDER BY first_ns) AS usual_names, min(first_ns) AS first_use_ns
+           percentile(list(span_ns), 50) AS usual_ns, mode(names ORDER BY first_ns) AS usual_names,
+           row_number() OVER (PARTITION BY key.trace_id, key.device_id ORDER BY min(first_ns)) AS graph
     FROM replay GROUP BY key.trace_id, key.device_id, first_op, gpu_ops
-),
-usual AS (SELECT *, row_number() OVER (PARTITION BY trace_id, device_id ORDER BY first_use_ns) AS graph
-    FROM alike)
+)
 SELECT
     l.trace_id, r.key.device_id AS device_id, graph, l.event_id AS launch_id, l.start_ns, l.dur_ns AS call_ns,
     coalesce(r.gpu_ops, 0) AS gpu_ops, busy_ns, span_ns,
     span_ns - busy_ns AS gap_ns, first_ns - l.start_ns AS first_delay_ns,
-    span_ns / nullif(usual_ns, 0) AS slower_than_usual,
-    names = usual_names AS is_like_others
+    span_ns / nullif(usual_ns, 0) AS slower_than_usual, names = usual_names AS is_like_others
 FROM launch AS l LEFT JOIN replay AS r ON l.trace_id = r.key.trace_id AND l.event_id = r.key.launch_id
 LEFT JOIN busy AS b ON r.key = b.key
-LEFT JOIN usual AS u ON r.key.trace_id = u.trace_id AND r.key.device_id = u.device_id
+LEFT JOIN alike AS u ON r.key.trace_id = u.trace_id AND r.key.device_id = u.device_id
     AND r.first_op = u.first_op AND r.gpu_ops = u.gpu_ops
 ORDER BY l.trace_id, l.start_ns, device_id

@@ -1,26 +1,20 @@
 -- question: Which operators call which, and what does each call path cost?
--- params trace, top
+-- params top
 -- param operator (text, default all): only paths with an operator whose name contains this
--- columns trace_id
--- column path (list of text): operators from the outermost to this one; of a captured operator, from the
---     outermost that began in the capture
--- column known_from (text): call: the host ran it; capture by node, or capture by order: replays of graphs
---     ran it, and that tells of which captured operator their kernels are
+-- column path (list of text): operators from the outermost (of a captured one, in the capture) to this one
+-- column known_from (text): call: the host ran it; capture by node, or by order: replays ran the captured one
 -- column depth (count): the number of operators
 -- column count (count): calls of the host, captured ones included; of a captured path, its runs in replays
 -- column total_ns (ns): sum of their durations; NULL: replays ran it
 -- column self_ns (ns): time in no inner slice; NULL: replays ran it
--- column gpu_ops (count): GPU ops launched inside it; those of a replay whose captured operator is known
---     count only on its path
+-- column gpu_ops (count): GPU ops launched inside it; those of a known captured operator count on its path
 -- columns gpu_ns
 -- doubts: no_operators
 WITH RECURSIVE operator AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE is_asked(trace_id)
 ),
 replayed AS (
-    SELECT *, unnest(range(1, len(operators) + 1)) AS depth FROM graph_site
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT *, unnest(range(1, len(operators) + 1)) AS depth FROM graph_site WHERE is_asked(trace_id)
 ),
 moved AS (
     SELECT trace_id, launch_id, count(*) AS ops, sum(dur_ns) AS ns FROM replayed WHERE depth = 1 GROUP BY ALL

@@ -1,6 +1,4 @@
 -- question: What does torch.compile cost the host at run time: guards, prologues, wrappers, recompilation?
--- params trace
--- columns trace_id
 -- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper
 --     (the compiled region and its autograd function), generated (Inductor's code that launches kernels),
 --     compilation (Dynamo, Inductor and Triton at work)
@@ -11,8 +9,7 @@
 -- The slices' names: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo, _functorch and _inductor.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled AS part
-    FROM slices
-    WHERE compiled IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM slices WHERE compiled IS NOT NULL AND is_asked(trace_id)
 ),
 outer_slice AS (FROM outermost('named', of_name := TRUE)),
 inclusive AS (

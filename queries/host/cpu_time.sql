@@ -1,6 +1,5 @@
 -- question: On the thread that runs most operators, how much time is computation and how much is overhead?
--- params trace
--- columns trace_id, pid, tid
+-- columns pid, tid
 -- column kind (text): host_active (the profiler's steps, else first operator to last), step or trace
 -- columns name, start_ns, end_ns
 -- column span_ns (ns): its length; the times below add up to it exactly
@@ -18,11 +17,10 @@
 -- column communication_ns (ns): waits for other ranks: calls of collectives and calls to other workers (RPC),
 --     and time in which such a call was open, but no slice of the thread and no operator of another thread
 -- column remote_ns (ns): the part of communication_ns in calls to other workers
--- column untraced_ns (ns): the thread's innermost open slice was a range that the user annotated, or no slice
---     was open: Python or native code that the profiler did not record (with_stack=True records Python)
+-- column untraced_ns (ns): in no slice but annotated ranges: Python or native code that was not recorded
+--     (with_stack=True records Python)
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
--- column memory_ns (ns): the part of compute_ns that memory limits; for the rest, shapes do not show the
---     limit
+-- column memory_ns (ns): the part of compute_ns that memory limits; for the rest, shapes do not tell
 -- column device_evidence (text): evidence of a job with a GPU; NULL: none
 -- doubts: no_operators, no_shapes, begin_end_events
 WITH stretch AS (FROM cpu_stretches(getvariable('trace'))),
@@ -32,8 +30,7 @@ operator AS (
 ),
 win AS (FROM cpu_windows(getvariable('trace'))),
 summed AS (
-    SELECT w.*, role, limit_by,
-           sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
+    SELECT w.*, role, limit_by, sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
     FROM win AS w JOIN stretch AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
         AND s.end_ns > w.start_ns
     GROUP BY ALL
@@ -68,8 +65,7 @@ SELECT
     sum_where(ns, role = 'python') AS python_ns, sum_where(ns, role = 'input') AS input_ns,
     sum_where(ns, role = 'compilation') AS compilation_ns, sum_where(ns, role = 'runtime') AS runtime_ns,
     sum_where(ns, role = 'communication') AS communication_ns,
-    sum_where(ns, limit_by = 'remote') AS remote_ns,
-    sum_where(ns, role = 'untraced') AS untraced_ns,
+    sum_where(ns, limit_by = 'remote') AS remote_ns, sum_where(ns, role = 'untraced') AS untraced_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
     any_value(signs) AS device_evidence

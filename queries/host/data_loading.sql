@@ -1,21 +1,17 @@
 -- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
--- params trace
--- columns trace_id
 -- column step (id): the profiler step in which it began; NULL: in none
 -- column name (text): the fetch: the data loader's annotation, or the outermost frame of torch.utils.data
 -- columns count
 -- column host_ns (ns): sum of their durations on the fetching thread
 -- columns max_ns, gpu_idle_ns
 -- doubts: no_data_loading
-WITH input AS (
-    SELECT trace_id, event_id, pid, tid, 'input' AS name, s.name AS source, start_ns, end_ns, dur_ns
-    FROM slices AS s
-    WHERE activity = 'input' AND trace_id = coalesce(getvariable('trace'), trace_id)
+WITH input AS (FROM slices WHERE activity = 'input' AND is_asked(trace_id)),
+fetched AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM outermost('input')
 ),
-fetched AS (SELECT * FROM outermost('input', of_name := TRUE)),
 stepped AS (
-    SELECT f.*, CASE WHEN f.start_ns < s.end_ns THEN s.step END AS step FROM fetched AS f
-    ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
+    SELECT f.*, CASE WHEN f.start_ns < s.end_ns THEN s.step END AS step
+    FROM fetched AS f ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
 ),
 idle AS (
     SELECT f.trace_id, f.event_id, sum(t.end_ns - t.start_ns) AS ns
@@ -26,8 +22,8 @@ idle AS (
     WHERE cause = 'input' AND t.start_ns < f.end_ns
     GROUP BY ALL
 )
-SELECT trace_id, step, source AS name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
+SELECT trace_id, step, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
        max(dur_ns) AS max_ns, coalesce(sum(idle.ns), 0)::BIGINT AS gpu_idle_ns
 FROM stepped LEFT JOIN idle USING (trace_id, event_id)
-GROUP BY trace_id, step, source
+GROUP BY trace_id, step, name
 ORDER BY trace_id, step NULLS FIRST, host_ns DESC, name

@@ -1,8 +1,7 @@
 -- question: Which call paths take the host's time, and which launch the device's?
--- params trace
 -- param from_ns (integer, default all): only slices that begin at or after this
 -- param to_ns (integer, default all): only slices that begin before this
--- columns trace_id, node, parent, depth
+-- columns node, parent, depth
 -- column name (text): the last frame: a thread, Python line, module, operator or call; steps count as one
 -- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch;
 --     replayed: a module or operator that a graph's replay ran, between its launch and its kernels
@@ -11,7 +10,7 @@
 -- columns gpu_ns, host_from_ns, gpu_from_ns
 -- doubts: no_operators, no_stacks, unlinked_gpu_ops
 -- Paths below thresholds().drawn_share of both times are left out. See https://doi.org/10.1145/2909476
-WITH chosen AS (SELECT trace_id FROM trace WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+WITH chosen AS (SELECT trace_id FROM trace WHERE is_asked(trace_id)),
 path AS MATERIALIZED (FROM call_paths('chosen', getvariable('from_ns'), getvariable('to_ns')))
 SELECT trace_id, node, parent, depth, name, kind, is_library, is_wait, count, host_ns, gpu_ns, host_from_ns,
        gpu_from_ns

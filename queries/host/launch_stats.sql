@@ -1,6 +1,6 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
--- params trace, slow_ns, late_ns
--- columns trace_id, device_id, launches
+-- params slow_ns, late_ns
+-- columns device_id, launches
 -- column gpu_ops (count): ops of these calls
 -- column delay_p50_ns (ns): start of the op minus start of its launch: the median
 -- column delay_p90_ns (ns): nine tenths of the delays are shorter
@@ -25,7 +25,7 @@ WITH linked AS (
                AS is_fusable,
            o.label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
     FROM gpu_op_launch AS l JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
-    WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id)
+    WHERE is_asked(l.trace_id)
 ),
 launch AS (FROM queued_launches()),
 queue AS (

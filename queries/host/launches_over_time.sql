@@ -1,9 +1,6 @@
 -- question: How long did work wait between its launch and its start, and how deep was the queue, over time?
--- params trace
--- param from_ns (integer, default all): where to begin; by default with the first launch
--- param to_ns (integer, default all): where to end; by default with the last launch
--- param bins (integer, default thresholds().drawn_bins): the number of equal parts of that time
--- columns trace_id, device_id, start_ns, end_ns
+-- params from_ns, to_ns, bins
+-- columns device_id, start_ns, end_ns
 -- column launches (count): launch calls that begin in it
 -- column delay_p50_ns (ns): from a launch call to the start of its work: the median of these calls
 -- column delay_p90_ns (ns): 90 % of them waited at most this long
@@ -11,16 +8,13 @@
 -- column depth_max (count): the maximum
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH delay AS (
-    SELECT trace_id, device_id, launch_id, any_value(launch_start_ns) AS at_ns,
-           min(launch_delay_ns) AS delay_ns
-    FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-    GROUP BY trace_id, device_id, launch_id
+    SELECT trace_id, device_id, launch_id, launch_start_ns AS at_ns, min(launch_delay_ns) AS delay_ns
+    FROM gpu_op_launch WHERE is_asked(trace_id) GROUP BY ALL
 ),
 depth AS (SELECT trace_id, device_id, launch_id, max(met) AS depth FROM queued_calls() GROUP BY ALL),
 bounds AS (
-    SELECT trace_id, from_ns,
-           greatest(1, ceil((to_ns - from_ns)
-               / coalesce(getvariable('bins'), thresholds().drawn_bins)))::BIGINT AS bin_ns, to_ns
+    SELECT trace_id, from_ns, to_ns, greatest(1, ceil((to_ns - from_ns)
+               / coalesce(getvariable('bins'), thresholds().drawn_bins)))::BIGINT AS bin_ns
     FROM (
         SELECT trace_id, coalesce(getvariable('from_ns')::BIGINT, min(at_ns)) AS from_ns,
                coalesce(getvariable('to_ns')::BIGINT, max(at_ns) + 1) AS to_ns

@@ -1,6 +1,5 @@
 -- question: Which threads were in Python at the same time, and which while the GPU waited for Python?
--- params trace
--- columns trace_id, pid, tid, launches
+-- columns pid, tid, launches
 -- column python_ns (ns): time for which its innermost slice was a Python frame
 -- column contested_ns (ns): the part of it in which another thread of the process was in Python, too. With
 --     the GIL, at most one of them ran, but the trace does not show which, nor whether one only waited or had
@@ -14,8 +13,7 @@
 WITH python AS MATERIALIZED (
     SELECT trace_id, pid, tid, segment AS event_id, event_id AS frame_id, start_ns, end_ns,
            {'trace_id': trace_id, 'pid': pid} AS key
-    FROM host_segment
-    WHERE activity = 'python' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM host_segment WHERE activity = 'python' AND is_asked(trace_id)
 ),
 contested AS (FROM interval_depth('python') WHERE depth > 1),
 gap AS (

@@ -52,15 +52,11 @@ blocked AS (
     FROM met AS m JOIN usual USING (trace_id, device_id, stream) GROUP BY ALL
 ),
 waiting AS (FROM queued_launches() WHERE is_queued),
-at_depth AS (
-    SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, depth,
-           sum(end_ns - start_ns) AS ns
-    FROM interval_depth('waiting') GROUP BY ALL
-),
 ranked AS (
-    SELECT *, sum(ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY depth) AS up_to,
-           sum(ns) OVER (PARTITION BY trace_id, device_id, stream) AS total
-    FROM at_depth
+    SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, depth,
+           sum(end_ns - start_ns) AS ns, sum(sum(end_ns - start_ns)) OVER (queue ORDER BY depth) AS up_to,
+           sum(sum(end_ns - start_ns)) OVER queue AS total
+    FROM interval_depth('waiting') GROUP BY key, depth WINDOW queue AS (PARTITION BY key)
 ),
 depths AS (
     SELECT trace_id, device_id, stream, any_value(total)::BIGINT AS span_ns,

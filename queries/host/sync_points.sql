@@ -1,23 +1,18 @@
 -- question: Where does the host wait for the device, and what does each call site cost?
--- params trace, top
--- columns trace_id
+-- params top
 -- column call (text): the call that blocks: a synchronization, or a copy that the host waits for
 -- columns cpu_op, python_line, count, host_ns, max_ns
 -- column covered_ns (ns): the part of host_ns in which some device was busy: the host waited for it
--- column gpu_idle_ns (ns): time for which a device then waited because the host was in the call, or not back
---     yet
+-- columns gpu_idle_ns
 -- doubts: no_runtime_calls, no_stacks
-WITH chosen AS (FROM waiting_call WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+WITH chosen AS (FROM waiting_call WHERE is_asked(trace_id)),
 wait AS (SELECT trace_id AS key, event_id, start_ns, end_ns FROM chosen),
-work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-covered AS (SELECT key AS trace_id, event_id, covered_ns AS ns FROM interval_covered('wait', 'work')),
-costed AS (FROM costed_calls('chosen'))
+work AS (SELECT trace_id AS key, start_ns, end_ns FROM gpu_ops WHERE is_asked(trace_id)),
+covered AS (SELECT key AS trace_id, event_id, covered_ns AS ns FROM interval_covered('wait', 'work'))
 SELECT
     trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
-    max(dur_ns) AS max_ns,
-    sum(covered.ns)::BIGINT AS covered_ns, sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
-FROM costed JOIN covered USING (trace_id, event_id)
+    max(dur_ns) AS max_ns, sum(covered.ns)::BIGINT AS covered_ns, sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
+FROM (FROM costed_calls('chosen')) AS costed JOIN covered USING (trace_id, event_id)
 GROUP BY trace_id, name, cpu_op, python_line
 ORDER BY host_ns DESC, call, trace_id
 LIMIT coalesce(getvariable('top'), 20)

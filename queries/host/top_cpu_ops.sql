@@ -1,10 +1,9 @@
 -- question: Which operators take the most host time, alone and with the operators that they call?
--- params trace, top
--- columns trace_id, name, count, self_ns
+-- params top
+-- columns name, count, self_ns
 -- column total_ns (ns): sum of its durations; recursive calls count once
 -- column self_per_call_ns (ns): self_ns over count
--- column gpu_ops (count): GPU ops that it launched itself (not those of operators inside it); all of a replay
---     count for the operator that launched the graph
+-- column gpu_ops (count): GPU ops that it launched, not in operators inside it; with a graph, all of it
 -- column launches_per_call (count): launch calls that it made itself, over count
 -- column is_metadata (boolean): it only describes memory: a view, an uninitialised tensor, a query
 -- doubts: no_operators
@@ -13,8 +12,7 @@ WITH launched AS (
     FROM gpu_op_launch AS l JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     GROUP BY ALL
 ),
-named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE is_asked(trace_id)),
 inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outermost('named', of_name := TRUE)
     GROUP BY ALL)
 SELECT
@@ -24,7 +22,7 @@ SELECT
     has(any_value(traits), 'metadata') AS is_metadata
 FROM cpu_ops JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, name)
 LEFT JOIN launched USING (trace_id, event_id)
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+WHERE is_asked(trace_id)
 GROUP BY trace_id, name
 ORDER BY self_ns DESC, name, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -1,8 +1,7 @@
 -- question: Which host slices keep the GPU waiting, over all gaps?
--- params trace, top
--- columns trace_id, cause
--- column culprit (text): the innermost host slice during the gap (operator, Python line, runtime call); NULL:
---     none
+-- params top
+-- columns cause
+-- column culprit (text): the host's innermost slice in the gap (operator, Python line, call); NULL: none
 -- column gaps (count): gaps to which this slice contributed
 -- column idle_ns (ns): GPU idle time during it, over all devices
 -- column share_of_host_late (fraction of the trace's host-late idle time): idle_ns over it
@@ -14,7 +13,7 @@ SELECT
     / sum(sum(t.end_ns - t.start_ns)) OVER (PARTITION BY t.trace_id) AS share_of_host_late
 FROM gpu_timeline_by_cause AS t LEFT JOIN event AS e ON t.trace_id = e.trace_id
     AND t.host_event_id = e.event_id
-WHERE idle_class = 'host_late' AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)
+WHERE idle_class = 'host_late' AND is_asked(t.trace_id)
 GROUP BY t.trace_id, cause, e.name
 ORDER BY idle_ns DESC, culprit, cause, trace_id
 LIMIT coalesce(getvariable('top'), 20)

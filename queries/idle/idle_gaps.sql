@@ -1,17 +1,14 @@
 -- question: Which gaps on the GPU are the longest, what ended each, and what was the host doing?
--- params trace, top
--- columns trace_id, device_id, start_ns
+-- params top
+-- columns device_id, start_ns
 -- column gap_ns (ns): its length
 -- column idle_class (text): host_late, device or unlinked
 -- column main_cause (text): the cause with the largest part of it (host_late only)
 -- column main_cause_ns (ns): the length of that part
--- column recoverable_ns (ns): idle time that a host launching in time would save: the gap minus launch
---     latency and the device's own waits; NULL: unknown, as the gap is unlinked
+-- column recoverable_ns (ns): the gap minus launch latency and the device's own waits; NULL: it is unlinked
 -- column culprit (text): the host slice in which most of it passed: operator, Python line, synchronizing call
--- column ended_by (text): the GPU op that ended it
--- column cpu_op (text): the operator that launched that op
--- column python_line (text): the Python frame that launched that op
--- column step (id): the profiler step
+-- column ended_by (text): the GPU op that ended it; the next three are about its launch
+-- columns cpu_op, python_line, step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks
 WITH piece AS (
     SELECT t.trace_id, t.device_id, op_id, idle_class, cause, host_event_id, min(t.start_ns) AS start_ns,
@@ -19,7 +16,7 @@ WITH piece AS (
     FROM gpu_timeline_by_cause AS t
     JOIN windows AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND w.kind = 'gpu_active'
      AND t.start_ns >= w.start_ns
-    WHERE activity = 'idle' AND op_id IS NOT NULL AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)
+    WHERE activity = 'idle' AND op_id IS NOT NULL AND is_asked(t.trace_id)
     GROUP BY ALL
 ),
 gap AS (
@@ -27,8 +24,7 @@ gap AS (
            sum(ns)::BIGINT AS gap_ns, arg_max(host_event_id, (ns, -start_ns)) AS culprit_id,
            CASE WHEN any_value(idle_class) <> 'unlinked'
                THEN sum_where(ns, cause <> 'launch_latency') END AS recoverable_ns
-    FROM piece
-    GROUP BY trace_id, device_id, op_id
+    FROM piece GROUP BY trace_id, device_id, op_id
     ORDER BY gap_ns DESC, start_ns, trace_id
     LIMIT coalesce(getvariable('top'), 20)
 ),
@@ -41,8 +37,7 @@ SELECT
     g.trace_id, g.device_id, g.start_ns, g.gap_ns, g.idle_class, main_cause, main_cause_ns, recoverable_ns,
     culprit.name AS culprit, o.name AS ended_by, launch_op AS cpu_op, launch_line AS python_line,
     o.step
-FROM gap AS g
-LEFT JOIN cause USING (trace_id, op_id)
+FROM gap AS g LEFT JOIN cause USING (trace_id, op_id)
 LEFT JOIN event AS culprit ON g.trace_id = culprit.trace_id AND g.culprit_id = culprit.event_id
 LEFT JOIN gpu_op_origin AS o ON g.trace_id = o.trace_id AND g.op_id = o.event_id
 ORDER BY gap_ns DESC, start_ns, trace_id

@@ -1,6 +1,6 @@
 -- question: Which part of a GPU's window is work, and what causes each idle part?
--- params trace, kind
--- columns trace_id, device_id, kind, name
+-- params kind
+-- columns device_id, kind, name
 -- column bar (count): position of the bar, from 1: work first, then idle causes, the longest first
 -- column part (text): compute, communication, copy, a late host's activity, device, unlinked, after_last_op
 -- column idle_class (text): host_late, device, unlinked, after_last_op; NULL for work
@@ -13,8 +13,7 @@ WITH part AS (
            CASE WHEN activity <> 'idle' THEN activity WHEN idle_class = 'host_late' THEN cause
                ELSE idle_class END AS part,
            idle_class, sum(ns)::BIGINT AS part_ns
-    FROM window_timeline_parts
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
+    FROM window_timeline_parts WHERE is_asked(trace_id) AND kind = coalesce(getvariable('kind'), kind)
     GROUP BY ALL
 ),
 placed AS (

@@ -1,8 +1,7 @@
 -- question: Which copies run between host and device, in pageable or pinned memory, and what issues them?
--- params trace, top
--- columns trace_id, device_id, copy_kind
--- column host_memory (text): pageable, pinned or managed memory of the host; NULL: neither side is the
---     host's, or it is unknown (AMD writes only Host)
+-- params top
+-- columns device_id, copy_kind
+-- column host_memory (text): pageable, pinned or managed; NULL: unknown (AMD writes Host), or not the host's
 -- columns cpu_op, python_line, count
 -- column blocking_count (count): copies whose call returned only when they were done
 -- columns bytes, total_ns, bytes_per_s
@@ -14,7 +13,7 @@
 WITH copy AS (
     SELECT trace_id, event_id, device_id, copy_kind, bytes, dur_ns,
            lower(nullif(regexp_extract(name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS host_memory
-    FROM memcpys WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM memcpys WHERE is_asked(trace_id)
 ),
 call AS (
     SELECT c.trace_id, c.event_id AS copy_id, l.launch_id AS event_id, l.launch_name AS name,
@@ -23,12 +22,11 @@ call AS (
 ),
 -- One call may issue several copies: a graph's launch. Its time counts with the first.
 once AS (SELECT DISTINCT trace_id, event_id, name, dur_ns FROM call),
-costed AS (FROM costed_calls('once')),
 asked AS (
     SELECT c.trace_id, c.copy_id, c.is_blocking, s.cpu_op, s.python_line,
            CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN c.dur_ns ELSE 0 END AS host_ns,
            CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN s.gpu_idle_ns ELSE 0 END AS gpu_idle_ns
-    FROM call AS c JOIN costed AS s USING (trace_id, event_id)
+    FROM call AS c JOIN (FROM costed_calls('once')) AS s USING (trace_id, event_id)
     WINDOW same AS (PARTITION BY c.trace_id, c.event_id)
 )
 SELECT

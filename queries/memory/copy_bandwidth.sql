@@ -1,31 +1,22 @@
 -- question: At what bandwidth did copies run, over time?
--- params trace
--- columns trace_id, device_id, copy_kind
+-- columns device_id, copy_kind
 -- column at_ns (ns): the start; it lasts until the next row of its kind
 -- column copies (count): copies of that kind in progress; 0: none
 -- column bytes_per_s (bytes per second): the sum of their bandwidths: each one's bytes over its duration, as
 --     if it ran at one speed; copies of unknown size, or without a duration, are left out
 -- doubts: no_copies, absurd_duration
--- HTA: get_memory_bw_time_series,
--- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/trace_analysis.py
+-- HTA: get_memory_bw_time_series (hta/trace_analysis.py).
 WITH copy AS (
     SELECT trace_id, device_id, copy_kind, start_ns, end_ns, bytes * 1e9 / dur_ns AS bytes_per_s
     FROM gpu_ops
-    WHERE copy_kind IS NOT NULL AND bytes IS NOT NULL AND dur_ns > 0
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
-edge AS (
-    SELECT trace_id, device_id, copy_kind, at_ns, sum(step)::BIGINT AS step, sum(step * bytes_per_s) AS change
-    FROM (
-        SELECT *, start_ns AS at_ns, 1 AS step FROM copy
-        UNION ALL
-        SELECT *, end_ns, -1 FROM copy
-    ) GROUP BY ALL
+    WHERE copy_kind IS NOT NULL AND bytes IS NOT NULL AND dur_ns > 0 AND is_asked(trace_id)
 ),
 running AS (
-    SELECT trace_id, device_id, copy_kind, at_ns, (sum(step) OVER so_far)::BIGINT AS copies,
-           sum(change) OVER so_far AS bytes_per_s
-    FROM edge WINDOW so_far AS (PARTITION BY trace_id, device_id, copy_kind ORDER BY at_ns)
+    SELECT trace_id, device_id, copy_kind, at_ns, (sum(sum(step)) OVER so_far)::BIGINT AS copies,
+           sum(sum(step * bytes_per_s)) OVER so_far AS bytes_per_s
+    FROM (SELECT *, start_ns AS at_ns, 1 AS step FROM copy UNION ALL SELECT *, end_ns, -1 FROM copy)
+    GROUP BY trace_id, device_id, copy_kind, at_ns
+    WINDOW so_far AS (PARTITION BY trace_id, device_id, copy_kind ORDER BY at_ns)
 )
 -- Sums of fractions leave a remainder when nothing runs.
 SELECT trace_id, device_id, copy_kind, at_ns, copies,

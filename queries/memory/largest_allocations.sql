@@ -1,14 +1,12 @@
 -- question: Which single allocations take most memory, at its peak or at the end?
--- params trace, top
--- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
--- columns trace_id, device_type, device_id, place, cpu_op, address
+-- params top, moment
+-- columns device_type, device_id, place, cpu_op, address
 -- column allocated_bytes (bytes): its size
 -- column start_ns (ns): when it was allocated; NULL: before the recording
 -- column end_ns (ns): when its memory was free again; NULL: not while recording
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, place, cpu_op, address, bytes AS allocated_bytes, start_ns, end_ns
-FROM allocation
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+FROM allocation WHERE is_asked(trace_id)
     AND if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 ORDER BY bytes DESC, trace_id, device_type, device_id, start_ns NULLS FIRST, address
 LIMIT coalesce(getvariable('top'), 20)

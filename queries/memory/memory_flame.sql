@@ -1,7 +1,6 @@
 -- question: Which call paths hold the memory, at its peak or at the end?
--- params trace
--- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
--- columns trace_id, node, parent, depth
+-- params moment
+-- columns node, parent, depth
 -- column name (text): the last frame: a device, Python line, module or operator
 -- column kind (text): device or frame
 -- column allocations (count): live allocations below it
@@ -10,8 +9,7 @@
 -- doubts: no_memory_events
 -- Paths below thresholds().drawn_share are left out.
 WITH RECURSIVE live AS MATERIALIZED (
-    FROM allocation
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM allocation WHERE is_asked(trace_id)
         AND if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 ),
 -- The frames around each allocation: from its stack, else from the slices around it.

@@ -1,21 +1,18 @@
 -- question: When was allocated memory at its peak, and which operators had allocated the live memory?
--- params trace
 -- param top (integer, default 20): the number of operators per device
--- columns trace_id, device_type, device_id
+-- columns device_type, device_id
 -- column peak_at_ns (ns): when the most memory was allocated, for the first time
 -- column peak_bytes (bytes): the memory then allocated, as the allocator counts
 -- columns reserved_bytes
--- column operator (text): the operator that allocated, in a snapshot the line of code; `before recording`:
---     live when recording began
+-- column operator (text): the operator that allocated, in a snapshot the line; `before recording`: live then
 -- column tensors (count): its allocations that were live at the peak
 -- column live_bytes (bytes): their memory; a device's rows add up to the peak (over all operators)
 -- doubts: no_memory_events
-WITH peak AS MATERIALIZED (FROM memory_high WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
+WITH peak AS MATERIALIZED (FROM memory_high WHERE is_asked(trace_id)),
 owner AS (
     SELECT trace_id, device_type, device_id, bytes,
            coalesce(cpu_op, CASE WHEN stack_id > 0 THEN place END, 'no operator') AS operator
-    FROM allocation
-    WHERE at_peak AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM allocation WHERE at_peak AND is_asked(trace_id)
         AND (event_id IS NOT NULL OR stack_id > 0)
 ),
 summed AS (

@@ -1,7 +1,6 @@
 -- question: Which call sites hold the memory, at its peak or at the end?
--- params trace, top
--- param moment (text, default 'peak'): `peak`: live when the device had most allocated; `end`: never freed
--- columns trace_id, device_type, device_id, place, cpu_op
+-- params top, moment
+-- columns device_type, device_id, place, cpu_op
 -- column allocations (count): allocations of this call site that are live at that moment
 -- column live_bytes (bytes): their memory
 -- column share_of_live (fraction of all live bytes of the device): live_bytes over all live bytes
@@ -9,8 +8,7 @@
 SELECT trace_id, device_type, device_id, place, cpu_op, count(*) AS allocations,
        sum(bytes)::BIGINT AS live_bytes,
        live_bytes / sum(sum(bytes)) OVER (PARTITION BY trace_id, device_type, device_id) AS share_of_live
-FROM allocation
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+FROM allocation WHERE is_asked(trace_id)
     AND if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 GROUP BY trace_id, device_type, device_id, place, cpu_op
 ORDER BY live_bytes DESC, trace_id, device_type, device_id, place, cpu_op

@@ -1,6 +1,5 @@
 -- question: How much memory was allocated and reserved, over time?
--- params trace
--- columns trace_id, device_type, device_id
+-- columns device_type, device_id
 -- column at_ns (ns): when an allocation or a free was recorded
 -- column change_bytes (bytes): bytes allocated; negative: freed
 -- column allocated_bytes (bytes): allocated by tensors after it, as the allocator counts
@@ -8,6 +7,5 @@
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, ts_ns AS at_ns, bytes AS change_bytes, allocated_bytes,
        reserved_bytes
-FROM memory_events
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+FROM memory_events WHERE is_asked(trace_id)
 ORDER BY trace_id, device_type, device_id, ts_ns, event_id

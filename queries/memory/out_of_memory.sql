@@ -1,11 +1,9 @@
 -- question: Where did the program run out of memory, in a memory snapshot?
--- params trace
--- columns trace_id, device_id
+-- columns device_id
 -- column at_ns (ns): when
 -- column requested_bytes (bytes): the bytes that could not be allocated
 -- column device_free_bytes (bytes): the bytes that the driver had left; NULL: unknown
--- column allocated_bytes (bytes): the bytes that the program then had in use; NULL: no earlier action was
---     recorded
+-- column allocated_bytes (bytes): the bytes that the program then used; NULL: no earlier action was recorded
 -- column reserved_bytes (bytes): the bytes that the allocator had from the driver
 -- column place (text): the line of the program that asked for it; NULL: not recorded
 -- doubts: no_memory_events
@@ -13,8 +11,7 @@ WITH failed AS (
     SELECT trace_id, event_id, ts_ns, (args->>'Device Id')::BIGINT AS device_id,
            (args->>'size')::BIGINT AS requested_bytes, (args->>'device_free')::BIGINT AS device_free_bytes,
            (args->>'stack')::BIGINT AS stack_id
-    FROM event WHERE category = 'memory_snapshot' AND name = 'oom'
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM event WHERE category = 'memory_snapshot' AND name = 'oom' AND is_asked(trace_id)
 )
 SELECT o.trace_id, o.device_id, o.ts_ns AS at_ns, requested_bytes, device_free_bytes, m.allocated_bytes,
        m.reserved_bytes, place

@@ -31,8 +31,7 @@
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,
            dur_ns >= thresholds().one_off_ratio * median(dur_ns) OVER (PARTITION BY trace_id, name) AS is_far
-    FROM runtime_calls
-    WHERE has(traits, 'device_memory') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM runtime_calls WHERE has(traits, 'device_memory') AND is_asked(trace_id)
 ),
 launched AS (
     SELECT trace_id, pid, tid, launch_start_ns AS at_ns,
@@ -76,8 +75,8 @@ emptied AS (
     GROUP BY trace_id
 ),
 uncached AS (
-    SELECT trace_id FROM early LEFT JOIN (SELECT trace_id, count(*) AS calls FROM call GROUP BY ALL)
-        USING (trace_id)
+    SELECT trace_id FROM early
+    JOIN (SELECT trace_id, count(*) AS calls FROM call GROUP BY ALL) USING (trace_id)
     GROUP BY trace_id HAVING any_value(calls) >= thresholds().captured_majority * sum(launches)
 )
 SELECT c.trace_id, e.place,
@@ -86,4 +85,3 @@ SELECT c.trace_id, e.place,
            ELSE 'the cache is emptied' END AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call AS c LEFT JOIN emptied AS e USING (trace_id)
-ORDER BY c.trace_id, start_ns

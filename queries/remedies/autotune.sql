@@ -18,20 +18,19 @@
 -- column place (text): the kernel
 -- column detail (text): how long it takes each time
 -- doubts: no_gpu_ops, absurd_duration
--- Products that Triton compiled: Inductor's templates, and kernels with plain names of functions, which
--- libraries do not have.
+-- Products that Triton compiled: Inductor's templates, and plain names of functions, which libraries lack.
 WITH worked AS (
     SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
            greatest(flops * 1e9 / peak_of(flop_per_s, peak, is_matrix),
                (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s) / busy_ns AS reached
     FROM all_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
-    WHERE is_matrix AND w.trace_id = coalesce(getvariable('trace'), w.trace_id)
+    WHERE is_matrix AND is_asked(w.trace_id)
 ),
 kernel AS (
     SELECT trace_id, event_id, name, start_ns, dur_ns, class,
            sum(dur_ns) OVER (PARTITION BY trace_id, name) AS kernel_ns,
            sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns
-    FROM gpu_ops WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
 )
 SELECT k.trace_id, regexp_replace(name, '_\d[\dcde]*$', '') AS place,
        coalesce(format('{:.0f} % of its peak', 100 * avg(reached) OVER same),
@@ -47,4 +46,3 @@ WHERE class = 'gemm' AND kernel_ns >= thresholds().dominant_share * all_ns
     -- With few tokens, a product takes as long as reading its weights.
     AND (k.trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM decoded_ops())
 WINDOW same AS (PARTITION BY k.trace_id, name)
-ORDER BY k.trace_id, start_ns

@@ -19,8 +19,6 @@
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 -- column detail (text): the kind of copy, and the largest number of bytes
--- column factor (fraction of the time taken): the fraction of its time that remains: the first copy of each
---     run stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
 -- A run of copies ends where its thread launches something else.
 WITH few AS (
@@ -32,7 +30,7 @@ WITH few AS (
     FROM gpu_ops AS op JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
     JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
     WHERE copy_kind IN ('HtoD', 'DtoD', 'memset') AND bytes <= thresholds().tiny_copy_bytes
-        AND NOT c.is_graph AND op.trace_id = coalesce(getvariable('trace'), op.trace_id)
+        AND NOT c.is_graph AND is_asked(op.trace_id)
 ),
 copy AS (
     FROM few
@@ -44,14 +42,13 @@ copying AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE has(traits, 'moves_or_fills') AND trace_id IN (SELECT trace_id FROM at_place)
 ),
-operator AS (FROM outermost('copying')),
 within AS (
     SELECT c.*,
            CASE WHEN launch_start_ns < o.end_ns AND count(*) OVER (PARTITION BY c.trace_id, o.event_id) = 1
                THEN o END AS around,
            row_number() OVER (whole ORDER BY launch_start_ns, op_id) AS number, count(*) OVER whole AS count,
            min(c.dur_ns) OVER whole AS least_ns, max(c.bytes) OVER whole AS most_bytes
-    FROM at_place AS c ASOF LEFT JOIN operator AS o
+    FROM at_place AS c ASOF LEFT JOIN (FROM outermost('copying')) AS o
       ON c.trace_id = o.trace_id AND c.pid = o.pid AND c.tid = o.tid AND c.launch_start_ns >= o.start_ns
     WINDOW whole AS (PARTITION BY c.trace_id, c.pid, c.tid, c.kind, run, place, device_id, stream)
 ),
@@ -72,4 +69,3 @@ UNION ALL
 -- Its time beyond the shortest is the time of its bytes.
 SELECT trace_id, place, detail, 'op', op_id, pid, tid, start_ns, dur_ns, (dur_ns - least_ns) / dur_ns
 FROM spare WHERE dur_ns > 0
-ORDER BY trace_id, place, start_ns, target

@@ -19,15 +19,12 @@
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the module
 -- column detail (text): how often a step, or one call of a function, calls it
--- column factor (fraction of the time taken): 0 for a later call and its ops; for the first call's ops, the
---     number of times that all blocks then fill the device
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps,
 -- a function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
 WITH frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns
-    FROM python_frames
-    WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM python_frames WHERE is_module AND is_asked(trace_id)
 ),
 root AS (FROM outermost('frame') WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')),
 sequential AS (
@@ -36,7 +33,7 @@ sequential AS (
         AND regexp_matches(name, '(?i)\): \w*(generate|greedy|beam|decode|sample|rollout|denoise)\w*$')
 ),
 -- The loop is in a step, else in the function that calls it.
-called AS (
+loop AS (
     SELECT r.*, CASE WHEN r.start_ns < s.end_ns THEN s.event_id END AS step_id,
            coalesce(step_id, h.parent_id) AS around_id,
            row_number() OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name ORDER BY r.start_ns)
@@ -46,8 +43,8 @@ called AS (
     ASOF LEFT JOIN steps AS s ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
     WHERE NOT EXISTS (FROM sequential AS q WHERE q.trace_id = r.trace_id
         AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)
+    QUALIFY calls >= thresholds().fewest_batched
 ),
-loop AS (FROM called WHERE calls >= thresholds().fewest_batched),
 -- A function's loop, from its first call to the end of its last.
 whole AS (
     SELECT trace_id, pid, tid, around_id, name, min(start_ns) AS start_ns, max(end_ns) AS end_ns
@@ -86,4 +83,3 @@ UNION ALL
 SELECT trace_id, name, detail, 'op', event_id, pid, tid, start_ns, dur_ns,
        if(number = 1, greatest(1, times), 0)
 FROM op
-ORDER BY trace_id, place, start_ns, target

@@ -29,7 +29,7 @@ WITH kernel AS (
            k.dur_ns AS ns, 'op' AS target,
            coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS told
     FROM gpu_ops AS k LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
-    WHERE k.kind = 'kernel' AND k.trace_id = coalesce(getvariable('trace'), k.trace_id)
+    WHERE k.kind = 'kernel' AND is_asked(k.trace_id)
         AND name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'layout_change'))
 )
-FROM changed_ops('kernel') ORDER BY trace_id, place, start_ns
+FROM changed_ops('kernel')

@@ -20,8 +20,6 @@
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
 -- column detail (text): the type, and the call site's largest message
--- column factor (fraction of the time taken): the fraction of its time that remains; the first collective of
---     each run stays
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
 -- Time of a message is latency plus bytes over bandwidth.
 WITH timed AS MATERIALIZED (
@@ -29,7 +27,7 @@ WITH timed AS MATERIALIZED (
            dur_ns - coalesce(wait_ns, 0) AS quick_ns,
            {'type': type, 'group': group_name, 'ranks': group_ranks, 'size': group_size, 'dtype': dtype}
            AS class
-    FROM collective WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM collective WHERE is_asked(trace_id)
 ),
 -- Small collectives of one class that a thread launches one after the other are a run.
 launched AS (
@@ -54,7 +52,6 @@ calling AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE kind = 'cpu_op' AND has(traits, 'collective_call') AND trace_id IN (SELECT trace_id FROM at_place)
 ),
-operator AS (FROM outermost('calling')),
 small AS (
     SELECT s.*, min(s.quick_ns) OVER (PARTITION BY s.trace_id, s.class) AS own_ns,
            message_bytes / bytes_per_ns AS wire_ns,
@@ -65,7 +62,7 @@ small AS (
            CASE WHEN launch_start_ns < o.end_ns AND count(*) OVER (PARTITION BY s.trace_id, o.event_id) = 1
                THEN o END AS around
     FROM at_place AS s LEFT JOIN rate AS r ON s.trace_id = r.trace_id AND s.class = r.class
-    ASOF LEFT JOIN operator AS o
+    ASOF LEFT JOIN (FROM outermost('calling')) AS o
       ON s.trace_id = o.trace_id AND s.pid = o.pid AND s.tid = o.tid AND s.launch_start_ns >= o.start_ns
 ),
 spare AS (FROM small WHERE number > 1)
@@ -75,9 +72,7 @@ SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, laun
        0 AS factor
 FROM spare
 UNION ALL
--- Its latency goes. Its wait for other ranks stays, and so do its bytes, at the rate of the largest
--- collective.
+-- Its latency goes. Its wait for other ranks stays, and so do its bytes, at the largest one's rate.
 SELECT trace_id, place, detail, 'op', op_id, pid, tid, start_ns, dur_ns,
        least(1, (dur_ns - own_ns + coalesce(wire_ns, 0)) / dur_ns)
 FROM spare WHERE dur_ns > 0
-ORDER BY trace_id, place, start_ns, target

@@ -17,31 +17,24 @@
 -- check: tracekit query after.json compile_overhead; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/prototype/inductor_cpp_wrapper_tutorial.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html
--- column place (text): NULL: all compiled code
 -- column detail (text): the number of launches in it
--- column factor (fraction of the time taken): the fraction of its time that remains: for each launch, the
---     time of one that finds its device idle
 -- doubts: no_gpu_ops, no_runtime_calls, no_compiled_code
 -- Compiled code that launches kernels which Inductor generated; that of graphs is a replay.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE compiled IN ('wrapper', 'generated') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE compiled IN ('wrapper', 'generated') AND is_asked(trace_id)
 ),
 region AS (FROM outermost('named')),
-inside AS (
-    SELECT r.*, l.is_graph, starts_with(g.name, 'triton_') AS is_generated, launch_id
+single AS (
+    SELECT r.trace_id, r.event_id, count(DISTINCT launch_id) AS launches
     FROM gpu_op_launch AS l ASOF JOIN region AS r
       ON l.trace_id = r.trace_id AND l.pid = r.pid AND l.tid = r.tid AND l.launch_start_ns >= r.start_ns
     JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
     WHERE l.launch_start_ns < r.end_ns
-),
-single AS (
-    SELECT trace_id, event_id, count(DISTINCT launch_id) AS launches FROM inside
-    GROUP BY ALL HAVING NOT bool_or(is_graph) AND bool_or(is_generated)
+    GROUP BY ALL HAVING NOT bool_or(l.is_graph) AND bool_or(starts_with(g.name, 'triton_'))
 )
 SELECT trace_id, NULL AS place, format('{} launches', sum(launches) OVER (PARTITION BY trace_id)) AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, dur_ns,
        launches * thresholds().launch_floor_ns / dur_ns AS factor
 FROM region JOIN single USING (trace_id, event_id)
 WHERE factor <= thresholds().compiled_overhead
-ORDER BY trace_id, start_ns

@@ -25,8 +25,7 @@
 -- of the backward pass are left out, since no line of the program makes them.
 WITH operator AS (
     SELECT s.trace_id, s.event_id, parent_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns
-    FROM slices AS s JOIN host_slice USING (trace_id, event_id)
-    WHERE kind = 'cpu_op' AND s.trace_id = coalesce(getvariable('trace'), s.trace_id)
+    FROM slices AS s JOIN host_slice USING (trace_id, event_id) WHERE kind = 'cpu_op' AND is_asked(s.trace_id)
         AND s.name IN ('aten::copy_', 'aten::clone', 'aten::contiguous', 'aten::reshape', 'aten::flatten',
             'aten::_reshape_copy')
 ),
@@ -48,14 +47,12 @@ near AS (
     FROM gpu_ops AS g LEFT JOIN moved AS m ON g.trace_id = m.trace_id AND g.event_id = m.gpu_op_id
     WHERE g.trace_id IN (SELECT trace_id FROM moved)
     WINDOW stream AS (PARTITION BY g.trace_id, device_id, stream ORDER BY g.start_ns, g.event_id)
+    QUALIFY gpu_op_id IS NOT NULL AND (follows OR precedes)
 ),
-found AS (FROM near WHERE gpu_op_id IS NOT NULL AND (follows OR precedes)),
-at_place AS (FROM placed('found')),
 shaped AS (
     SELECT f.*, operator || coalesce(', mostly ' || (e.args->'Input Dims'->>0), '') AS told
-    FROM at_place AS f JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
+    FROM (FROM placed('near')) AS f JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
     WHERE place NOT IN (SELECT name FROM slice_label WHERE has(traits, 'backward'))
 )
 SELECT DISTINCT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('shaped')
-ORDER BY trace_id, place, start_ns

@@ -17,8 +17,7 @@
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operators there that make, change and copy it
--- column factor (fraction of the time taken): the fraction of its time that remains: a launch for the
---     operators that make the tensor
+-- column factor (fraction of the time taken): what remains: a launch for the operators that make the tensor
 -- doubts: no_runtime_calls, no_stacks
 -- Between a launch and the copy to the device that is its thread's next, an operator makes a tensor. What
 -- other operators do there, they do to it.
@@ -26,7 +25,7 @@ WITH launched AS (
     SELECT trace_id, pid, tid, launch_id, launch_start_ns, event_id AS op_id,
            lag(launch_start_ns, 1, -thresholds().late_time_ns)
                OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS since_ns
-    FROM gpu_op_launch WHERE NOT is_graph AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_op_launch WHERE NOT is_graph AND is_asked(trace_id)
 ),
 copy AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns,
@@ -50,12 +49,11 @@ operator AS (
         AND o.start_ns <= c.launch_start_ns
     WHERE o.start_ns > c.since_ns
 ),
-at_place AS (FROM placed('operator')),
 made AS (
     SELECT * EXCLUDE place, arg_min(place, start_ns) FILTER (makes) OVER whole AS place,
            list(name) FILTER (NOT is_copying) OVER whole AS names,
            row_number() OVER (PARTITION BY trace_id, copying_id, makes ORDER BY start_ns) AS number
-    FROM at_place
+    FROM placed('operator')
     WINDOW whole AS (PARTITION BY trace_id, copying_id)
     -- Something else happens if it is made faster than memory can be written.
     QUALIFY sum(dur_ns) FILTER (makes) OVER whole >= coalesce(least_ns, 0)
@@ -69,4 +67,3 @@ SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, 
 FROM told WHERE NOT is_copying
 UNION ALL
 SELECT trace_id, place, detail, 'call', event_id, pid, tid, start_ns, dur_ns, 0 FROM told WHERE is_copying
-ORDER BY trace_id, place, start_ns

@@ -31,16 +31,15 @@
 WITH launch AS (
     SELECT l.trace_id, launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.name AS kernel
     FROM launch_call AS l JOIN gpu_ops AS k ON l.trace_id = k.trace_id AND l.op_id = k.event_id
-    WHERE l.trace_id = coalesce(getvariable('trace'), l.trace_id) AND can_be_captured AND NOT is_graph
+    WHERE is_asked(l.trace_id) AND can_be_captured AND NOT is_graph
         AND NOT is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
         AND l.trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
             HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(*))
 ),
-waiting AS (FROM waiting_call WHERE is_read AND trace_id = coalesce(getvariable('trace'), trace_id)),
-read AS (FROM placed('waiting')),
+waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
 before AS (
     SELECT r.trace_id, r.event_id, r.start_ns, {'place': r.place, 'kernel': l.kernel} AS position
-    FROM read AS r ASOF JOIN launch AS l
+    FROM (FROM placed('waiting')) AS r ASOF JOIN launch AS l
       ON r.trace_id = l.trace_id AND r.pid = l.pid AND r.start_ns >= l.end_ns
     -- Calls that belong to one read have no launch between them.
     QUALIFY row_number() OVER (PARTITION BY r.trace_id, l.event_id ORDER BY r.start_ns) = 1
@@ -75,4 +74,3 @@ SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id
        end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor
 FROM counted
 WHERE alike >= thresholds().fewest_alike
-ORDER BY trace_id, start_ns

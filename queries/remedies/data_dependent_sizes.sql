@@ -19,23 +19,18 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the operator
--- column event_id (id): the operator
--- column start_ns (ns): where the waiting call in it begins
--- column dur_ns (ns): how long the call takes
+-- column event_id (id): the operator; the times are of the waiting call in it
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- Only the device knows the size of what a mask selects; indexing with a mask calls nonzero.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE kind = 'cpu_op' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE kind = 'cpu_op' AND is_asked(trace_id)
         AND (has(traits, 'data_dependent_size')
             OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
 ),
 asked AS (FROM outermost('named')),
 -- Printing a tensor asks for sizes, too; another remedy is about prints.
-waiting AS (
-    FROM waiting_call
-    WHERE is_sized AND NOT is_printed AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
+waiting AS (FROM waiting_call WHERE is_sized AND NOT is_printed AND is_asked(trace_id)),
 call AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,
            a.event_id AS operator_id
@@ -45,4 +40,3 @@ call AS (
 SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
        operator_id AS event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM placed('call')
-ORDER BY trace_id, place, start_ns

@@ -23,7 +23,7 @@
 -- doubts: no_stacks
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices
-    WHERE has(traits, 'prefetched_input') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE has(traits, 'prefetched_input') AND is_asked(trace_id)
 ),
 counted AS (
     SELECT trace_id, event_id, place, pid, tid, start_ns, dur_ns,
@@ -32,9 +32,6 @@ counted AS (
     FROM placed('fetched')
     WINDOW here AS (PARTITION BY trace_id, place)
 )
-SELECT trace_id, place,
-       format('{} of {} fetches found no batch loaded', late, fetches) AS detail,
+SELECT trace_id, place, format('{} of {} fetches found no batch loaded', late, fetches) AS detail,
        'wait' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM counted
-WHERE is_late
-ORDER BY trace_id, place, start_ns
+FROM counted WHERE is_late

@@ -23,14 +23,13 @@
 --     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching
 -- column detail (text): the number of workers that would keep up: loading over the rest of a step, rounded up
 -- column event_id (id): the fetch: the data loader's annotation, else its frame
--- column factor (fraction of the time taken): the fraction of its time that remains: taking a loaded batch
+-- column factor (fraction of the time taken): what remains: taking a loaded batch
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE list_has_any(traits, ['own_input', 'preprocesses'])
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE list_has_any(traits, ['own_input', 'preprocesses']) AND is_asked(trace_id)
 ),
 -- A worker process cannot easily use the device to load.
 loading AS (
@@ -38,20 +37,18 @@ loading AS (
     WHERE NOT EXISTS (FROM gpu_op_launch AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid
         AND l.tid = f.tid AND launch_start_ns BETWEEN f.start_ns AND f.end_ns)
 ),
-at_place AS (FROM placed('loading')),
 timed AS (
     SELECT f.*,
            coalesce(lead(f.start_ns) OVER (PARTITION BY f.trace_id, f.pid, f.tid, place ORDER BY f.start_ns),
                CASE WHEN f.start_ns < s.end_ns THEN greatest(s.end_ns, f.end_ns) END) - f.end_ns AS rest_ns
-    FROM at_place AS f
+    FROM (FROM placed('loading')) AS f
     ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
 ),
 needed AS (
-    SELECT trace_id, place, ceil(median(dur_ns) / nullif(median(rest_ns), 0))::BIGINT AS workers
-    FROM timed GROUP BY ALL
+    SELECT *, ceil(median(dur_ns) OVER here / nullif(median(rest_ns) OVER here, 0))::BIGINT AS workers
+    FROM timed WINDOW here AS (PARTITION BY trace_id, place)
 )
-SELECT t.trace_id, t.place, workers || if(workers = 1, ' worker keeps up', ' workers keep up') AS detail,
+SELECT trace_id, place, workers || if(workers = 1, ' worker keeps up', ' workers keep up') AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns,
        least(1, thresholds().ready_fetch_ns / nullif(dur_ns, 0)) AS factor
-FROM timed AS t JOIN needed AS n ON t.trace_id = n.trace_id AND t.place IS NOT DISTINCT FROM n.place
-ORDER BY t.trace_id, t.place, start_ns
+FROM needed

@@ -19,13 +19,9 @@
 -- check: tracekit query after.json inference_steps
 -- sources: https://docs.vllm.ai/en/latest/configuration/optimization.html
 --     https://arxiv.org/abs/2211.17192
--- column detail (text): the number of tokens that a step generates, and the number up to which weights bound
---     it
--- column factor (fraction of the time taken): the factor for a batch twice as large
+-- column detail (text): the tokens that a step generates, and the number up to which weights bound it
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
-WITH op AS (FROM decoded_ops() WHERE 2 * tokens <= most_tokens)
 SELECT trace_id, NULL AS place,
        format('{} tokens a step, weights bound it up to {:.0f}', tokens, most_tokens) AS detail,
        'op' AS target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, 2 AS factor
-FROM op WHERE NOT is_product
-ORDER BY trace_id, start_ns
+FROM decoded_ops() WHERE NOT is_product AND 2 * tokens <= most_tokens

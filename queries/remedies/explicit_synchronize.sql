@@ -27,12 +27,11 @@
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution
 -- column detail (text): what it waits for, and whether a copy to the host came before
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
--- A call that no operator makes is the program's. Not in the loop are those with no launch of their thread
--- before them or after them (the profiler waits where it begins and ends), and those next to a graph's
--- capture.
+-- A call that no operator makes is the program's. Those with no launch of their thread before or after them
+-- (the profiler's own), or next to a graph's capture, are not in the loop.
 WITH waiting AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, call FROM runtime_calls
-    WHERE activity = 'sync' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE activity = 'sync' AND is_asked(trace_id)
 ),
 apart AS (FROM apart_from_captures('waiting', thresholds().after_capture_ns)),
 at_place AS (FROM placed('apart')),
@@ -62,4 +61,3 @@ call AS (
 SELECT trace_id, nullif(place, cpu_op) AS place, mode(detail) OVER (PARTITION BY trace_id, place) AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call
-ORDER BY trace_id, place, start_ns

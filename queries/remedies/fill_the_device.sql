@@ -22,11 +22,8 @@
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://arxiv.org/abs/2301.03598
--- column place (text): the Python line around the launch; without stacks, the module or the outermost
---     operator; the name of a kernel without a launch
+-- column place (text): as in other remedies; the name of a kernel without a launch
 -- column detail (text): the kernel and its blocks that take most time
--- column factor (fraction of the time taken): the fraction of its time that remains if all SMs work all the
---     time; at least a launch
 -- doubts: no_gpu_ops, absurd_duration, no_stacks
 -- Grids of fewer blocks than SMs, or of few waves whose last is nearly empty, whose work can be cut otherwise
 -- or grows with the batch. Kernels shorter than a launch do not gain from blocks.
@@ -52,4 +49,3 @@ at_place AS (SELECT * REPLACE (coalesce(place, short_name) AS place) FROM placed
 SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
        dur_ns, factor
 FROM detailed('at_place')
-ORDER BY trace_id, place, start_ns

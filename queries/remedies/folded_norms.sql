@@ -20,8 +20,7 @@
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the number of norms
 -- doubts: no_stacks
--- A run without a backward pass and an optimizer is inference; in training mode, a norm counts its batches
--- (aten::add_) before it.
+-- A run without a backward pass and an optimizer is inference; in training, aten::add_ comes before a norm.
 WITH learning AS (
     SELECT trace_id FROM label JOIN slice_label AS n USING (label_id)
     WHERE has(traits, 'backward') OR kind IN ('cpu_op', 'annotation') AND starts_with(n.name, 'Optimizer.')
@@ -32,12 +31,9 @@ operator AS (
            lag(o.name) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS name_before
     FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
         AND s.outer_op_id = o.event_id
-    WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id) AND o.trace_id NOT IN (FROM learning)
+    WHERE is_asked(o.trace_id) AND o.trace_id NOT IN (FROM learning)
 ),
-norm AS (
-    FROM operator WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$')
-)
+norm AS (FROM operator WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$'))
 SELECT trace_id, place, count(*) OVER (PARTITION BY trace_id, place) || ' norms' AS detail, 'call' AS target,
        event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM placed('norm')
-ORDER BY trace_id, place, start_ns

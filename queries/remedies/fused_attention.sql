@@ -23,12 +23,10 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://arxiv.org/abs/2205.14135
 -- column detail (text): the shape of the scores
--- column factor (fraction of the time taken): the fraction of its time that remains: both products' FLOPs, or
---     reading query, key and value and writing the output, at the share of the roofs that the products reach
---     now
+-- column factor (fraction of the time taken): both products' FLOPs, or reading query, key and value and
+--     writing the output, at the share of the roofs that the products reach now
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH op AS (
-    SELECT *, 'op' AS target, dur_ns AS ns FROM attention_part
-    WHERE NOT is_fallback AND trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT *, 'op' AS target, dur_ns AS ns FROM attention_part WHERE NOT is_fallback AND is_asked(trace_id)
 )
-FROM changed_ops('op') ORDER BY trace_id, place, start_ns
+FROM changed_ops('op')

@@ -26,17 +26,15 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
 -- column detail (text): the operator that does the same, and the shape that takes most time
--- column factor (fraction of the time taken): for a GPU op, the fraction that remains if only the first input
---     and the last output pass through memory, at least the shortest piece; 0 for the host's work on all but
---     the last piece, unless a graph's replay runs them
+-- column factor (fraction of the time taken): of a GPU op, what remains if only the first input and the last
+--     output pass through memory, at least the shortest piece; 0 for the host's work, but the last piece's
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them.
 -- https://docs.pytorch.org/docs/stable/nn.functional.html
 -- https://github.com/huggingface/transformers/blob/main/src/transformers/activations.py
 WITH work AS (
     SELECT *, regexp_replace(name, '^aten::_?(\w*?)_?$', '\1') AS plain, texts_of(types) AS t
-    FROM all_work()
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM all_work() WHERE is_asked(trace_id)
         AND kind IN ('elementwise', 'copy', 'reduction', 'softmax') AND len(gpu_op_ids) = 1 AND is_kernels
 ),
 placed AS (
@@ -106,4 +104,3 @@ UNION ALL
 SELECT t.trace_id, place, detail, 'host', op_id, s.pid, s.tid, s.ts_ns, s.dur_ns, 0
 FROM told AS t JOIN event_row AS s ON t.trace_id = s.trace_id AND op_id = s.event_id
 WHERE turn < last_place AND known_from = 'call'
-ORDER BY trace_id, place, start_ns

@@ -27,14 +27,12 @@ WITH stepper (optimizer, is_fusable) AS (VALUES
     ('Rprop', FALSE)
 ),
 step AS (
-    SELECT s.trace_id, s.event_id, s.pid, s.tid, s.name, s.start_ns, s.end_ns, s.dur_ns, optimizer,
-           is_fusable
-    FROM slices AS s JOIN (
+    SELECT s.*, optimizer, is_fusable FROM slices AS s JOIN (
         SELECT label_id, optimizer, is_fusable FROM slice_label JOIN stepper
           ON name = 'Optimizer.step#' || optimizer || '.step'
         WHERE kind IN ('cpu_op', 'annotation')
     ) USING (label_id)
-    WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
+    WHERE is_asked(s.trace_id)
 ),
 launched AS (
     SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.launch_id, l.is_graph, h.cpu_op_id, n.name,
@@ -102,4 +100,3 @@ SELECT p.trace_id, s.name AS place,
        || CASE WHEN is_foreach THEN 'foreach' ELSE 'a loop' END AS detail,
        target, p.event_id, s.pid, s.tid, p.start_ns, p.dur_ns, p.factor
 FROM part AS p JOIN slow AS s ON p.trace_id = s.trace_id AND p.step_id = s.event_id
-ORDER BY p.trace_id, place, p.start_ns, target

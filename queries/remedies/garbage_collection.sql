@@ -27,13 +27,11 @@
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
 -- column detail (text): the number of collections, and the longest
 -- doubts: no_stacks
--- A call of gc.collect() is a frame of the stack. Collections that Python starts itself are recorded, as
--- `Python GC`, with stacks and _ExperimentalConfig(record_python_gc_info=True).
--- Those around a graph's capture belong to it.
+-- A call of gc.collect() is a frame of the stack; `Python GC` is a collection that Python starts itself.
+-- Collections around a graph's capture belong to it.
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE kind = 'python' AND name IN ('Python GC', '<built-in function collect>')
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE kind = 'python' AND name IN ('Python GC', '<built-in function collect>') AND is_asked(trace_id)
 ),
 apart AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
 collection AS (FROM outermost('apart')),
@@ -44,4 +42,3 @@ SELECT trace_id, place,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM called
 WINDOW here AS (PARTITION BY trace_id, place)
-ORDER BY trace_id, place, start_ns

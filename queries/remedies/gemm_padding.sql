@@ -18,9 +18,6 @@
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://developer.nvidia.com/blog/optimizing-gpu-performance-tensor-cores/
 -- column detail (text): the factors' shapes that take most time, and the multiple to pad sizes to
--- column factor (fraction of the time taken): the fraction of its time that remains if the padded product
---     runs at the rate of the aligned product of this trace whose sizes are nearest; without one near enough
---     there is no row
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- Kernels of CUTLASS and cuBLAS say in their names how many elements are aligned: align1, align2, align8.
 -- Tensor cores want 16 bytes: 8 elements of 16 bits, 4 of TF32.
@@ -33,8 +30,7 @@ WITH product AS (
            list_transform([m, k, n], lambda size: (size + unit - 1) // unit * unit) AS padded,
            padded[1] AS m_padded, padded[2] AS k_padded, padded[3] AS n_padded,
            m = m_padded AND k = k_padded AND n = n_padded AS is_aligned
-    FROM all_work() AS w
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM all_work() AS w WHERE is_asked(trace_id)
         AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm') AND peak IN ('tf32', 'bf16', 'fp16')
 ),
 kernel AS (
@@ -74,4 +70,4 @@ priced AS (
         USING (trace_id, device_id, peak, is_batched, batch, m_padded, k_padded, n_padded)
     WHERE factor < 1
 )
-FROM changed_ops('priced') ORDER BY trace_id, place, start_ns
+FROM changed_ops('priced')

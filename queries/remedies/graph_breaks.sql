@@ -22,12 +22,11 @@
 -- column detail (text): the compiled region, or `compiles again`
 -- doubts: no_compiled_code, no_stacks
 -- A region covers all that its rewritten bytecode runs, so what resumes after a graph break is a region
--- inside it.
--- Its function is named after the line, torch_dynamo_resume_in_NAME_at_LINE:
+-- inside it. Its function is named after the line, torch_dynamo_resume_in_NAME_at_LINE:
 -- https://github.com/pytorch/pytorch/blob/main/torch/_dynamo/resume_execution.py
 WITH part AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled AS part, traits
-    FROM slices WHERE compiled IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM slices WHERE compiled IS NOT NULL AND is_asked(trace_id)
 ),
 region AS (FROM part WHERE has(traits, 'compiled_region')),
 tree AS (FROM nested('region')),
@@ -73,13 +72,11 @@ middle AS (
     SELECT trace_id, median(launch_start_ns) AS at_ns FROM gpu_op_launch
     WHERE trace_id IN (SELECT trace_id FROM compilation) GROUP BY trace_id
 ),
-at_place AS (FROM placed('compilation')),
 again AS (
-    SELECT c.* FROM at_place AS c JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
+    SELECT c.* FROM (FROM placed('compilation')) AS c JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
     QUALIFY count(*) OVER (PARTITION BY trace_id, place) >= thresholds().fewest_alike
 )
 SELECT trace_id, place, region AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM paid
 UNION ALL
 SELECT trace_id, place, 'compiles again', 'host', event_id, pid, tid, start_ns, dur_ns, 0 FROM again
-ORDER BY trace_id, place, start_ns

@@ -25,7 +25,7 @@
 WITH product AS (
     SELECT trace_id, event_id, gpu_op_ids[1] AS product_id, device_id, stream, first_ns,
            shapes_of(dims)[2] AS b
-    FROM all_work() WHERE kind = 'bmm' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM all_work() WHERE kind = 'bmm' AND is_asked(trace_id)
 ),
 gather AS (
     SELECT trace_id, device_id, stream, min(start_ns) AS first_ns, min(event_id) AS gather_id,
@@ -36,8 +36,7 @@ gather AS (
     -- A captured operator runs in each replay.
     GROUP BY trace_id, device_id, stream, coalesce(cpu_op_id, event_id), CASE WHEN is_graph THEN launch_id END
 ),
--- Each copy belongs to the product after it, and each product to the copy before it, rather to one of its
--- shape than to one that it reads turned.
+-- A copy and the product after it belong together, rather than one of another shape that reads it turned.
 pair AS (
     SELECT p.trace_id, p.event_id, g.gpu_op_ids, g.weights, p.b[1] AS copies
     FROM (
@@ -56,4 +55,4 @@ op AS (
     FROM (SELECT *, unnest(gpu_op_ids) AS gpu_op_id FROM pair) AS c
     JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
 )
-FROM changed_ops('op') ORDER BY trace_id, place, start_ns
+FROM changed_ops('op')

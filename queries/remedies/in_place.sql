@@ -17,7 +17,7 @@
 WITH cloned AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, parent_id
     FROM cpu_ops AS c JOIN host_slice USING (trace_id, event_id)
-    WHERE c.name = 'aten::clone' AND c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+    WHERE c.name = 'aten::clone' AND is_asked(c.trace_id)
 ),
 changing AS (
     SELECT c.trace_id, c.name, c.start_ns, parent_id
@@ -26,11 +26,10 @@ changing AS (
 ),
 copy AS (
     SELECT c.*, w.name || ', in place: ' || i.name AS told, c.dur_ns AS ns
-    FROM cloned AS c JOIN changing AS i ON c.trace_id = i.trace_id AND c.parent_id = i.parent_id
+    FROM cloned AS c JOIN changing AS i USING (trace_id, parent_id)
     JOIN cpu_ops AS w ON c.trace_id = w.trace_id AND c.parent_id = w.event_id
     WHERE i.name = w.name || '_' AND i.start_ns > c.start_ns
 ),
 at_place AS (FROM placed('copy'))
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('at_place')
-ORDER BY trace_id, place, start_ns

@@ -24,10 +24,9 @@ WITH operator AS (
            shapes_of(input_dims)[1] AS shape,
            lag(o.event_id) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS before_id
     FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
-    WHERE s.outer_op_id = o.event_id AND o.trace_id = coalesce(getvariable('trace'), o.trace_id)
+    WHERE s.outer_op_id = o.event_id AND is_asked(o.trace_id)
 ),
 triangle AS (FROM operator WHERE name IN ('aten::tril', 'aten::triu')),
-at_place AS (FROM placed('triangle')),
 -- A capture calls it once, and each replay builds it again.
 replayed AS (
     SELECT c.trace_id, outer_op_id AS event_id, count(DISTINCT launch_id) AS times
@@ -36,21 +35,16 @@ replayed AS (
     GROUP BY ALL
 ),
 again AS (
-    FROM at_place LEFT JOIN replayed USING (trace_id, event_id)
+    FROM (FROM placed('triangle')) AS at_place LEFT JOIN replayed USING (trace_id, event_id)
     QUALIFY sum(coalesce(times, 1)) OVER (PARTITION BY trace_id, place, shape) > 1
 ),
-building AS (
-    SELECT trace_id, event_id, place, shape, event_id AS call_id FROM again
-    UNION ALL
-    SELECT a.trace_id, a.event_id, a.place, a.shape, f.event_id
-    FROM again AS a JOIN operator AS f ON a.trace_id = f.trace_id AND a.before_id = f.event_id
-    WHERE f.name IN ('aten::ones', 'aten::full', 'aten::zeros', 'aten::ones_like', 'aten::full_like')
-),
 priced AS (
-    SELECT b.trace_id, b.place, o.event_id, o.pid, o.tid, o.start_ns, o.dur_ns, o.dur_ns AS ns,
-           'mask ' || b.shape::VARCHAR AS told
-    FROM building AS b JOIN operator AS o ON b.trace_id = o.trace_id AND b.call_id = o.event_id
+    SELECT a.trace_id, a.place, o.event_id, o.pid, o.tid, o.start_ns, o.dur_ns, o.dur_ns AS ns,
+           'mask ' || a.shape::VARCHAR AS told
+    FROM (SELECT *, unnest([event_id, before_id]) AS call_id FROM again) AS a
+    JOIN operator AS o ON a.trace_id = o.trace_id AND call_id = o.event_id
+    WHERE call_id = a.event_id
+        OR o.name IN ('aten::ones', 'aten::full', 'aten::zeros', 'aten::ones_like', 'aten::full_like')
 )
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('priced')
-ORDER BY trace_id, place, start_ns

@@ -24,7 +24,7 @@
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH found AS (
     SELECT *, 'op' AS target, dur_ns AS ns, shapes_of(given_dims) AS d, texts_of(given_types) AS t
-    FROM attention_part WHERE is_fallback AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM attention_part WHERE is_fallback AND is_asked(trace_id)
 ),
 op AS (
     SELECT * REPLACE (coalesce(nullif(concat_ws(', ',
@@ -34,4 +34,4 @@ op AS (
         CASE WHEN d[1][2] <> d[2][2] THEN 'fewer heads of keys' END), ''), 'inputs do not tell why') AS told)
     FROM found
 )
-FROM changed_ops('op') ORDER BY trace_id, place, start_ns
+FROM changed_ops('op')

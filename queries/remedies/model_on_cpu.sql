@@ -22,12 +22,11 @@
 WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
     WHERE work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND is_asked(trace_id)
         AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
 ),
 product AS (FROM outermost('named')),
--- Operators that launch, or that a capture records, work on the device. A product of microseconds is too
--- small to count.
+-- Operators that launch, or that a capture records, work on the device. Microseconds do not count.
 working AS (
     SELECT * EXCLUDE (gpu_ops, kernels, gpu_ns), dur_ns AS ns, name AS told FROM launched_inside('product')
     WHERE gpu_ops = 0 AND dur_ns >= thresholds().late_launch_ns
@@ -40,4 +39,3 @@ at_place AS (FROM placed('own'))
 SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,
        thresholds().launch_floor_ns / dur_ns AS factor
 FROM detailed('at_place')
-ORDER BY trace_id, place, start_ns

@@ -22,8 +22,7 @@
 --     https://arxiv.org/abs/2304.11277
 -- column place (text): the collective's type and group
 -- column detail (text): their number, and the largest message
--- column factor (fraction of the time taken): the fraction of its time that remains: the part that its step's
---     compute cannot hide
+-- column factor (fraction of the time taken): the part that its step's compute cannot hide
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, unlinked_gpu_ops
 -- Gradients are reduced in buckets while the backward pass goes on. The last bucket has nothing to hide
 -- behind. Sharded parameters are gathered ahead of use (FSDP).
@@ -31,7 +30,7 @@ WITH RECURSIVE timed AS MATERIALIZED (
     SELECT t.trace_id, t.event_id, t.device_id, type, group_name, message_bytes, t.pid, t.tid, t.start_ns,
            t.dur_ns, t.launch_start_ns, exposed_ns, wait_ns, l.launch_id
     FROM collective AS t JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    WHERE t.trace_id = coalesce(getvariable('trace'), t.trace_id) AND t.dur_ns > 0
+    WHERE is_asked(t.trace_id) AND t.dur_ns > 0
         AND type IN ('allreduce', 'reducescatter', 'allgather')
 ),
 around AS (
@@ -99,4 +98,3 @@ SELECT c.trace_id, place, count(*) OVER same || ' collectives'
 FROM reduction AS c JOIN bound AS b USING (trace_id, device_id, step, is_backward)
 WHERE c.exposed_ns > 0 AND greatest(unhidden_ns, b.last_ns) < b.exposed_ns
 WINDOW same AS (PARTITION BY c.trace_id, place)
-ORDER BY c.trace_id, place, start_ns

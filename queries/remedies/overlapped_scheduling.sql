@@ -38,9 +38,6 @@ stretch AS (
     SELECT r.trace_id, arg_max(r.event_id, r.end_ns), r.pid, r.tid, max(r.end_ns), any_value(s.end_ns)
     FROM replay AS r JOIN trace_span AS s USING (trace_id) GROUP BY r.trace_id, r.pid, r.tid
 )
-SELECT trace_id, NULL AS place,
-       outside || ' GPU ops outside the replays' AS detail,
-       'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, 0 AS factor
-FROM stretch JOIN carried USING (trace_id)
-WHERE end_ns > start_ns
-ORDER BY trace_id, start_ns
+SELECT trace_id, NULL AS place, outside || ' GPU ops outside the replays' AS detail, 'overhead' AS target,
+       event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, 0 AS factor
+FROM stretch JOIN carried USING (trace_id) WHERE end_ns > start_ns

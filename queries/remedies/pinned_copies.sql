@@ -24,10 +24,8 @@
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 -- column detail (text): the size of the largest copy, and the problem
--- column start_ns (ns): where the call, the synchronization or the copy begins
--- column factor (fraction of the time taken): the fraction of its time that remains: the call takes as long
---     as a launch, nothing waits, and the copy runs at the rate of the largest pinned copy of its direction;
---     without one, at the rate of the fastest copy of that direction, or of the slowest link of today
+-- column factor (fraction of the time taken): what remains: the call takes as long as a launch, nothing
+--     waits, and the copy runs at the rate of the largest pinned copy of its direction, else of the fastest
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
@@ -35,7 +33,7 @@ WITH copy AS (
            lower(nullif(regexp_extract(m.name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS memory,
            is_blocking, l.launch_id AS event_id, l.pid, l.tid, launch_start_ns, launch_end_ns
     FROM memcpys AS m JOIN gpu_op_launch AS l ON m.trace_id = l.trace_id AND m.event_id = l.event_id
-    WHERE copy_kind IN ('HtoD', 'DtoH') AND m.trace_id = coalesce(getvariable('trace'), m.trace_id)
+    WHERE copy_kind IN ('HtoD', 'DtoH') AND is_asked(m.trace_id)
         AND NOT is_graph
 ),
 at_place AS MATERIALIZED (FROM placed('copy')),
@@ -91,4 +89,4 @@ part AS (
     SELECT trace_id, place, detail, 'host', copy_id, pid, tid, sync_ns, sync_dur_ns, 0
     FROM slow WHERE sync_ns IS NOT NULL
 )
-FROM part WHERE factor < 1 ORDER BY trace_id, place, start_ns, target
+FROM part WHERE factor < 1

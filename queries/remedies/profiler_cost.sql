@@ -20,16 +20,13 @@
 --     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
 -- column detail (text): how much longer a step takes, and what was recorded besides operators
 -- column event_id (id): the first step
--- column start_ns (ns): where the trace begins
--- column factor (fraction of the time taken): the fraction of its time that remains: a step's time unprofiled
---     over profiled
+-- column factor (fraction of the time taken): a step's time unprofiled over profiled
 -- doubts: no_steps
--- Only `tracekit capture` measures both; the steps in the trace have to show it, too. Neither operators nor
--- calls tell what recording them cost.
+-- Only `tracekit capture` measures both; the steps in the trace have to show it, too.
 WITH measured AS (
     SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE) AS profiled_ns,
            TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE) AS plain_ns
-    FROM trace WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM trace WHERE is_asked(trace_id)
 ),
 dilated AS (
     SELECT trace_id, step_id, profiled_ns / plain_ns AS dilation FROM measured
@@ -44,4 +41,3 @@ SELECT trace_id, NULL AS place,
        'host' AS target, step_id AS event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        1 / dilation AS factor
 FROM host_thread JOIN dilated USING (trace_id)
-ORDER BY trace_id, pid, tid

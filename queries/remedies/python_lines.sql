@@ -19,7 +19,6 @@
 --     https://docs.python.org/3/library/profile.html
 -- column place (text): the function, by its file and first line
 -- column detail (text): its own time in a call, and the number of calls
--- column event_id (id): the call of the function
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
 -- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a noticeable share.
@@ -34,7 +33,7 @@ slice AS (
            has(traits, 'source_line') AND NOT has(traits, 'library') AS is_frame
     FROM thread_slice AS h JOIN host_thread AS t USING (thread)
     JOIN slices AS s ON t.trace_id = s.trace_id AND h.event_id = s.event_id
-    WHERE activity = 'python' AND t.trace_id = coalesce(getvariable('trace'), t.trace_id)
+    WHERE activity = 'python' AND is_asked(t.trace_id)
         AND (kind = 'annotation' OR kind = 'python' AND NOT has(traits, 'thread_wait')
             AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')))
 ),
@@ -56,4 +55,3 @@ SELECT o.trace_id, o.name AS place, format('{:.0f} us of its own a call', own_ns
        0 AS factor
 FROM thread_segment AS s JOIN owned AS o USING (thread, event_id) JOIN span USING (trace_id)
 WHERE host_activity_of(activity_code) = 'python' AND own_ns >= thresholds().long_share * ns
-ORDER BY o.trace_id, place, s.start_ns

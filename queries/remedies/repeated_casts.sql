@@ -31,8 +31,7 @@
 WITH operator AS (
     SELECT o.trace_id, o.event_id, parent_id, o.name, o.pid, o.tid, o.start_ns, o.dur_ns, work,
            shapes_of(input_dims) AS d, texts_of(input_types) AS t
-    FROM cpu_ops AS o JOIN host_slice USING (trace_id, event_id)
-    WHERE o.trace_id = coalesce(getvariable('trace'), o.trace_id)
+    FROM cpu_ops AS o JOIN host_slice USING (trace_id, event_id) WHERE is_asked(o.trace_id)
         AND (o.name IN ('aten::to', 'aten::_to_copy', 'aten::copy_') OR work IN ('linear', 'convolution'))
 ),
 -- aten::linear, aten::to, aten::_to_copy, aten::copy_: each inside the previous one.
@@ -56,16 +55,12 @@ update_step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
     FROM slices WHERE has(traits, 'optimizer_step')
 ),
-at_place AS (FROM placed('weight')),
-counted AS (
-    SELECT w.*, w.trace_id NOT IN (FROM learning) AS is_fixed,
-           row_number() OVER (
-               PARTITION BY w.trace_id, m.name, operand, shape, u.number ORDER BY w.start_ns) > 1
-               AND m.name IS NOT NULL AS is_repeated
-    FROM at_place AS w LEFT JOIN event AS m ON w.trace_id = m.trace_id AND w.module_id = m.event_id
+again AS (
+    SELECT w.* FROM (FROM placed('weight')) AS w
+    LEFT JOIN event AS m ON w.trace_id = m.trace_id AND w.module_id = m.event_id
     ASOF LEFT JOIN update_step AS u ON w.trace_id = u.trace_id AND w.start_ns >= u.start_ns
-),
-again AS (FROM counted WHERE is_fixed OR is_repeated)
+    QUALIFY w.trace_id NOT IN (FROM learning) OR m.name IS NOT NULL AND row_number() OVER (
+        PARTITION BY w.trace_id, m.name, operand, shape, u.number ORDER BY w.start_ns) > 1
+)
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('again')
-ORDER BY trace_id, place, start_ns

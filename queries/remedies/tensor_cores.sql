@@ -30,15 +30,12 @@
 -- param latency_percent (integer, default thresholds().latency_percent): a product that reaches less of its
 --     roof is left out: it would gain little
 -- column detail (text): the format to use, and the factors' shapes, or the kernel, that take most time
--- column factor (fraction of the time taken): the fraction of its time that remains if it reaches the same
---     share of the faster peak, but never less than the time to read its inputs and write its output; without
---     shapes, half
+-- column factor (fraction of the time taken): at least the time to read its inputs and write its output
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 -- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.
 -- Kernels are known by name: cuBLAS and cuDNN (sgemm, scudnn, f32f32_f32f32, ffma, simt), rocBLAS (SB).
 WITH work AS MATERIALIZED (
-    FROM all_work()
-    WHERE is_matrix AND peak IN ('fp32', 'tf32') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM all_work() WHERE is_matrix AND peak IN ('fp32', 'tf32') AND is_asked(trace_id)
 ),
 -- If some products run in TF32, it is allowed already. Convolutions have their own switch.
 allowed AS (
@@ -69,7 +66,7 @@ unshaped AS (
            greatest(thresholds().half_share, thresholds().launch_floor_ns / g.dur_ns) AS factor
     FROM gpu_ops AS g JOIN faster AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
     LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
-    WHERE g.class IN ('gemm', 'convolution') AND g.trace_id = coalesce(getvariable('trace'), g.trace_id)
+    WHERE g.class IN ('gemm', 'convolution') AND is_asked(g.trace_id)
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
         AND f.flop_per_s[format] > peak_of(f.flop_per_s, 'fp32', TRUE)
         AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work()
@@ -82,13 +79,11 @@ shaped AS (
                list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2], lambda each: each::VARCHAR
            ), ' by ') AS told
     FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id
-    WHERE bound = 'math' AND factor < 1
+    WHERE bound = 'math'
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
 ),
 kernel AS (
-    SELECT trace_id, event_id, gpu_op_id, target, start_ns, dur_ns, ns, told, factor FROM shaped
-    UNION ALL
-    FROM (SELECT trace_id, event_id, gpu_op_id, target, start_ns, dur_ns, ns, told, factor FROM unshaped)
-    WHERE factor < 1
+    SELECT trace_id, event_id, gpu_op_id, target, start_ns, dur_ns, ns, told, factor
+    FROM (FROM shaped UNION ALL BY NAME FROM unshaped) WHERE factor < 1
 )
-FROM changed_ops('kernel') ORDER BY trace_id, place, start_ns
+FROM changed_ops('kernel')

@@ -20,14 +20,13 @@
 -- sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the number of calls, the longest, and when the first and the last began
--- column factor (fraction of the time taken): the fraction of its time that remains: the median of calls of
---     that name
+-- column factor (fraction of the time taken): what remains: the median of calls of that name
 -- doubts: absurd_duration
 -- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only
 -- have a reason of their own, unless they are most of what the host does.
 WITH own AS NOT MATERIALIZED (
     SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns FROM slices AS s
-    WHERE s.trace_id = coalesce(getvariable('trace'), s.trace_id)
+    WHERE is_asked(s.trace_id)
         AND s.kind IN ('cpu_op', 'runtime', 'driver')
         AND s.activity IN ('dispatch', 'view', 'launch', 'runtime')
         AND (s.trace_id, s.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch
@@ -64,4 +63,3 @@ SELECT trace_id, NULL AS place,
        'host' AS target, event_id, pid, tid, s.start_ns, dur_ns, usual_ns / dur_ns AS factor
 FROM stall AS s JOIN (SELECT trace_id, start_ns FROM trace_span) AS t USING (trace_id)
 WINDOW whole AS (PARTITION BY s.trace_id)
-ORDER BY trace_id, s.start_ns

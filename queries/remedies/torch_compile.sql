@@ -29,8 +29,7 @@
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
 -- A compiler that only traces calls the same operators: kernels that it could fuse, and none that it wrote.
 WITH traced AS (
-    SELECT trace_id FROM gpu_ops
-    WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
         AND trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
             WHERE compiled IS NOT NULL)
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
@@ -41,7 +40,7 @@ WITH traced AS (
 ),
 frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns FROM python_frames
-    WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE is_module AND is_asked(trace_id)
 ),
 root AS (FROM outermost('frame')),
 -- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
@@ -65,29 +64,26 @@ part AS (
     UNION ALL
     SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns
     FROM cpu_ops SEMI JOIN (FROM host_site WHERE outer_op_id = event_id) USING (trace_id, event_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE is_asked(trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
         -- Users who compile a part chose it: without modules, the trace does not show the rest of the model.
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
             WHERE compiled IS NOT NULL AND trace_id NOT IN (FROM traced))
 ),
 outer_part AS (FROM outermost('part')),
-launched AS (
-    SELECT trace_id, launch_id, pid, tid, start_ns, end_ns, is_graph
-    FROM launch_call WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-),
+launched AS (FROM launch_call WHERE is_asked(trace_id)),
 -- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
 -- optimizers (another remedy), collectives and input.
 fixed AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE kind IN ('cpu_op', 'annotation', 'python') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE kind IN ('cpu_op', 'annotation', 'python') AND is_asked(trace_id)
         AND (compiled IS NOT NULL AND trace_id NOT IN (FROM traced) OR activity = 'input'
             OR list_has_any(traits, ['collective_call', 'apart_from_modules']))
     UNION ALL
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
     UNION ALL
     SELECT trace_id, event_id, o.pid, o.tid, NULL, ts_ns, ts_ns + dur_ns FROM event_row AS o
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND (trace_id, event_id) IN (
+    WHERE is_asked(trace_id) AND (trace_id, event_id) IN (
         SELECT (trace_id, cpu_op_id) FROM waiting_call JOIN host_site USING (trace_id, event_id)
         WHERE is_read)
 ),
@@ -128,7 +124,7 @@ stretch AS (
 share AS (
     SELECT trace_id, event_id, 1 - least(1, sum(intermediate) / any_value(moved)) AS factor,
            bool_or(is_first) AS vanishes
-    FROM fusable_ops() WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY ALL
+    FROM fusable_ops() WHERE is_asked(trace_id) GROUP BY ALL
 ),
 fused AS (
     SELECT l.*, event_id, g.start_ns AS op_start_ns, g.dur_ns, factor, vanishes
@@ -146,4 +142,3 @@ SELECT trace_id, name, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - s
 FROM fused WHERE vanishes
 UNION ALL
 SELECT trace_id, name, NULL, 'op', event_id, pid, tid, op_start_ns, dur_ns, factor FROM fused
-ORDER BY trace_id, place, start_ns, target

@@ -23,11 +23,10 @@
 --     https://arxiv.org/abs/2505.05713
 -- column place (text): the rank that comes last; with one rank only, the collective's type and group
 -- column detail (text): the number of collectives, or a note that it is an estimate
--- column factor (fraction of the time taken): the fraction of its time that remains: the time on the wire
+-- column factor (fraction of the time taken): what remains: the time on the wire
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
 -- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits,
--- or by the link: within a machine, all data passes twice over the slowest link of today in less than the
--- rest.
+-- or by the link: within a machine, all data passes twice over the slowest link of today in less time.
 WITH met AS (
     SELECT trace_id, event_id, rank, c.dur_ns, min(c.dur_ns) OVER same AS wire_ns,
            arg_min(rank, c.dur_ns) OVER same AS late_rank,
@@ -45,11 +44,10 @@ waiting AS (
            CASE WHEN is_matched THEN 'rank ' || late_rank ELSE type || coalesce(', group ' || group_name, '')
                END AS place
     FROM collective AS t JOIN met AS m USING (trace_id, event_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND (NOT is_matched OR late_rank <> rank)
+    WHERE is_asked(trace_id) AND (NOT is_matched OR late_rank <> rank)
 )
 SELECT trace_id, place,
        CASE WHEN is_matched THEN 'comes last in ' || count(*) OVER (PARTITION BY trace_id, place)
            ELSE 'an estimate from one rank' END AS detail,
        'op' AS target, event_id, pid, tid, start_ns, dur_ns, wire_ns / dur_ns AS factor
 FROM waiting WHERE wire_ns < dur_ns
-ORDER BY trace_id, place, start_ns

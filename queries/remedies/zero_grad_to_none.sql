@@ -18,21 +18,16 @@
 -- column detail (text): the number of tensors filled in each call
 -- doubts: no_stacks
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices WHERE is_asked(trace_id)
         AND has(traits, 'zero_grad')
 ),
 zeroing AS (FROM outermost('named')),
-filling AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE kind = 'cpu_op' AND name IN ('aten::zero_', 'aten::_foreach_zero_', 'aten::detach_')
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
 filled AS (
     SELECT f.trace_id, f.event_id, f.pid, f.tid, f.name, f.start_ns, f.end_ns, f.dur_ns,
            z.event_id AS zeroing_id, z.name AS zeroing
-    FROM filling AS f JOIN zeroing AS z ON f.trace_id = z.trace_id AND f.pid = z.pid AND f.tid = z.tid
+    FROM cpu_ops AS f JOIN zeroing AS z ON f.trace_id = z.trace_id AND f.pid = z.pid AND f.tid = z.tid
         AND f.start_ns BETWEEN z.start_ns AND z.end_ns
+    WHERE f.name IN ('aten::zero_', 'aten::_foreach_zero_', 'aten::detach_')
 ),
 counted AS (
     SELECT *, count(*) FILTER (name <> 'aten::detach_') OVER (PARTITION BY trace_id, zeroing_id) AS fills,
@@ -47,4 +42,3 @@ SELECT trace_id, coalesce(place, zeroing) AS place,
 FROM counted JOIN place USING (trace_id, zeroing_id)
 WHERE fills > 0
 WINDOW here AS (PARTITION BY trace_id, coalesce(place, zeroing))
-ORDER BY trace_id, place, start_ns

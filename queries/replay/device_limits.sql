@@ -1,8 +1,6 @@
 -- question: What limits each GPU op?
--- params trace, latency_percent
--- param short_ns (integer, default thresholds().launch_floor_ns): a shorter op of unknown work is limited by
---     latency, too
--- columns trace_id
+-- params latency_percent
+-- param short_ns (integer, default thresholds().launch_floor_ns): shorter ops of unknown work are latency's
 -- column event_id (id): the GPU op; rows are in the order of device_work
 -- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory (unknown)
 -- column known_by (text): the source of the cause: kind (communication and copies), roofline (the operator's
@@ -16,12 +14,11 @@ WITH bound AS (
     SELECT trace_id, event_id, roof_bound(math_ns, memory_ns, busy_ns,
                coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS any_roof,
            100 * greatest(math_ns, memory_ns) < thresholds().near_roof_percent * busy_ns AS is_far
-    FROM gpu_op_roof WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_op_roof WHERE is_asked(trace_id)
 ),
 op AS MATERIALIZED (
     SELECT op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.name,
-           -- A product far below memory's roof may be limited by arithmetic that its shapes do not show: of
-           -- padded tiles, or of a softmax.
+           -- A product far below memory's roof may be limited by padded tiles' arithmetic, or by a softmax.
            CASE WHEN NOT (any_roof = 'memory' AND is_far AND op.class IN ('gemm', 'attention', 'convolution'))
                THEN any_roof END AS roof,
            -- For known shapes, math limits hardly any of these kernels' time.
@@ -36,7 +33,7 @@ op AS MATERIALIZED (
            coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent
     FROM gpu_ops AS op LEFT JOIN slice_label AS n USING (label_id)
     LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
-    WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
+    WHERE is_asked(op.trace_id)
 ),
 -- With the roof of other launches of the kernel on the same grid, if they agree.
 unknown AS (SELECT DISTINCT trace_id, device_id, name FROM op WHERE known_by IS NULL),

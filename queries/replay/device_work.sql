@@ -1,6 +1,5 @@
 -- question: What did each device do, and which call launched it?
--- params trace
--- columns trace_id, event_id, device_id, stream
+-- columns event_id, device_id, stream
 -- column start_ns (ns): where it starts, by the device's clock
 -- columns dur_ns
 -- column launch_id (id): the call that launched it; NULL: not in the trace
@@ -9,8 +8,7 @@
 -- column launch_end_ns (ns): where it ends
 -- column is_graph (boolean): the call launched a graph
 -- column is_blocking (boolean): the call did not return before the op had ended
--- column captured_pid (id): the process of the captured launch that a graph's replay ran; NULL: none, or not
---     in this trace
+-- column captured_pid (id): the process of the captured launch that a replay ran; NULL: none in this trace
 -- column captured_tid (id): its thread
 -- column captured_ns (ns): where it begins
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
@@ -24,5 +22,5 @@ LEFT JOIN (
       ON s.capture_trace_id = e.trace_id AND s.capture_launch_id = e.event_id
     WHERE s.trace_id = s.capture_trace_id
 ) AS c ON op.trace_id = c.trace_id AND op.event_id = c.event_id
-WHERE op.trace_id = coalesce(getvariable('trace'), op.trace_id)
+WHERE is_asked(op.trace_id)
 ORDER BY op.trace_id, op.device_id, op.stream, op.start_ns, op.event_id

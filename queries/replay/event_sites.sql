@@ -1,21 +1,18 @@
 -- question: What are these events, and where in the program do they come from?
--- params trace, events
--- columns trace_id, event_id, name, cpu_op
+-- params events
+-- columns event_id, name, cpu_op
 -- column module (text): the module around it; NULL: none recorded
 -- columns python_line
 -- doubts: no_stacks, no_modules, unlinked_gpu_ops
 WITH given AS (
     SELECT e.trace_id, event_id, l.name, kind
     FROM event_row AS e JOIN label AS l USING (label_id) LEFT JOIN slice_label USING (label_id)
-    WHERE e.trace_id = coalesce(getvariable('trace'), e.trace_id)
+    WHERE is_asked(e.trace_id)
       AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''),
           ',')) AS BIGINT))
 ),
 site AS (FROM call_site('given')),
-op AS (
-    SELECT trace_id, event_id, cpu_op, module, python_line FROM gpu_op_origin
-    WHERE (trace_id, event_id) IN (SELECT (trace_id, event_id) FROM given)
-)
+op AS (FROM gpu_op_origin SEMI JOIN given USING (trace_id, event_id))
 SELECT
     g.trace_id, g.event_id, g.name,
     CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(s.cpu_op, o.cpu_op) END AS cpu_op,

@@ -1,6 +1,5 @@
 -- question: Which calls of the host wait for a device, and for what?
--- params trace
--- columns trace_id, event_id
+-- columns event_id
 -- column call (text): its name
 -- column cause (text): sync, or allocation for calls that wait only sometimes
 -- columns pid, tid, start_ns, dur_ns
@@ -19,12 +18,11 @@ WITH recorded AS (
 waiting AS (
     SELECT *, coalesce(activity = 'allocation', FALSE) AND call <> 'free_waiting' AS is_maybe,
            start_ns AS until_ns
-    FROM runtime_calls
-    WHERE activity IN ('sync', 'allocation') AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM runtime_calls WHERE activity IN ('sync', 'allocation') AND is_asked(trace_id)
     UNION ALL BY NAME
     -- A frame may wait for what other threads launch meanwhile.
     SELECT *, FALSE AS is_maybe, end_ns AS until_ns FROM slices
-    WHERE kind = 'python' AND activity = 'sync' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE kind = 'python' AND activity = 'sync' AND is_asked(trace_id)
 ),
 -- If a waiting call is inside another (MTIA's synchronize), the outer one waits.
 call AS (FROM outermost('waiting'))
@@ -32,9 +30,8 @@ SELECT
     c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,
     CASE WHEN kind = 'python' THEN 'ready'
         WHEN is_maybe OR (c.call = 'wait_event' AND r.record_ns IS NULL) THEN 'maybe'
-        WHEN c.call = 'wait_event' THEN 'event'
-         WHEN c.call = 'wait_stream' THEN 'stream'
-             ELSE 'device' END AS scope,
+        WHEN c.call = 'wait_event' THEN 'event' WHEN c.call = 'wait_stream' THEN 'stream' ELSE 'device' END
+        AS scope,
     r.stream, coalesce(r.record_ns, until_ns) AS until_ns
 FROM call AS c LEFT JOIN recorded AS r ON c.trace_id = r.trace_id AND c.correlation = r.correlation
 ORDER BY c.trace_id, pid, tid, start_ns

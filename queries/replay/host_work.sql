@@ -1,15 +1,13 @@
 -- question: What did each host thread do, instant by instant?
--- params trace
 -- param from_segment (integer, default all): only from this segment of the table on
 -- param to_segment (integer, default all): only up to this segment
--- columns trace_id, pid, tid
+-- columns pid, tid
 -- column start_ns (ns): where the stretch begins; a thread's stretches cover the trace without gap or overlap
 -- columns dur_ns, cause
 -- column event_id (id): the innermost slice; NULL: none was recorded
 -- doubts: absurd_duration, no_stacks
 SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, host_cause(activity) AS cause, event_id
-FROM host_segment
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+FROM host_segment WHERE is_asked(trace_id)
   AND segment BETWEEN coalesce(getvariable('from_segment'), segment)
       AND coalesce(getvariable('to_segment'), segment)
 ORDER BY trace_id, segment

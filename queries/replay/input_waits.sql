@@ -1,9 +1,6 @@
 -- question: Where does a thread fetch data that other processes load?
--- params trace
--- columns trace_id, event_id, pid, tid, start_ns, dur_ns
+-- columns event_id, pid, tid, start_ns, dur_ns
 -- doubts: no_data_loading
-SELECT trace_id, event_id, pid, tid, start_ns, dur_ns
-FROM slices
-WHERE kind = 'annotation' AND has(traits, 'prefetched_input')
-    AND trace_id = coalesce(getvariable('trace'), trace_id)
+SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices
+WHERE kind = 'annotation' AND has(traits, 'prefetched_input') AND is_asked(trace_id)
 ORDER BY trace_id, pid, tid, start_ns

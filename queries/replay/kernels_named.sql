@@ -1,11 +1,10 @@
 -- question: Which GPU ops have a name or a class that matches a pattern?
 -- also: kernels_of_class (by = class)
--- params trace, pattern
+-- params pattern
 -- param by (text, default 'name'): `name`, or `class`: gemm, attention, convolution ...
--- columns trace_id, event_id, name, class
+-- columns event_id, name, class
 -- doubts: no_gpu_ops
-SELECT trace_id, event_id, name, class FROM gpu_ops
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+SELECT trace_id, event_id, name, class FROM gpu_ops WHERE is_asked(trace_id)
     AND if(coalesce(getvariable('by'), 'name') = 'class', class::VARCHAR, lower(name))
         GLOB lower(coalesce(getvariable('pattern'), '*'))
 ORDER BY trace_id, event_id

@@ -1,6 +1,4 @@
 -- question: Which events happened once, or took far longer than similar events?
--- params trace
--- columns trace_id
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with everything
 --     inside it, except the profiler's steps), capture (of a graph, to its instantiation), compilation,
 --     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
@@ -16,8 +14,7 @@
 --     capture, or of the kernels of that name
 -- column cause (text): the host's activity, or communication
 -- column name (text): the slice or kernel; NULL: none was recorded
--- column at_place (list of start_ns and dur_ns): for recurring events, all stretches at this call site;
---     usual_ns is their median
+-- column at_place (list of start_ns and dur_ns): of recurring events, all stretches at this call site
 -- when: class = 'communication' OR activity IN ('compilation', 'allocation') OR call = 'begin_capture'
 --     OR kind = 'annotation' AND NOT has(traits, 'step')
 --     OR (SELECT count(*) FROM trace) > (SELECT count(*) FROM (SELECT 1 FROM steps GROUP BY trace_id
@@ -31,8 +28,7 @@
 -- Copies in a row are weights or a checkpoint; with steps, the step tells.
 WITH span AS (
     SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
-    FROM windows JOIN main_device USING (trace_id, device_id)
-    WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active' AND is_asked(trace_id)
 ),
 step AS (
     SELECT trace_id, start_ns, row_number() OVER (PARTITION BY trace_id ORDER BY start_ns) AS number
@@ -240,8 +236,7 @@ SELECT o.trace_id,
                 AND o.end_ns >= t.end_ns
                     - if(slice_kind IN ('runtime', 'driver'), 0, thresholds().unended_ns)
             THEN 'unended' ELSE o.kind END AS kind,
-       o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns,
-       o.usual_ns::BIGINT AS usual_ns,
+       o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns, o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication' ELSE host_cause(o.activity) END AS cause,
        coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
 FROM once AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id

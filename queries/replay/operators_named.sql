@@ -1,19 +1,17 @@
 -- question: Which calls of operators or modules match a pattern by name, without calls inside another match?
 -- also: modules_named (of = module)
--- params trace, pattern
+-- params pattern
 -- param of (text, default 'operator'): `operator` or `module`
--- columns trace_id, event_id, name, pid, tid, start_ns, dur_ns
+-- columns event_id, name, pid, tid, start_ns, dur_ns
 -- doubts: no_operators, no_modules
 WITH named AS (
     SELECT trace_id, event_id, if(kind = 'python', module_name(name), name) AS name, pid, tid, start_ns,
            end_ns, dur_ns
-    FROM slices
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM slices WHERE is_asked(trace_id)
         AND if(coalesce(getvariable('of'), 'operator') = 'module', kind = 'python' AND has(traits, 'module'),
             kind = 'cpu_op')
         AND lower(if(kind = 'python', module_name(slices.name), slices.name))
             GLOB lower(coalesce(getvariable('pattern'), '*'))
-),
-chosen AS (FROM outermost('named'))
-SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM chosen
+)
+SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM outermost('named')
 ORDER BY trace_id, pid, tid, start_ns

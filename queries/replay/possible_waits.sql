@@ -1,17 +1,15 @@
 -- question: Which slices end with a long stretch in which nothing was recorded inside them?
--- params trace
--- columns trace_id, event_id, pid, tid
+-- columns event_id, pid, tid
 -- column start_ns (ns): where the stretch begins: it ends with its slice
 -- columns dur_ns
 -- column alike (integer): a number, equal for slices whose names differ only in numbers
--- column is_message (boolean): it ends just after a collective or message of another thread, and each covers
---     most of the other
+-- column is_message (boolean): it ends just after another thread's message, and each covers most of the other
 -- doubts: no_stacks, absurd_duration
 WITH stretch AS (
     SELECT s.trace_id, event_id, pid, tid, s.start_ns, e.end_ns,
            dense_rank() OVER (ORDER BY folded_name(name)) AS alike
     FROM host_segment AS s JOIN slices AS e USING (trace_id, event_id, pid, tid, end_ns)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE is_asked(trace_id)
         AND s.activity IN ('python', 'untraced', 'dispatch')
         AND s.end_ns - s.start_ns >= thresholds().spin_ns
         AND NOT list_has_any(traits, ['collective_call', 'remote_call'])

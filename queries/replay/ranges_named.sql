@@ -1,10 +1,8 @@
 -- question: Where on the host are the annotated ranges of a name?
--- params trace
 -- param range (text, default ''): the ranges' name
--- columns trace_id, name, pid, tid, start_ns, dur_ns
+-- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_annotations
 SELECT trace_id, name, pid, tid, start_ns, dur_ns
 FROM annotations
-WHERE side = 'host' AND name = coalesce(getvariable('range'), '') AND dur_ns > 0
-    AND trace_id = coalesce(getvariable('trace'), trace_id)
+WHERE side = 'host' AND name = coalesce(getvariable('range'), '') AND dur_ns > 0 AND is_asked(trace_id)
 ORDER BY trace_id, start_ns, event_id

@@ -1,15 +1,12 @@
 -- question: Which steps does a run consist of, or which ranges if no steps are marked?
--- params trace
--- columns trace_id
 -- column kind (text): step (the profiler's), or phase (outermost ranges of the thread that launches most)
 -- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_steps, no_annotations
 WITH step AS (
-    SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps WHERE is_asked(trace_id)
 ),
 launching AS (
-    SELECT trace_id, pid, tid FROM gpu_op_launch WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT trace_id, pid, tid FROM gpu_op_launch WHERE is_asked(trace_id)
     GROUP BY trace_id, pid, tid
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, pid, tid) = 1
 ),
@@ -17,9 +14,8 @@ range AS (
     SELECT trace_id, name, pid, tid, start_ns, dur_ns, end_ns FROM annotations
     JOIN launching USING (trace_id, pid, tid)
     WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
-),
-phase AS (FROM outermost('range'))
+)
 FROM step
 UNION ALL
-SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns FROM phase
+SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns FROM outermost('range')
 ORDER BY trace_id, start_ns

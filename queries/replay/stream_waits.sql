@@ -1,6 +1,4 @@
 -- question: Where does one stream wait for another?
--- params trace
--- columns trace_id
 -- column event_id (id): the call that makes a stream wait
 -- columns pid, tid
 -- column start_ns (ns): where the call begins: later work on the stream waits
@@ -8,11 +6,9 @@
 -- column wait_on_stream (id): the stream that it waits for; NULL: unknown
 -- column until_ns (ns): it waits for the work given to that stream before this; NULL: unknown
 -- doubts: no_runtime_calls
-SELECT
-    c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, any_value(w.stream) AS stream,
-    any_value(w.wait_on_stream) AS wait_on_stream, min(w.record_ns) AS until_ns
-FROM runtime_calls AS c LEFT JOIN event_waits AS w ON c.trace_id = w.trace_id
-    AND c.correlation = w.correlation
-WHERE c.call = 'stream_wait' AND c.trace_id = coalesce(getvariable('trace'), c.trace_id)
+SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, any_value(w.stream) AS stream,
+       any_value(w.wait_on_stream) AS wait_on_stream, min(w.record_ns) AS until_ns
+FROM runtime_calls AS c LEFT JOIN event_waits AS w USING (trace_id, correlation)
+WHERE c.call = 'stream_wait' AND is_asked(trace_id)
 GROUP BY c.trace_id, c.event_id, c.pid, c.tid, c.start_ns
 ORDER BY c.trace_id, c.pid, c.tid, c.start_ns

@@ -1,12 +1,10 @@
 -- question: Which calls that wait for a device match a pattern by name or by their operator's name?
--- params trace
 -- param pattern (text, default '*'): a glob pattern of the call's or operator's name; case does not matter
--- columns trace_id, event_id, name, cpu_op, pid, tid, start_ns, dur_ns
+-- columns event_id, name, cpu_op, pid, tid, start_ns, dur_ns
 -- doubts: no_runtime_calls
-WITH call AS (FROM waiting_call WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-site AS (FROM call_site('call'))
+WITH call AS (FROM waiting_call WHERE is_asked(trace_id))
 SELECT trace_id, event_id, name, cpu_op, pid, tid, start_ns, dur_ns
-FROM call LEFT JOIN site USING (trace_id, event_id)
+FROM call LEFT JOIN (FROM call_site('call')) AS site USING (trace_id, event_id)
 WHERE lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
     OR lower(cpu_op) GLOB lower(coalesce(getvariable('pattern'), '*'))
 ORDER BY trace_id, pid, tid, start_ns

@@ -1,13 +1,7 @@
 -- question: Where does a thread only wait: for a lock, a queue, a socket or a timer?
--- params trace
--- columns trace_id
 -- column event_id (id): the outermost frame that only waits
 -- columns name, pid, tid, start_ns, dur_ns
 -- doubts: no_stacks
-WITH waiting AS (
-    SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns, end_ns FROM slices
-    WHERE has(traits, 'thread_wait') AND dur_ns > 0
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
-)
+WITH waiting AS (FROM slices WHERE has(traits, 'thread_wait') AND dur_ns > 0 AND is_asked(trace_id))
 SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM outermost('waiting')
 ORDER BY trace_id, pid, tid, start_ns

@@ -1,14 +1,12 @@
 -- question: Where is it unknown what a launching thread did, since the trace has its calls alone?
--- params trace
--- columns trace_id, pid, tid
+-- columns pid, tid
 -- column start_ns (ns): where the stretch begins
 -- columns dur_ns
 -- doubts: no_operators, no_stacks
--- Of such a thread, the trace has calls of the runtime alone. Between two calls it may work, or wait for a
--- lock, a file or another thread; only short stretches are surely what a launch takes.
+-- Between two calls it may work, or wait for a lock, a file or another thread; short stretches are launches'.
 WITH silent AS (
     SELECT trace_id, pid, tid, min(start_ns) AS first_ns, max(start_ns) AS last_ns FROM slices
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE is_asked(trace_id)
     GROUP BY trace_id, pid, tid
     HAVING count(*) FILTER (kind IN ('cpu_op', 'python', 'annotation')) = 0
         AND (trace_id, pid, tid) IN (SELECT (trace_id, pid, tid) FROM launch_call)

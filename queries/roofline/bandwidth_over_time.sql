@@ -1,26 +1,21 @@
 -- question: What memory bandwidth do operators reach by their shapes, over time?
--- params trace
 -- param bins (integer, default 1000): the number of equal parts of each device's GPU-active span
--- columns trace_id, device_id, start_ns
+-- columns device_id, start_ns
 -- column end_ns (ns): where it ends; the last part may be shorter
--- column known_ns (ns): time of its GPU ops that belong to operators of known bytes; parts without any are
---     left out
--- column bytes (bytes): bytes that these operators read and write, each tensor once, by their time in the
---     part
--- column bytes_per_s (bytes per second): bytes over its length; it can exceed the memory's if caches serve
---     some
+-- column known_ns (ns): time of its GPU ops whose operators' bytes are known; other parts are left out
+-- column bytes (bytes): bytes that these operators read and write, each tensor once, by time in the part
+-- column bytes_per_s (bytes per second): bytes over its length; caches can make it exceed the memory's
 -- columns share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 WITH span AS MATERIALIZED (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns AS first_ns, end_ns AS last_ns,
            greatest(1, (end_ns - start_ns) // coalesce(getvariable('bins'), 1000) + 1) AS bin_ns
-    FROM windows
-    WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id) AND end_ns > start_ns
+    FROM windows WHERE kind = 'gpu_active' AND is_asked(trace_id) AND end_ns > start_ns
 ),
 work AS MATERIALIZED (
     SELECT trace_id, gpu_op_ids[1] AS first_id, read_bytes + written_bytes AS moved_bytes,
            unnest(gpu_op_ids) AS op_id
-    FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM all_work() WHERE is_asked(trace_id)
 ),
 -- An operator with several GPU ops moves its bytes evenly in all of them.
 op AS MATERIALIZED (

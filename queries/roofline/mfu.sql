@@ -1,14 +1,13 @@
 -- question: What share of the device's peak does each step reach (MFU)?
--- params trace, kind
--- columns trace_id, device_id, kind, name
+-- params kind
+-- columns device_id, kind, name
 -- column span_ns (ns): its length
 -- column device (text): the device's name in the trace
 -- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: in a
 --     step, those that the host calls there (or in graphs that it launches there); in another window, those
 --     whose GPU ops begin there
 -- column tflop_per_s (10^12 operations per second): flops over span_ns
--- column share_of_peak (fraction of the dense peak): time that flops would take at the peaks of their
---     formats, over span_ns; NULL: peaks unknown
+-- column share_of_peak (fraction of the dense peak): flops' time at the peaks over span_ns; NULL: no peaks
 -- column share_counted (fraction of kernel time): the share of the window's kernels, by time, whose
 --     operator's FLOPs are known; the others add no FLOPs
 -- column captured_flops (floating-point operations): the part of flops from graph replays, by their capture
@@ -17,13 +16,13 @@
 -- done, recomputation included (there: hardware FLOPs utilization).
 WITH work AS MATERIALIZED (
     SELECT *, CASE known_from WHEN 'call' THEN 0 ELSE flops END AS captured_flops, start_ns AS host_ns
-    FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM all_work() WHERE is_asked(trace_id)
 ),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (
     SELECT w.trace_id, w.device_id, first_ns AS at_ns, host_ns, flops, captured_flops,
-           flops * 1e9 / peak_of(p.flop_per_s, w.peak, is_matrix) AS peak_ns,
-           0 AS kernel_ns, 0 AS counted_ns
+           flops * 1e9 / peak_of(p.flop_per_s, w.peak, is_matrix) AS peak_ns, 0 AS kernel_ns,
+           0 AS counted_ns
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix
     UNION ALL

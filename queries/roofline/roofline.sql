@@ -1,6 +1,6 @@
 -- question: How fast did each operator work, how fast could the device, and which roof limits it?
--- params trace, top, latency_percent
--- columns trace_id, device_id, operator
+-- params top, latency_percent
+-- columns device_id, operator
 -- column shapes (JSON): dimensions of its inputs
 -- columns known_from
 -- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
@@ -12,8 +12,7 @@
 -- column moved_bytes (bytes): the least that all calls must read and write, by shapes. A Triton kernel is
 --     assumed to write only its last tensor unless the trace shows that it works in place
 -- column tflop_per_s (10^12 operations per second): flops over gpu_ns
--- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; it can exceed the memory's if caches
---     serve some
+-- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; caches can make it exceed the memory's
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
 -- column bound (text): math or memory, the longer roof; latency: both far below the time; NULL: peaks unknown
@@ -29,23 +28,18 @@ WITH work AS (
            count(*) AS calls, sum(busy_ns)::BIGINT AS gpu_ns, sum(flops) AS flops,
            sum(read_bytes + written_bytes)::BIGINT AS moved_bytes,
            arg_max(gpu_op_ids[1], (busy_ns, -gpu_op_ids[1])) AS kernel_id
-    FROM all_work()
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
-    GROUP BY ALL
+    FROM all_work() WHERE is_asked(trace_id) GROUP BY ALL
 ),
 held AS (
     SELECT w.*, (flops * 1e9 / peak_of(p.flop_per_s, format, is_matrix))::BIGINT AS math_ns,
            (moved_bytes * 1e9 / p.memory_bytes_per_s)::BIGINT AS memory_ns,
            greatest(math_ns, memory_ns) AS roof_ns,
-           peak_of(p.flop_per_s, format, is_matrix) AS peak_flop_per_s,
-           p.memory_bytes_per_s
+           peak_of(p.flop_per_s, format, is_matrix) AS peak_flop_per_s, p.memory_bytes_per_s
     FROM work AS w LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 )
 SELECT
     h.trace_id, h.device_id, h.name AS operator, dims AS shapes, known_from, format, calls, gpu_ns, flops,
-    moved_bytes,
-    flops / gpu_ns / 1e3 AS tflop_per_s,
-    moved_bytes / gpu_ns AS gb_per_s, math_ns, memory_ns,
+    moved_bytes, flops / gpu_ns / 1e3 AS tflop_per_s, moved_bytes / gpu_ns AS gb_per_s, math_ns, memory_ns,
     roof_bound(math_ns, memory_ns, gpu_ns,
         coalesce(getvariable('latency_percent'), thresholds().latency_percent)) AS bound,
     CASE WHEN math_ns IS NOT NULL AND memory_ns IS NOT NULL THEN roof_ns / gpu_ns END AS share_of_roof,

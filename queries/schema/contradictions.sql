@@ -1,9 +1,7 @@
--- Where rows of a database contradict each other in a way that would mislead the code that reads them, or
--- cost it minutes or memory: the tables, in one row each. No load writes such rows. Each table is scanned
--- once.
+-- The tables of a database, one a row, whose rows contradict each other in a way that would mislead the code
+-- that reads them, or cost it minutes or memory. No load writes such rows. Each table is scanned once.
 WITH places AS (SELECT trace_id, events + rejected AS count FROM trace),
--- For each table and trace (by its thread, if a table has no trace_id): the least and the greatest event_id
--- that it names.
+-- For each table and trace (by thread, if it has no trace_id): the least and the greatest event_id in it.
 ids AS (
     SELECT 'event_row' AS place, trace_id, min(event_id) AS least, max(event_id) AS most
     FROM event_row GROUP BY ALL

@@ -1,5 +1,4 @@
--- Evaluates a condition ($condition) over the figures of two runs ($figures: the query run_metrics), unless
--- only one of them has GPU ops.
+-- Evaluates $condition over the figures of two runs ($figures), unless only one of them has GPU ops.
 WITH run AS ($figures)
 SELECT (
 $condition

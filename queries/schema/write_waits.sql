@@ -1,5 +1,4 @@
--- Inserts the launching thread's activities during gaps with late launches, from the walk of its stack, into
--- `gpu_timeline`.
+-- Inserts what the launching thread did in gaps with late launches, by the walk of its stack.
 INSERT INTO gpu_timeline
 SELECT gap.trace_id, gap.device_id, gap.place, w.start_ns, w.end_ns, 'idle', 'host_late',
        host_activity_of(activity_code), gap.op_id, gap.launch_id, w.event_id

@@ -1,5 +1,4 @@
 -- question: How fast was each point of a sweep, against a baseline, and what did its trace show?
--- params trace
 -- param baseline (text, default first): the workload that speed-ups refer to
 -- column trace_id (id): its trace; the latest one if the point was tried again
 -- column workload (text): the workload
@@ -33,8 +32,7 @@
 WITH noted AS (
     SELECT trace_id, metadata->'tracekit' AS facts, metadata->'tracekit'->'sweep' AS sweep,
            metadata->'tracekit'->'parameters' AS sizes
-    FROM trace
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM trace WHERE is_asked(trace_id)
         AND json_type(metadata->'tracekit'->'sweep') = 'OBJECT'
 ),
 point AS (
@@ -68,24 +66,21 @@ speed AS (
     LEFT JOIN timed AS base ON own.trace_id = base.trace_id
         AND base.workload = coalesce(getvariable('baseline'), first)
 ),
-work AS (FROM all_work() WHERE trace_id = coalesce(getvariable('trace'), trace_id)),
-traffic AS (SELECT trace_id, sum(read_bytes + written_bytes)::BIGINT AS n FROM work GROUP BY trace_id),
+traffic AS (SELECT trace_id, sum(read_bytes + written_bytes)::BIGINT AS n FROM all_work() GROUP BY trace_id),
 operator AS (SELECT trace_id, count(*) AS n FROM cpu_ops GROUP BY trace_id),
 figure AS (FROM run_figures() SEMI JOIN main_device USING (trace_id))
 SELECT
     trace_id, workload, variant, device, batch, seq, dim, hidden, dtype, activation, reason, is_wrong,
     step_ns,
     (percentile(s.steps, 75) - percentile(s.steps, 25)) / nullif(step_ns, 0) AS spread,
-    len(s.steps) AS rounds,
-    batch * seq * 1e9 / nullif(step_ns, 0) AS rows_per_s,
+    len(s.steps) AS rounds, batch * seq * 1e9 / nullif(step_ns, 0) AS rows_per_s,
     CASE WHEN NOT is_cpu THEN percentile(s.hosts, 50) END AS host_ns,
     percentile(ratios, 50) AS speedup, percentile(ratios, 25) AS speedup_low,
     percentile(ratios, 75) AS speedup_high,
     profiled_step_ns, profiled_step_ns / nullif(step_ns, 0) AS dilation,
     operator.n / run_steps.steps AS operators,
     f.launches / run_steps.steps AS launches, f.kernels / run_steps.steps AS kernels,
-    f.kernel_ns // run_steps.steps AS kernel_ns,
-    traffic.n // run_steps.steps AS traffic_bytes,
+    f.kernel_ns // run_steps.steps AS kernel_ns, traffic.n // run_steps.steps AS traffic_bytes,
     traffic_bytes * 1e9 / nullif(step_ns, 0) AS traffic_bytes_per_s
 FROM point JOIN run_steps USING (trace_id) LEFT JOIN speed AS s USING (trace_id)
 LEFT JOIN operator USING (trace_id)

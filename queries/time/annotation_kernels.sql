@@ -1,7 +1,6 @@
 -- question: Which kernels did each annotated range of the code launch, and what did they cost?
--- params trace, top
+-- params top
 -- param annotation (text, default all): only ranges whose name contains this
--- columns trace_id
 -- column annotation (text): the range (record_function, profiler step, optimizer ...)
 -- column known_from (text): call: the range is around the call that launched it (or launched its graph);
 --     capture by node, or capture by order: the range is around its launch in the graph's capture
@@ -9,17 +8,13 @@
 -- column count (count): how often a range of that name launched it: its thread began the call inside the
 --     range, whatever the stream and start of the kernel, or a replay ran what was captured inside it
 -- columns gpu_ns
--- column exposed_ns (ns): the part of gpu_ns that is compute, or communication and copies that no compute
---     kernel covers
--- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all kernels that the
---     annotation launched
+-- column exposed_ns (ns): the part of gpu_ns that is compute, or that no compute kernel covers
+-- column share_of_annotation (fraction of the annotation's gpu_ns): gpu_ns over that of all its kernels
 -- column innermost_count (count): the part of count with no other annotated range in between
--- column innermost_ns (ns): the part of gpu_ns with no other annotated range in between: over all annotations
---     this counts each op once
+-- column innermost_ns (ns): the part of gpu_ns that no inner range has: over all ranges, each op counts once
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration
--- HTA's get_gpu_kernels_with_user_annotations gives each kernel the innermost range whose shadow on the
--- device overlaps it:
--- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/trace_analysis.py
+-- HTA's get_gpu_kernels_with_user_annotations (hta/trace_analysis.py) gives each kernel the innermost range
+-- whose shadow on the device overlaps it.
 WITH op AS MATERIALIZED (
     SELECT o.*, g.device_id, g.name, g.class, g.activity, g.start_ns, g.end_ns, g.dur_ns
     FROM annotated_ops(getvariable('trace')) AS o JOIN gpu_ops AS g USING (trace_id, event_id)

@@ -1,19 +1,13 @@
 -- question: What did each annotated range of the code cost on the host and on the GPU?
--- params trace
--- columns trace_id
 -- column name (text): the annotation (record_function, profiler step, optimizer, data loader ...)
 -- columns count
 -- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once; NULL, as
 --     count: only another trace's capture of a graph has it
--- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread, or that replays of
---     graphs ran for launches captured inside it
+-- column gpu_ops (count): GPU ops launched inside it by its thread, or by replays of what was captured there
 -- columns gpu_ns
 -- column device_span_ns (ns): sum of its shadow's durations on the device (gpu_user_annotation); NULL: none
 -- doubts: no_annotations, unlinked_gpu_ops
-WITH host AS (
-    SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM annotations
-    WHERE side = 'host' AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
+WITH host AS (FROM annotations WHERE side = 'host' AND is_asked(trace_id)),
 cost AS (
     SELECT trace_id, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns
     FROM outermost('host', of_name := TRUE) GROUP BY ALL

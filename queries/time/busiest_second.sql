@@ -1,6 +1,5 @@
 -- question: In which second of a trace is each device busiest?
--- params trace
--- columns trace_id, device_id
+-- columns device_id
 -- column start_ns (ns): where the second begins: a whole number of seconds after the device's first GPU op
 -- column end_ns (ns): where it ends, not after the device's last op
 -- column ops_ns (ns): sum of the GPU ops that begin in it
@@ -10,7 +9,7 @@ FROM (
     SELECT o.trace_id, o.device_id, w.end_ns, sum(o.dur_ns)::BIGINT AS ops_ns,
            w.start_ns + (o.start_ns - w.start_ns) // thresholds().drawn_ns * thresholds().drawn_ns AS start_ns
     FROM gpu_ops AS o JOIN windows AS w USING (trace_id, device_id)
-    WHERE w.kind = 'gpu_active' AND o.trace_id = coalesce(getvariable('trace'), o.trace_id)
+    WHERE w.kind = 'gpu_active' AND is_asked(o.trace_id)
     GROUP BY ALL
 )
 QUALIFY row_number() OVER (PARTITION BY trace_id, device_id ORDER BY ops_ns DESC, start_ns) = 1

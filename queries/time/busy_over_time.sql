@@ -1,7 +1,6 @@
 -- question: What share of the time was each device busy, over time?
--- params trace
--- param bins (integer, default thresholds().drawn_bins): parts of the GPU-active span, of equal length
--- columns trace_id, device_id, start_ns, end_ns
+-- params bins
+-- columns device_id, start_ns, end_ns
 -- column busy_ns (ns): the union of the device's ops in it
 -- column busy_share (fraction of the part): busy_ns over its length
 -- doubts: no_gpu_ops
@@ -9,8 +8,7 @@ WITH span AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns AS first_ns, end_ns AS last_ns,
            greatest(1, ceil((end_ns - start_ns)
                / coalesce(getvariable('bins'), thresholds().drawn_bins)))::BIGINT AS bin_ns
-    FROM windows
-    WHERE kind = 'gpu_active' AND end_ns > start_ns AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM windows WHERE kind = 'gpu_active' AND end_ns > start_ns AND is_asked(trace_id)
 ),
 -- Bins without work count, too.
 piece AS (
@@ -18,10 +16,9 @@ piece AS (
     FROM gpu_timeline WHERE activity <> 'idle'
     UNION ALL
     SELECT key, first_ns, last_ns, FALSE FROM span
-),
-binned AS (FROM interval_bins('piece', 'span'))
+)
 SELECT key.trace_id, key.device_id, from_ns AS start_ns, to_ns AS end_ns, sum_where(ns, is_busy) AS busy_ns,
        busy_ns / (to_ns - from_ns) AS busy_share
-FROM binned
+FROM interval_bins('piece', 'span')
 GROUP BY key, from_ns, to_ns
 ORDER BY key, start_ns

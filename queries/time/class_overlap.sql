@@ -1,25 +1,21 @@
 -- question: Which kinds of work ran on the GPU at the same time, and for how long?
--- params trace
--- columns trace_id, device_id
+-- columns device_id
 -- column classes (list of text): kernel classes, memcpy and memset that ran at once; empty: the GPU was idle
 -- column overlap (text): compute, communication, copy, several of them (compute + communication) or idle
 -- column covered_ns (ns): time covered by exactly these; the rows of a device add up to its GPU-active span
 -- column share_of_active (fraction of the GPU-active span): covered_ns over first op's start to last end
 -- doubts: no_gpu_ops, absurd_duration, stream_overlap
 WITH running AS (
-    SELECT {'trace_id': trace_id, 'device_id': o.device_id} AS key,
-           class AS label, start_ns, end_ns
-    FROM gpu_ops AS o
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, class AS label, start_ns, end_ns
+    FROM gpu_ops WHERE is_asked(trace_id)
 ),
 active AS (SELECT key, max(end_ns) - min(start_ns) AS span_ns FROM running GROUP BY key),
-busy AS (FROM interval_union('running')),
 covered AS (
     SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS covered_ns FROM interval_labels('running')
     GROUP BY key, labels
     UNION ALL
     SELECT key, [], any_value(span_ns) - coalesce(sum(u.end_ns - u.start_ns), 0)::BIGINT
-    FROM active LEFT JOIN busy AS u USING (key) GROUP BY key
+    FROM active LEFT JOIN (FROM interval_union('running')) AS u USING (key) GROUP BY key
 )
 SELECT
     key.trace_id, key.device_id, labels AS classes,

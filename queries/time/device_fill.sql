@@ -6,8 +6,7 @@
 --     block: the number that it could hold is unknown; unknown: the trace lacks the grid
 -- column launches (count): compute kernels; those that communicate use few SMs by design and are left out
 -- columns total_ns
--- column share_of_kernel_time (fraction of summed time in compute kernels): total_ns over the sum of all
---     compute kernels' durations on the device
+-- column share_of_kernel_time (fraction of summed time in compute kernels): total_ns over that of all of them
 -- column empty_ns (ns): the part of total_ns in which slots for blocks would be empty if all blocks took
 --     equally long: 1 - waves / (waves, rounded up) of each kernel's time; NULL: unknown. Not all of it is a
 --     loss: a few blocks can keep memory busy

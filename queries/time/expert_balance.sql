@@ -1,6 +1,6 @@
 -- question: How long do a mixture of experts' kernels and its exchange of tokens take, and how even are they?
--- params trace, top
--- columns trace_id, device_id
+-- params top
+-- columns device_id
 -- column part (text): experts (their products, or the whole layer fused), routing (choosing experts, sorting
 --     tokens by expert, preparing the products, summing up) or exchange (tokens sent between devices)
 -- column part_share (fraction of summed kernel time): all kernels of this part on the device, over all
@@ -8,46 +8,35 @@
 -- columns name
 -- column operator (text): the operator around its launch, or around a graph's captured launch; NULL: not told
 -- column module (text): the innermost module around that; NULL: not told
--- column placed_by (text): what it is counted in: module (a call of that module), graph (a replay) or step
---     (of the profiler); NULL: none of them was recorded
+-- column placed_by (text): what it is counted in: module (a call), graph (a replay) or step; NULL: none known
 -- column place (count): its place among the kernel's calls there, from 1: layer by layer; NULL: not placed
--- column grid (text): its launch grid; calls of other grids have rows of their own, since they have other
---     work; NULL: not recorded, or an exchange
+-- column grid (text): its launch grid: other grids are other work; NULL: not recorded, or an exchange
 -- columns count, total_ns, share_of_kernel_time, min_ns, p50_ns, max_ns
 -- column anywhere_p50_ns (ns): p50_ns of this kernel and grid over all positions, for comparison
 -- column split_calls (count): calls with recorded split sizes: rows (tokens) sent to each rank, and received
 -- column sent_rows (count): the rows that they sent
--- column received_rows (count): the rows that they received: in a dispatch, the tokens of this rank's
---     experts, to compare between ranks
--- column sent_imbalance_p50 (ratio): the median over these calls of the largest part sent over the mean part;
---     1 is even; NULL: not recorded
+-- column received_rows (count): the rows that they received: in a dispatch, the tokens of this rank's experts
+-- column sent_imbalance_p50 (ratio): the largest part sent over the mean: the median; 1: even; NULL: unknown
 -- column sent_imbalance_max (ratio): for the most uneven call
 -- column received_imbalance_p50 (ratio): the median over these calls for the parts received
 -- column received_imbalance_max (ratio): for the most uneven call
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- Kernels are told by name, or as those that an operator of a mixture of experts launches itself; experts
 -- that run as plain products are not found. Grouped products also serve other ends, and an all-to-all with
--- split sizes also embeddings. No trace has the loads of experts within one kernel: a spread of its times at
--- one place also has the number of tokens, clocks and neighbours as causes. Split sizes are by rank.
+-- split sizes also embeddings. Times at one place also differ by tokens, clocks and neighbours.
 WITH called AS MATERIALIZED (
     SELECT trace_id, event_id, device_id, activity, class, name, dur_ns, start_ns, step, module_id,
            CASE WHEN known_from <> 'graph launch' THEN cpu_op END AS cpu_op,
            CASE WHEN module_from <> 'graph launch' THEN module END AS module,
            CASE WHEN is_graph THEN launch_id END AS replay_id
-    FROM gpu_op_origin WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_op_origin WHERE kind = 'kernel' AND is_asked(trace_id)
 ),
 expert_operator AS (SELECT name FROM slice_label WHERE has(traits, 'expert_operator')),
-known AS MATERIALIZED (
-    SELECT c.name, cpu_op, coalesce(expert, CASE WHEN cpu_op IN (FROM expert_operator)
-               THEN CASE class WHEN 'gemm' THEN 'experts' ELSE 'routing' END END) AS part
-    FROM (SELECT DISTINCT name, class, cpu_op FROM called WHERE activity = 'compute') AS c
-    JOIN gpu_op_name AS n ON n.kind = 'kernel' AND c.name = n.name
-    WHERE part IS NOT NULL
-),
 compute AS MATERIALIZED (
-    SELECT c.*, part FROM called AS c JOIN known AS n
-      ON c.name = n.name AND c.cpu_op IS NOT DISTINCT FROM n.cpu_op
-    WHERE activity = 'compute'
+    SELECT c.*, coalesce(expert, CASE WHEN cpu_op IN (FROM expert_operator)
+               THEN CASE class WHEN 'gemm' THEN 'experts' ELSE 'routing' END END) AS part
+    FROM called AS c JOIN gpu_op_name AS n ON n.kind = 'kernel' AND c.name = n.name
+    WHERE activity = 'compute' AND part IS NOT NULL
 ),
 exchange AS (
     SELECT trace_id, event_id, sent_sizes, received_sizes FROM collective

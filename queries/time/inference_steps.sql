@@ -1,7 +1,5 @@
 -- question: Which steps of an inference server were prefill or decode, with how many tokens and GPU time?
--- params trace
 -- param top (integer, default 1000): the number of steps
--- columns trace_id
 -- column name (text): the step as vLLM or SGLang names it
 -- column phase (text): prefill, decode, mixed or empty, by the name
 -- columns start_ns
@@ -10,14 +8,11 @@
 -- column prefill_tokens (count): their tokens in this step; NULL: unknown
 -- column decode_requests (count): requests that get their next tokens; NULL: unknown
 -- column decode_tokens (count): these tokens; NULL: unknown
--- column gpu_ops (count): kernels, copies and fills launched inside it by its own thread
--- column gpu_ns (ns): sum of their durations
+-- columns gpu_ops, gpu_ns
 -- column gpu_time_per_token (ns per token): gpu_ns over its tokens; NULL: some are unknown
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration
--- vLLM: execute_context_1(888_788544)_generation_0(0), with sq before the tokens in AMD's, and
--- execute_new_1_cached_31 before (requests only; a request of which a part was read counts as cached),
--- https://github.com/vllm-project/vllm/blob/main/vllm/v1/worker/gpu_worker.py
--- SGLang: step[EXTEND bs=1 toks=512], step[DECODE bs=32], by its ForwardMode,
+-- Names: views/names.sql; earlier, vLLM's were execute_new_1_cached_31 (requests only; those of which a part
+-- was read count as cached). SGLang names its ForwardMode:
 -- https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/model_executor/forward_batch_info.py
 WITH range AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns,
@@ -28,8 +23,7 @@ WITH range AS (
            regexp_extract(name, '\b(EXTEND|PREFILL|DRAFT_EXTEND|DECODE|TARGET_VERIFY|MIXED)\w* bs=(\d+)',
                ['mode', 'requests']) AS s,
            regexp_extract(name, '\b(?:toks|tokens|num_tokens)=(\d+)', 1) AS tokens
-    FROM annotations
-    WHERE side = 'host' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM annotations WHERE side = 'host' AND is_asked(trace_id)
 ),
 told AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns, s.mode AS mode,
@@ -48,14 +42,13 @@ told AS (
                  s.mode IN ('DECODE', 'TARGET_VERIFY') AS is_decode FROM range)
     WHERE v.prefills <> '' OR w.prefills <> '' OR s.mode <> ''
 ),
-step AS (FROM outermost('told')),
-cost AS (FROM launched_inside('step'))
+step AS (FROM outermost('told'))
 SELECT
     trace_id, name, CASE WHEN mode = 'MIXED' OR prefill_requests > 0 AND decode_requests > 0 THEN 'mixed'
         WHEN prefill_requests > 0 THEN 'prefill'
         WHEN decode_requests > 0 THEN 'decode' ELSE 'empty' END AS phase,
     start_ns, dur_ns AS host_ns, prefill_requests, prefill_tokens, decode_requests, decode_tokens, gpu_ops,
     gpu_ns::BIGINT AS gpu_ns, gpu_ns / nullif(prefill_tokens + decode_tokens, 0) AS gpu_time_per_token
-FROM cost
+FROM launched_inside('step')
 ORDER BY trace_id, start_ns, name
 LIMIT coalesce(getvariable('top'), 1000)

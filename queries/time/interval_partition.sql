@@ -1,9 +1,7 @@
 -- question: How long in an interval did a device compute, communicate, copy or idle, and why did it idle?
--- params trace
 -- param device (integer, default all): the device
--- param from_ns (integer, default all): where the interval begins; by default where the device's ops begin
--- param to_ns (integer, default all): where it ends; by default where they end
--- columns trace_id, device_id
+-- params from_ns, to_ns
+-- columns device_id
 -- column start_ns (ns): where the interval begins, not before the device's first op
 -- column end_ns (ns): where it ends, not after its last
 -- columns span_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns, device_ns,
@@ -16,8 +14,7 @@ WITH clipped AS MATERIALIZED (
     SELECT trace_id, device_id, 'range' AS kind, '' AS name,
            greatest(start_ns, coalesce(getvariable('from_ns')::BIGINT, start_ns)) AS start_ns,
            least(end_ns, coalesce(getvariable('to_ns')::BIGINT, end_ns)) AS end_ns
-    FROM windows
-    WHERE kind = 'gpu_active' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM windows WHERE kind = 'gpu_active' AND is_asked(trace_id)
         AND device_id = coalesce(getvariable('device'), device_id)
 ),
 asked AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
@@ -27,7 +24,6 @@ part AS MATERIALIZED (
     FROM gpu_timeline_by_cause AS t JOIN asked AS a USING (trace_id, device_id)
     WHERE t.end_ns > a.start_ns AND t.start_ns < a.end_ns
 ),
-partitioned AS (FROM partition_of('part')),
 caused AS (
     SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC, cause)) AS causes
     FROM (SELECT trace_id, device_id, cause, sum(ns)::BIGINT AS ns FROM part WHERE idle_class = 'host_late'
@@ -44,6 +40,6 @@ counted AS (
 )
 SELECT p.* EXCLUDE (kind, name), coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops,
        coalesce(linked, 0) AS linked, coalesce(causes, MAP {}) AS causes
-FROM partitioned AS p LEFT JOIN caused USING (trace_id, device_id)
+FROM (FROM partition_of('part')) AS p LEFT JOIN caused USING (trace_id, device_id)
 LEFT JOIN counted USING (trace_id, device_id)
 ORDER BY trace_id, device_id

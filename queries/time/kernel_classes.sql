@@ -1,14 +1,13 @@
 -- question: How much GPU time does each kernel class take, and how much of it overlaps other classes?
 -- also: kernel_time
--- params trace
--- columns trace_id, device_id, class, count, total_ns, share_of_kernel_time
+-- columns device_id, class, count, total_ns, share_of_kernel_time
 -- column covered_ns (ns): time in which at least one of them ran
 -- column alone_ns (ns): the part of it in which no kernel of another class ran
 -- column overlapped_ns (ns): the rest of covered_ns
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, class AS label, start_ns, end_ns
-    FROM gpu_ops WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
 ),
 covered AS (
     SELECT key, unnest(labels) AS label, sum(end_ns - start_ns)::BIGINT AS covered_ns,

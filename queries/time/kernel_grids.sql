@@ -9,8 +9,7 @@
 -- column registers (count): registers per thread
 -- column block_memory_bytes (bytes): shared memory per block
 -- column sm_count (count): SMs of the device
--- column resident_blocks (count): the number of its blocks that an SM holds at once; NULL: the device's
---     limits are unknown
+-- column resident_blocks (count): the blocks that an SM holds at once; NULL: the device's limits are unknown
 -- column waves (waves): blocks over sm_count * resident_blocks; below 1 the grid does not fill the device
 -- column share_of_sms_without_block (fraction of SMs): SMs that get no block at all
 -- column share_of_last_wave_empty (fraction of the last wave's blocks): the tail: the empty part of it
@@ -25,8 +24,7 @@ SELECT
     total_ns / nullif(sum(total_ns) OVER (PARTITION BY trace_id, device_id), 0) AS share_of_kernel_time,
     blocks, threads, registers, shared_bytes AS block_memory_bytes, sm_count, resident_blocks, waves,
     1 - least(1, blocks / sm_count) AS share_of_sms_without_block,
-    ceil(waves) - waves AS share_of_last_wave_empty,
-    occupancy
+    ceil(waves) - waves AS share_of_last_wave_empty, occupancy
 FROM kernel_grids()
 ORDER BY total_ns DESC, name, grid, block, trace_id
 LIMIT coalesce(getvariable('top'), 20)

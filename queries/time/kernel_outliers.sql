@@ -1,9 +1,9 @@
 -- question: Which kernels took far longer than the same kernel usually does?
--- params trace, top
+-- params top
 -- param fence (integer, default thresholds().outlier_fence): the number of interquartile ranges above the
 --     third quartile that counts as far (Tukey 1977: 3 is "far out")
 -- param least (integer, default thresholds().outlier_runs): the fewest runs that show a usual duration
--- columns trace_id, device_id, event_id, name, start_ns, dur_ns
+-- columns device_id, event_id, name, start_ns, dur_ns
 -- column usual_ns (ns): the median over runs of this name, grid and block on this device
 -- column excess_ns (ns): dur_ns minus usual_ns
 -- column runs (count): number of runs in the median usual_ns
@@ -11,12 +11,11 @@
 -- doubts: no_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT *, {'device_id': device_id, 'name': name, 'grid': grid, 'block': block} AS shape FROM kernels
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE is_asked(trace_id)
 ),
 usual AS (
     SELECT trace_id, shape, count(*) AS runs, percentile(list(dur_ns), 25) AS q1_ns,
-           percentile(list(dur_ns), 50) AS q2_ns,
-           percentile(list(dur_ns), 75) AS q3_ns
+           percentile(list(dur_ns), 50) AS q2_ns, percentile(list(dur_ns), 75) AS q3_ns
     FROM kernel GROUP BY trace_id, shape
     HAVING count(*) >= coalesce(getvariable('least'), thresholds().outlier_runs)
 ),

@@ -1,30 +1,26 @@
 -- question: Which sequences of kernels do operators launch repeatedly?
--- params trace, top
+-- params top
 -- param operator (text, default all): only under operators whose name contains this; by default outermost
 --     ones, of captured operators the outermost that began in the capture
 -- params shortest
--- columns trace_id
 -- column operator (text): the operator, with everything that it calls on its thread
 -- column known_from (text): call: its thread launched them; capture by node, or capture by order: a graph's
 --     replays ran them for a captured call, and do not count again for the operator around the replay
--- column kernels (list of text): the kernels that one call of it launched, in order of launch, or that one
---     replay ran for it, in the graph's order
+-- column kernels (list of text): the kernels that a call launched, in order, or that a replay ran for it
 -- columns length, count, total_ns
 -- column per_call_ns (ns): total_ns over count
 -- doubts: no_gpu_ops, unlinked_gpu_ops
 WITH named AS (
     SELECT trace_id, pid, tid, CASE WHEN getvariable('operator') IS NULL THEN '' ELSE name END AS name,
-           name AS operator, event_id,
-           start_ns, end_ns
-    FROM cpu_ops
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+           name AS operator, event_id, start_ns, end_ns
+    FROM cpu_ops WHERE is_asked(trace_id)
         AND (getvariable('operator') IS NULL OR contains(name, getvariable('operator')))
 ),
-call AS (SELECT * FROM outermost('named', of_name := TRUE)),
+call AS (FROM outermost('named', of_name := TRUE)),
 replayed AS (
     SELECT *, CASE WHEN getvariable('operator') IS NULL THEN 1 ELSE list_position(operators,
         list_filter(operators, lambda each: contains(each, getvariable('operator')))[-1]) END AS level
-    FROM graph_site WHERE len(operators) > 0 AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM graph_site WHERE len(operators) > 0 AND is_asked(trace_id)
 ),
 kernel AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, l.event_id, k.name, k.dur_ns

@@ -1,7 +1,6 @@
 -- question: Which modules (nn.Module) take the time, on the host and on the GPU, forward and backward?
--- params trace
 -- param top (integer, default 1000): how many modules
--- columns trace_id, module, module_from
+-- columns module, module_from
 -- column parent (text): the module that called it most often; NULL: none
 -- column depth (count): modules around it, itself included
 -- column calls (count): forward calls; of a graph's replays, those that ran it
@@ -16,16 +15,13 @@
 -- doubts: no_modules, unlinked_gpu_ops
 WITH frame AS (
     SELECT trace_id, pid, tid, event_id, module_name(name) AS name, start_ns, end_ns, dur_ns
-    FROM python_frames
-    WHERE is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM python_frames WHERE is_module AND is_asked(trace_id)
 ),
-nest AS (FROM nested('frame')),
-launched AS (FROM launched_inside('frame')),
 -- A call inside one of the same module is part of it.
 outer_frame AS (SELECT trace_id, event_id, TRUE AS is_outer FROM outermost('frame', of_name := TRUE)),
 cost AS (
     SELECT c.*, n.depth, n.parent_id, p.name AS parent, is_outer
-    FROM launched AS c JOIN nest AS n USING (trace_id, event_id)
+    FROM (FROM launched_inside('frame')) AS c JOIN (FROM nested('frame')) AS n USING (trace_id, event_id)
     LEFT JOIN outer_frame AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
     LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
 ),
@@ -54,12 +50,11 @@ replayed AS (
     SELECT trace_id, launch_id, modules_from, is_backward, dur_ns, unnest(modules) AS module,
            unnest(list_prepend(NULL, modules[:-2])) AS parent, unnest(range(1, len(modules) + 1)) AS depth,
            depth = len(modules) AS is_inner
-    FROM graph_site WHERE modules IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM graph_site WHERE modules IS NOT NULL AND is_asked(trace_id)
 )
 SELECT
     c.trace_id, c.name AS module, 'call' AS module_from, mode(parent ORDER BY parent) AS parent,
-    min(depth)::BIGINT AS depth,
-    count(*) AS calls, sum_where(c.dur_ns, is_outer) AS host_ns,
+    min(depth)::BIGINT AS depth, count(*) AS calls, sum_where(c.dur_ns, is_outer) AS host_ns,
     sum(c.dur_ns - coalesce(i.host_ns, 0))::BIGINT AS host_self_ns, sum_where(c.gpu_ns, is_outer) AS gpu_ns,
     sum(c.gpu_ns - coalesce(i.gpu_ns, 0))::BIGINT AS gpu_self_ns,
     coalesce(any_value(b.gpu_ns), 0)::BIGINT AS backward_gpu_ns

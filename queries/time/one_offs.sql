@@ -1,6 +1,4 @@
 -- question: Which events happened once, or took far longer than usual, and are not judged?
--- params trace
--- columns trace_id
 -- column kind (text): as in one_off_candidates, or step (a profiler step with far more work than the median
 --     one) or start (of a run without steps)
 -- column side (text): host or device: which takes longer
@@ -15,8 +13,7 @@
 -- column name (text): the slice or kernel; NULL: none was recorded
 -- column place (text): the Python line, module or operator; NULL: none was recorded
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
--- These are the one-offs of `tracekit analyze`, stored with the verdict (table one_off); a database that was
--- loaded without verdicts has none.
+-- These are stored with the verdict (table one_off): a database that was loaded without verdicts has none.
 SELECT trace_id, kind, side, event_id, pid, tid, start_ns, dur_ns, usual_ns, excess_ns, cause, name, place
-FROM one_off WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+FROM one_off WHERE is_asked(trace_id)
 ORDER BY trace_id, start_ns, event_id, side, cause

@@ -1,6 +1,6 @@
 -- question: How long in each window did the GPU compute, communicate, copy or idle, and why did it idle?
--- params trace, kind
--- columns trace_id, rank, device_id, kind, name, start_ns, end_ns, span_ns, compute_ns, exposed_comm_ns,
+-- params kind
+-- columns rank, device_id, kind, name, start_ns, end_ns, span_ns, compute_ns, exposed_comm_ns,
 --     exposed_memcpy_ns, idle_ns, host_late_ns, device_ns, device_in_launch_ns, unlinked_ns,
 --     after_last_op_ns, busy_ns, waits_for_host_ns, kernels
 -- column gpu_ops (count): kernels, copies and fills that start in it
@@ -9,5 +9,5 @@
 -- The partition is defined in facts/gpu_timeline.sql (the instants) and views/windows.sql (partition_of).
 SELECT trace_id, rank, p.* EXCLUDE trace_id
 FROM window_partition AS p JOIN trace USING (trace_id)
-WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
+WHERE is_asked(trace_id) AND kind = coalesce(getvariable('kind'), kind)
 ORDER BY trace_id, device_id, kind, start_ns, end_ns

@@ -1,9 +1,7 @@
 -- question: Which lines of Python take the time, on the host and on the GPU?
--- params trace, top
--- columns trace_id
+-- params top
 -- column python_line (text): file, line of the function's head, and function; built-in functions by name
--- column line_from (text): how it is known: call (the host ran it), or as module_from: replays of graphs ran
---     kernels of it, and calls counts the replays
+-- column line_from (text): call (the host ran it), or as module_from: calls counts replays that ran it
 -- columns calls
 -- column host_ns (ns): sum of its durations; recursive calls count once; NULL: replays ran it
 -- column self_ns (ns): host_ns without the frames, operators and runtime calls that it called
@@ -12,11 +10,8 @@
 --     the graph, and in rows of their own for the innermost line that each is of
 -- column gpu_idle_ns (ns): time for which the GPU waited while the innermost slice was this frame itself
 -- doubts: no_stacks, unlinked_gpu_ops
-WITH frame AS (
-    SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM python_frames
-    WHERE NOT is_module AND trace_id = coalesce(getvariable('trace'), trace_id)
-),
-outer_frame AS (SELECT * FROM outermost('frame', of_name := TRUE)),
+WITH frame AS (FROM python_frames WHERE NOT is_module AND is_asked(trace_id)),
+outer_frame AS (FROM outermost('frame', of_name := TRUE)),
 inclusive AS (
     SELECT trace_id, name, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops,
            sum(gpu_ns)::BIGINT AS gpu_ns
@@ -28,8 +23,7 @@ own AS (
     FROM python_frames JOIN host_slice USING (trace_id, event_id)
     LEFT JOIN (
         SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS idle_ns
-        FROM gpu_timeline_by_cause
-        WHERE idle_class = 'host_late' GROUP BY ALL
+        FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL
     ) USING (trace_id, event_id)
     WHERE NOT is_module GROUP BY ALL
 )
@@ -38,7 +32,7 @@ SELECT trace_id, name AS python_line, 'call' AS line_from, calls, host_ns, self_
 FROM inclusive JOIN own USING (trace_id, name)
 UNION ALL
 SELECT trace_id, python_line, line_from, count(DISTINCT launch_id), NULL, NULL, count(*), sum(dur_ns), 0
-FROM graph_site WHERE python_line IS NOT NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+FROM graph_site WHERE python_line IS NOT NULL AND is_asked(trace_id)
 GROUP BY trace_id, python_line, line_from
 ORDER BY self_ns DESC NULLS LAST, gpu_ns DESC, python_line, line_from, trace_id
 LIMIT coalesce(getvariable('top'), 20)

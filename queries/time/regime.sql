@@ -1,15 +1,13 @@
 -- question: Is each window overhead-bound or compute-bound by time alone, and by which rule?
--- params trace, kind
--- columns trace_id, device_id, kind, name, start_ns, span_ns
+-- params kind
+-- columns device_id, kind, name, start_ns, span_ns
 -- column regime (text): overhead-bound, compute-bound or unknown
 -- column decided_by (text): the rule that decided
 -- columns busy_ns, waits_for_host_ns
 -- column busy_share (fraction of the window): busy_ns over span_ns
 -- column waits_for_host_share (fraction of the window): waits_for_host_ns over span_ns
--- column unexplained_share (fraction of the window): other idle time: dependencies and latency of the device,
---     and gaps that end with an op whose launch is not in the trace
--- column waits_most_for (text): the launching thread's activity for most of the late gaps; NULL: no gap is
---     late
+-- column unexplained_share (fraction of the window): other idle time: the device's own, and unlinked gaps
+-- column waits_most_for (text): what the launching thread does in most of the late gaps; NULL: no gap is late
 -- column waits_most_share (fraction of the window): the late gaps' time in that activity
 -- column launches (count): calls in the window that enqueued work for the device
 -- column launches_per_ms (launches per millisecond): launches over span_ns
@@ -23,8 +21,7 @@
 -- is compute-bound. That is a first approximation: it does not know what a faster host or device would gain,
 -- nor what happened only once. `tracekit analyze` replays the run to prove or correct it.
 WITH part AS (
-    FROM window_partition
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = coalesce(getvariable('kind'), kind)
+    FROM window_partition WHERE is_asked(trace_id) AND kind = coalesce(getvariable('kind'), kind)
 ),
 cause AS (
     SELECT trace_id, device_id, kind, name, window_start_ns AS start_ns,

@@ -1,10 +1,9 @@
 -- question: Which layers does a stream run back to back, as sequences of kernels, and which are slow?
--- params trace, top
+-- params top
 -- param repeats (integer, default thresholds().layer_repeats): fewest repeats back to back
 -- params shortest
--- columns trace_id, device_id, stream
--- column kernels (list of text): the kernels of one repeat, in the order in which they ran; it begins where
---     the repetition begins, which may be in the middle of a layer of the code
+-- columns device_id, stream
+-- column kernels (list of text): the kernels of one repeat, in order; it may begin in the middle of a layer
 -- columns length
 -- column runs (count): how often the repetition begins, for example once in each step
 -- column count (count): repeats, over all runs
@@ -22,8 +21,7 @@ WITH kernel AS MATERIALIZED (
     SELECT trace_id, device_id, stream, name, hash(name) AS code, start_ns, end_ns, dur_ns,
            dense_rank() OVER (ORDER BY trace_id, device_id, stream) AS lane,
            row_number() OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id) AS place
-    FROM gpu_ops
-    WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
 ),
 -- Several kernels in a row (thresholds().layer_hint) that recur `period` kernels later hint at a layer.
 few AS (

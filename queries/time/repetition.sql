@@ -1,6 +1,4 @@
 -- question: Does the run repeat itself?
--- params trace
--- columns trace_id
 -- column gpu_ops (count): kernels, copies and fills
 -- column repeated (count): ops whose name occurs three times or more on their device
 -- columns steps
@@ -11,11 +9,11 @@
 -- doubts: no_gpu_ops
 WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY trace_id, device_id, name
+    WHERE is_asked(trace_id) GROUP BY trace_id, device_id, name
     UNION ALL
     SELECT trace_id, FALSE, count(*) FROM slices
     SEMI JOIN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op') USING (label_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    WHERE is_asked(trace_id)
       AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)
     GROUP BY trace_id, name
 ),
@@ -26,7 +24,7 @@ pass AS (
         SELECT t.trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns
         FROM python_frames AS f JOIN host_thread AS t USING (trace_id, pid, tid)
         JOIN thread_slice AS s ON s.thread = t.thread AND s.event_id = f.event_id
-        WHERE f.is_module AND s.module_id IS NULL AND trace_id = coalesce(getvariable('trace'), trace_id)
+        WHERE f.is_module AND s.module_id IS NULL AND is_asked(trace_id)
         GROUP BY ALL
     ) GROUP BY trace_id
 ),

@@ -1,14 +1,12 @@
 -- question: Which kernels take the most GPU time in the whole trace, and which in each step?
--- params trace
 -- param top (integer, default 20): the number of kernels of the trace, and of each step
--- columns trace_id
 -- column step (text): the profiler step in which the host launched them; NULL: the whole trace
 -- columns name, class, count, total_ns, mean_ns, max_ns
 -- column share_of_kernel_time (fraction of summed kernel time): total_ns over all kernels in trace or step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 WITH kernel AS (
     SELECT g.trace_id, g.name, g.class, g.dur_ns, l.launch_start_ns AS at_ns
-    FROM (FROM gpu_ops WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)) AS g
+    FROM (FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)) AS g
     LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
 ),
 by_step AS MATERIALIZED (

@@ -1,11 +1,8 @@
 -- question: How is each step split between forward, backward and optimizer, on the host and on the GPU?
--- params trace
--- columns trace_id
 -- column step (text): the profiler step in which the host launched it; NULL: in none, or none recorded
 -- column phase (text): forward, backward, optimizer or zero_grad; other: launched in none of them (losses,
 --     metrics, data), or not distinguished in this trace; unlinked: the launch is not in the trace
--- column host_ns (ns): time for which some thread was in this phase; phases may overlap, since autograd has
---     its own threads; NULL for other and unlinked
+-- column host_ns (ns): time for which some thread was in it; phases may overlap; NULL for other and unlinked
 -- columns gpu_ops, gpu_ns
 -- column share_of_gpu_time (fraction of the step's summed GPU time): gpu_ns over that of all its phases
 -- doubts: no_gpu_ops, no_operators, no_modules, unlinked_gpu_ops, absurd_duration
@@ -22,8 +19,7 @@ WITH mark AS (
                WHEN has(traits, 'optimizer_step') THEN 'optimizer'
                WHEN has(traits, 'zero_grad') THEN 'zero_grad'
                WHEN regexp_matches(name, '(?i)backward') THEN 'backward' ELSE 'forward' END AS name
-    FROM slices
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND dur_ns > 0 AND CASE kind
+    FROM slices WHERE is_asked(trace_id) AND dur_ns > 0 AND CASE kind
         WHEN 'cpu_op' THEN has(traits, 'backward') OR args->>'Sequence number' IS NOT NULL
         WHEN 'python' THEN has(traits, 'module')
         WHEN 'annotation' THEN has(traits, 'optimizer_step') OR has(traits, 'zero_grad')
@@ -41,7 +37,7 @@ captured AS (
 launched AS (
     SELECT g.trace_id, g.dur_ns, launch_id, launch_start_ns, is_backward, coalesce(c.pid, l.pid) AS pid,
            coalesce(c.tid, l.tid) AS tid, coalesce(ts_ns, launch_start_ns) AS at_ns
-    FROM (FROM gpu_ops WHERE trace_id = coalesce(getvariable('trace'), trace_id)) AS g
+    FROM (FROM gpu_ops WHERE is_asked(trace_id)) AS g
     LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN captured AS c ON g.trace_id = c.trace_id AND g.event_id = c.event_id
 ),

@@ -1,9 +1,6 @@
 -- question: What did each thread and each stream do in an interval, short pieces summed up?
--- params trace
--- param from_ns (integer, default all): where the interval begins; by default where the trace begins
--- param to_ns (integer, default all): where it ends; by default where the trace ends
+-- params from_ns, to_ns
 -- param bins (integer, default thresholds().drawn_bins): parts of the interval: shorter pieces are summed up
--- columns trace_id
 -- column side (text): host or device
 -- column device_id (id): the device; NULL for a thread
 -- column lane (text): the thread or the stream
@@ -19,7 +16,7 @@ WITH bounds AS (
     FROM (
         SELECT trace_id, coalesce(getvariable('from_ns')::BIGINT, start_ns) AS from_ns,
                coalesce(getvariable('to_ns')::BIGINT, end_ns) AS to_ns
-        FROM trace_span WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+        FROM trace_span WHERE is_asked(trace_id)
     )
     WHERE to_ns > from_ns
 ),
@@ -39,8 +36,7 @@ busy AS (
 ),
 piece AS (
     SELECT trace_id, side, device_id, lane, activity, event_id, bin_ns,
-           greatest(start_ns, from_ns) AS start_ns,
-           least(end_ns, to_ns) - greatest(start_ns, from_ns) AS ns,
+           greatest(start_ns, from_ns) AS start_ns, least(end_ns, to_ns) - greatest(start_ns, from_ns) AS ns,
            CASE WHEN end_ns - start_ns < bin_ns
                THEN (greatest(start_ns, from_ns) - from_ns) // bin_ns END AS bin
     FROM busy JOIN bounds USING (trace_id) WHERE end_ns > from_ns AND start_ns < to_ns

@@ -1,6 +1,6 @@
 -- question: Which kernels take the most GPU time?
--- params trace, top
--- columns trace_id, name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
+-- params top
+-- columns name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
 -- column cpu_op (text): the operator that ran it most often
 -- columns known_from
 -- column module (text): the module in which it ran most often; NULL: none known
@@ -11,8 +11,7 @@ WITH top AS (
         trace_id, name, class, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, max(dur_ns) AS max_ns,
         percentile(list(dur_ns), 50) AS p50_ns, percentile(list(dur_ns), 99) AS p99_ns,
         sum(dur_ns) / nullif(sum(sum(dur_ns)) OVER (PARTITION BY trace_id), 0) AS share_of_kernel_time
-    FROM gpu_ops
-    WHERE kind = 'kernel' AND trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
     GROUP BY trace_id, name, class
     ORDER BY total_ns DESC, name, trace_id
     LIMIT coalesce(getvariable('top'), 20)

@@ -1,7 +1,5 @@
 -- question: Which problems of this trace make its numbers doubtful?
--- params trace
 -- param severity (text, default all): error, warning or info; errors alone are found quickly
--- columns trace_id
 -- column code (text): the kind of finding
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better
 --     recording would show more)
@@ -67,10 +65,9 @@ step AS (
     FROM steps GROUP BY trace_id
 ),
 dilated AS (
-    SELECT *, profiled_ns / nullif(plain_ns, 0) AS dilation FROM (
-        SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
-               TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS plain_ns
-        FROM trace)
+    SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
+           TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS plain_ns,
+           profiled_ns / nullif(plain_ns, 0) AS dilation FROM trace
 ),
 cold AS (
     SELECT trace_id, count(*) FILTER (NOT loads) AS cold_launches, count(*) FILTER (loads) AS cold_loads,
@@ -166,14 +163,11 @@ found AS (
             || ': a first run, record a warm one')
     ]), NULL
     FROM trace LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
-    LEFT JOIN step USING (trace_id)
-    LEFT JOIN cold USING (trace_id)
-    LEFT JOIN first_launch USING (trace_id)
+    LEFT JOIN step USING (trace_id) LEFT JOIN cold USING (trace_id) LEFT JOIN first_launch USING (trace_id)
     WHERE coalesce(getvariable('severity'), '') <> 'error'
 )
 SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count,
        time_ns
-FROM found
-WHERE count > 0 AND trace_id = coalesce(getvariable('trace'), trace_id)
+FROM found WHERE count > 0 AND is_asked(trace_id)
   AND severity = coalesce(getvariable('severity'), severity)
 ORDER BY trace_id, array_position(['error', 'warning', 'info'], severity), code

@@ -1,19 +1,15 @@
 -- question: Which data that some questions need was not recorded in this trace?
--- params trace
--- columns trace_id
 -- column code (text): what is missing
 -- column message (text): what that is, and how to record it
 WITH shaped AS (
     SELECT DISTINCT trace_id FROM event_row
     WHERE label_id IN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op')
-        AND contains(args, '"Input Dims"')
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND contains(args, '"Input Dims"') AND is_asked(trace_id)
 ),
 named AS (
     SELECT trace_id, phase, l.name, category IS NOT DISTINCT FROM 'memory_snapshot' AS is_of_snapshot,
            coalesce(s.kind, 'other') AS kind, activity, call, class, compiled, traits
-    FROM label AS l LEFT JOIN slice_label AS s USING (label_id)
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM label AS l LEFT JOIN slice_label AS s USING (label_id) WHERE is_asked(trace_id)
 ),
 seen AS (
     SELECT

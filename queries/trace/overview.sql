@@ -1,6 +1,4 @@
 -- question: What is in this trace: events, devices, ranks, steps, kernels?
--- params trace
--- columns trace_id
 -- column path (text): the file, as it was loaded
 -- column events (count): trace events, of any kind
 -- columns rank
@@ -13,8 +11,7 @@
 -- columns steps
 -- column span_ns (ns): from the start of the first host slice or GPU op to the end of the last
 -- column start_ns (ns): start of the first host slice or GPU op, on the trace's clock
--- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: the clock counts from the
---     epoch
+-- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: it counts from it
 WITH counted AS (
     SELECT
         trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
@@ -44,5 +41,5 @@ SELECT
 FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id)
 LEFT JOIN launched USING (trace_id)
 LEFT JOIN stepped USING (trace_id) LEFT JOIN listed USING (trace_id)
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+WHERE is_asked(trace_id)
 ORDER BY trace_id

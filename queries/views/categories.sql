@@ -2,14 +2,12 @@
 CREATE OR REPLACE VIEW gpu_op_name AS
 SELECT DISTINCT kind, name, expert, traits FROM slice_label WHERE kind IN ('kernel', 'memcpy', 'memset');
 
--- Every event with a start and a duration, from any vendor. Events with negative, missing or absurd times
--- stay in `event` and are left out here, so that sums do not contain them. `pid` or `tid` is -1 if the event
--- does not have it.
+-- Every event with a start and a duration, from any vendor, but for those with negative, missing or absurd
+-- times, so that sums do not contain them. `pid` or `tid` is -1 if the event does not have it.
 CREATE OR REPLACE VIEW slices AS
 SELECT
-    trace_id, event_id, kind, name,
-    coalesce(pid, -1) AS pid, coalesce(tid, -1) AS tid,
-    ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
+    trace_id, event_id, kind, name, coalesce(pid, -1) AS pid, coalesce(tid, -1) AS tid, ts_ns AS start_ns,
+    ts_ns + dur_ns AS end_ns, dur_ns,
     correlation, external_id, device_id, stream, args, label_id, activity, call, class, work, compiled, traits
 FROM event_row JOIN slice_label USING (label_id)
 WHERE dur_ns BETWEEN 0 AND thresholds().late_time_ns
@@ -37,8 +35,7 @@ SELECT *, activity AS launched_kind FROM (
     FROM runtime_calls WHERE activity IN ('launch', 'copy')
 );
 
--- Waiting for a device: host calls that block (side 'host') and the waits that the device
--- recorded (side 'device', cuda_sync).
+-- Waiting for a device: host calls that block (side 'host'), waits of the device (side 'device', cuda_sync).
 CREATE OR REPLACE VIEW syncs AS
 SELECT trace_id, event_id, 'host' AS side, name, pid, tid, start_ns, end_ns, dur_ns, correlation,
        NULL::BIGINT AS device_id, NULL::BIGINT AS stream, NULL::BIGINT AS wait_on_stream
@@ -55,18 +52,15 @@ FROM slices WHERE kind = 'device_sync';
 -- (wait_on_cuda_event_record_corr_id)
 CREATE OR REPLACE VIEW event_waits AS
 SELECT s.trace_id, s.event_id, s.correlation, s.stream,
-       TRY_CAST(s.args->>'wait_on_stream' AS BIGINT) AS wait_on_stream,
-       r.start_ns AS record_ns
-FROM slices AS s LEFT JOIN (SELECT * FROM runtime_calls WHERE call = 'record_event') AS r
-  ON s.trace_id = r.trace_id AND TRY_CAST(s.args->>'wait_on_cuda_event_record_corr_id' AS BIGINT)
-      = r.correlation
+       TRY_CAST(s.args->>'wait_on_stream' AS BIGINT) AS wait_on_stream, r.start_ns AS record_ns
+FROM slices AS s LEFT JOIN (FROM runtime_calls WHERE call = 'record_event') AS r ON s.trace_id = r.trace_id
+    AND TRY_CAST(s.args->>'wait_on_cuda_event_record_corr_id' AS BIGINT) = r.correlation
 WHERE s.kind = 'device_sync';
 
 -- Frames of the Python stack; modules are frames too ("nn.Module: Linear_0").
 CREATE OR REPLACE VIEW python_frames AS
 SELECT
-    trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns,
-    has(traits, 'module') AS is_module,
+    trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, has(traits, 'module') AS is_module,
     TRY_CAST(args->>'Python id' AS BIGINT) AS python_id,
     TRY_CAST(args->>'Python parent id' AS BIGINT) AS python_parent_id
 FROM slices WHERE kind = 'python';
@@ -86,8 +80,8 @@ FROM event WHERE phase IN ('s', 't', 'f');
 
 -- Counter samples (phase C) and CUPTI counter ranges, one row per value.
 CREATE OR REPLACE VIEW counters AS
-SELECT trace_id, event_id, name AS source, key AS counter, TRY_CAST(args->>key AS DOUBLE) AS value,
-       ts_ns, dur_ns
+SELECT trace_id, event_id, name AS source, key AS counter, TRY_CAST(args->>key AS DOUBLE) AS value, ts_ns,
+       dur_ns
 FROM (
     SELECT e.*, l.name, unnest(json_keys(args)) AS key
     FROM event_row AS e JOIN label AS l USING (label_id) LEFT JOIN slice_label AS s USING (label_id)

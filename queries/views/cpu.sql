@@ -11,8 +11,7 @@ FROM (
     WHERE trace_id = coalesce(which, trace_id) GROUP BY ALL
 ) GROUP BY trace_id;
 
--- The windows by which it is judged: as host_active the profiler's steps, else first operator to last; each
--- step; the whole trace.
+-- Its windows: host_active (the steps, else first operator to last), each step, the whole trace.
 CREATE OR REPLACE MACRO cpu_windows(which) AS TABLE
 SELECT t.trace_id, 'host_active' AS kind, if(count(s.name) = 0, 'first operator to last',
            'profiler steps') AS name, coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,

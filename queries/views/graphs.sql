@@ -36,18 +36,15 @@ LEFT JOIN event_row AS o
   ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id AND o.ts_ns >= capture_start_ns
 LEFT JOIN event_row AS w
   ON h.trace_id = w.trace_id AND h.outer_op_id = w.event_id AND w.ts_ns >= capture_start_ns
-WHERE NOT EXISTS (SELECT 1 FROM gpu_op_launch AS l
-                  WHERE l.trace_id = r.trace_id AND l.launch_id = r.event_id);
+WHERE (r.trace_id, r.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch);
 
--- The slices of a relation (with trace_id, pid and start_ns, by its name) that begin further than this from
--- any capture of their process.
+-- Slices of a relation (with trace_id, pid, start_ns) further than this from any capture of their process.
 CREATE OR REPLACE MACRO apart_from_captures(host_slices, by_ns) AS TABLE
 SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
   ON s.trace_id = c.trace_id AND s.pid = c.pid
     AND s.start_ns BETWEEN c.start_ns - by_ns AND c.end_ns + by_ns;
 
--- Kernels that a graph's replay ran, in the order of the graph's nodes, or by start where the trace does not
--- number those.
+-- Kernels that a graph's replay ran, in the order of its nodes, or by start where those are not numbered.
 CREATE OR REPLACE VIEW replayed_kernels AS
 SELECT g.trace_id, l.launch_id, g.device_id, g.event_id, g.name, g.dur_ns, l.launch_start_ns,
        graph_node_id(e.args) AS node_id, e.args,
@@ -58,8 +55,7 @@ JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
 WHERE l.is_graph AND g.kind = 'kernel';
 
--- The modules around slices of the host (a relation with trace_id and event_id, by its name), from the
--- outermost; slices in no module have no row.
+-- The modules around slices of the host (with trace_id and event_id), from the outermost, if there are some.
 CREATE OR REPLACE MACRO modules_around(host_slices) AS TABLE
 WITH RECURSIVE inside AS MATERIALIZED (
     SELECT s.trace_id, s.event_id, module_id

@@ -23,7 +23,7 @@ WITH launch AS (
            TRY_CAST(args->>'est. achieved occupancy %' AS INTEGER) AS kineto_percent,
            TRY_CAST(args->'occupancy'->>'activeBlocksPerMultiprocessor' AS INTEGER) AS kineto_blocks,
            count(*) AS count, sum(dur_ns)::BIGINT AS total_ns, list(event_id) AS kernel_ids
-    FROM kernels WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+    FROM kernels WHERE is_asked(trace_id)
     GROUP BY ALL
 ),
 alike AS (

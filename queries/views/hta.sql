@@ -3,6 +3,8 @@
 --     which events it keeps, how it rounds, which it links, what it leaves out after the last step
 -- https://github.com/facebookresearch/HolisticTraceAnalysis/blob/main/hta/utils/utils.py
 --     kernel types, and how it merges intervals
+-- https://github.com/facebookresearch/HolisticTraceAnalysis/tree/main/hta/analyzers
+--     the analyses, which the queries name by their functions in hta/trace_analysis.py
 
 -- HTA's type of an event that HTA treats as a kernel, by the event's name.
 CREATE OR REPLACE MACRO hta_kernel_type(name) AS CASE
@@ -35,7 +37,7 @@ CREATE OR REPLACE MACRO is_hta_queue_launch(name) AS is_hta_launch(name) OR name
 CREATE OR REPLACE MACRO hta_events() AS TABLE
 WITH form AS (
     SELECT trace_id, bool_or(ts_ns IS NULL OR ts_ns % 1000 <> 0) AS is_rounded
-    FROM event WHERE trace_id = coalesce(getvariable('trace'), trace_id) GROUP BY trace_id
+    FROM event WHERE is_asked(trace_id) GROUP BY trace_id
 ),
 parsed AS (
     SELECT
@@ -86,9 +88,8 @@ SELECT
     copies
 FROM sided AS s JOIN copied USING (trace_id, event_id) LEFT JOIN partner USING (trace_id, correlation);
 
--- The events that HTA treats as GPU work, merged into intervals that do not overlap: for each type, and for
--- all types together (`ANY`). All devices and streams are merged. An interval may have a negative duration:
--- see above.
+-- The events that HTA treats as GPU work, of all devices and streams, merged into intervals that do not
+-- overlap: for each type, and for all together (`ANY`). An interval may have a negative duration: see above.
 CREATE OR REPLACE MACRO hta_intervals(types) AS TABLE
 WITH op AS (
     SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id,
@@ -109,8 +110,7 @@ merged AS (
 SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM merged
 GROUP BY trace_id, kernel_type, place;
 
--- How long each combination of types ran at the same time: `types` is the sum of 1 (COMPUTATION), 2
--- (COMMUNICATION) and 4 (MEMORY).
+-- How long types ran at the same time: `types` is a sum of 1 (COMPUTATION), 2 (COMMUNICATION) and 4 (MEMORY).
 CREATE OR REPLACE MACRO hta_running(merged) AS TABLE
 WITH typed AS (
     SELECT *, CASE kernel_type WHEN 'COMPUTATION' THEN 1 WHEN 'COMMUNICATION' THEN 2
@@ -118,12 +118,12 @@ WITH typed AS (
     FROM query_table(merged) WHERE bit IS NOT NULL
 ),
 edge AS (
-    SELECT trace_id, at_ns, sum(step) AS step
-    FROM (SELECT trace_id, start_ns AS at_ns, bit AS step FROM typed UNION ALL SELECT trace_id, end_ns, -bit
-        FROM typed)
-    GROUP BY trace_id, at_ns
+    SELECT trace_id, start_ns AS at_ns, bit AS step FROM typed
+    UNION ALL
+    SELECT trace_id, end_ns, -bit FROM typed
 )
-SELECT trace_id, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns, (sum(step) OVER later)::BIGINT AS types
-FROM edge
+SELECT trace_id, at_ns AS start_ns, lead(at_ns) OVER later AS end_ns,
+       (sum(sum(step)) OVER later)::BIGINT AS types
+FROM edge GROUP BY trace_id, at_ns
 WINDOW later AS (PARTITION BY trace_id ORDER BY at_ns)
 QUALIFY types > 0;

@@ -16,9 +16,8 @@ ASOF LEFT JOIN query_table(calls) AS before
 ASOF LEFT JOIN query_table(calls) AS done
   ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.start_ns;
 
--- The slices of a relation (trace_id, pid, tid, name, start_ns, end_ns) that are not inside another of its
--- slices on their thread. With `of_name`, only a slice of the same name counts as another, so that the
--- durations that remain add up by name.
+-- The slices of a relation (trace_id, pid, tid, name, start_ns, end_ns) inside no other of its slices on
+-- their thread; with `of_name`, inside none of the same name, so that durations add up by name.
 CREATE OR REPLACE MACRO outermost(host_slices, of_name := FALSE) AS TABLE
 SELECT * FROM query_table(host_slices)
 QUALIFY (start_ns >= max(end_ns) OVER (
@@ -66,11 +65,10 @@ LEFT JOIN event AS m ON c.trace_id = m.trace_id AND module_id = m.event_id;
 -- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with their call sites,
 -- and `gpu_idle_ns`: the time for which a device waited because its launching thread was in the call.
 CREATE OR REPLACE MACRO costed_calls(calls) AS TABLE
-WITH site AS (FROM call_site(calls)),
-idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns
+WITH idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns
     FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL)
 SELECT c.trace_id, c.event_id, c.name, c.dur_ns, cpu_op, python_line, coalesce(gpu_idle_ns, 0) AS gpu_idle_ns
-FROM query_table(calls) AS c LEFT JOIN site USING (trace_id, event_id)
+FROM query_table(calls) AS c LEFT JOIN (FROM call_site(calls)) AS site USING (trace_id, event_id)
 LEFT JOIN idle USING (trace_id, event_id);
 
 -- GPU ops of a trace (NULL: of all) with the annotated ranges of the host around each: those around its

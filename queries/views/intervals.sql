@@ -1,7 +1,6 @@
 -- Interval arithmetic. A relation of intervals, given by its name (a table, view or CTE), has the columns
 -- `key` (a device, or a struct of several ids: intervals of different keys are not mixed), `start_ns` and
--- `end_ns`. Call a macro in a separate CTE: DuckDB treats a direct join with it as a lateral join, which is
--- slow.
+-- `end_ns`. Call macros in subqueries of their own: DuckDB takes a direct join for a lateral one.
 
 -- How many intervals of each key run at the same time: stretches between adjacent starts and ends, with
 -- `depth` (0 in the gaps between the first start and the last end).
@@ -17,8 +16,7 @@ FROM (
 WINDOW later AS (PARTITION BY key ORDER BY at_ns)
 QUALIFY end_ns > start_ns;
 
--- The union: stretches that at least one interval of the key covers, without overlap; neighbours do not
--- touch. Its length is the `busy` time.
+-- The union: stretches that some interval of the key covers: the `busy` time. Neighbours do not touch.
 CREATE OR REPLACE MACRO interval_union(intervals) AS TABLE
 WITH reach AS (
     SELECT key, start_ns, max(end_ns) OVER (in_order ROWS UNBOUNDED PRECEDING) AS reach_ns,
@@ -37,9 +35,8 @@ FROM reach
 WHERE NOT goes_on OR NOT is_continued
 QUALIFY NOT goes_on;
 
--- The labels that run at once: intervals that also have a `label` become stretches with the list of the
--- labels that cover them, in alphabetical order; stretches that none covers are left out. Overlapping
--- intervals of one label count once.
+-- The labels that run at once: intervals with a `label` become stretches with the list of labels that cover
+-- them, in alphabetical order, if there are some. Overlapping intervals of one label count once.
 CREATE OR REPLACE MACRO interval_labels(intervals) AS TABLE
 WITH labelled AS (
     SELECT key, label, at_ns, sum(step) AS step

@@ -1,5 +1,8 @@
 -- Percentiles, conditional sums, and numbers as text.
 
+-- Whether a row belongs to the trace in the parameter `trace`; without it, any row does.
+CREATE OR REPLACE MACRO is_asked(of_trace) AS of_trace = coalesce(getvariable('trace'), of_trace);
+
 -- The value below which `per_cent` of the values lie: element n * per_cent // 100 of the n sorted ones,
 -- counted from 0. The result is always a measured value, never an interpolated one. If n * per_cent is a
 -- multiple of 100, quantile_disc takes the previous element; a little more than `per_cent` gives this one.

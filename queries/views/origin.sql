@@ -23,8 +23,7 @@ LEFT JOIN slice_label AS o ON h.op_label = o.label_id
 LEFT JOIN event_row AS e ON h.trace_id = e.trace_id AND h.module_id = e.event_id
 LEFT JOIN slice_label AS m ON e.label_id = m.label_id;
 
--- The same with its launch, the shapes of the operator's inputs, Python line and step. `launch_line` is the
--- Python line around the launch.
+-- The same with its launch, the operator's shapes, Python line, step, and the line around the launch.
 CREATE OR REPLACE VIEW gpu_op_origin AS
 SELECT
     op.*, launch_name, launch_start_ns, launch_end_ns, launch_delay_ns, queue_wait_ns,

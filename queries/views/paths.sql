@@ -32,8 +32,7 @@ slice AS MATERIALIZED (
     WHERE trace_id IN (SELECT trace_id FROM query_table(traces))
         AND ts_ns >= coalesce(from_ns::BIGINT, ts_ns) AND ts_ns < coalesce(to_ns::BIGINT, ts_ns + 1)
 ),
--- A slice that outlasts the one in which it begins is drawn inside the first around it that does not end
--- earlier.
+-- A slice that outlasts the one in which it begins is drawn inside the first around it that lasts as long.
 outlasting AS (
     SELECT s.trace_id, s.event_id, s.end_ns, p.parent_id, 1 AS level
     FROM slice AS s JOIN slice AS p ON s.trace_id = p.trace_id AND s.parent_id = p.event_id

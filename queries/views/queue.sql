@@ -3,47 +3,40 @@
 CREATE OR REPLACE MACRO queued_launches() AS TABLE
 SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, launch_start_ns AS start_ns,
        launch_start_ns + min(launch_delay_ns) AS end_ns, min(launch_delay_ns) >= 0 AS is_queued
-FROM gpu_op_launch
-WHERE trace_id = coalesce(getvariable('trace'), trace_id)
+FROM gpu_op_launch WHERE is_asked(trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
 -- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
 -- starts within `wait_ns` after them; and the calls that load code.
 CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE
 SELECT trace_id, launch_id, FALSE AS loads, any_value(launch_end_ns - launch_start_ns) AS ns
-FROM gpu_op_launch
-WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND kind = 'kernel' AND NOT is_graph
+FROM gpu_op_launch WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph
   AND launch_end_ns - launch_start_ns >= call_ns AND queue_wait_ns < wait_ns
 GROUP BY trace_id, launch_id
 UNION ALL
 SELECT trace_id, event_id, TRUE, dur_ns FROM runtime_calls
 SEMI JOIN (SELECT label_id FROM slice_label
     WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes')) USING (label_id)
-WHERE trace_id = coalesce(getvariable('trace'), trace_id);
+WHERE is_asked(trace_id);
 
 -- The launch calls of each stream that do not wait for their own op: the number of launches queued when the
 -- call begins (`met`), and the number, itself included, when it returns (`left_waiting`).
 CREATE OR REPLACE MACRO queued_calls() AS TABLE
 WITH call AS (
     SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,
-           any_value(launch_end_ns) AS end_ns,
-           launch_start_ns + min(launch_delay_ns) AS op_start_ns
-    FROM gpu_op_launch
-    WHERE trace_id = coalesce(getvariable('trace'), trace_id) AND NOT is_blocking
+           any_value(launch_end_ns) AS end_ns, launch_start_ns + min(launch_delay_ns) AS op_start_ns
+    FROM gpu_op_launch WHERE is_asked(trace_id) AND NOT is_blocking
     GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
 ),
-started AS (
-    SELECT trace_id, device_id, stream, op_start_ns,
-           count(*) OVER (PARTITION BY trace_id, device_id, stream ORDER BY op_start_ns) AS ops FROM call
-),
 placed AS (
-    SELECT *, row_number() OVER (PARTITION BY trace_id, device_id, stream
-        ORDER BY start_ns, op_start_ns) AS place FROM call
+    SELECT *, count(*) OVER (queue ORDER BY op_start_ns) AS ops,
+           row_number() OVER (queue ORDER BY start_ns, op_start_ns) AS place
+    FROM call WINDOW queue AS (PARTITION BY trace_id, device_id, stream)
 )
 SELECT c.trace_id, c.device_id, c.stream, c.launch_id, c.start_ns, c.end_ns,
        c.place - 1 - coalesce(b.ops, 0) AS met, c.place - coalesce(e.ops, 0) AS left_waiting
 FROM placed AS c
-ASOF LEFT JOIN started AS b ON c.trace_id = b.trace_id AND c.device_id = b.device_id AND c.stream = b.stream
+ASOF LEFT JOIN placed AS b ON c.trace_id = b.trace_id AND c.device_id = b.device_id AND c.stream = b.stream
     AND c.start_ns > b.op_start_ns
-ASOF LEFT JOIN started AS e ON c.trace_id = e.trace_id AND c.device_id = e.device_id AND c.stream = e.stream
+ASOF LEFT JOIN placed AS e ON c.trace_id = e.trace_id AND c.device_id = e.device_id AND c.stream = e.stream
     AND c.end_ns >= e.op_start_ns;

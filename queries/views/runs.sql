@@ -33,7 +33,7 @@ QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 
 CREATE OR REPLACE MACRO run_figures() AS TABLE
 WITH ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
-           sum_where(dur_ns, kind = 'kernel') AS kernel_ns
+           sum_where(dur_ns, kind = 'kernel') AS kernel_ns, sum_where(bytes, kind = 'memcpy') AS copied_bytes
     FROM gpu_ops GROUP BY trace_id
 ),
 linked AS (SELECT trace_id, count(*) AS launches FROM launch_call GROUP BY trace_id),
@@ -42,18 +42,17 @@ thread AS (
     SELECT trace_id, sum_where(end_ns - start_ns, activity = 'dispatch') AS dispatch_ns,
            sum_where(end_ns - start_ns, activity = 'sync') AS sync_ns
     FROM host_segment GROUP BY trace_id
-),
-copies AS (SELECT trace_id, sum(bytes)::BIGINT AS copied_bytes FROM memcpys GROUP BY trace_id)
+)
 SELECT trace_id, steps, end_ns - start_ns AS span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns,
        idle_ns, host_late_ns, active_ns, coalesce(ops.kernels, 0) AS kernels,
        coalesce(kernel_ns, 0) AS kernel_ns, coalesce(launches, 0) AS launches,
-       coalesce(operators, 0) AS operators,
-       coalesce(dispatch_ns, 0) AS dispatch_ns, coalesce(sync_ns, 0) AS sync_ns,
+       coalesce(operators, 0) AS operators, coalesce(dispatch_ns, 0) AS dispatch_ns,
+       coalesce(sync_ns, 0) AS sync_ns,
        coalesce(copied_bytes, 0) AS copied_bytes
 FROM compared_windows
 LEFT JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end_ns)
 LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
-LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id) LEFT JOIN copies USING (trace_id);
+LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id);
 
 -- What the steps of a trace do, one row for each: the figure that it counts in, and the event of the host
 -- that is it or that launched it. Without steps, of the whole trace. `which` is a trace_id; NULL: all traces.
@@ -63,15 +62,11 @@ WITH span AS (
     WHERE t.trace_id = coalesce(which, t.trace_id)
 ),
 counted AS (
-    SELECT trace_id, event_id, 'operators' AS figure, NULL AS class, name, start_ns AS at_ns, 1 AS amount
-    FROM cpu_ops
-    UNION ALL
-    SELECT trace_id, event_id, 'launches', NULL, name, start_ns, 1 FROM launches
-    UNION ALL
-    SELECT trace_id, event_id, 'synchronisations', NULL, name, start_ns, 1 FROM syncs WHERE side = 'host'
-    UNION ALL
-    SELECT trace_id, event_id, 'allocations', NULL, name, start_ns, 1
-    FROM runtime_calls WHERE activity = 'allocation'
+    SELECT trace_id, event_id, CASE WHEN kind = 'cpu_op' THEN 'operators' WHEN activity = 'sync'
+               THEN 'synchronisations' WHEN activity = 'allocation' THEN 'allocations' ELSE 'launches' END
+               AS figure, NULL AS class, name, start_ns AS at_ns, 1 AS amount
+    FROM slices WHERE kind = 'cpu_op'
+        OR kind IN ('runtime', 'driver') AND activity IN ('launch', 'copy', 'sync', 'allocation')
     UNION ALL
     SELECT trace_id, event_id, 'compiled_regions', NULL, name, start_ns, 1 FROM slices
     WHERE has(traits, 'compiled_region')
@@ -95,6 +90,14 @@ JOIN run_steps AS r USING (trace_id);
 
 -- A figure of side `which` from rows of both sides; 0 if that side has no row.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);
+
+-- The items of two runs (a relation with side, item, count, host_ns and gpu_ns, by its name), side by side.
+CREATE OR REPLACE MACRO side_by_side(items) AS TABLE
+SELECT item, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
+       of_side(host_ns, side, 'a') AS a_host_ns, of_side(host_ns, side, 'b') AS b_host_ns,
+       of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns,
+       b_host_ns + b_gpu_ns - a_host_ns - a_gpu_ns AS change_ns
+FROM query_table(items) GROUP BY item;
 
 -- How an item changed: added, removed, in count, in time, or not at all.
 CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS

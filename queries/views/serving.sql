@@ -6,7 +6,7 @@ CREATE OR REPLACE MACRO decoded_ops() AS TABLE
 WITH server_step AS (
     SELECT trace_id, event_id AS step_id, pid, tid, start_ns, end_ns, generated_tokens(name) AS tokens
     FROM annotations WHERE side = 'host' AND has(traits, 'server_step') AND prompt_tokens(name) = 0
-        AND trace_id = coalesce(getvariable('trace'), trace_id)
+        AND is_asked(trace_id)
 )
 SELECT g.trace_id, g.event_id, g.name, g.start_ns, g.dur_ns, l.launch_id, l.pid, l.tid, l.is_graph, step_id,
        tokens, g.class = 'gemm' AS is_product,

@@ -1,6 +1,5 @@
--- Time inside windows. A relation of windows, given by its name, has trace_id, device_id, kind, name,
--- start_ns and end_ns. Windows may overlap: the content of one is a running sum up to its end minus the sum
--- up to its start.
+-- Time inside windows (trace_id, device_id, kind, name, start_ns and end_ns). They may overlap: the content
+-- of one is a running sum up to its end minus the sum up to its start.
 
 -- The timeline cut to each window. A window finds its intervals by their numbers, so the cost grows with the
 -- number of intervals found and not with windows times intervals.
@@ -23,8 +22,7 @@ SELECT
 FROM touched AS w JOIN gpu_timeline AS t USING (trace_id, device_id, place)
 WHERE t.end_ns > w.start_ns AND t.start_ns < w.end_ns;
 
--- In traces with very many devices: the late gaps that the timeline stores as one row each, with their
--- launching threads.
+-- In traces with very many devices: late gaps that the timeline stores as one row each, with their threads.
 CREATE OR REPLACE VIEW whole_wait AS
 SELECT t.trace_id, t.device_id, t.place, t.start_ns, t.end_ns, t.op_id, t.launch_id, h.thread
 FROM gpu_timeline AS t JOIN gpu_op_launch AS l ON t.trace_id = l.trace_id AND t.op_id = l.event_id
@@ -43,8 +41,7 @@ SELECT w.trace_id, w.device_id, w.place, greatest(s.start_ns, w.start_ns), least
 FROM whole_wait AS w JOIN thread_segment AS s ON w.thread = s.thread AND s.end_ns > w.start_ns
     AND s.start_ns < w.end_ns;
 
--- How long each window's device computed, communicated, copied and was idle, from its parts (a relation like
--- window_timeline_parts, by its name).
+-- How long windows' devices computed, communicated, copied and were idle, from their parts, by name.
 CREATE OR REPLACE MACRO partition_of(some_parts) AS TABLE
 SELECT
     trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,

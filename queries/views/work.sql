@@ -1,7 +1,6 @@
 -- The work of operators: its parts, and the views that read it.
 
--- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL if it is
--- not a tensor.
+-- Bytes of an element by its type's name in a trace (c10::ScalarType, or C++'s own); NULL: not a tensor.
 CREATE OR REPLACE MACRO element_bytes(type) AS CASE
     WHEN type IN ('float', 'int', 'unsigned int', 'c10::UInt32', 'c10::complex<c10::Half>') THEN 4
     WHEN type IN ('c10::BFloat16', 'c10::Half', 'short int', 'short', 'unsigned short', 'c10::UInt16') THEN 2

@@ -219,11 +219,15 @@ _WHEN = re.compile(r"^-- when: (.*(?:\n--     .*)*)", re.MULTILINE)
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
-# The columns of each query in queries/remedies.
+# The columns of each query in queries/remedies, and the order of its rows.
 _OF_REMEDIES = (
     "-- params trace",
     "-- columns trace_id, place, detail, target, event_id, pid, tid, start_ns, dur_ns, factor",
 )
+_ORDER_OF_REMEDIES = "ORDER BY trace_id, place, start_ns, target, pid, tid\n"
+# Of each other query that a parameter limits to one trace.
+_OF_A_TRACE = ("-- params trace", "-- columns trace_id")
+_READS_TRACE = re.compile(r"is_asked\(|getvariable\('trace'\)")
 _ALSO = re.compile(r"(\w+)(?: \((\w+) = (\w+)\))?")
 
 
@@ -267,14 +271,17 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     (UNIT): what` for those whose meaning here differs. Then come `-- when: CONDITION` (see
     `conditions`), `-- doubts: CODE, CODE` (findings of the query `health` that make the result
     doubtful) and any other comment lines, up to the first line of SQL. A comment line indented by
-    four more spaces continues the line before. All remedies take and return the same: their headers
-    describe only what differs.
+    four more spaces continues the line before. All remedies take and return the same, in the same
+    order: their headers describe only what differs, and their SQL does not sort. A query whose SQL
+    reads the parameter `trace` takes it and returns `trace_id` first, without a line in its header.
     """
     question, doubts, also = "", "", ""
     parameters: dict[str, Parameter] = {}
     columns: dict[str, Column] = {}
     common_parameters, common_columns = _common()
-    shared = _OF_REMEDIES if topic == "remedies" else ()
+    shared = _OF_A_TRACE if _READS_TRACE.search(sql) else ()
+    if topic == "remedies":
+        shared, sql = _OF_REMEDIES, sql + _ORDER_OF_REMEDIES
     for line in (comment.replace("\n", " ") for comment in (*shared, *header(sql))):
         if line.startswith("-- question: "):
             question = line.removeprefix("-- question: ")

@@ -58,12 +58,14 @@ class Fact(Struct, frozen=True):
     @property
     def place(self) -> str:
         """The table that gets the rows, with its schema."""
-        return self.into or (f"{_SCRATCH}{self.name}" if self.is_scratch else self.name)
+        if self.into:
+            return facts()[self.into].place
+        return f"{_SCRATCH}{self.name}" if self.is_scratch else self.name
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The facts that its rows read."""
-        return self.of + self.needs
+        return (*self.of, *self.needs, *((self.into,) if self.into else ()))
 
 
 def parse_fact(name: str, text: str) -> Fact:
@@ -170,10 +172,10 @@ class Builder:
 
     def _fill(self, some: list[Fact]) -> None:
         for fact in some:
-            if not fact.rows:
-                continue
             if fact.is_scratch and fact.table:
                 self._connection.execute(fact.table)
+            if not fact.rows:
+                continue
             if self._is_empty(fact) or not self._count(fact):
                 self._empty.add(fact.name)
 
