@@ -17,6 +17,7 @@ import pytest
 import tracekit
 from tests.conftest import own_trace_names
 from tests.kit import traces
+from tests.kit.processes import ran
 from tracekit.budgets import figures as step_figures
 from tracekit.budgets.budget import (
     StepBudget,
@@ -152,7 +153,7 @@ def test_the_plugin_imports_nothing_until_it_is_used():
         "import sys, pytest, tracekit.pytest_plugin; "
         "assert not {'torch', 'duckdb', 'polars', 'numpy', 'rich'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert ran("python", "-c", code).returncode == 0
 
 
 @pytest.fixture(scope="module")
