@@ -14,7 +14,7 @@ SIZE := 1GB
 # The sources that an install compiles.
 NATIVE := setup.py tracekit/native/walk_codes.py $(wildcard tracekit/native/src/*.[ch])
 
-.PHONY: demo wheels browser shells checks test test-all answers bench diagnosis docs gpu-check clean
+.PHONY: demo wheels browser checks test test-all answers bench diagnosis docs gpu-check clean
 
 demo: .venv/installed
 	@BIN=$(BIN) sh examples/demo.sh $(DEMO)
@@ -42,24 +42,16 @@ browser:
 # Runs every case (`make test` runs a sample, as it says at its end), starts each command in its own process, and has all extras: only tests that need a GPU are skipped.
 test-all: export TRACEKIT_TEST_ALL = 1
 test-all: BIN := build/test-all/bin
-test-all: build/test-all/installed browser shells checks
-
-# Completion is tested in each installed shell.
-shells:
-	@{ command -v fish && command -v zsh; } >/dev/null || \
-	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
-	    apt-get install -y -qq --no-install-recommends fish zsh >/dev/null; } || \
-	  echo 'no fish or zsh: their completion is not tested (on Debian: apt install fish zsh)' >&2
+test-all: build/test-all/installed browser checks
 
 # Prints in words how the answers to every trace differ from those in tests/answers.json; with
 # ACCEPT=1, commits them there. NAMES="mtia pair" analyzes only traces with these words in their names. Takes minutes.
 answers: .venv/installed
 	@$(BIN)/python -m tests.answers $(if $(ACCEPT),--accept) $(NAMES)
 
-# Loads a generated trace with tracekit and with other tools, and prints one table; then the promised and measured gains of remedies. Takes minutes.
-bench: build/bench/installed .venv/installed
+# Loads a generated trace with tracekit and with other tools, and prints one table. Takes minutes.
+bench: build/bench/installed
 	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
-	@$(BIN)/python -m tests.bench.remedies
 
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
 # tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that word in their names, and prints the wrong answers. Takes minutes.

@@ -246,7 +246,7 @@ def controls() -> dict[str, tuple[Simulation, dict[str, Any]]]:
     found = {f"control {name}": (Simulation(atoms), {}) for name, atoms in CONTROLS.items()}
     for file in sorted((Path(__file__).parent / "controls").glob("[a-z]*.py")):
         control = import_module(f"tests.controls.{file.stem}")
-        simulation = Simulation(control.faulty(), getattr(control, "MACHINE", Machine()))
+        simulation = Simulation(control.FAULTY, getattr(control, "MACHINE", Machine()))
         found[f"fault {file.stem}"] = simulation, getattr(control, "METADATA", {})
     return found
 

@@ -112,17 +112,14 @@ def _loaded_traces() -> Path:
 
 
 @pytest.fixture(scope="session")
-def made_file(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> MadeFile:
+def made_file(tmp_path_factory: pytest.TempPathFactory) -> MadeFile:
     """The path of a file that a function makes, by a name and what it is made of.
 
     Each is made once, for all workers and for later runs; in `make test-all`, in each run.
     """
     if IS_ALL:
-        folder = tmp_path_factory.getbasetemp()
-        if "PYTEST_XDIST_WORKER" in os.environ:
-            folder = folder.parent
+        own = tmp_path_factory.getbasetemp()
+        folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     else:
         folder = _loaded_traces()
 
@@ -137,9 +134,7 @@ def made_file(
 
 
 @pytest.fixture(scope="session")
-def made_once(
-    made_file: MadeFile,
-) -> Iterator[MadeOnce]:
+def made_once(made_file: MadeFile) -> Iterator[MadeOnce]:
     """Opens the database that a function makes at a path, by a name and what it is made of."""
     opened: list[tracekit.Database] = []
 
@@ -158,11 +153,7 @@ def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
 
     def get(name: str) -> tracekit.Database:
         path = trace_file(name)
-
-        def load(made: Path) -> None:
-            tracekit.load(path, made, verdicts=False).close()
-
-        return made_once(name, path.read_bytes(), load)
+        return made_once(name, path.read_bytes(), partial(_load, path))
 
     return cache(get)
 
@@ -172,13 +163,12 @@ def small_traces(made_once: MadeOnce) -> tuple[tracekit.Database, dict[str, int]
     """One database of all traces that are small, and their trace_ids by file name: a load costs
     more than its traces. Of the ranks of a run it has the first, which so is judged as if alone."""
     paths = _small_traces()
+    numbers = {path.name: n for n, path in enumerate(paths, start=1)}
+    return made_once("small", _content(paths), partial(_load, paths)), numbers
 
-    def load(made: Path) -> None:
-        tracekit.load(paths, made, verdicts=False).close()
 
-    return made_once("small", _content(paths), load), {
-        path.name: n for n, path in enumerate(paths, start=1)
-    }
+def _load(paths: Path | list[Path], made: Path) -> None:
+    tracekit.load(paths, made, verdicts=False).close()
 
 
 def _small_traces() -> list[Path]:
@@ -408,15 +398,3 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("left to `make test-all`", sep="-")
         for each in sorted(LEFT_OUT):
             terminalreporter.line(each)
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """The last line of `make test-all` counts what was skipped, by reason."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if IS_ALL and reporter is not None and not hasattr(config, "workerinput"):
-        skipped = Counter(
-            report.longrepr[2].removeprefix("Skipped: ")
-            for report in reporter.stats.get("skipped", ())
-        )
-        told = [f"{count} {reason}" for reason, count in skipped.most_common()]
-        reporter.write_line("skipped: " + ("; ".join(told) or "nothing"))

@@ -52,13 +52,8 @@ def replays():
 TRACES = Together()
 PRODUCTS = [launch(10 * i, 5, i) for i in range(1, 41)]
 PRODUCTS += [gpu_op(20 + 100 * i, 99, i, name="my_kernel") for i in range(1, 41)]
-KERNELS = ["triton_poi_fused_add_0", "triton__0d1d2de", "layer_norm"]
 SHAPELESS = TRACES.events(PRODUCTS, **device(A100))
 SHAPED = TRACES.events(PRODUCTS, **device(A100), record_shapes=1)
-HALF_CAPTURED = TRACES.events([
-    launch(0, 5, 1, "cudaGraphLaunch"), launch(10, 5, 2), gpu_op(90, 5, 2, name="ampere_sgemm"),
-    *(gpu_op(20 + 10 * i, 5, 1, name=name) for i, name in enumerate(KERNELS)),
-], **device(A100))  # fmt: skip
 REPLAYED = TRACES.events(list(replays()), **device(A100))
 
 
@@ -69,12 +64,6 @@ def test_nobody_is_told_to_record_shapes_that_are_recorded(trace, is_told, loade
     assert verdict.bottleneck == "math-or-memory"
     for each in [*verdict.try_next, missing["message"]]:
         assert ("record_shapes=True" in each) == is_told
-
-
-def test_launches_tell_how_much_runs_in_graphs_and_how_much_inductor_wrote(loaded):
-    (row,) = loaded.ask("launch_stats", trace=HALF_CAPTURED)
-    assert row["graph_share"] == 0.75
-    assert row["compiled_share"] == pytest.approx(2 / 3)
 
 
 def test_replays_of_a_graph_are_not_told_to_become_a_graph(loaded):

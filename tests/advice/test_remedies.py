@@ -44,7 +44,7 @@ def fixes(tmp_path_factory):
     for name in sorted(QUERIES):
         known = control(name)
         machine, metadata = getattr(known, "MACHINE", Machine()), getattr(known, "METADATA", {})
-        for key, program in (("faulty", known.faulty()), ("fixed", known.fixed())):
+        for key, program in (("faulty", known.FAULTY), ("fixed", known.FIXED)):
             simulations[name, key] = Simulation(program, machine)
             together.add(partial(write, simulation=simulations[name, key], **metadata))
     for kernel_us in BATCHES:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -80,24 +81,15 @@ class Measured:
 
 def measure(program: str, trace: Path, folder: Path) -> Measured:
     out = folder / "out.duckdb"
-    said = folder / "said"
+    program = program.format(trace=str(trace), out=str(out))
     began = time.monotonic()
-    child = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-c", program.format(trace=str(trace), out=str(out))],
-        os.environ,
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 1, str(said), os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600),
-            (os.POSIX_SPAWN_OPEN, 2, str(folder / "errors"), os.O_CREAT | os.O_WRONLY, 0o600),
-        ],
-    )
-    _, status, usage = os.wait4(child, 0)
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    said = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
     wall_s = time.monotonic() - began
     disk_bytes = out.stat().st_size if out.exists() else 0
     out.unlink(missing_ok=True)
-    if status:
-        sys.stderr.write((folder / "errors").read_text()[-2000:])
-    events = int(said.read_text().split()[-1]) if status == 0 else None
+    events = int(said.split()[-1]) if status == 0 else None
     cpu_s = usage.ru_utime + usage.ru_stime
     return Measured(wall_s, cpu_s, usage.ru_maxrss * 1024, disk_bytes, events)
 

@@ -1,12 +1,12 @@
 """Compiles every Triton kernel and every tile of its search for a device that need not be present.
 
-    TRITON_INTERPRET=0 python compile_kernels.py 90                one line of JSON per kernel
-    TRITON_INTERPRET=0 python compile_kernels.py 80 --markdown     a table
+    TRITON_INTERPRET=0 python compile_kernels.py 90
 
-A line has the kernel's dtype and options; its registers per thread and bytes that spill; the shared
-memory of a block; and its numbers of instructions: all, products on tensor cores, matrix loads from
-shared memory and copies into it. Counts are of instructions in the program, not of executed ones.
-Raises if Triton or ptxas fails to compile a kernel.
+prints a line of JSON per kernel: its dtype and options; its registers per thread and bytes that
+spill; the shared memory of a block; and its numbers of instructions: all, products on tensor cores,
+matrix loads from shared memory and copies into it. Counts are
+of instructions in the program, not of executed ones. Raises if Triton or ptxas fails to compile a
+kernel.
 """
 
 from __future__ import annotations
@@ -123,30 +123,11 @@ def _own(tile: triton.Config) -> dict[str, int]:
     return {"num_warps": tile.num_warps, "num_stages": tile.num_stages}
 
 
-def row(facts: dict[str, Any]) -> str:
-    """A kernel as a row of the table: tile, warps and stages, then its resources."""
-    sizes = [facts.get(each) for each in ("ROWS", "HIDDEN", "DIM", "BLOCK")]
-    tile = " x ".join(str(each) for each in sizes if each)
-    taken = ("registers", "spilled_bytes", "shared_bytes", "instructions", *COUNTED)
-    name = facts["kernel"].strip("_").removesuffix("_kernel")
-    cells = [
-        name,
-        facts["ACTIVATION"],
-        facts["dtype"],
-        tile,
-        f"{facts.get('num_warps', 4)}, {facts.get('num_stages', 3)}",
-        *(f"{facts[each]:,}" for each in taken),
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("capability", type=int, help="80 for an A100, 90 for an H100")
-    parser.add_argument("--markdown", action="store_true")
-    given = parser.parse_args()
-    for facts in every_kernel(given.capability):
-        print(row(facts) if given.markdown else json.dumps(facts), flush=True)
+    for facts in every_kernel(parser.parse_args().capability):
+        print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Asks a lake the documented questions in one engine, and prints how long each takes.
+"""Asks a lake the documented questions in one engine, and prints how long each takes and its rows.
 
 python -m tests.bench.documented LAKE tracekit|duckdb|polars|chdb|spark
 """
@@ -8,14 +8,16 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).parents[2] / "examples" / "lake.md"
+QUESTIONS = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
 TABLES = ("run_figures", "verdict", "answer_idle_causes", "collective", "advice")
 
 
-def asker(lake: str, engine: str) -> Callable[[str], Sized]:
+def asker(lake: str, engine: str) -> Callable[[str], Sequence[Any]]:
     """A function that asks one question."""
     if engine == "tracekit":
         from tracekit.run import open_lake
@@ -44,6 +46,7 @@ def asker(lake: str, engine: str) -> Callable[[str], Sized]:
 
         spark = (
             SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
         )  # fmt: skip
         for each in TABLES:
@@ -56,20 +59,26 @@ def asker(lake: str, engine: str) -> Callable[[str], Sized]:
     os.chdir(lake)
     server = chdb.connect(f":memory:?user_files_path={lake}")
     table = rf"FROM deltaLakeLocal('{lake}/tables/\1')"
-    return lambda sql: str(server.query(re.sub(r"FROM (\w+)", table, sql), "CSV")).splitlines()
+
+    def ask(sql: str) -> Sequence[Any]:
+        answer = server.query(re.sub(r"FROM (\w+)", table, sql), "JSONCompact")
+        rows: list[Any] = json.loads(str(answer))["data"]
+        return rows
+
+    return ask
 
 
 def main() -> None:
     lake, engine = sys.argv[1:]
-    questions = re.findall(r"```sql\n(.*?)```", PAGE.read_text(), re.DOTALL)
     begun = time.monotonic()
     ask = asker(str(Path(lake).absolute()), engine)
-    times, rows = [time.monotonic() - begun], []
-    for each in questions:
+    times, answers = [time.monotonic() - begun], []
+    for each in QUESTIONS:
         begun = time.monotonic()
-        rows.append(len(ask(each)))
+        answers.append(ask(each))
         times.append(time.monotonic() - begun)
-    print(json.dumps({"seconds": [round(each, 2) for each in times], "rows": rows}), flush=True)
+    said = {"seconds": [round(each, 2) for each in times], "rows": [len(each) for each in answers]}
+    print(json.dumps(said | {"answers": answers}), flush=True)
     # The threads of some engines do not end.
     os._exit(0)
 

@@ -21,10 +21,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -117,7 +115,6 @@ class Plan:
         """The kernels and every variant's answer against float64."""
         workers = ["-n", "8", "--dist", "loadgroup"] if _has("xdist") and self.is_gpu else []
         return [
-            self._selection("tests", self.tests_choice),
             self._tests("tests", "kernels", [KERNELS, *self.tests_choice, *workers]),
             self._tests("tests", "extension", [EXTENSION, *self.tests_choice]),
         ]
@@ -127,7 +124,7 @@ class Plan:
         choice = ["-k", FEW if self.is_gpu else FEWEST, "-m", NOT_FOR_A_GPU]
         # It finds out-of-bounds accesses only if each tensor has its own allocation.
         settings = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-        tasks = [self._selection("sanitize", choice)]
+        tasks = []
         for check in ("memcheck", "racecheck"):
             tool = [
                 "compute-sanitizer", "--tool", check, "--error-exitcode", "99",
@@ -204,12 +201,8 @@ class Plan:
         return ["-m", NOT_FOR_A_GPU, *(() if self.is_gpu else ("-k", FEWEST))]
 
     def _sweep(self, grid: tuple[str, ...], variants: str, folder: Path) -> list[str]:
-        given = ("-m", "tests.bench.gpu_first", "sweep", self.device, folder / "sweep.duckdb")
-        return python(*given, *grid, "--variants", variants)
-
-    def _selection(self, part: str, choice: list[str]) -> Task:
-        command = python("-m", "tests.bench.gpu_tests", part, self.device, *choice)
-        return Task("selection", command, settings=self._settings)
+        given = ("-m", "tracekit", "sweep", "mlp", "-o", folder / "sweep.duckdb", "--markdown")
+        return python(*given, "--device", self.device, *grid, "--variants", variants)
 
     def _tests(
         self,
@@ -223,11 +216,8 @@ class Plan:
         command = python(
             "-m", "pytest", "-p", "tests.bench.gpu_tests", "-vv", "-rs", "--tb=short", *choice
         )
-        return Task(name, command, tool or [], self._settings | passed | (settings or {}))
-
-    @property
-    def _settings(self) -> dict[str, str]:
-        return {"TRACEKIT_TEST_DEVICE": self.device}
+        given = {"TRACEKIT_TEST_DEVICE": self.device} | passed
+        return Task(name, command, tool or [], given | (settings or {}))
 
 
 PARTS: dict[str, Callable[[Plan], list[Task]]] = {
@@ -377,7 +367,7 @@ def streamed(
     # A kernel that is interpreted says nothing about a GPU.
     inherited = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     process = subprocess.Popen(
-        command,
+        ["timeout", "--signal=KILL", str(seconds), *command],
         cwd=ROOT,
         env=inherited | {"PYTHONUNBUFFERED": "1"} | dict(settings),
         stdin=subprocess.DEVNULL,
@@ -385,35 +375,17 @@ def streamed(
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,
     )
-    is_late = threading.Event()
-
-    def end() -> None:
-        is_late.set()
-        _kill(process)
-
-    timer = threading.Timer(seconds, end)
-    timer.start()
-    try:
-        for line in process.stdout or ():
-            both(log, line)
-        status = process.wait()
-    finally:
-        timer.cancel()
-        _kill(process)
-    return None if is_late.is_set() else status
+    for line in process.stdout or ():
+        both(log, line)
+    status = process.wait()
+    return None if status in (-signal.SIGKILL, 128 + signal.SIGKILL) else status
 
 
 def both(log: TextIO, text: str) -> None:
     for each in (log, sys.stdout):
         each.write(text)
         each.flush()
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def report(state: Path, output: Path, is_gpu: bool) -> None:

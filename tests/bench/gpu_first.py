@@ -4,12 +4,10 @@ python -m tests.bench.gpu_first device cuda
 python -m tests.bench.gpu_first captures cuda build/gpu/first
 python -m tests.bench.gpu_first extension cuda
 python -m tests.bench.gpu_first step cuda mlp-triton 8192
-python -m tests.bench.gpu_first sweep cuda sweep.duckdb --batch 1,8 --hidden 64
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import re
 import sys
@@ -24,9 +22,6 @@ from tests.bench.gpu_check import find_tool
 from tests.bench.variants import clocks
 from tracekit.capture.workload import CannotRun, Options, capture, prepare
 from tracekit.errors import TracekitError, first_line
-from tracekit.experiments.points import AXES
-from tracekit.experiments.sweeping import sweep
-from tracekit.reporters.experiments import render_sweep
 from tracekit.workloads import WORKLOADS
 
 # Small enough that the host decides.
@@ -136,37 +131,6 @@ def step(device: str, name: str, rows: int) -> int:
     return int(bool(run.facts.get("note")) and device == "cuda")
 
 
-class Lines:
-    """The progress of a sweep, line by line."""
-
-    def start(self, points: int) -> None:
-        print(f"- {points} points to run", flush=True)
-
-    def at(self, what: str) -> None:
-        print(f"- {what}", flush=True)
-
-    def done(self, points: int) -> None:
-        print(f"- {points} more points are in the database", flush=True)
-
-
-def swept(device: str, output: str, given: list[str]) -> int:
-    """Sweeps variants of the MLP over a grid into one database, from where an earlier run stopped;
-    1 if one gives a wrong answer."""
-    parser = argparse.ArgumentParser()
-    for axis in (*AXES[1:], "variants"):
-        parser.add_argument(f"--{axis}", type=lambda text: text.split(","), default=[])
-    asked = vars(parser.parse_args(given))
-    variants = asked.pop("variants")
-    axes = {axis: [int(each) for each in values] for axis, values in asked.items()}
-    print(f"- {clocks()}", flush=True)
-    found = sweep(
-        "mlp", output, axes, variants=variants, options=Options(device=device), progress=Lines()
-    )
-    print(f"- {clocks()}\n", flush=True)
-    render_sweep(found, True)
-    return int(not found.is_right)
-
-
 def main() -> int:
     what, device, *given = sys.argv[1:]
     if what == "device":
@@ -176,9 +140,7 @@ def main() -> int:
         return int(captures(device, Path(given[0])) > 0)
     if what == "extension":
         return extension(device)
-    if what == "step":
-        return step(device, given[0], int(given[1]))
-    return swept(device, given[0], given[1:])
+    return step(device, given[0], int(given[1]))
 
 
 if __name__ == "__main__":

@@ -66,15 +66,13 @@ def write_night(folder: Path, night: int, nights: int, ranks: int, hosts: int) -
     return labels
 
 
-def make(folder: Path, nights: int, ranks: int, hosts: int, judges: bool = True) -> Path:
+def make(folder: Path, nights: int, ranks: int, hosts: int) -> Path:
     """Writes and adds all nights; returns the lake."""
     lake = folder / "lake"
     for night in range(nights):
         name = f"night{night:03d}"
         labels = write_night(folder / name, night, nights, ranks, hosts)
-        added = add_traces(
-            [str(folder / name)], str(lake), Processes(1), labels=labels, judges=judges
-        )
+        added = add_traces([str(folder / name)], str(lake), Processes(1), labels=labels)
         assert not added.failed, added.failed
     return lake
 

@@ -1,10 +1,8 @@
 """Code that runs a profiler itself: PyTorch records one session at a time; a second is refused."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.kit.processes import ran
 
 pytest.importorskip("torch")
 
@@ -44,30 +42,26 @@ def in_a_step(inner):
         capture("steps:step", "step.json.gz", OPTIONS)
     return run
 
-def nested():
-    with profile(**CPU):
-        work()
+OTHERS = {
+    "torch": lambda: profile(**CPU), "autograd": autograd.profile, "itt": autograd.emit_itt,
+    "tracekit": lambda: tracekit.profile("inner.json.gz"),
+}
 
-def nested_autograd():
-    with autograd.profile():
-        work()
-
-def nested_itt():
-    with autograd.emit_itt():
-        work()
+def nested(other):
+    def run():
+        with OTHERS[other]():
+            work()
+    run.__name__ = f"nested {other}"
+    return run
 
 def left_running():
     profile(**CPU).start()
-
-def nested_tracekit():
-    with tracekit.profile("inner.json.gz"):
-        work()
 
 def of_another_thread():
     raised = []
     def run():
         try:
-            nested()
+            nested("torch")()
         except tracekit.TracekitError as error:
             raised.append(error)
     thread = threading.Thread(target=run)
@@ -79,17 +73,14 @@ def stopped():
     work()
     torch.autograd._disable_profiler()
 
-def around(inner):
+def around(inner, other="torch"):
     def run():
-        with profile(**CPU):
+        with OTHERS[other]():
             inner()
     return run
 
 def around_autograd(inner):
-    def run():
-        with autograd.profile():
-            inner()
-    return run
+    return around(inner, "autograd")
 
 def around_in_warmup(inner):
     def run():
@@ -128,8 +119,7 @@ def around_in_a_thread(inner):
 TAKEN = "runs one at a time"
 CASES = [(TAKEN, wrap(inner), wrap.__name__, inner.__name__)
          for wrap in (recorded, in_waiting, in_a_step)
-         for inner in (nested, nested_autograd, nested_itt, left_running, nested_tracekit,
-                       of_another_thread)]
+         for inner in (*map(nested, OTHERS), left_running, of_another_thread)]
 CASES += [("was stopped", wrap(stopped), wrap.__name__, "stopped") for wrap in (recorded,)]
 CASES += [(TAKEN, wrap(inner(work)), wrap.__name__, inner.__name__)
           for wrap in (around, around_autograd, around_in_warmup, around_in_a_thread)
@@ -169,29 +159,8 @@ print("free")
 @pytest.mark.thorough
 def test_a_second_profiler_is_refused_wherever_it_begins_and_nothing_is_left(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "KINETO_LOG_LEVEL": "6"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
+    done = ran(
+        "python", "program.py", cwd=tmp_path, PYTHONDONTWRITEBYTECODE="1", KINETO_LOG_LEVEL="6"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-2:] == ["28 cases", "free"]
-
-
-@pytest.mark.thorough
-def test_a_script_that_profiles_itself_is_one_line_and_status_2(run, tmp_path):
-    (tmp_path / "s.py").write_text(
-        "import torch\nwith torch.profiler.profile() as p:\n    torch.ones(2).sin()\n"
-        "p.export_chrome_trace('own.json')\n"
-    )
-    done = run("capture", "s.py", "-o", "t.json.gz")
-    assert done.returncode == 2
-    assert done.stderr.splitlines() == [
-        "tracekit: s.py: starts its own profiler during the recording, and PyTorch runs one "
-        "at a time: run without the other profiler, or analyze the trace that it writes"
-    ]
-    assert [each.name for each in tmp_path.iterdir()] == ["s.py"]

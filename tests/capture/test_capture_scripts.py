@@ -2,11 +2,10 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.kit.processes import ran
 
 torch = pytest.importorskip("torch")
 
@@ -191,15 +190,7 @@ print("done", flush=True)
 @pytest.mark.thorough
 def test_only_the_process_that_entered_a_block_or_a_step_writes(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, "program.py"],
-        cwd=tmp_path,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = ran("python", "program.py", cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stderr
     a_step = 3 + 1 + 1  # Three timed runs, one for the profiler's startup, one recorded.
     assert done.stdout.splitlines() == [

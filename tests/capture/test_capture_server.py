@@ -109,9 +109,9 @@ def _soon(monkeypatch):
     monkeypatch.setattr(library, "_POLL_S", 0.05)
 
 
-def captured(engine, seconds=0.2, timeout_s=20, stacks=False):
+def captured(engine, seconds=0.2, timeout_s=20):
     found = Server(engine.url, engine.folder).capture(
-        3, seconds, timeout_s, stacks=stacks, shapes=True
+        3, seconds, timeout_s, stacks=False, shapes=True
     )
     engine.shutdown()
     return found

@@ -145,22 +145,6 @@ def test_the_artifact_is_the_file_that_is_saved_and_found_again(tmp_path):
     assert re.fullmatch(r"actions/upload-artifact@[0-9a-f]{40}", step["uses"])
 
 
-@pytest.mark.thorough
-def test_the_install_step_installs_a_tracekit_that_runs(tmp_path):
-    step = yaml.safe_load(ACTION.read_text())["runs"]["steps"][0]
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "clean")], check=True)
-    path = os.pathsep.join((str(tmp_path / "clean" / "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
-    given = os.environ | {"PATH": path, "GITHUB_ACTION_PATH": str(ACTION.parent)}
-    given.pop("PYTHONPATH", None)
-    script = f"{step['run']}\ntracekit baseline save main {FAST}"
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script],
-        cwd=tmp_path, env=given, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / ".tracekit/baselines/main.json.gz").is_file()
-
-
 def test_budgets_are_run_and_fail(tmp_path):
     runner = Runner(tmp_path)
     for text, status in (("assert True", 0), ("assert False", 1)):

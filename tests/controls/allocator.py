@@ -14,11 +14,7 @@ def _program(empty, allocate):
     return [step(n, line(PLACE, train, *empty, Work(10 * US))) for n in range(STEPS)]
 
 
-def faulty():
-    frees = [Call("cudaFree", 180 * US, "allocation")] * 4
-    empty = line("torch/cuda/memory.py(160): empty_cache", Work(2 * US), *frees)
-    return _program([empty], [Call("cudaMalloc", 120 * US, "allocation")] * 4)
-
-
-def fixed():
-    return _program([], [])
+FREES = [Call("cudaFree", 180 * US, "allocation")] * 4
+EMPTY = line("torch/cuda/memory.py(160): empty_cache", Work(2 * US), *FREES)
+FAULTY = _program([EMPTY], [Call("cudaMalloc", 120 * US, "allocation")] * 4)
+FIXED = _program([], [])

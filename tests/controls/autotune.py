@@ -17,9 +17,5 @@ def _program(ns):
     return [step(n, *atoms, Work(10 * US)) for n in range(5)] + [Sync(2 * US)]
 
 
-def faulty():
-    return _program(600 * US)
-
-
-def fixed():
-    return _program(220 * US * 10 // 6)
+FAULTY = _program(600 * US)
+FIXED = _program(220 * US * 10 // 6)

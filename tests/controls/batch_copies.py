@@ -19,9 +19,5 @@ def _program(*copies):
     return [step(n, *atoms, Sync(2 * US)) for n, atoms in enumerate(steps)]
 
 
-def faulty():
-    return _program(*[_copy(1)] * COPIES)
-
-
-def fixed():
-    return _program(_copy(COPIES))
+FAULTY = _program(*[_copy(1)] * COPIES)
+FIXED = _program(_copy(COPIES))

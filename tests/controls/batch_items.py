@@ -24,9 +24,5 @@ def _program(calls):
     return [step(n, loop, Work(10 * US), Sync(2 * US)) for n in range(STEPS)]
 
 
-def faulty():
-    return _program(ITEMS)
-
-
-def fixed():
-    return _program(1)
+FAULTY = _program(ITEMS)
+FIXED = _program(1)

@@ -16,9 +16,5 @@ def _program(*kernels):
     return [step(n, atoms, Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(IN, CONVOLUTION, OUT)
-
-
-def fixed():
-    return _program(CONVOLUTION)
+FAULTY = _program(IN, CONVOLUTION, OUT)
+FIXED = _program(CONVOLUTION)

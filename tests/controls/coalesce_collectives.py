@@ -22,9 +22,5 @@ def _program(*reductions):
     return [step(n, *atoms) for n, atoms in enumerate(steps)]
 
 
-def faulty():
-    return _program(*[_reduce(256, 24 * US)] * COUNT)
-
-
-def fixed():
-    return _program(_reduce(256 * COUNT, 24 * US))
+FAULTY = _program(*[_reduce(256, 24 * US)] * COUNT)
+FIXED = _program(_reduce(256 * COUNT, 24 * US))

@@ -14,9 +14,5 @@ def _program(prepare_ns, call_ns):
     return [step(n, region, read, region, read, Work(10 * US)) for n in range(5)]
 
 
-def faulty():
-    return _program(20 * US, 6 * US)
-
-
-def fixed():
-    return _program(4 * US, 4 * US)
+FAULTY = _program(20 * US, 6 * US)
+FIXED = _program(4 * US, 4 * US)

@@ -23,9 +23,5 @@ def _program(*copies):
     return [step(n, atoms, Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(_copy())
-
-
-def fixed():
-    return _program()
+FAULTY = _program(_copy())
+FIXED = _program()

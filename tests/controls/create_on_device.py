@@ -11,15 +11,11 @@ def _program(*noise):
     return [step(n, *atoms, Work(10 * US), Sync(2 * US)) for n in range(5)]
 
 
-def faulty():
-    copy = BlockingCopy(100 * US, 400 * US, bytes=8_000_000)
-    return _program(
-        operator("aten::randn", 900 * US, operator("aten::normal_", 800 * US)),
-        operator("aten::to", 2 * US, operator("aten::_to_copy", 300 * US)),
-        operator("aten::to", 2 * US, operator("aten::copy_", 3 * US, copy)),
-    )
-
-
-def fixed():
-    made = Launch(4 * US, (("memory-bandwidth", 3 * US),))
-    return _program(operator("aten::randn", 4 * US, made))
+COPY = BlockingCopy(100 * US, 400 * US, bytes=8_000_000)
+FAULTY = _program(
+    operator("aten::randn", 900 * US, operator("aten::normal_", 800 * US)),
+    operator("aten::to", 2 * US, operator("aten::_to_copy", 300 * US)),
+    operator("aten::to", 2 * US, operator("aten::copy_", 3 * US, COPY)),
+)
+MADE = Launch(4 * US, (("memory-bandwidth", 3 * US),))
+FIXED = _program(operator("aten::randn", 4 * US, MADE))

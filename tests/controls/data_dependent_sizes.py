@@ -19,16 +19,10 @@ def _program(*between):
     return [step(n, *atoms, Work(10 * US)) for n in range(4)] + [Sync(2 * US)]
 
 
-def faulty():
-    size = BlockingCopy(4 * US, 2 * US, name="Memcpy DtoH (Device -> Pageable)", bytes=8)
-    count = _reduce("void at::native::reduce_kernel<512, 1, ReduceOp<bool, func_wrapper_t<long>>>")
-    return _program(
-        operator(
-            "aten::index", 6 * US, operator("aten::nonzero", 8 * US, count, size, Sync(3 * US, 7))
-        )
-    )
-
-
-def fixed():
-    where = _reduce("void at::native::elementwise_kernel<128, 2, where_kernel_impl>")
-    return _program(operator("aten::where", 10 * US, where))
+SIZE = BlockingCopy(4 * US, 2 * US, name="Memcpy DtoH (Device -> Pageable)", bytes=8)
+COUNT = _reduce("void at::native::reduce_kernel<512, 1, ReduceOp<bool, func_wrapper_t<long>>>")
+FAULTY = _program(
+    operator("aten::index", 6 * US, operator("aten::nonzero", 8 * US, COUNT, SIZE, Sync(3 * US, 7)))
+)
+WHERE = _reduce("void at::native::elementwise_kernel<128, 2, where_kernel_impl>")
+FIXED = _program(operator("aten::where", 10 * US, WHERE))

@@ -13,9 +13,5 @@ def _program(load_ns):
     return [step(n, line(PLACE, fetch, train, Work(10 * US))) for n in range(STEPS)]
 
 
-def faulty():
-    return _program(2_000 * US)
-
-
-def fixed():
-    return _program(300 * US)
+FAULTY = _program(2_000 * US)
+FIXED = _program(300 * US)

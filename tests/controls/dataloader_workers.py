@@ -13,10 +13,6 @@ def _program(fetch):
     return [step(n, line(PLACE, fetch, train, Work(10 * US))) for n in range(STEPS)]
 
 
-def faulty():
-    collate = operator("aten::stack", 300 * US, operator("aten::cat", 200 * US))
-    return _program(Slice(ITERATOR, "user_annotation", (Work(900 * US, "input"), collate)))
-
-
-def fixed():
-    return _program(Fetch(100 * US, 500 * US, ahead=4))
+COLLATE = operator("aten::stack", 300 * US, operator("aten::cat", 200 * US))
+FAULTY = _program(Slice(ITERATOR, "user_annotation", (Work(900 * US, "input"), COLLATE)))
+FIXED = _program(Fetch(100 * US, 500 * US, ahead=4))

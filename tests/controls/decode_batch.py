@@ -25,9 +25,5 @@ def _program(steps, tokens, times):
     ]
 
 
-def faulty():
-    return _program(STEPS, 8, 1)
-
-
-def fixed():
-    return _program(STEPS // 2, 40, 2)
+FAULTY = _program(STEPS, 8, 1)
+FIXED = _program(STEPS // 2, 40, 2)

@@ -14,9 +14,5 @@ def _program(*between):
     return [step(n, *atoms, Work(10 * US)) for n in range(4)] + [Sync(2 * US)]
 
 
-def faulty():
-    return _program(line("<built-in function _cuda_synchronize>", Sync(3 * US)))
-
-
-def fixed():
-    return _program()
+FAULTY = _program(line("<built-in function _cuda_synchronize>", Sync(3 * US)))
+FIXED = _program()

@@ -22,9 +22,5 @@ def _program(ns, blocks):
     return [step(n, line(PLACE, *atoms), Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(200 * US, 27)
-
-
-def fixed():
-    return _program(50 * US, 108)
+FAULTY = _program(200 * US, 27)
+FIXED = _program(50 * US, 108)

@@ -13,10 +13,6 @@ def _program(*norm):
     return [step(n, *[block] * 10, Work(10 * US), Sync(2 * US)) for n in range(5)]
 
 
-def faulty():
-    kernel = Op("memory-bandwidth", 20 * US, _NORM)
-    return _program(operator("aten::batch_norm", 9 * US, Launch(5 * US, (kernel,))))
-
-
-def fixed():
-    return _program()
+KERNEL = Op("memory-bandwidth", 20 * US, _NORM)
+FAULTY = _program(operator("aten::batch_norm", 9 * US, Launch(5 * US, (KERNEL,))))
+FIXED = _program()

@@ -22,16 +22,12 @@ def _program(*atoms):
     return [step(n, steps, Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(
-        _operator("aten::bmm", [QUERY, KEY], "math", PRODUCT_NS, GEMM),
-        _operator("aten::_softmax", [SCORES], "memory-bandwidth", 180 * US, SOFTMAX),
-        _operator("aten::bmm", [SCORES, VALUE], "math", PRODUCT_NS, GEMM),
-    )
-
-
-def fixed():
-    name = "aten::_scaled_dot_product_flash_attention"
-    kernel = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>"
-    shapes = [[64, 1, 1024, 64]] * 3
-    return _program(_operator(name, shapes, "math", FUSED_NS, kernel))
+FAULTY = _program(
+    _operator("aten::bmm", [QUERY, KEY], "math", PRODUCT_NS, GEMM),
+    _operator("aten::_softmax", [SCORES], "memory-bandwidth", 180 * US, SOFTMAX),
+    _operator("aten::bmm", [SCORES, VALUE], "math", PRODUCT_NS, GEMM),
+)
+NAME = "aten::_scaled_dot_product_flash_attention"
+KERNEL = "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>"
+SHAPES = [[64, 1, 1024, 64]] * 3
+FIXED = _program(_operator(NAME, SHAPES, "math", FUSED_NS, KERNEL))

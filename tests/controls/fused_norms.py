@@ -24,16 +24,12 @@ def _program(*atoms):
     return [step(n, steps, Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(
-        _operator("aten::pow", 2 * PASS_NS, FULL, []),
-        _operator("aten::mean", PASS_NS, FULL, [], [], [], concrete=["", "[-1]", "True", ""]),
-        _operator("aten::add", SHORT_NS, COLUMN, [], []),
-        _operator("aten::rsqrt", SHORT_NS, COLUMN),
-        _operator("aten::mul", 2 * PASS_NS, FULL, COLUMN),
-        _operator("aten::mul", 2 * PASS_NS, FULL, [WIDTH]),
-    )
-
-
-def fixed():
-    return _program(_operator("aten::_fused_rms_norm", 2 * PASS_NS, FULL, [], [WIDTH]))
+FAULTY = _program(
+    _operator("aten::pow", 2 * PASS_NS, FULL, []),
+    _operator("aten::mean", PASS_NS, FULL, [], [], [], concrete=["", "[-1]", "True", ""]),
+    _operator("aten::add", SHORT_NS, COLUMN, [], []),
+    _operator("aten::rsqrt", SHORT_NS, COLUMN),
+    _operator("aten::mul", 2 * PASS_NS, FULL, COLUMN),
+    _operator("aten::mul", 2 * PASS_NS, FULL, [WIDTH]),
+)
+FIXED = _program(_operator("aten::_fused_rms_norm", 2 * PASS_NS, FULL, [], [WIDTH]))

@@ -17,15 +17,11 @@ def _program(optimizer):
     return [step(n, *[model] * 20, optimize, Work(500 * US), Sync(2 * US)) for n in range(STEPS)]
 
 
-def faulty():
-    kernel = ("memory-bandwidth", 2 * US)
-    ops = [
-        operator(f"aten::{name}", 6 * US, Launch(4 * US, (kernel,)), shapes=[WEIGHT, WEIGHT])
-        for name in PASSES
-    ]
-    return _program(tuple(ops * PARAMETERS))
-
-
-def fixed():
-    kernel = Op("memory-bandwidth", FLOOR_NS, "void at::native::multi_tensor_apply_kernel<Adam>")
-    return _program((operator("aten::_fused_adamw_", 6 * US, Launch(4 * US, (kernel,))),))
+KERNEL = ("memory-bandwidth", 2 * US)
+OPS = [
+    operator(f"aten::{name}", 6 * US, Launch(4 * US, (KERNEL,)), shapes=[WEIGHT, WEIGHT])
+    for name in PASSES
+]
+FAULTY = _program(tuple(OPS * PARAMETERS))
+FUSED = Op("memory-bandwidth", FLOOR_NS, "void at::native::multi_tensor_apply_kernel<Adam>")
+FIXED = _program((operator("aten::_fused_adamw_", 6 * US, Launch(4 * US, (FUSED,))),))

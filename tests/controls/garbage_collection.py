@@ -11,9 +11,5 @@ def _program(*collect):
     return [step(n, line(PLACE, train, *collect, Work(10 * US))) for n in range(4)]
 
 
-def faulty():
-    return _program(line("<built-in function collect>", Work(US), line("Python GC", Work(MS))))
-
-
-def fixed():
-    return _program()
+FAULTY = _program(line("<built-in function collect>", Work(US), line("Python GC", Work(MS))))
+FIXED = _program()

@@ -25,9 +25,5 @@ def _program(head):
     return [step(n, *atoms, Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(_product(1705, 1, UNALIGNED_NS))
-
-
-def fixed():
-    return _program(_product(1712, 8, _time_ns(1712)))
+FAULTY = _program(_product(1705, 1, UNALIGNED_NS))
+FIXED = _program(_product(1712, 8, _time_ns(1712)))

@@ -27,11 +27,7 @@ def _program(block):
     return [step(n, *block * BLOCKS, Work(4 * US), Sync(2 * US)) for n in range(STEPS)]
 
 
-def faulty():
-    resumes = line("model.py(57): torch_dynamo_resume_in_forward_at_57", *_half())
-    return _program(_region(0, *_half(), Work(4 * US, "dispatch"), *_region(1, resumes)))
-
-
-def fixed():
-    whole = Slice("CompiledFunction", "cpu_op", (Work(6 * US, "dispatch"), *_half(), *_half()))
-    return _program(_region(0, whole))
+RESUMES = line("model.py(57): torch_dynamo_resume_in_forward_at_57", *_half())
+FAULTY = _program(_region(0, *_half(), Work(4 * US, "dispatch"), *_region(1, RESUMES)))
+WHOLE = Slice("CompiledFunction", "cpu_op", (Work(6 * US, "dispatch"), *_half(), *_half()))
+FIXED = _program(_region(0, WHOLE))

@@ -20,9 +20,5 @@ def _program(gather_ns):
     return [step(n, experts, *rest, Work(5 * US)) for n in range(5)] + [Sync(2 * US)]
 
 
-def faulty():
-    return _program(500 * US)
-
-
-def fixed():
-    return _program(0)
+FAULTY = _program(500 * US)
+FIXED = _program(0)

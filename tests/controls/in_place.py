@@ -17,11 +17,7 @@ def _fill():
     return operator("aten::masked_fill_", 8 * US, Launch(5 * US, (FILL,)), shapes=[SCORES])
 
 
-def faulty():
-    copy = operator("aten::copy_", 6 * US, Launch(5 * US, (COPY,)), shapes=[SCORES, SCORES])
-    clone = operator("aten::clone", 4 * US, copy, shapes=[SCORES])
-    return _program(operator("aten::masked_fill", 4 * US, clone, _fill(), shapes=[SCORES]))
-
-
-def fixed():
-    return _program(operator("aten::masked_fill", 4 * US, _fill(), shapes=[SCORES]))
+COPIED = operator("aten::copy_", 6 * US, Launch(5 * US, (COPY,)), shapes=[SCORES, SCORES])
+CLONE = operator("aten::clone", 4 * US, COPIED, shapes=[SCORES])
+FAULTY = _program(operator("aten::masked_fill", 4 * US, CLONE, _fill(), shapes=[SCORES]))
+FIXED = _program(operator("aten::masked_fill", 4 * US, _fill(), shapes=[SCORES]))

@@ -14,12 +14,8 @@ def _program(*mask):
     return [step(n, atoms, Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    fill = operator("aten::fill_", 6 * US, Launch(5 * US, (FILL,)), shapes=[MASK])
-    ones = operator("aten::ones", 8 * US, fill, shapes=[MASK])
-    triangle = operator("aten::tril", 10 * US, Launch(5 * US, (TRIANGLE,)), shapes=[MASK])
-    return _program(ones, triangle)
-
-
-def fixed():
-    return _program()
+FILLED = operator("aten::fill_", 6 * US, Launch(5 * US, (FILL,)), shapes=[MASK])
+ONES = operator("aten::ones", 8 * US, FILLED, shapes=[MASK])
+LOWER = operator("aten::tril", 10 * US, Launch(5 * US, (TRIANGLE,)), shapes=[MASK])
+FAULTY = _program(ONES, LOWER)
+FIXED = _program()

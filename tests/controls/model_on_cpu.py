@@ -10,9 +10,5 @@ def _program(encoder):
     return [step(n, line(PLACE, *encoder), *ops, Work(10 * US), Sync(2 * US)) for n in range(5)]
 
 
-def faulty():
-    return _program([operator("aten::linear", 2 * US, operator("aten::addmm", 700 * US))] * 3)
-
-
-def fixed():
-    return _program([operator("aten::addmm", 3 * US, Launch(4 * US, (("math", 4 * US),)))] * 3)
+FAULTY = _program([operator("aten::linear", 2 * US, operator("aten::addmm", 700 * US))] * 3)
+FIXED = _program([operator("aten::addmm", 3 * US, Launch(4 * US, (("math", 4 * US),)))] * 3)

@@ -33,13 +33,9 @@ def _program(*backward):
     ]
 
 
-def faulty():
-    return _program(*_layers("MmBackward0", 20), _reduce(100, 1_000 * US))
-
-
-def fixed():
-    bucket = [
-        *_layers("MmBackward0", 20 // BUCKETS),
-        _reduce(100 // BUCKETS, 1_000 * US // BUCKETS),
-    ]
-    return _program(*bucket * BUCKETS)
+FAULTY = _program(*_layers("MmBackward0", 20), _reduce(100, 1_000 * US))
+BUCKET = [
+    *_layers("MmBackward0", 20 // BUCKETS),
+    _reduce(100 // BUCKETS, 1_000 * US // BUCKETS),
+]
+FIXED = _program(*BUCKET * BUCKETS)

@@ -15,9 +15,5 @@ def _program(before, after):
     return turn * STEPS
 
 
-def faulty():
-    return _program([Work(300 * US)], [])
-
-
-def fixed():
-    return _program([], [Work(300 * US)])
+FAULTY = _program([Work(300 * US)], [])
+FIXED = _program([], [Work(300 * US)])

@@ -18,9 +18,5 @@ def _program(copy):
     return [step(n, *atoms, Work(10 * US)) for n in range(STEPS)] + [Sync(2 * US)]
 
 
-def faulty():
-    return _program(BlockingCopy(300 * US, 900 * US, bytes=BYTES))
-
-
-def fixed():
-    return _program(_pinned(BYTES, 320 * US))
+FAULTY = _program(BlockingCopy(300 * US, 900 * US, bytes=BYTES))
+FIXED = _program(_pinned(BYTES, 320 * US))

@@ -20,9 +20,5 @@ def _program(cost):
     return [step(n, whole, Work(10 * US * cost)) for n in range(4)] + [Sync(2 * US)]
 
 
-def faulty():
-    return _program(2)
-
-
-def fixed():
-    return _program(1)
+FAULTY = _program(2)
+FIXED = _program(1)

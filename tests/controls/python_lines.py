@@ -15,11 +15,7 @@ def _program(*work):
     return [step(n, *atoms, Work(10 * US)) for n in range(4)]
 
 
-def faulty():
-    built_in = line("<built-in method sort of list object at 0x7f2f4c0b3a80>", Work(100 * US))
-    library = line("inspect.py(2501): _signature_from_callable", Work(20 * US), built_in)
-    return _program(Work(100 * US), library, operator("aten::add", 5 * US), Work(50 * US))
-
-
-def fixed():
-    return _program(operator("aten::add", 5 * US))
+BUILT_IN = line("<built-in method sort of list object at 0x7f2f4c0b3a80>", Work(100 * US))
+LIBRARY = line("inspect.py(2501): _signature_from_callable", Work(20 * US), BUILT_IN)
+FAULTY = _program(Work(100 * US), LIBRARY, operator("aten::add", 5 * US), Work(50 * US))
+FIXED = _program(operator("aten::add", 5 * US))

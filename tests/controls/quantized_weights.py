@@ -16,9 +16,5 @@ def _program(name, ns):
     ]
 
 
-def faulty():
-    return _program("nvjet_sm80_tst_64x8_64x16_1x4_h_bz_TNT", 60 * US)
-
-
-def fixed():
-    return _program("nvjet_fp8_e4m3_tst_64x8_64x16_1x4_h_bz_TNT", 30 * US)
+FAULTY = _program("nvjet_sm80_tst_64x8_64x16_1x4_h_bz_TNT", 60 * US)
+FIXED = _program("nvjet_fp8_e4m3_tst_64x8_64x16_1x4_h_bz_TNT", 30 * US)

@@ -24,9 +24,5 @@ def _program(*casts):
     return [step(n, atoms, Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(_cast())
-
-
-def fixed():
-    return _program()
+FAULTY = _program(_cast())
+FIXED = _program()

@@ -14,10 +14,6 @@ def _program(*between):
     return [step(n, *atoms, Work(10 * US)) for n in range(4)] + [Sync(2 * US)]
 
 
-def faulty():
-    read = operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7))
-    return _program(operator("aten::item", US, read))
-
-
-def fixed():
-    return _program(operator("aten::detach", US))
+READ = operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7))
+FAULTY = _program(operator("aten::item", US, READ))
+FIXED = _program(operator("aten::detach", US))

@@ -15,9 +15,5 @@ def _program(kernel):
     return [step(n, line(PLACE, *atoms), Work(10 * US), Sync(2 * US)) for n in range(4)]
 
 
-def faulty():
-    return _program(Op("math", FP32_NS, "ampere_sgemm_128x64_nn"))
-
-
-def fixed():
-    return _program(Op("math", FP32_NS // 8, "ampere_sgemm_tf32_128x64_nn"))
+FAULTY = _program(Op("math", FP32_NS, "ampere_sgemm_128x64_nn"))
+FIXED = _program(Op("math", FP32_NS // 8, "ampere_sgemm_tf32_128x64_nn"))

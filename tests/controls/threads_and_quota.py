@@ -24,9 +24,5 @@ def _program(stalled):
     return [*steps, Sync(2 * US)]
 
 
-def faulty():
-    return _program(True)
-
-
-def fixed():
-    return _program(False)
+FAULTY = _program(True)
+FIXED = _program(False)

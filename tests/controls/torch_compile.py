@@ -13,25 +13,19 @@ def _program(*block):
     return [step(n, module, Work(4 * US), Sync(2 * US)) for n in range(STEPS)]
 
 
-def faulty():
-    kernel = ("memory-bandwidth", ADD)
-    block = [
-        operator("aten::mm", 12 * US, Launch(5 * US, (("math", MATH),)), shapes=[SQUARE] * 2),
-        operator("aten::add", 12 * US, Launch(5 * US, (kernel,)), shapes=[SQUARE] * 2),
-        Work(6 * US),
-        operator(
-            "aten::relu", 12 * US, Launch(5 * US, (("memory-bandwidth", RELU),)), shapes=[SQUARE]
-        ),
-    ]
-    return _program(*block * REPEATS)
-
-
-def fixed():
-    # add keeps two reads of two reads and a write; relu keeps the write of a read and a write.
-    fused = Op("memory-bandwidth", ADD * 2 // 3 + RELU // 2, "triton_poi_fused_add_relu_0")
-    block = [
-        operator("aten::mm", 6 * US, Launch(5 * US, (("math", MATH),)), shapes=[SQUARE] * 2),
-        Work(3 * US),
-        operator("triton_poi_fused_add_relu_0", 12 * US, Launch(5 * US, (fused,))),
-    ]
-    return _program(Slice("Torch-Compiled Region: 0/0", "cpu_op", tuple(block * REPEATS)))
+KERNEL = ("memory-bandwidth", ADD)
+EAGER = [
+    operator("aten::mm", 12 * US, Launch(5 * US, (("math", MATH),)), shapes=[SQUARE] * 2),
+    operator("aten::add", 12 * US, Launch(5 * US, (KERNEL,)), shapes=[SQUARE] * 2),
+    Work(6 * US),
+    operator("aten::relu", 12 * US, Launch(5 * US, (("memory-bandwidth", RELU),)), shapes=[SQUARE]),
+]
+FAULTY = _program(*EAGER * REPEATS)
+# add keeps two reads of two reads and a write; relu keeps the write of a read and a write.
+FUSED = Op("memory-bandwidth", ADD * 2 // 3 + RELU // 2, "triton_poi_fused_add_relu_0")
+COMPILED = [
+    operator("aten::mm", 6 * US, Launch(5 * US, (("math", MATH),)), shapes=[SQUARE] * 2),
+    Work(3 * US),
+    operator("triton_poi_fused_add_relu_0", 12 * US, Launch(5 * US, (FUSED,))),
+]
+FIXED = _program(Slice("Torch-Compiled Region: 0/0", "cpu_op", tuple(COMPILED * REPEATS)))

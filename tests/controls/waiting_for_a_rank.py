@@ -21,9 +21,5 @@ def _program(*reductions):
     return [step(n, *layers, Sync(2 * US), Work(10 * US)) for n in range(STEPS)]
 
 
-def faulty():
-    return _program(_reduce(WIRE), _reduce(LATE))
-
-
-def fixed():
-    return _program(_reduce(WIRE), _reduce(WIRE))
+FAULTY = _program(_reduce(WIRE), _reduce(LATE))
+FIXED = _program(_reduce(WIRE), _reduce(WIRE))

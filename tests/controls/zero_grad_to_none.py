@@ -15,10 +15,6 @@ def _program(*zero):
     return [step(n, line(PLACE, frame, *ops, read), Work(10 * US)) for n in range(4)]
 
 
-def faulty():
-    fill = operator("aten::fill_", 4 * US, Launch(4 * US, (Op("latency", 2 * US, FILL),)))
-    return _program(operator("aten::zero_", 2 * US, fill))
-
-
-def fixed():
-    return _program()
+FILLED = operator("aten::fill_", 4 * US, Launch(4 * US, (Op("latency", 2 * US, FILL),)))
+FAULTY = _program(operator("aten::zero_", 2 * US, FILLED))
+FIXED = _program()

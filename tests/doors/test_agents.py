@@ -13,11 +13,15 @@ import time
 import pytest
 
 import tracekit
-from tests.conftest import OWN_TRACES, SHARED_TRACES, trace_file
+from tests.conftest import OWN_TRACES
 from tests.kit import hostile, traces
 from tests.kit.lakes import add
 from tests.kit.processes import ran
 from tests.kit.sampling import sample
+from tracekit.agents.child import Child
+from tracekit.agents.traces import Folders, Opened
+from tracekit.commands import cli
+from tracekit.ingest.resources import Resources
 
 agent_client = pytest.importorskip("tests.kit.agent_client")
 AgentClient = agent_client.AgentClient
@@ -65,8 +69,6 @@ def agent(folder):
 def tools(folder):
     """The tools without a server."""
     from tracekit.agents.tools import Tools
-    from tracekit.agents.traces import Folders, Opened
-    from tracekit.ingest.resources import Resources
 
     made = Tools(Folders([folder]), Opened(2, Resources()), characters=2_000, timeout_s=60)
     yield made
@@ -233,8 +235,6 @@ def test_sql_reads_the_trace_and_nothing_else(path, statement, agent, folder):
 
 
 LONG = "SELECT levenshtein(repeat('ab', 1000000), repeat('ba', 1000000))"
-
-
 HEAVY = [
     ("""SELECT "IS DISTINCT FROM"({'a': 1, 'b': 'x'}, 5)""", "is not allowed"),
     ("SELECT format('{:2000000000}', 1)", "more memory"),
@@ -260,18 +260,14 @@ def test_whatever_a_statement_does_the_next_one_is_answered(agent):
     assert one["answer"]["rows"] == [[1]]
 
 
-@pytest.mark.sampled(3, of=3)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
-@pytest.mark.parametrize("number", ["SIGSEGV", "SIGKILL", "SIGABRT"])
-def test_a_statement_that_ends_its_process_is_an_error_and_the_server_goes_on(number, tools):
-    from tracekit.agents.child import Child
-
+def test_a_statement_that_ends_its_process_is_an_error_and_the_server_goes_on(tools):
     child = Child()
 
     def end() -> None:
         while child._process is None:
             time.sleep(0.01)
-        child._process.send_signal(getattr(signal, number))
+        child._process.kill()
 
     killer = threading.Thread(target=end)
     killer.start()
@@ -282,8 +278,6 @@ def test_a_statement_that_ends_its_process_is_an_error_and_the_server_goes_on(nu
 
 
 def test_a_statement_that_is_ended_leaves_no_process(tools):
-    from tracekit.agents.child import Child
-
     child = Child()
     with pytest.raises(tracekit.TracekitError, match="took longer"):
         tools.sql("many.duckdb", LONG, timeout_s=0.1, child=child)
@@ -374,9 +368,6 @@ def test_wrong_arguments_are_one_line(agent):
 
 
 def test_a_changed_file_is_read_again_and_few_stay_open(tmp_path):
-    from tracekit.agents.traces import Opened
-    from tracekit.ingest.resources import Resources
-
     path, opened = str(tmp_path / "changing.json"), Opened(1, Resources())
     for number in (1, 2):
         traces.write(tmp_path / "changing.json", [traces.gpu_op(9 * i, 5) for i in range(number)])
@@ -389,16 +380,13 @@ def test_a_changed_file_is_read_again_and_few_stay_open(tmp_path):
     opened.close()
 
 
-def test_without_its_package_it_says_what_to_install(folder):
+def test_without_its_package_or_folder_it_says_what_is_missing(folder):
     code = "import sys; sys.modules['mcp'] = None; from tracekit.commands import main; main()"
     done = ran("python", "-c", code, "mcp", folder)
     assert done.returncode == 2
     assert done.stderr == "tracekit: mcp needs mcp: pip install 'tracekit[mcp]'\n"
-
-
-def test_a_folder_that_is_none_is_refused(run, folder):
-    done = run("mcp", str(folder / "many.json"))
-    assert (done.returncode, done.stdout) == (2, "") and "is not a folder" in done.stderr
+    with pytest.raises(tracekit.TracekitError, match="is not a folder"):
+        cli.main(["mcp", str(folder / "many.json")], standalone_mode=False)
 
 
 def test_a_lake_is_read_unless_a_link_in_it_leads_out(folder, tmp_path, agent):
@@ -409,22 +397,3 @@ def test_a_lake_is_read_unless_a_link_in_it_leads_out(folder, tmp_path, agent):
     (folder / "lake" / "out").symlink_to(tmp_path)
     assert "is outside" in agent.error("load", path="lake")
     assert "is outside" in agent.error("load", path="lake/run=data")
-
-
-@pytest.mark.thorough
-def test_every_tool_answers_about_every_shared_trace_within_its_limit():
-    names = sorted(each.name for each in SHARED_TRACES.glob("*.json.gz"))
-    if not names:
-        trace_file("shared")
-    with AgentClient(SHARED_TRACES) as client:
-        for name in names:
-            for tool, more in (
-                ("load", {}), ("verdict", {}), ("advise", {}),
-                ("whatif", {"changes": ["host*0.5"]}),
-                ("query", {"name": "top_kernels"}), ("sql", {"statement": "FROM event"}),
-                ("diff", {"b": "cpu-only.json.gz"}),
-            ):  # fmt: skip
-                path = {"a" if tool == "diff" else "path": name}
-                is_error, text = client.call(tool, **path, **more)
-                assert len(text) <= 20_000, (name, tool)
-                assert not is_error or tool in ("advise", "whatif", "diff"), (name, tool, text)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 import tracekit
 from tests.conftest import own_trace_names
 from tests.kit import traces
+from tests.kit.processes import ran
 from tracekit.budgets import (
     COUNTS,
     broken,
@@ -142,7 +143,7 @@ def test_the_plugin_imports_nothing_until_it_is_used():
         "import sys, pytest, tracekit.pytest_plugin; "
         "assert not {'torch', 'duckdb', 'polars', 'numpy', 'rich'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert ran("python", "-c", code).returncode == 0
 
 
 @pytest.fixture(scope="module")

@@ -52,17 +52,6 @@ def doors(path: Path, database: tracekit.Database, folder: Path) -> Iterator[tup
     yield "a verdict judged again", said(database.verdict(window=None, thresholds=ANEW).as_dict())
     fixes = database.advise()
     yield "advise", {"saved": [(each.remedy, each.saves_ns) for each in fixes.advice]}
-    (row,) = rows(database, "FROM verdict WHERE is_main")
-    told = rows(database, "FROM advice ORDER BY number")
-    yield (
-        "SQL",
-        {
-            "regime": row["regime"],
-            "margin": row["margin"],
-            "prices": [(each["remedy"], each["change"], each["saves_ns"]) for each in told],
-            "one_offs": listed(rows(database, "FROM one_off")),
-        },
-    )
     yield "the question one_offs", {"one_offs": listed(database.ask("one_offs"))}
     add(folder / "lake", path, judges=True)
     with open_lake(str(folder / "lake")) as lake:
@@ -87,11 +76,6 @@ def doors(path: Path, database: tracekit.Database, folder: Path) -> Iterator[tup
 
 # Other than the default in what no verdict reads: it is judged anew.
 ANEW = replace(Thresholds(), shown_gain=0.0006)
-
-
-def rows(database: tracekit.Database, query: str) -> list[dict[str, Any]]:
-    columns, found = database.fetch(query)
-    return [dict(zip(columns, row, strict=True)) for row in found]
 
 
 def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: Path) -> None:

@@ -4,12 +4,13 @@ import copy
 import json
 import re
 import shutil
-from functools import cache
+from functools import cache, reduce
+from operator import getitem
 
 import pytest
 
 import tracekit
-from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.conftest import OWN_TRACES, trace_names
 from tests.kit.lakes import add, write_rank
 from tests.kit.sampling import IS_ALL, sample
 from tracekit import schemas as outputs
@@ -85,18 +86,8 @@ def test_the_schema_of_each_question_is_valid_and_closed():
     Validator.check_schema({"properties": columns})
 
 
-# Small traces: with and without steps, devices and GPU ops.
-SMALL = [
-    OVERHEAD, "h100-bert-small.json.gz", "cpu-only.json.gz", "a100-nccl-no-gpu-events.json.gz",
-]  # fmt: skip
 QUESTIONS = list(catalog.queries())
 ASKED = sample("questions whose answers follow their schemas", QUESTIONS, QUESTIONS[::20])
-
-
-def test_a_verdict_follows_its_schema(shared_verdict):
-    for name in SMALL:
-        trace_file(name)
-        check("analyze", json.dumps(shared_verdict(name).as_dict(), default=str))
 
 
 @pytest.mark.sampled(100, of=60)
@@ -202,21 +193,17 @@ def test_what_commands_write_is_told_in_one_form(run, tmp_path):
     assert "schema" not in done.stdout
 
 
-def changed(document, *path, to):
-    found = copy.deepcopy(document)
-    inner = found
-    for each in path[:-1]:
-        inner = inner[each]
-    inner[path[-1]] = to
-    return found
+GONE = object()
 
 
-def without(document, *path):
+def changed(document, *path, to=GONE):
+    """The document with another value at a path, or without it."""
     found = copy.deepcopy(document)
-    inner = found
-    for each in path[:-1]:
-        inner = inner[each]
-    del inner[path[-1]]
+    *outer, last = path
+    inner = reduce(getitem, outer, found)
+    inner[last] = to
+    if to is GONE:
+        del inner[last]
     return found
 
 
@@ -232,10 +219,10 @@ def test_a_wrong_document_is_rejected(shared_verdict):
         changed(good, "gpu", "speed", to=1),
         changed(good, "window", to=None),
         changed(good, "verdict", "regime", to="slow"),
-        changed(good, "verdict", "savings", 0, to={"remove": "python"}),
+        changed(good, "verdict", "savings", to=[{"remove": "python"}]),
         changed(good, "causal", "undilated", to=[0.5]),
         changed(good, "idle", "causes", "python", to=None),
-        without(good, "advice"), without(good, "verdict", "why"),
+        changed(good, "advice"), changed(good, "verdict", "why"),
     ):  # fmt: skip
         assert not schema.is_valid(wrong), wrong
     listed = validator("query", "top_kernels")

@@ -1,11 +1,9 @@
 """tracekit in a shell: completion, pager, colours, widths, and `tracekit TRACE`."""
 
 import os
-import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -77,51 +75,6 @@ def test_bash_completes(typed, offered):
     found = said("bash", "--norc", "-c", BASH, "bash", "tracekit", *typed)
     assert set(found.split()) >= offered
     assert len(found.split()) <= 4
-
-
-@pytest.mark.parametrize(("typed", "offered"), OFFERED)
-def test_fish_completes(typed, offered):
-    needs("fish")
-    line = " ".join(["tracekit", *typed])
-    script = f"tracekit completion fish | source; complete --do-complete '{line}'"
-    found = said("fish", "--no-config", "-c", script)
-    assert {each.split("\t")[0] for each in found.splitlines()} >= offered
-
-
-@pytest.mark.parametrize(
-    ("typed", "whole"),
-    [
-        ("tracekit comple", "tracekit completion"),
-        ("tracekit query top_k", "tracekit query top_kernels"),
-        ("tracekit advise --how sync-b", "tracekit advise --how sync-by-line"),
-    ],
-)
-def test_zsh_completes(typed, whole):
-    needs("zsh")
-    # What is typed is echoed, and must not be taken for the prompt.
-    start = (
-        'autoload -U compinit; compinit -u -D; eval "$(tracekit completion zsh)"; PS1="rea""dy>"'
-    )
-    screen, terminal = pty.openpty()
-    with subprocess.Popen(
-        ["zsh", "-f", "-i"], stdin=terminal, stdout=terminal, stderr=terminal,
-        env=os.environ | {"PATH": PATH, "TERM": "dumb"}, start_new_session=True,
-    ) as zsh:  # fmt: skip
-        os.close(terminal)
-        for line, awaited in ((f"{start}\n", "ready>"), (f"{typed}\t", whole)):
-            os.write(screen, line.encode())
-            assert awaited in shown_until(screen, awaited)
-        zsh.kill()
-    os.close(screen)
-
-
-def shown_until(screen, awaited, within_s=60):
-    """What comes up on a screen, until `awaited` is there."""
-    shown, end = "", time.monotonic() + within_s
-    while awaited not in shown and time.monotonic() < end:
-        if select.select([screen], [], [], 0.1)[0]:
-            shown += os.read(screen, 1 << 16).decode()
-    return shown
 
 
 def test_completing_imports_nothing_heavy():

@@ -256,19 +256,6 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.thorough
-def test_a_function_of_the_users_is_slowed_and_nothing_else(run, tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import torch\nx = torch.ones(8, 8)\ndef step():\n    return torch.sin(x) @ x\n"
-    )
-    done = run("probe", "mine:step", *SMALL[4:], "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["judgement"]["agrees"] is None
-    measured = {each["name"] for each in found["experiments"] if each["measured_ns"]}
-    assert measured == {"slow host"}
-
-
 def test_a_probe_of_a_gpu_names_what_it_was_replayed_with_and_fails_where_the_verdict_does(
     monkeypatch,
 ):

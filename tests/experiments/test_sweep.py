@@ -206,14 +206,6 @@ def test_what_fails_while_it_is_timed_does_not_stop_the_others(tmp_path, monkeyp
     assert found.is_right
 
 
-@pytest.mark.thorough
-def test_one_workload_without_a_batch_is_swept_over_its_own_sizes(run):
-    done = run("sweep", "matmul-add", "--dim", "8,16", "--device", "cpu", *FEW)
-    assert done.returncode == 0, done.stderr
-    assert "dim 8" in done.stdout
-    assert "The fastest" not in done.stdout
-
-
 @pytest.mark.sampled(4, of=12)
 @pytest.mark.parametrize(
     ("wrong", "reason"),

@@ -7,7 +7,6 @@ import json
 import math
 import pickle
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +27,24 @@ def node(graph: int, place: int) -> int:
     return graph << 32 | place
 
 
-def captured(
-    names: tuple[str, ...] = OPERATORS, at: float = 0, graph: int | None = None, **how: Any
-) -> list[dict]:
+def captured(graph: int | None = None, kernels: list[str] | None = None) -> list[dict]:
     """A capture in which each operator launches one kernel; with `graph`, the launches name their
     nodes; with `kernels`, the kernels, as ROCm does."""
-    first = how.get("first", 100)
-    events = [traces.launch(at, 1, first, "cudaStreamBeginCapture")]
-    for place, name in enumerate(names):
-        start = at + 10 + 10 * place
-        call = traces.launch(start + 1, 3, first + 1 + place)
+    events = [
+        traces.launch(0, 1, 100, "cudaStreamBeginCapture"),
+        traces.frame("nn.Module: Model_0", 0, 200),
+        traces.frame("nn.Module: Linear_7", 9, 150),
+        traces.frame("model.py(12): forward", 9.5, 140),
+    ]
+    for place, name in enumerate(OPERATORS):
+        start = 10 + 10 * place
+        call = traces.launch(start + 1, 3, 101 + place)
         if graph is not None:
             call["args"]["graph node id"] = node(graph, place + 1)
-        if "kernels" in how:
-            call["args"]["kernel"] = how["kernels"][place]
+        if kernels is not None:
+            call["args"]["kernel"] = kernels[place]
         events += [traces.operator(name, start, 8, [[4, 4]], ["float"]), call]
-    events += [
-        traces.frame("nn.Module: Model_0", at, 200),
-        traces.frame("nn.Module: Linear_7", at + 9, 150),
-        traces.frame("model.py(12): forward", at + 9.5, 140),
-    ]
-    return [*events, traces.launch(at + 300, 1, first + 90, "cudaStreamEndCapture")]
+    return [*events, traces.launch(300, 1, 190, "cudaStreamEndCapture")]
 
 
 def replayed(
@@ -97,56 +93,6 @@ TRACES = traces.Together()
 
 
 # -- annotations -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("trace", "module", "line"),
-    [
-        (TRACES.events(replayed([annotation, {}])), module, line)
-        for annotation, module, line in (
-            ({"module_fqn": "layers.0.wq", "name": "block"}, "layers.0.wq", None),
-            ({"name": "attention", "stream": 62}, "attention", None),
-            ({"annotation": "phase A"}, "phase A", None),
-            (
-                {"name": "mlp", "stack": "model.py:12:forward\ntrain.py:3:step"},
-                "mlp",
-                "model.py(12): forward",
-            ),
-            ({"stack": "<no Python frames outside PyTorch>"}, None, None),
-            ({"stream": 62}, None, None),
-        )
-    ],
-)
-def test_a_kernels_own_annotation_tells_its_module_and_line(trace, module, line, loaded):
-    told, other = origins(loaded, trace)
-    how = [value and "annotation" for value in (module, line)]
-    assert told == ("Compiled", "graph launch", module, how[0], line, how[1])
-    assert other == NOT_KNOWN
-
-
-@TRACES.of(
-    *replayed(
-        [
-            {"module_fqn": "layers.0.wq"},
-            {"module_fqn": "layers.0.wq", "autograd_phase": "backward"},
-            {"module_fqn": "layers.0"},
-            {},
-        ]
-    )
-)
-def test_modules_hold_the_time_of_their_annotated_kernels_with_those_inside(trace, loaded):
-    rows = loaded.ask("module_time", trace=trace)
-    kernels = loaded.ask("top_kernels", trace=trace)
-    (top,) = [row for row in kernels if row["name"] == "sgemm_0"]
-    shown = ("module", "parent", "gpu_ns", "gpu_self_ns", "backward_gpu_ns", "host_ns")
-    assert [tuple(row[each] for each in shown) for row in rows] == [
-        ("layers", None, 20_000, 0, 0, None),
-        ("layers.0", "layers", 20_000, 10_000, 0, None),
-        ("layers.0.wq", "layers.0", 10_000, 10_000, 10_000, None),
-    ]
-    assert {row["module_from"] for row in rows} == {"annotation"}
-    assert (top["module"], top["module_from"]) == ("layers.0.wq", "annotation")
-    assert (top["cpu_op"], top["known_from"]) == ("Compiled", "graph launch")
 
 
 ANNOTATIONS = {
@@ -283,9 +229,6 @@ def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
         assert run.fetch("SELECT annotation FROM graph_annotation")[1] == [('{"name": "a"}',)]
 
 
-# -- the capture -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("trace", "args", "expected"),
     [
@@ -326,20 +269,6 @@ def test_a_kernel_is_of_the_captured_launch_of_its_node_or_else_of_its_place(
     assert (share["kernels"], share["share_of_kernels"]) == (len(args), 1)
 
 
-@TRACES.of(
-    *captured(("aten::mm", "aten::mm"), graph=3),
-    *captured(("aten::add", "aten::add"), 400, 5, first=300),
-    *replayed(nodes(5, 1, 2)),
-    *replayed(nodes(3, 1, 2), 2000, 2),
-    # Which of them this graph was made of is not known.
-    *replayed(nodes(7, 1, 2), 3000, 3),
-)
-def test_of_two_captures_the_one_of_the_same_graph_counts(trace, loaded):
-    found = [row[:2] for row in origins(loaded, trace)]
-    by_node = [(name, "capture by node") for name in ("aten::add", "aten::mm")]
-    assert found == [by_node[0]] * 2 + [by_node[1]] * 2 + [NOT_KNOWN[:2]] * 2
-
-
 @pytest.mark.parametrize(
     ("kernels", "expected"),
     [(["sgemm_0", "sgemm_1", "sgemm_2"], "node"), (["other"] * 3, None), (None, None)],
@@ -347,8 +276,7 @@ def test_of_two_captures_the_one_of_the_same_graph_counts(trace, loaded):
 def test_a_capture_in_another_trace_counts_by_nodes_if_its_kernels_agree(
     kernels, expected, tmp_path
 ):
-    told = {} if kernels is None else {"kernels": kernels}
-    one = traces.write(tmp_path / "capture.json", captured(graph=3, **told))
+    one = traces.write(tmp_path / "capture.json", captured(3, kernels))
     args = nodes(9, 1, 2, 3)
     two = traces.write(tmp_path / "replay.json", replayed(args))
     with tracekit.load([one, two]) as run:
@@ -356,13 +284,6 @@ def test_a_capture_in_another_trace_counts_by_nodes_if_its_kernels_agree(
     assert found == (
         [of_capture(name, expected) for name in OPERATORS] if expected else [NOT_KNOWN] * 3
     )
-
-
-@TRACES.of(*captured(), *replayed([{"name": "attention"}, {}, {}]))
-def test_what_the_program_said_comes_before_what_the_capture_tells(trace, loaded):
-    first, second, _ = origins(loaded, trace)
-    assert first[:4] == ("aten::mm", "capture by order", "attention", "annotation")
-    assert second == of_capture("aten::relu", "order")
 
 
 def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
@@ -387,37 +308,6 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
     # A capture alone is what is asked about.
     with tracekit.load(folder / "bs_2_rank0.json") as opened:
         assert opened.trace_ids() == [1]
-
-
-@TRACES.of(
-    *captured(("aten::relu", "aten::sigmoid")), *replayed([{}, {}]),
-    **traces.device("NVIDIA A100-SXM4-80GB"),
-)  # fmt: skip
-def test_tables_of_work_have_the_operators_of_replays_and_how_they_are_known(trace, loaded):
-    ask = partial(loaded.ask, trace=trace)
-    moved = {row["operator"]: row for row in ask("operator_traffic")}
-    (pair,) = ask("fusion_savings")
-    roofs = {row["operator"]: row["known_from"] for row in ask("roofline")}
-    launched = {row["cpu_op"]: row for row in ask("operator_kernels")}
-    known_bytes = sum(row["bytes"] for row in ask("bandwidth_over_time", bins=1))
-    fused = ask("fused_ops")
-    how = "capture by order"
-    assert moved.keys() == roofs.keys() == launched.keys() == {"aten::relu", "aten::sigmoid"}
-    assert {
-        *roofs.values(),
-        *(row["known_from"] for row in moved.values()),
-        pair["known_from"],
-    } == {how}
-    assert {(row["known_from"], row["delay_p50_ns"]) for row in launched.values()} == {(how, None)}
-    assert (pair["first"], pair["second"], pair["gpu_ns"]) == (
-        "aten::relu",
-        "aten::sigmoid",
-        20_000,
-    )
-    assert (
-        known_bytes == sum(r["read_bytes"] + r["written_bytes"] for r in moved.values()) == 4 * 64
-    )
-    assert len(fused) == 2
 
 
 # -- Nsight Systems --------------------------------------------------------------------------------
@@ -477,9 +367,6 @@ def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
 def test_nsys_tells_of_which_captured_node_a_replays_node_is_a_clone(clones, expected, tmp_path):
     with tracekit.load(nsys_report(tmp_path, clones)) as run:
         assert [row[:2] for row in origins(run)] == expected
-
-
-# -- real traces -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from tests.frameworks.test_frameworks import steps_in
 from tests.kit.processes import ran
 
 ROOT = Path(__file__).parents[2]
-NOTEBOOK = ROOT / "examples" / "notebook.py"
+
 CPU_TRACE = "cpu-train-step.json.gz"
 
 
@@ -107,25 +107,6 @@ def test_a_connection_reads_a_database_and_nothing_else(tmp_path):
         pytest.raises(tracekit.TracekitError, match="needs a database in a file"),
     ):
         run.connection()
-
-
-@pytest.mark.thorough
-def test_the_readmes_python_runs_in_jupyter_and_results_are_shown(tmp_path):
-    pytest.importorskip("nbclient", reason="nbclient is not installed")
-    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-    import nbformat
-    from nbclient import NotebookClient
-
-    shutil.copy(trace_file("simulated-overhead-bound.json.gz"), tmp_path / "run.json.gz")
-    again = "run = tracekit.load(['run.json.gz', 'run.json.gz'])"
-    blocks = [*python_blocks("README.md"), again, "run.verdict(trace=1)", "run.diff(1, 2)"]
-    cells = [nbformat.v4.new_code_cell(block) for block in blocks]
-    notebook = nbformat.v4.new_notebook(cells=cells)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": tmp_path}}).execute()
-    *readme, _, verdict, diff = notebook.cells
-    assert any("overhead-bound" in each.text for cell in readme for each in cell.outputs)
-    assert "overhead-bound" in verdict.outputs[0].data["text/html"]
-    assert "<svg" in diff.outputs[0].data["text/html"]
 
 
 @pytest.mark.parametrize("block", python_blocks("examples/frameworks.md"))

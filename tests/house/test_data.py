@@ -9,12 +9,6 @@ import tracekit
 from tests.conftest import OWN_TRACES
 from tests.data import make
 
-REGIMES = {
-    "simulated-overhead-bound": "overhead-bound",
-    "simulated-compute-bound": "compute-bound",
-    "simulated-input-bound": "overhead-bound",
-}
-
 
 def operators(database) -> list[tuple]:
     """How often each operator is called."""
@@ -46,11 +40,6 @@ def test_the_captured_ones_call_the_same_operators_when_made_again(name, run, tm
         pytest.skip(f"made with PyTorch {theirs['torch']}: another calls other operators")
     with tracekit.load(tmp_path / name) as again, tracekit.load(OWN_TRACES / name) as before:
         assert operators(again) == operators(before)
-
-
-@pytest.mark.parametrize("name", REGIMES)
-def test_a_simulated_run_is_bound_by_what_its_name_says(name, shared_verdict):
-    assert shared_verdict(f"{name}.json.gz").verdict.regime == REGIMES[name]
 
 
 @pytest.mark.parametrize("name", make.CAPTURED)

@@ -2,7 +2,6 @@
 
 import re
 from functools import cache
-from importlib.util import find_spec
 
 import pytest
 
@@ -10,8 +9,6 @@ from docs.generate import site, sources
 from docs.generate.commands import all_commands
 from docs.generate.markdown import code, fence, prose, table
 from docs.generate.pictures import PICTURES
-from tests.kit.browser import browser, open_page
-from tests.kit.processes import ran
 from tracekit.advice.catalogue import catalogue
 from tracekit.database.catalog import queries
 
@@ -99,22 +96,3 @@ def test_text_of_the_code_is_shown_as_it_is():
 def test_a_link_to_a_file_that_is_no_page_is_an_error():
     with pytest.raises(ValueError, match=r"tests/nowhere\.md is not a page"):
         sources.relinked("[there](tests/nowhere.md)", "README.md")
-
-
-@pytest.mark.thorough
-def test_the_site_builds_strictly(tmp_path):
-    if find_spec("mkdocs") is None or find_spec("material") is None:
-        pytest.skip("no MkDocs here: `make docs` builds the site and checks its links")
-    build = ["python", "-m", "mkdocs", "build", "-q", "--strict", "-f", "docs/mkdocs.yml", "-d"]
-    done = ran(*build, tmp_path, cwd=sources.ROOT)
-    assert done.returncode == 0, done.stderr
-    assert "https://fonts" not in (tmp_path / "index.html").read_text()
-    # Opened as files, pages load nothing from the web, log no error, and can be searched.
-    first, *others = [*tmp_path.glob("*/*.html"), tmp_path / "index.html"]
-    with browser() as running, open_page(running, first) as seen:
-        for path in others:
-            seen.open(path)
-        seen.page.locator(".md-search__input").first.fill("straggler")
-        seen.page.locator(".md-search-result__article").first.wait_for()
-        assert not seen.said
-        assert all(each.startswith(("file:", "data:", "blob:")) for each in seen.requested)

@@ -109,22 +109,6 @@ def test_no_modules_import_each_other_in_a_circle():
     tuple(TopologicalSorter(graph()).static_order())
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "from tracekit.run import load",
-        "import tracekit.run",
-        "if TYPE_CHECKING:\n    from tracekit.run import Database",
-        "def later():\n    return importlib.import_module('tracekit.run').load",
-    ],
-)
-def test_each_way_to_import_counts(text):
-    names = {
-        each.removesuffix(".load").removesuffix(".Database") for each in imports(ast.parse(text))
-    }
-    assert names == {"run"}
-
-
 def test_no_two_classes_have_one_name():
     named = Counter(
         node.name

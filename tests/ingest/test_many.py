@@ -5,20 +5,17 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import tarfile
 import threading
 
 import duckdb
 import pytest
-import zstandard
 
 import tracekit
 from tests.kit import traces
+from tests.kit.processes import ran
 from tracekit.database.stored import fingerprints
 from tracekit.ingest import writer as ingest
-from tracekit.trace import source as sources
 
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1)]
 
@@ -119,19 +116,6 @@ def test_an_archive_is_read_from_standard_input(folder, run):
     assert done.stdout.split() == ["n", "5"]
 
 
-def test_traces_of_an_archive_that_is_cut_off_are_loaded(folder, tmp_path):
-    whole = archive_of(folder, "")
-    # Two blocks each for notes.txt, rank1 and rank2; then a header without its content.
-    (tmp_path / "cut.tar").write_bytes(whole[: 512 * 7 + 100])
-    bad: list[tracekit.TracekitError] = []
-    with tracekit.load(tmp_path / "cut.tar", on_bad=bad.append) as database:
-        assert events_by_trace(database) == [1, 2]
-    # Nothing of the third trace is left.
-    assert len(bad) == 2
-    assert "rank3.json: contains no trace events" in str(bad[0])
-    assert "damaged archive" in str(bad[1])
-
-
 def test_an_archive_without_traces_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("not a trace")
     (tmp_path / "a.tar").write_bytes(archive_of(tmp_path, ""))
@@ -224,7 +208,7 @@ ingest.Ingest._insert_traces = killing
 tracekit.load(*sys.argv[1:], threads=1, resume=True)
 """
     database, partial = tmp_path / "run.duckdb", tmp_path / "run.duckdb.partial"
-    done = subprocess.run([sys.executable, "-c", program, str(folder), str(database)], check=False)
+    done = ran("python", "-c", program, folder, database)
     assert done.returncode == -signal.SIGKILL
     assert partial.exists() and not database.exists()
     with duckdb.connect(str(partial)):
@@ -238,32 +222,6 @@ tracekit.load(*sys.argv[1:], threads=1, resume=True)
     # Two of five were loaded already.
     assert len(inserted) == 3
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks", "run.duckdb"]
-
-
-@pytest.mark.thorough
-def test_a_file_written_by_several_threads_has_no_holes(tmp_path):
-    event = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": %d, "dur": 0.5}'
-    text = "[" + ",".join(event % place for place in range(200_000)) + "]"
-    paths = [tmp_path / f"{place}.json" for place in range(2)]
-    for path in paths:
-        path.write_text(text)
-    tracekit.load(paths, tmp_path / "run.duckdb").close()
-    with duckdb.connect(str(tmp_path / "run.duckdb"), read_only=True) as connection:
-        used, free, log = connection.execute(
-            "SELECT used_blocks, free_blocks, wal_size FROM pragma_database_size()"
-        ).fetchall()[0]
-    assert free <= used / 20, (used, free)
-    assert log == "0 bytes"
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
-def test_a_decompression_bomb_is_stopped(suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "BOMB_BYTES", 1 << 20)
-    pack = zstandard.compress if suffix == ".zst" else gzip.compress
-    bomb = pack(b'{"traceEvents": [' + b" " * (8 << 20) + b"]}")
-    (tmp_path / f"bomb.json{suffix}").write_bytes(bomb)
-    with pytest.raises(tracekit.TracekitError, match="250 times as large"):
-        tracekit.load(tmp_path / f"bomb.json{suffix}")
 
 
 def test_a_member_of_an_archive_is_never_written_to_its_own_path(tmp_path):
@@ -312,36 +270,3 @@ def test_progress_adds_up_to_the_files_and_their_events(folder):
     tracekit.load(folder, progress=seen).close()
     assert (seen.n_events, seen.finished) == (15, 1)
     assert seen.n_bytes == sum(each.stat().st_size for each in folder.rglob("*.json*"))
-
-
-@pytest.mark.thorough
-def test_an_event_of_fifty_megabytes_is_loaded(tmp_path):
-    events = [*EVENTS, {**EVENTS[0], "args": {"text": "x" * (50 << 20)}}, *EVENTS]
-    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
-        assert database.fetch("SELECT events, rejected FROM trace")[1] == [(5, 0)]
-        assert database.fetch("SELECT max(length(args)) FROM event")[1][0][0] > 50 << 20
-
-
-def test_a_trace_with_every_event_on_its_own_thread_is_loaded(tmp_path):
-    events = [{**EVENTS[0], "tid": tid} for tid in range(20_000)]
-    with tracekit.load(traces.write(tmp_path / "t.json", events)) as database:
-        assert database.fetch("SELECT count(DISTINCT tid) FROM host_slice")[1] == [(20_000,)]
-
-
-@pytest.mark.thorough
-def test_names_that_never_repeat_are_kept(tmp_path):
-    names = ["often", *(f"of its own {place}" for place in range(100_000)), "often"]
-    events = [traces.slice_event("cpu_op", name, at, 1) for at, name in enumerate(names)]
-    first, second = (
-        traces.write(tmp_path / f"{each}.json", events[:count])
-        for each, count in (("first", 10), ("second", None))
-    )
-    kept = tmp_path / "kept.duckdb"
-    tracekit.load(second, kept).close()
-    # A trace copied from a database gets a new trace_id.
-    with tracekit.load([first, second, kept]) as database:
-        for trace in (2, 3):
-            said = f"SELECT name FROM event WHERE trace_id = {trace} ORDER BY event_id"
-            assert [row[0] for row in database.fetch(said)[1]] == names
-            self_ns = f"SELECT sum(self_ns) FROM host_slice WHERE trace_id = {trace}"
-            assert database.fetch(self_ns)[1] == [(1000 * len(names),)]

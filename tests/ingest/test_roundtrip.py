@@ -136,11 +136,3 @@ def test_digits_repeated_keys_nan_and_infinity_are_exported_as_they_were(tmp_pat
     texts = [f'[{{"ph":"X",{each}}}]' for each in kept]
     for each, copy in zip(kept, there_and_back(tmp_path, *texts), strict=True):
         assert each in copy.replace(" ", "")
-
-
-def test_textual_and_numeric_times_mean_the_same(tmp_path):
-    file = tmp_path / "t.json"
-    file.write_text('[{"ph":"X","ts":"1500.25","dur":"2"},{"ph":"X","ts":1500.25,"dur":2}]')
-    with tracekit.load(file) as database:
-        _, rows = database.fetch("SELECT ts_ns, dur_ns FROM event")
-    assert rows == [(1_500_250, 2_000)] * 2

@@ -17,6 +17,7 @@ import pytest
 
 import tracekit
 from tests.kit import hostile, traces
+from tests.kit.processes import ran
 from tests.kit.sampling import sample
 from tracekit import files
 from tracekit.database import connection
@@ -66,10 +67,9 @@ def left_partial(folder: Path, *arguments: str) -> None:
         "from tracekit.commands import main\n"
         "sys.argv[0] = 'tracekit'\nmain()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "load", *arguments, "-o", "run.duckdb", "--resume"],
-        cwd=folder, check=False, timeout=300,
-    )  # fmt: skip
+    done = ran(
+        "python", "-c", program, "load", *arguments, "-o", "run.duckdb", "--resume", cwd=folder
+    )
     assert done.returncode == -signal.SIGKILL
     assert (folder / "run.duckdb.partial").exists()
 
@@ -237,10 +237,7 @@ def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path,
         "from tracekit.commands import main\n"
         "sys.argv[0] = 'tracekit'\nmain()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", limited, "load", large, *options, "-o", "run.duckdb"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+    done = ran("python", "-c", limited, "load", large, *options, "-o", "run.duckdb", cwd=tmp_path)
     refused(done, "run.duckdb", "cannot be loaded")
     assert (tmp_path / "run.duckdb").read_bytes() == kept
     left = {each.name for each in tmp_path.iterdir()}
@@ -289,10 +286,9 @@ def test_the_next_start_removes_what_a_killed_process_spilled_and_nothing_else(
     (temporary / "theirs").mkdir(parents=True)
     with files.work_folder(temporary, "tracekit-spill-") as used:
         killed = "tracekit.load('a.json').fetch('SELECT 1'); os.kill(os.getpid(), 9)"
-        done = subprocess.run(
-            [sys.executable, "-c", f"import os, tracekit\n{killed}"],
-            cwd=tmp_path, check=False, timeout=300, env=os.environ | {"TMPDIR": str(temporary)},
-        )  # fmt: skip
+        done = ran(
+            "python", "-c", f"import os, tracekit\n{killed}", cwd=tmp_path, TMPDIR=str(temporary)
+        )
         assert done.returncode == -signal.SIGKILL
         (spilled,) = {*temporary.iterdir()} - {used, temporary / "theirs"}
         monkeypatch.setattr(tempfile, "tempdir", str(temporary))

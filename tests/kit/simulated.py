@@ -137,7 +137,7 @@ def truth(
     return simulation.span_ns
 
 
-def ranks(programs: list[list[Any]], seed: int = 0) -> list[Simulation]:
+def ranks(programs: list[list[Any]]) -> list[Simulation]:
     """Runs of ranks that meet in collectives: each ends for all ranks once the last has begun it.
 
     Repeats the runs until every collective begins when the other ranks assumed it does.
@@ -157,7 +157,7 @@ def ranks(programs: list[list[Any]], seed: int = 0) -> list[Simulation]:
                 starts.append(start)
                 return max([start, *(each[place] for each in others if place < len(each))])
 
-            run = Simulation(program, seed=seed + own, collective=meet)
+            run = Simulation(program, seed=own, collective=meet)
             run.recorded = list(run.events())
             runs.append(run)
             seen.append(starts)

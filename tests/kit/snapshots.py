@@ -19,8 +19,8 @@ _LIBRARY = "/usr/lib/python3/site-packages/torch/nn/modules/linear.py"
 class Allocator:
     """One device's allocator, with the actions that a recording keeps: the last `entries`."""
 
-    def __init__(self, device: int = 0, entries: int = 10**9) -> None:
-        self.device, self.now_us = device, 1_760_000_000_000_000
+    def __init__(self, entries: int = 10**9) -> None:
+        self.now_us = 1_760_000_000_000_000
         self.segments: list[dict[str, Any]] = []
         self.actions: deque[dict[str, Any]] = deque(maxlen=entries)
         self.annotations: list[dict[str, Any]] = []
@@ -61,18 +61,12 @@ class Allocator:
         self._act("alloc", taken["address"], size, stack)
         return int(taken["address"])
 
-    def free(
-        self, address: int, stack: list[dict[str, Any]] = _EMPTY, *, waits: bool = False
-    ) -> None:
-        """Frees; with `waits`, another stream still uses the memory."""
+    def free(self, address: int, stack: list[dict[str, Any]] = _EMPTY) -> None:
         for segment in self.segments:
             for place, each in enumerate(segment["blocks"]):
                 if each["address"] == address:
-                    self._act("free_requested", address, each["requested_size"], stack)
-                    if waits:
-                        each["state"] = "active_pending_free"
-                        return
-                    self._act("free_completed", address, each["requested_size"], stack)
+                    for action in ("free_requested", "free_completed"):
+                        self._act(action, address, each["requested_size"], stack)
                     segment["blocks"][place] = _block(address, each["size"])
                     return
         raise KeyError(address)
@@ -82,18 +76,16 @@ class Allocator:
 
     def annotate(self, name: str, stage: str) -> None:
         self.now_us += 1
-        self.annotations.append(
-            {"name": name, "stage": stage, "device": self.device, "time_us": self.now_us}
-        )
+        self.annotations.append({"name": name, "stage": stage, "device": 0, "time_us": self.now_us})
 
     def _segment(self, kind: str, size: int, stack: list[dict[str, Any]]) -> dict[str, Any]:
         least = _SMALL_SEGMENT if kind == "small" else _LARGE_SEGMENT
         total = max(least, -(-size // _SMALL_SEGMENT) * _SMALL_SEGMENT)
-        address = 0x7F0000000000 + (self.device << 36) + len(self.segments) * (1 << 32)
+        address = 0x7F0000000000 + len(self.segments) * (1 << 32)
         block = _block(address, total)
         self.segments.append(
             {
-                "device": self.device, "address": address, "total_size": total, "allocated_size": 0,
+                "device": 0, "address": address, "total_size": total, "allocated_size": 0,
                 "active_size": 0, "requested_size": 0, "stream": 0, "segment_type": kind,
                 "segment_pool_id": (0, 0), "is_expandable": False, "frames": stack,
                 "blocks": [block],
@@ -128,19 +120,15 @@ def _block(
     }  # fmt: skip
 
 
-def snapshot(*allocators: Allocator) -> dict[str, Any]:
+def snapshot(allocator: Allocator) -> dict[str, Any]:
     """A snapshot in the form of torch.cuda.memory._snapshot."""
-    for each in allocators:
-        for segment in each.segments:
-            of_state = {
-                "allocated_size": ("active_allocated",),
-                "active_size": ("active_allocated", "active_pending_free"),
-            }
-            for key, states in of_state.items():
-                segment[key] = sum(b["size"] for b in segment["blocks"] if b["state"] in states)
-            segment["requested_size"] = sum(
-                b["requested_size"] for b in segment["blocks"] if b["state"] == "active_allocated"
-            )
+    for segment in allocator.segments:
+        active = [each for each in segment["blocks"] if each["state"] == "active_allocated"]
+        for total, size in (
+            ("allocated_size", "size"), ("active_size", "size"),
+            ("requested_size", "requested_size"),
+        ):  # fmt: skip
+            segment[total] = sum(each[size] for each in active)
     settings = {
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False", "max_split_size": -1,
         "garbage_collection_threshold": 0.0, "expandable_segments": False,
@@ -149,10 +137,10 @@ def snapshot(*allocators: Allocator) -> dict[str, Any]:
         "roundup_power2_divisions": {str(2**n): 0 for n in range(16)},
     }  # fmt: skip
     return {
-        "segments": [segment for each in allocators for segment in each.segments],
-        "device_traces": [list(each.actions) for each in allocators],
+        "segments": allocator.segments,
+        "device_traces": [list(allocator.actions)],
         "allocator_settings": settings,
-        "external_annotations": [note for each in allocators for note in each.annotations],
+        "external_annotations": allocator.annotations,
     }
 
 
@@ -186,8 +174,8 @@ def trained(steps: int = 3, entries: int = 10**9, leak: int = 0) -> Allocator:
     return found
 
 
-def write(path: Path, *allocators: Allocator, protocol: int = 4) -> Path:
+def write(path: Path, allocator: Allocator, protocol: int = 4) -> Path:
     """Writes a snapshot as `_dump_snapshot` does."""
     with path.open("wb") as file:
-        pickle.dump(snapshot(*allocators), file, protocol)
+        pickle.dump(snapshot(allocator), file, protocol)
     return path

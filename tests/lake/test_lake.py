@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,8 +10,8 @@ import duckdb
 import pytest
 from msgspec.structs import replace
 
-from tests.bench.lake import QUESTIONS, ask_in_process
-from tests.kit.lakes import add, copy_ranks, rank_events, statuses, write_rank
+from tests.kit.lakes import add, rank_events, statuses, write_rank
+from tests.kit.processes import ran
 from tracekit.database import catalog
 from tracekit.database.stored import create_tables
 from tracekit.errors import TracekitError
@@ -282,7 +280,7 @@ finally:
     assert not add("{tmp_path}/lake", "{tmp_path}/run").failed
     assert open_lake("{tmp_path}/lake").fetch("SELECT count(*) FROM event")[1] == [(18,)]
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = ran("python", "-c", code)
     assert (done.returncode, done.stderr) == (0, "")
     loaded, *machinery = done.stdout.splitlines()[-1].split()
     assert int(loaded) <= 60
@@ -321,16 +319,6 @@ def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made)
     published = page.split("It publishes")[1].split(".")[0]
     named = set(re.findall(r"`(\w+)`", published)) - {"answer_"}
     assert named == {each for each in PUBLISHED if not each.startswith("answer_")}
-
-
-@pytest.mark.thorough
-def test_questions_about_512_ranks_take_little_time_and_memory(made, tmp_path):
-    copy_ranks(Path(f"{made}/lake"), tmp_path / "lake", 64)
-    for question in QUESTIONS:
-        cost = ask_in_process(tmp_path / "lake", question)
-        # Two cores have 4 s of work in 2 s.
-        assert cost["ask_cpu_s"] < 4, question
-        assert cost["memory_mb"] < 1_500, question
 
 
 def of_another_version(lake, change):
@@ -376,8 +364,3 @@ def test_ranks_that_cannot_be_read_are_left_out_until_they_are_added_again(copie
     with open_lake(str(copied)) as lake:
         assert lake.notes == []
         assert len(lake.query("run_metrics")) == 8
-
-
-def test_several_runs_are_not_judged_together_and_that_is_said(made, run):
-    done = run("analyze", f"{made}/lake")
-    assert "No verdict on all together: these are several runs" in " ".join(done.stdout.split())

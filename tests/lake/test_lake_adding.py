@@ -301,10 +301,6 @@ def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
         add(tmp_path / "rank=7" / "lake", path)
 
 
-def work_folders(folder):
-    return [each for each in folder.glob("tracekit-*") if each.is_dir()]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
 @pytest.mark.sampled(3, of=4)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])

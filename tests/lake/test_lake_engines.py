@@ -1,19 +1,16 @@
 """The documented questions have the same answers in every engine, whatever runs are called."""
 
 import json
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import duckdb
-import polars
 import pytest
 
+from tests.bench.documented import QUESTIONS, asker
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.lakes import add, ranks_with_files, statuses
+from tests.kit.processes import ran
 from tests.kit.ranks_simulated import Job
 from tracekit.lake.runs import read_run, read_runs
 from tracekit.lake.storage import Storage
@@ -23,10 +20,8 @@ from tracekit.run import open_lake
 
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed (the extra `lake`)")
 
-PAGE = (Path(__file__).parents[2] / "examples" / "lake.md").read_text()
-QUESTIONS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
+ROOT = Path(__file__).parents[2]
 RUNS = ["0042", "42"]
-TABLES = ["run_figures", "verdict", "answer_idle_causes", "collective", "advice"]
 
 
 @pytest.fixture(scope="module")
@@ -60,53 +55,31 @@ def rounded(rows):
 def expected(lake):
     """What tracekit answers."""
     with open_lake(str(lake)) as opened:
-        opened.session._connection.execute("USE lake")
-        found = [rounded(opened.session._connection.execute(each).fetchall()) for each in QUESTIONS]
+        connection = opened.session._connection
+        connection.execute("USE lake")
+        found = [rounded(connection.execute(each).fetchall()) for each in QUESTIONS]
     assert len(found) == 5
     assert {row[0]: row[1] for row in found[0]} == dict.fromkeys(RUNS, 2)
     assert all(found)
     return found
 
 
-def delta_files(lake, table):
-    return deltalake.DeltaTable(str(lake / "tables" / table)).file_uris()
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_an_engine_of_this_process_answers_the_same(engine, lake, expected):
+    ask = asker(str(lake), engine)
+    assert [rounded(ask(each)) for each in QUESTIONS] == expected
 
 
-def test_duckdb_answers_the_same(lake, expected):
-    with duckdb.connect() as connection:
-        for table in TABLES:
-            files = delta_files(lake, table)
-            connection.execute(f"CREATE VIEW {table} AS FROM read_parquet({files})")
-        found = [rounded(connection.execute(each).fetchall()) for each in QUESTIONS]
-    assert found == expected
-
-
-def test_polars_answers_the_same(lake, expected):
-    frames = {each: polars.scan_delta(str(lake / "tables" / each)) for each in TABLES}
-    with polars.SQLContext(frames) as context:
-        found = [rounded(context.execute(each).collect().rows()) for each in QUESTIONS]
-    assert found == expected
-
-
-def test_clickhouse_answers_the_same(lake, expected, tmp_path):
-    pytest.importorskip("chdb", reason="chdb is not installed")
-    asked = [re.sub(r"FROM (\w+)", rf"FROM deltaLakeLocal('{lake}/tables/\1')", each)
-             for each in QUESTIONS]  # fmt: skip
-    # Its threads do not end well in a process that goes on.
-    code = """
-import chdb, json, sys
-server = chdb.connect(sys.argv[1])
-for question in sys.argv[2:]:
-    print(json.dumps(json.loads(str(server.query(question, "JSONCompact")))["data"]))
-"""
-    # It reads files below its folder alone.
-    done = subprocess.run(
-        [sys.executable, "-c", code, f"{tmp_path}/server?user_files_path={lake}", *asked],
-        capture_output=True, text=True, check=False, timeout=120, cwd=lake,
-    )  # fmt: skip
+@pytest.mark.parametrize("engine", ["chdb", pytest.param("spark", marks=pytest.mark.thorough)])
+def test_an_engine_of_its_own_process_answers_the_same(engine, lake, expected):
+    package = {"chdb": "chdb", "spark": "pyspark"}[engine]
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    if engine == "spark" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    done = ran("python", "-m", "tests.bench.documented", lake, engine, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    assert [numbers(each) for each in lines] == [numbers(each) for each in expected]
+    answers = json.loads(done.stdout.splitlines()[-1])["answers"]
+    assert [numbers(each) for each in answers] == [numbers(each) for each in expected]
 
 
 def numbers(rows):
@@ -119,29 +92,10 @@ def number(value):
     return float(value) if is_number else value
 
 
-@pytest.mark.thorough
-def test_spark_answers_the_same(lake, expected):
-    sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java")
-    spark = (
-        sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )  # fmt: skip
-    try:
-        for table in TABLES:
-            files = delta_files(lake, table)
-            spark.read.parquet(*files).createOrReplaceTempView(table)
-        found = [rounded(map(tuple, spark.sql(each).collect())) for each in QUESTIONS]
-    finally:
-        spark.stop()
-    assert found == expected
-
-
 def test_a_published_table_names_what_readers_see_and_nothing_else(lake):
     for table in filter(lambda name: (lake / "tables" / name).exists(), PUBLISHED):
-        named = {Path(each).name for each in delta_files(lake, table)}
+        files = deltalake.DeltaTable(str(lake / "tables" / table)).file_uris()
+        named = {Path(each).name for each in files}
         seen = {
             Path(held.group.path(table)).name
             for run in read_runs(Storage(str(lake))) for held in run.groups

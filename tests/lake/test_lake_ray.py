@@ -47,13 +47,12 @@ def run_of_ranks(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A cluster of two nodes, each with processes of its own, on the loopback interface."""
+    """A cluster of one node, on the loopback interface."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(ROOT))
         started = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
-        started.add_node(**NODE)
         started.wait_for_nodes()
         yield started
         started.shutdown()

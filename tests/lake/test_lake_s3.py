@@ -10,8 +10,7 @@ from tests.kit.lakes import add, files_in_use, statuses, write_rank
 from tracekit.errors import TracekitError
 from tracekit.lake.runs import all_ranks
 from tracekit.lake.storage import Storage
-from tracekit.lake.upkeep import clean, compact_runs, publish
-from tracekit.lake.workers import Processes
+from tracekit.lake.upkeep import clean
 from tracekit.run import open_lake
 
 LIMIT_S = 60
@@ -98,24 +97,6 @@ def test_what_is_not_there_is_said_in_one_line(bucket):
     assert failed.message == "s3://traces/none: no trace is there"
     with pytest.raises(TracekitError, match="is not a lake"):
         open_lake("s3://traces/none")
-
-
-@pytest.mark.thorough
-def test_small_tables_are_published_there_and_runs_compacted(bucket, tmp_path, monkeypatch):
-    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
-    # Its own client speaks HTTPS otherwise.
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    add(LAKE, write_rank(tmp_path, 0), run="0042")
-    publish(LAKE)
-    add(LAKE, write_rank(tmp_path, 1), run="0042")
-    assert compact_runs(LAKE, Processes(1), ["0042"]) == 2
-    publish(LAKE)
-    table = deltalake.DeltaTable(f"{LAKE}/tables/run_figures")
-    assert (len(table.file_uris()), table.version()) == (1, 2)
-    with open_lake(f"{LAKE}/run=0042") as opened:
-        assert opened.fetch("SELECT run, rank FROM lake.trace ORDER BY rank")[1] == [
-            ("0042", 0), ("0042", 1),
-        ]  # fmt: skip
 
 
 def test_a_file_that_is_there_is_not_created_again(bucket):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import tracekit
 from tests.kit.atoms import (
     MS,
     US,
@@ -21,8 +20,7 @@ from tests.kit.atoms import (
 )
 from tests.kit.planted import is_right, planted
 from tests.kit.sampling import sample
-from tests.kit.simulated import Programs, write
-from tests.kit.simulator import Simulation
+from tests.kit.simulated import Programs
 from tests.kit.traces import Together, slice_event
 from tracekit.replay.prices import Speed
 from tracekit.reporters import console
@@ -266,24 +264,6 @@ def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(analyses
         ("step", "device"), ("step", "host"),
     }  # fmt: skip
     assert analysis.gpu.busy_ns > 0.9 * analysis.window.span_ns
-
-
-@pytest.mark.thorough
-def test_the_parts_of_the_window_and_the_gains_as_recorded_stay(tmp_path):
-    path = write(tmp_path / "t.json", Simulation(loop(once=[Work(200 * MS)])))
-    with tracekit.load(path) as database:
-        analysis = database.verdict()
-        as_recorded = database.whatif("host*0.5")
-        steady = database.whatif("steady")
-        both = database.whatif("steady", "host*0.5")
-    gpu = analysis.gpu
-    parts = gpu.compute_ns + gpu.exposed_comm_ns + gpu.exposed_memcpy_ns + gpu.idle_ns
-    assert parts == analysis.window.span_ns
-    gains = analysis.causal.gains
-    assert gains.window_ns + gains.one_offs_ns == analysis.window.span_ns
-    assert as_recorded.window_ns == analysis.window.span_ns
-    assert steady.predicted_ns == gains.window_ns
-    assert 1 - both.predicted_ns / steady.predicted_ns == pytest.approx(gains.host)
 
 
 FIRST = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))

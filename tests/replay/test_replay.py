@@ -1,14 +1,12 @@
 """The graph of small handmade traces: its dependencies, and the effects of changes."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES, trace_names
 from tests.kit import traces
+from tests.kit.processes import ran
 from tests.kit.traces import frame, gpu_op, launch, operator, slice_event, step
 from tracekit.errors import TracekitError
 from tracekit.replay.changes import ChangedParts
@@ -240,7 +238,7 @@ def test_changes_need_no_package_that_an_install_lacks():
         "        try: run.whatif(change)\n"
         "        except tracekit.TracekitError as error: print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = ran("python", "-c", code)
     # The trace has no modules.
     assert "names nothing in this trace" in done.stdout
     assert len(done.stdout.splitlines()) == 1, done.stdout

@@ -1,6 +1,5 @@
 """The replay's loops in C give exactly the same as loops in Python, and stay within bounds."""
 
-import subprocess
 from itertools import pairwise
 
 import numpy as np
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 import tracekit
 from tests.kit import sanitized, simulated
+from tests.kit.processes import ran
 from tests.kit.programs import random_program
 from tests.kit.sampling import sample
 from tests.kit.simulator import Simulation
@@ -98,6 +98,5 @@ def test_a_replay_is_to_the_nanosecond_what_its_edges_say(replays, number, seed,
 @pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_loops_stay_within_their_arrays_whatever_the_numbers(seed, tmp_path):
-    run = [str(sanitized.compiled("fuzz_replay", tmp_path)), str(seed), "100000"]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    done = ran(sanitized.compiled("fuzz_replay", tmp_path), str(seed), "100000")
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "100000\n")

@@ -14,11 +14,10 @@ from decimal import Decimal
 import pytest
 import zstandard
 from click.testing import CliRunner
-from filelock import FileLock, Timeout
 
 import tracekit
 from tests.conftest import trace_file, trace_names
-from tests.kit import lakes, perfetto_page, ranks_simulated
+from tests.kit import lakes, ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.ranks_simulated import Job
 from tracekit.commands import cli
@@ -337,16 +336,3 @@ def test_a_page_that_reads_slowly_or_comes_again_is_waited_for(tmp_path):
 def test_a_taken_port_is_named_with_another_way_to_open_the_trace(server, tmp_path):
     with pytest.raises(TracekitError, match=r"is taken.*drag the file that `tracekit annotate "):
         TraceServer(server.file, server.server_port)
-
-
-def test_tests_of_the_page_take_turns_at_the_port_and_skip_where_it_is_taken(
-    server, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(perfetto_page, "PORT_LOCK", tmp_path / "port.lock")
-    with perfetto_page.turn(), pytest.raises(Timeout):
-        FileLock(perfetto_page.PORT_LOCK).acquire(timeout=0)
-    monkeypatch.setattr(perfetto_page, "PORT", server.server_port)
-    with pytest.raises(pytest.skip.Exception, match=f"port {server.server_port} is taken"):
-        perfetto_page.require_port()
-    # The lock is free again.
-    FileLock(perfetto_page.PORT_LOCK).acquire(timeout=0)

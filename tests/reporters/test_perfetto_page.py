@@ -9,10 +9,7 @@ import pytest
 
 from tests.compare.test_part import STEPS
 from tests.conftest import trace_file, trace_names
-from tests.kit import ranks_simulated
-from tests.kit.atoms import MS
 from tests.kit.perfetto_page import perfetto, require_port
-from tests.kit.ranks_simulated import Job
 from tests.reporters.test_perfetto import SMALL, added
 from tracekit.perfetto.annotate import annotate
 from tracekit.perfetto.tracks import as_read
@@ -34,12 +31,6 @@ COUNTERS = """
 ARROWS = """
     SELECT a.ts, a.ts + a.dur, b.ts, b.ts + b.dur FROM flow
     JOIN slice AS a ON flow.slice_out = a.id JOIN slice AS b ON flow.slice_in = b.id
-"""
-# When collectives end, and on how many ranks.
-COLLECTIVES = """
-    SELECT ts + dur AS end_ns, count(DISTINCT upid)
-    FROM slice JOIN thread_track ON slice.track_id = thread_track.id JOIN thread USING (utid)
-    WHERE slice.name GLOB 'nccl*' GROUP BY 1
 """
 
 
@@ -97,20 +88,6 @@ def test_perfetto_draws_the_arrows_of_the_critical_path(page, tmp_path):
     ):
         assert out_ns <= arrow["s"]["ts"] * 1000 <= out_end_ns
         assert in_ns <= arrow["f"]["ts"] * 1000 <= in_end_ns
-
-
-@pytest.mark.thorough
-def test_perfetto_shows_ranks_beside_each_other(page, tmp_path):
-    (tmp_path / "run").mkdir()
-    ranks_simulated.write(tmp_path / "run", Job(data=2, steps=2, clocks={1: 7 * MS}))
-    output = tmp_path / "out.json"
-    annotate(tmp_path / "run", output)
-    page.opens(output)
-    assert page.query(PROBLEMS) == []
-    processes = page.query("SELECT name FROM process WHERE name LIKE 'tracekit: %' ORDER BY 1")
-    assert len(processes) == 2
-    ends = page.query(COLLECTIVES)
-    assert {ranks for _, ranks in ends} == {2}
 
 
 @pytest.mark.thorough

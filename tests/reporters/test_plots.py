@@ -1,8 +1,5 @@
 """`run.plot`: the charts of a trace's page, to restyle and to show elsewhere."""
 
-from itertools import combinations
-from math import dist
-
 import polars as pl
 import pytest
 
@@ -11,7 +8,6 @@ from tests.kit.atoms import US, Launch, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.errors import TracekitError
-from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure
 
@@ -84,30 +80,3 @@ def test_a_chart_is_drawn_only_where_its_values_differ(steps):
 def test_a_few_values_far_below_all_others_do_not_flatten_a_chart(values, weights, lowest):
     found = charts.lowest_drawn(pl.Series(values), pl.Series(weights))
     assert found == pytest.approx(lowest, rel=0.99) and (found <= min(v for v in values if v > 1))
-
-
-def test_what_stands_side_by_side_in_a_time_line_has_colours_that_differ():
-    # Distances in CIELAB: two golds have 6 to 13.
-    beside = colours.HOST | {
-        name: colours.of(name) for name in ("compute", "communication", "idle")
-    }
-    points = {name: lab(shade) for name, shade in beside.items()}
-    near = {
-        (a, b): apart
-        for a, b in combinations(points, 2)
-        if (apart := dist(points[a], points[b])) < 18
-    }
-    assert near == {}
-
-
-def lab(shade):
-    """A colour of sRGB in CIELAB: https://www.w3.org/TR/css-color-4/#color-conversion-code."""
-    parts = [int(shade[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
-    tristimulus = (
-        (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505,
-        0.2126 * red + 0.7152 * green + 0.0722 * blue,
-        (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089,
-    )
-    x, y, z = (t ** (1 / 3) if t > 0.008856 else 7.787 * t + 16 / 116 for t in tristimulus)
-    return 116 * y - 16, 500 * (x - y), 200 * (y - z)

@@ -18,7 +18,6 @@ from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
 from tracekit.reporters import notebook
 from tracekit.reporters.html.diff import _Comparison, diff_view, sentences, waterfall_chart
-from tracekit.reporters.html.reports import write_diff
 from tracekit.reporters.html.subject import Subject
 from tracekit.verdict.model import Analysis
 
@@ -191,17 +190,6 @@ def test_call_paths_of_both_runs_are_matched_by_their_names(two, figures):
     same = two.query("diff_flame", a=1, b=1)
     assert set(same["change"]) == {"same"}
     assert same["a_host_ns"].to_list() == same["b_host_ns"].to_list()
-
-
-@pytest.mark.thorough
-def test_runs_without_gpu_ops_are_compared_by_their_operators(tmp_path):
-    path = traces.write(tmp_path / "cpu.json", [operator("aten::mm", 0, 50)])
-    longer = traces.write(tmp_path / "longer.json", [operator("aten::mm", 0, 80)])
-    with tracekit.load([path, longer]) as database:
-        write_diff(database, 1, 2, tmp_path / "page.html")
-        _, view = diff_view(database, 1, 2)
-    names = [figure.name for part in view.parts for figure in part.figures]
-    assert names == ["waterfall", "operators", "flame"]
 
 
 def test_a_window_is_of_one_trace(paths, tmp_path):

@@ -1,7 +1,6 @@
 """The page of several ranks: who waits for whom, by one clock, and a page for each that fits."""
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
 import tracekit
@@ -152,20 +151,6 @@ def test_parts_of_each_rank_add_up_and_times_fit_javascript(figures):
     # Beyond 2**53, JavaScript does not count exactly.
     assert min(rows["start_ns"]) == 0
     assert max(rows["end_ns"]) < 2**53
-
-
-@pytest.mark.thorough
-def test_a_directory_becomes_one_page_with_a_page_for_each_rank(files, tmp_path):
-    output = tmp_path / "report.html"
-    done = CliRunner().invoke(cli, ["report", str(files[0].parent), "-o", str(output)])
-    assert done.exception is None, done.output
-    text = output.read_text()
-    assert f"{RANKS} ranks: the others wait most for rank {LATE}" in text
-    for number in range(1, RANKS + 1):
-        assert f'<main id="trace{number}" class="view" hidden>' in text
-        assert text.count(f'data-view="trace{number}"') == 2
-    assert f"tracekit query {files[0].parent} stragglers" in text
-    assert "have a page of their own" not in text
 
 
 def test_the_database_of_a_sweep_becomes_the_page_of_the_sweep(job, tmp_path, monkeypatch):

@@ -77,13 +77,6 @@ def test_the_page_tells_what_is_fastest_where_and_escapes_names(found):
     assert "did not run: out of memory" in text
 
 
-def test_a_notebook_shows_the_points_and_a_map(found):
-    shown = found._repr_html_()
-    assert "<svg" in shown
-    assert "out of memory" in shown
-    assert "<b>fused" not in shown
-
-
 def test_every_figure_names_the_query_that_gives_its_rows(figures):
     for figure in figures.values():
         assert figure.source == (

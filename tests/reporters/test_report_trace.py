@@ -12,17 +12,13 @@ from tests.kit.simulator import Simulation
 from tests.kit.traces import Together, gpu_op, launch, launched, slice_event
 from tests.kit.traces import operator as operator_event
 from tracekit.reporters.html.page import page
-from tracekit.reporters.html.reports import MOST_BYTES, write_any
+from tracekit.reporters.html.reports import write_any
 from tracekit.reporters.html.sections.flame import flame
-from tracekit.reporters.html.sections.host import delays, queue, synchronizations
 from tracekit.reporters.html.sections.steps import faster
-from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
+from tracekit.reporters.html.sections.timeline import timeline
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import trace_view
 from tracekit.verdict.regime import REGIMES
-
-# No figure has more rows, whatever the length of the trace.
-MOST_ROWS = 6_000
 
 
 def program(number):
@@ -130,20 +126,6 @@ def test_launches_over_time_count_each_launch_once(run):
     assert whole["delay_p90_ns"] == stats["delay_p90_ns"]
 
 
-def test_gaps_and_waits_are_those_of_the_questions(run, subject):
-    found = gaps(subject)
-    asked = run.ask("idle_gaps", trace=1, top=200)
-    assert found.rows["gap_ns"].to_list() == [row["gap_ns"] for row in asked]
-    start = subject.window.start_ns
-    assert found.rows["start_ns"].to_list() == [row["start_ns"] - start for row in asked]
-    assert "train.py(7): loss" in synchronizations(subject).says
-    assert culprits(subject).rows["idle_ns"].sum() == sum(
-        row["idle_ns"] for row in run.ask("idle_culprits", trace=1, top=12)
-    )
-    assert delays(subject) is not None
-    assert queue(subject) is not None
-
-
 HOSTILE = (
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -207,27 +189,3 @@ def test_a_doubt_is_said_once_and_only_where_it_could_change_a_figure(trace, is_
     text = page("doubts", [view])
     assert text.count("GPU ops have no launch in the trace (") == 1 + is_told
     assert text.count("Doubtful for the same reason as") == max(0, len(doubtful) - 1)
-
-
-@pytest.mark.thorough
-def test_a_longer_trace_has_no_larger_page(tmp_path):
-    """Eight times the steps, each with other names: the rows of figures have limits."""
-    sizes = []
-    for count in (400, 3_200):
-        path = write(tmp_path / f"{count}.json", Simulation(list(map(long_program, range(count)))))
-        with tracekit.load(path) as database:
-            view = trace_view(Subject(database, 1))
-        figures = [figure for part in view.parts for figure in part.figures]
-        assert {f.name: len(f.rows) for f in figures if len(f.rows) > MOST_ROWS} == {}
-        sizes.append(len(page("long", [view])) - len(page("long", [])))
-    assert sizes[1] < 1.5 * sizes[0]
-    assert len(page("long", [view]).encode()) < MOST_BYTES
-
-
-def long_program(number):
-    """A step with names that no other step has."""
-    products = [
-        operator(f"aten::mm{number % 97}_{place}", 15 * US, Launch(5 * US, (("math", 30 * US),)))
-        for place in range(12)
-    ]
-    return step(number, *products, line(f"train.py({number}): loss", Sync(3 * US)))

@@ -3,7 +3,6 @@
 import gzip
 import json
 import math
-import subprocess
 from fractions import Fraction
 
 import duckdb
@@ -12,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import trace_file
-from tests.ingest.test_roundtrip import names, values
 from tests.kit import sanitized
+from tests.kit.processes import ran
 from tests.kit.sampling import sample
 from tracekit.native.events import Labels, Read, Stop, read_events
 from tracekit.native.library import Batch, BatchStream, Rows
@@ -135,14 +134,6 @@ def test_what_duckdb_takes_beyond_json_is_taken_here():
     assert row(text)["args"] == '{"a":[nan,-Infinity,INF],"b":1}'
 
 
-@pytest.mark.thorough
-@settings(max_examples=sample("arguments in any layout", 200, 60))
-@given(st.dictionaries(names, values, max_size=4), st.sampled_from([None, 1, "\r\n\t"]))
-def test_args_keep_every_key_and_value_without_white_space(args, indent):
-    text = json.dumps({"args": args}, indent=indent)
-    assert row(text)["args"] == json.dumps(args, separators=(",", ":"))
-
-
 VALUES = [
     b"tru", b"01", b".5", b"5.", b"1e", b"+1", b"[1 2]", b"[}", b"{]", b"{b: 1}", b'{"b" 1}',
     b"'b'",
@@ -212,30 +203,6 @@ def test_nesting_of_any_depth_is_read_or_refused():
         assert read(text).stop is stop
 
 
-WORDS = ("phase", "category", "name", "flow_bind", "scope")
-KEYS = ("ph", "cat", "name", "bp", "s")
-
-
-@pytest.mark.thorough
-@given(
-    st.lists(
-        st.tuples(*[st.none() | st.sampled_from(["", "a", "ab", "b", "aaaaaaaa"]) | names] * 5),
-        max_size=30,
-    )
-)
-def test_events_that_say_the_same_have_one_label(said):
-    texts = [
-        json.dumps(
-            {key: word for key, word in zip(KEYS, words, strict=True) if word is not None},
-            ensure_ascii=bool(place % 2),
-        )
-        for place, words in enumerate(said)
-    ]
-    found = rows(",".join(texts).encode())
-    assert [tuple(row[word] for word in WORDS) for row in found] == said
-    assert len({row["label_id"] for row in found}) == len(set(said))
-
-
 def test_what_is_known_of_labels_does_not_grow_with_their_number():
     n_labels = 200_000
     labels, n_known = Labels(0), set()
@@ -296,8 +263,7 @@ def test_damaged_events_are_read_within_bounds(name, tmp_path):
     packed = name and trace_file(f"{name}.json.gz").read_bytes()
     (tmp_path / "trace").write_bytes(gzip.decompress(packed) if packed else hard_trace())
     cases = sample("damaged texts of each trace", 50_000, 5_000)
-    run = [str(program), "1", str(cases), str(tmp_path / "trace")]
-    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    done = ran(program, "1", str(cases), tmp_path / "trace")
     assert (done.returncode, done.stderr) == (0, "")
     with_events, events = map(int, done.stdout.split())
     assert with_events > cases / 2

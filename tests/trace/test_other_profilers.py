@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -44,40 +43,6 @@ def test_numbers_are_those_of_an_independent_count(name, loaded):
     for expected, ours in zip(EXPECTED[name], windows, strict=True):
         known = {_OURS.get(key, key): value for key, value in expected.items()}
         assert ours == ours | {key: value for key, value in known.items() if key in ours}
-
-
-PEER = json.loads((Path(__file__).parents[1] / "data" / "nsys_ai.json").read_text())["files"]
-
-
-@pytest.mark.parametrize("name", sorted(PEER) if EXPECTED else WITHOUT)
-def test_kernels_gaps_and_nccl_s_share_are_those_of_nsys_ai(name, loaded):
-    """nsys-ai calls all time between kernels idle, copies included."""
-    run, ids = loaded
-    kernels = f"(SELECT * FROM kernels WHERE trace_id IN {tuple(ids[name])})"
-    top = run.fetch(f"SELECT name, count(*), sum(dur_ns) / 1e6 FROM {kernels} GROUP BY 1"
-                    " ORDER BY 3 DESC LIMIT 5")[1]  # fmt: skip
-    assert top == [(*each, pytest.approx(ms, abs=0.006)) for *each, ms in PEER[name]["top_kernels"]]
-    windows = asked(loaded, name, "partition", kind="gpu_active")
-    for window, peer in zip(windows, PEER[name]["devices"], strict=True):
-        assert window["kernels"] == peer["compute_kernels"] + peer["nccl_kernels"]
-        of_device = f"{kernels} WHERE device_id = {window['device_id']}"
-        ((span_ns,),) = run.fetch(f"SELECT max(end_ns) - min(start_ns) FROM {of_device}")[1]
-        nccl_ns = window["exposed_comm_ns"]
-        told = {
-            "compute_only_ms": window["compute_ns"], "nccl_only_ms": nccl_ns, "total_ms": span_ns,
-            "idle_ms": span_ns - window["compute_ns"] - nccl_ns,
-        }  # fmt: skip
-        ours = {key: ns / 1e6 for key, ns in told.items()}
-        assert ours == pytest.approx({key: peer[key] for key in told}, abs=0.012)
-        of_trace = f"FROM collective WHERE trace_id = {window['trace_id']}"
-        nccl = run.fetch(f"SELECT count(*), sum(dur_ns) / 1e6 {of_trace}")[1]
-        for each in peer["nccl_breakdown"]:
-            assert nccl == [(each["count"], pytest.approx(each["total_ms"], abs=0.006))]
-        gaps = run.fetch(
-            "SELECT stream, start_ns - lag(end_ns) OVER (PARTITION BY stream ORDER BY start_ns)"
-            f" AS gap_ns FROM {of_device} QUALIFY gap_ns >= 1000000 ORDER BY 2 DESC, 1 LIMIT 6"
-        )[1]
-        assert [list(each) for each in gaps] == peer["gaps"]
 
 
 @each_file

@@ -318,15 +318,6 @@ def test_any_events_survive_any_cut(read, tmp_path_factory, events, batch_bytes,
     assert reader.rejected == 0
 
 
-def test_everything_after_a_repaired_event_is_read(read, tmp_path):
-    text = document().replace('"a},{b"', '"a},{b\x01"')
-    for batch_bytes in (1, 60, 1 << 20):
-        events, reader = read(text.encode(), batch_bytes, tmp_path)
-        assert len(events) == len(EVENTS)
-        assert reader.damage is None
-        assert json.loads(reader.metadata_text)["traceName"] == "t"
-
-
 def test_events_with_literals_that_only_some_parsers_accept_are_separated(tmp_path):
     odd = '{"ph": "X", "ts": 1, "args": {"x": nan}}'
     file = tmp_path / "odd.json"

@@ -20,8 +20,8 @@ from tracekit.trace.other.converted import OneProcess
 from tracekit.trace.source import ByteStream
 
 
-def held(run, question, **parameters):
-    return {row["place"]: row["live_bytes"] for row in run.ask(question, **parameters)}
+def held(run, **parameters):
+    return {row["place"]: row["live_bytes"] for row in run.ask("memory_sites", **parameters)}
 
 
 def test_every_protocol_gives_the_same_tables(tmp_path):
@@ -33,9 +33,9 @@ def test_every_protocol_gives_the_same_tables(tmp_path):
     with tracekit.load(tmp_path, verdicts=False) as run:
         assert [row["events"] for row in run.traces()] == [57] * 5
         for trace in run.trace_ids():
-            end = held(run, "memory_sites", moment="end", trace=trace)
+            end = held(run, moment="end", trace=trace)
             assert end == {"/app/model.py(10): __init__": 12 << 20}
-            peak = held(run, "memory_sites", trace=trace)
+            peak = held(run, trace=trace)
             assert peak["/app/model.py(22): forward"] == (3 << 20) + 100
 
 
@@ -149,7 +149,7 @@ def test_a_failed_allocation_says_where_and_what_was_in_use(tmp_path):
              write(tmp_path / "without_history.pickle", trained(entries=0))]  # fmt: skip
     with tracekit.load(paths, verdicts=False) as run:
         (row,) = run.ask("out_of_memory")
-        assert held(run, "memory_sites", trace=2) == {"/app/model.py(10): __init__": 12 << 20}
+        assert held(run, trace=2) == {"/app/model.py(10): __init__": 12 << 20}
     assert (row["requested_bytes"], row["place"]) == (80 << 30, "/app/train.py(40): evaluate")
     assert (row["allocated_bytes"], row["device_free_bytes"]) == (allocator.allocated, 1 << 20)
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-import tracekit
 from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
-from tests.kit.simulated import Programs, ranks, write
+from tests.kit.simulated import Programs
 from tests.kit.simulator import Machine
 from tests.kit.traces import gpu_op, launch
 from tests.one_offs.test_steady import loop
@@ -57,9 +56,6 @@ def codes(analysis):
     return {each.code for each in analysis.trace.health}
 
 
-# -- replays without kernels -----------------------------------------------------------------------
-
-
 def graph(kernels, us=70, cause="math", host_us=20):
     return Launch(host_us * US, ((cause, us * US),) * kernels, name="cudaGraphLaunch")
 
@@ -83,9 +79,6 @@ def cut(events):
     return events
 
 
-# -- launches without kernels ----------------------------------------------------------------------
-
-
 def dropped(first, last=None, each=1):
     def lose(events):
         return without_ops_of(events, calls(events)[first:last:each])
@@ -106,13 +99,10 @@ def ending(name, cause):
     return [Call("cudaGetDeviceCount", 1 * US, "runtime"), *[Call(name, 3 * MS, cause)] * 5]
 
 
-# -- calls without an end --------------------------------------------------------------------------
-
-
-def stacked(steps=8):
+def stacked():
     call = line("<built-in method mylib.op>", operator("aten::mm", 10 * US, SMALL), Work(US))
     frame = line("train.py(12): train", Work(3 * US), call, Work(40 * US))
-    return [*(step(number, *[frame] * 20) for number in range(steps)), WAIT]
+    return [*(step(number, *[frame] * 20) for number in range(8)), WAIT]
 
 
 def open_at_the_stop(*names):
@@ -153,9 +143,6 @@ def test_what_is_open_when_the_recording_stops_is_no_one_off(trace, analyses):
     assert analyses[trace].verdict.regime == "compute-bound"
 
 
-# -- ranks that begin to record at different times -------------------------------------------------
-
-
 def reduced(ns):
     return operator("nccl:all_reduce", 10 * US, Launch(6 * US, (("communication", ns),)))
 
@@ -189,24 +176,6 @@ def test_ranks_that_meet_late_in_the_first_collective_are_a_one_off(steps, analy
     assert (verdict.try_next[0] == RECORD["arrival_skew"]) == is_inside
 
 
-def test_ranks_that_are_loaded_together_say_so_as_well(tmp_path):
-    def program(late):
-        return [Work(17_000 * MS if late else 1 * US), *reducing(14_300)]
-
-    files = [
-        write(tmp_path / f"{rank}.json", run, distributedInfo={"rank": rank, "world_size": 2})
-        for rank, run in enumerate(ranks([program(False), program(True)]))
-    ]
-    with tracekit.load([str(each) for each in files]) as database:
-        (late, _) = database.together().late_ranks
-        rows = database.ask("health")
-    assert (late.rank, late.cause) == (1, "start-skew")
-    assert [row["trace_id"] for row in rows if row["code"] == "arrival_skew"] == [1]
-
-
-# -- work that was launched before the recording ---------------------------------------------------
-
-
 def waiting_at_first(begins_us):
     """A call that blocks until the device goes on; then kernels of 100 us, launched far ahead."""
     after = begins_us + 20_000
@@ -236,9 +205,6 @@ def test_a_call_that_blocks_from_the_begin_on_waits_for_what_nobody_recorded(
     assert verdict.headline.startswith(first)
     (part,) = [each for each in lines if each.startswith("launched before the recording")]
     assert "20 ms  50.0 %" in part
-
-
-# -- gaps in replays -------------------------------------------------------------------------------
 
 
 def gaps(least_ns, most_ns, us=24):

@@ -225,17 +225,6 @@ def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
             run.whatif_together("host*0.5")
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("job", [
-    Job(data=4, tensor=4, stages=4, slow_kernels={21: 1.6}),
-    Job(data=16, tensor=8, stages=4, layers=1, steps=2, slow_kernels={210: 1.6}),
-], ids=["64", "512"])  # fmt: skip
-def test_a_straggler_among_many_ranks_is_named_and_priced(tmp_path, job):
-    found = judged_job(tmp_path, job)
-    assert [found.pace_rank] == list(job.slow_kernels)
-    assert price(found, "straggler") == pytest.approx(saved(job, slow_kernels={}), rel=ALLOWED)
-
-
 # -- real traces
 
 

@@ -130,30 +130,6 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
         assert columns == [column.name for column in query.columns], query.name
 
 
-# Facts that the timeline shows: the regime, and the bottleneck if it is clear.
-BOUND_BY = {
-    "a100-alexnet": ("overhead-bound", "dispatch"),
-    "a100-nccl": ("overhead-bound", "dispatch"),
-    "b200-vllm-eager": ("overhead-bound", "python"),
-    "h100-bert-small": ("overhead-bound", None),
-    "h100-owlv2": ("overhead-bound", None),
-    "h100-timesformer": ("overhead-bound", "python"),
-    "mi250-minitoy": ("overhead-bound", "launch"),
-    "mi300x-resnet-checkpoint": ("compute-bound", "communication"),
-    "mi300x-triton-compiled": ("compute-bound", "math"),
-    "mi300x-vllm-decode": ("compute-bound", "memory-bandwidth"),
-    "v100-diff-test": ("compute-bound", None),
-    "v100-ns-resolution": ("compute-bound", "math-or-memory"),
-}
-
-
-@pytest.mark.parametrize("name", BOUND_BY)
-def test_a_real_run_is_bound_by_what_its_timeline_shows(name, shared_verdict):
-    verdict = shared_verdict(f"{name}.json.gz").verdict
-    regime, bottleneck = BOUND_BY[name]
-    assert (verdict.regime, bottleneck and verdict.bottleneck) == (regime, bottleneck)
-
-
 # Counts over a trace's rows, by what they show.
 COUNTS = {
     "nanoseconds of absolute timestamps, of 19 digits, survive": (

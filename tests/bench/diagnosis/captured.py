@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from torch.utils.data import DataLoader
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 import tracekit
 from tests.bench.diagnosis.score import Case
-from tests.bench.remedies import Images, spinning
 
 STEPS, ROUNDS = 8, 5
 # The machine's own noise: the difference between two timings of one program, as a share of a step.
@@ -36,9 +36,20 @@ class Pair:
     compiles: bool = False
 
 
+class Images(Dataset[Tensor]):
+    """Images that take a while to load."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> Tensor:
+        time.sleep(0.004)
+        return torch.ones(64)
+
+
 def _loading(workers: int) -> Step:
     weight = torch.randn(64, 64)
-    loader: Iterator[torch.Tensor] = iter(DataLoader(Images(), batch_size=4, num_workers=workers))
+    loader: Iterator[Tensor] = iter(DataLoader(Images(), batch_size=4, num_workers=workers))
 
     def step() -> None:
         x = next(loader)
@@ -48,10 +59,28 @@ def _loading(workers: int) -> Step:
     return step
 
 
+def _spinning(spins: int) -> Step:
+    weight = torch.randn(64, 64)
+
+    def parse() -> int:
+        total = 0
+        for number in range(spins):
+            total += number % 7
+        return total
+
+    def step() -> int:
+        x = torch.ones(4, 64)
+        for _ in range(200):
+            x = torch.relu(x @ weight)
+        return parse()
+
+    return step
+
+
 def _rows(together: bool) -> Step:
     weight, items = torch.randn(16, 16), torch.randn(800, 1, 16)
 
-    def step() -> list[torch.Tensor]:
+    def step() -> list[Tensor]:
         if together:
             return [torch.relu(items.flatten(0, 1) @ weight)]
         return [torch.relu(each @ weight) for each in items]
@@ -75,7 +104,7 @@ def _products(reads: bool, size: int = 640) -> Step:
 def _making(each_time: bool) -> Step:
     a, kept = torch.randn(256, 256), torch.randn(500_000)
 
-    def step() -> torch.Tensor:
+    def step() -> Tensor:
         noise = torch.randn(500_000) if each_time else kept
         return a @ a + noise[0]
 
@@ -85,14 +114,14 @@ def _making(each_time: bool) -> Step:
 def _chain(compiled: bool) -> Step:
     x = torch.randn(64, 64)
 
-    def chain(x: torch.Tensor) -> torch.Tensor:
+    def chain(x: Tensor) -> Tensor:
         for _ in range(60):
             x = torch.tanh(x * 1.01 + 0.1)
         return x
 
     run = torch.compile(chain) if compiled else chain
 
-    def step() -> torch.Tensor:
+    def step() -> Tensor:
         with torch.no_grad():
             return run(x)
 
@@ -102,7 +131,7 @@ def _chain(compiled: bool) -> Step:
 PAIRS = {
     "batches loaded in the process": Pair(partial(_loading, 0), partial(_loading, 2)),
     "batches loaded by workers": Pair(partial(_loading, 2)),
-    "Python in the step": Pair(partial(spinning, 200_000), partial(spinning, 0), stacks=True),
+    "Python in the step": Pair(partial(_spinning, 200_000), partial(_spinning, 0), stacks=True),
     "a loop over items": Pair(partial(_rows, False), partial(_rows, True)),
     "a chain run eagerly": Pair(partial(_chain, False), partial(_chain, True), compiles=True),
     "tensors made in the step": Pair(partial(_making, True), partial(_making, False)),

@@ -107,7 +107,7 @@ def twins() -> Iterator[Program]:
         control = import_module(f"tests.controls.{name}")
         machine = getattr(control, "MACHINE", Machine())
         metadata = getattr(control, "METADATA", {})
-        faulty, mended = control.faulty(), control.fixed()
+        faulty, mended = control.FAULTY, control.FIXED
         about = " ".join((control.__doc__ or "").split())
         saves = gain(faulty, mended, machine)
         prices = dict.fromkeys(SAME.get(name, (name,)), saves)
@@ -211,7 +211,7 @@ def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
     if getattr(control, "MACHINE", None):
         return None
     parts = []
-    for atoms in (control.faulty(), control.fixed()):
+    for atoms in (control.FAULTY, control.FIXED):
         steps = [each for each in atoms if getattr(each, "name", "").startswith("ProfilerStep")]
         if not steps or any(each.atoms != steps[0].atoms for each in steps):
             return None
