@@ -14,9 +14,8 @@ from tests.kit.traces import operator as operator_event
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.reports import MOST_BYTES, write_any
 from tracekit.reporters.html.sections.flame import flame
-from tracekit.reporters.html.sections.host import delays, queue, synchronizations
-from tracekit.reporters.html.sections.steps import faster
-from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
+from tracekit.reporters.html.sections.timeline import culprits, faster, gaps, timeline
+from tracekit.reporters.html.sections.work import delays, queue, synchronizations
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import trace_view
 from tracekit.verdict.regime import REGIMES
