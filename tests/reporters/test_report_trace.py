@@ -14,8 +14,7 @@ from tests.kit.traces import operator as operator_event
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.reports import write_any
 from tracekit.reporters.html.sections.flame import flame
-from tracekit.reporters.html.sections.steps import faster
-from tracekit.reporters.html.sections.timeline import timeline
+from tracekit.reporters.html.sections.timeline import faster, timeline
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import trace_view
 from tracekit.verdict.regime import REGIMES

@@ -5,8 +5,8 @@ import pytest
 from tests.kit import traces
 from tests.kit.traces import Together, device, launched, operator, slice_event, step
 from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
-from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
 from tracekit.reporters.html.sections.memory import copies, holders, memory
+from tracekit.reporters.html.sections.work import counters, kernels, roofline
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.trace import health, missing, trace_view
 

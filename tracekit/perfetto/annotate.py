@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -89,7 +88,7 @@ def _stream(path: str) -> ByteStream:
 
 def _join(database: Session, output: str | Path) -> int:
     """Writes all traces of a database into one file; returns how many events were added."""
-    given = _joined_traces(database)
+    given, processes = _joined_traces(database), catalog.schema("joined_processes")
     added: list[bytes] = []
     with database.sharing():
         for each in given:
@@ -97,18 +96,20 @@ def _join(database: Session, output: str | Path) -> int:
                 f"tracekit: {each.label}",
                 PID + each.number,
                 each.ahead_ns,
-                dict(database.fetch(catalog.schema("joined_processes"), each._asdict())[1]),
+                dict(database.fetch(processes, each._asdict())[1]),
                 _FLOWS * each.number,
             )
             draw(database, each.trace, process)
             added += process.events
     with written_whole(output, database.inputs) as beside, open_output(beside) as sink:
         sink.write(b'{"traceEvents": [' + block(added))
+        sql = catalog.render_template("write_joined_events", processes=processes)
         before = b""
         for each in given:
-            for text in _event_texts(database, each):
-                sink.write(before + text)
-                before = b",\n"
+            for batch in database.batches(sql, each._asdict(), _ROWS_AT_ONCE):
+                for (text,) in batch:
+                    sink.write(before + text.encode())
+                    before = b",\n"
         sink.write(b"\n]}\n")
     return len(added)
 
@@ -139,11 +140,3 @@ def _joined_traces(database: Session) -> list[_JoinedTrace]:
         )
         for number, row in enumerate(rows)
     ]
-
-
-def _event_texts(database: Session, place: _JoinedTrace) -> Iterator[bytes]:
-    sql = catalog.render_template(
-        "write_joined_events", processes=catalog.schema("joined_processes")
-    )
-    for batch in database.batches(sql, place._asdict(), _ROWS_AT_ONCE):
-        yield from (row[0].encode() for row in batch)

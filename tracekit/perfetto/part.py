@@ -34,8 +34,7 @@ class PartChoice(Struct, frozen=True):
     @property
     def is_whole(self) -> bool:
         """Whether a whole trace is chosen, not a part of it."""
-        named = (self.step, self.window, self.from_ms, self.to_ms, self.max_mb)
-        return all(each is None for each in named)
+        return self == PartChoice(self.trace_id, self.rank)
 
     @property
     def is_chosen(self) -> bool:
@@ -57,18 +56,13 @@ class PartChoice(Struct, frozen=True):
 
     def trace_of(self, database: Session) -> int:
         """The trace_id of the chosen trace, or of the only one."""
-        trace_id = self._trace_of(database)
-        database.require_events(trace_id)
-        return trace_id
-
-    def _trace_of(self, database: Session) -> int:
-        if self.rank is None:
-            return database.only(self.trace_id)
         found = {row["rank"]: row["trace_id"] for row in database.traces()}
-        if self.rank not in found:
+        if self.rank is not None and self.rank not in found:
             ranks = ", ".join(sorted(map(str, found)))
             raise TracekitError(f"{database.name}: has no rank {self.rank}; its ranks are {ranks}")
-        return int(found[self.rank])
+        trace_id = database.only(self.trace_id) if self.rank is None else int(found[self.rank])
+        database.require_events(trace_id)
+        return trace_id
 
     def _part(self, database: Session, trace_id: int) -> TracePart:
         ends = self.to_ms if self.from_ms is None else self.from_ms

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 MOST_GAPS = 2_000
 MOST_PIECES = 20_000
 MOST_MARKS = 2_000
-_SIDES = {True: "device", False: "host"}
 CATEGORY = "tracekit"
 # Viewers sort processes by this number: these come before all others.
 _SORT_INDEX = -100
@@ -124,50 +124,35 @@ def _critical_path(replay: Replay, database: Session, process: Process) -> None:
         )
         if ns > 0
     ]  # fmt: skip
-    joined = _merge_neighbours(sorted(pieces))
+    joined: list[tuple[int, int, int, int, int]] = []
+    for piece in sorted(pieces):
+        start, ns, *same = piece
+        before = joined[-1] if joined else None
+        if before and before[0] + before[1] == start and list(before[2:]) == same:
+            joined[-1] = (before[0], before[1] + ns, *before[2:])
+        else:
+            joined.append(piece)
     least_ns = 0
     if len(joined) > MOST_PIECES:
         least_ns = np.partition([ns for _, ns, *_ in joined], -MOST_PIECES)[-MOST_PIECES]
-    names = _slices_of({event for *_, event, _ in joined if event >= 0}, database, replay.trace_id)
-    before: tuple[int, int, int] | None = None
+    ids = ",".join(map(str, sorted({event for *_, event, _ in joined if event >= 0})))
+    rows = database.ask("event_tracks", trace=replay.trace_id, events=ids)
+    names = {row["event_id"]: (row["name"] or "", row["pid"], row["tid"]) for row in rows}
+    left: tuple[int, int, int] | None = None
     for number, (start, ns, cause, event, device) in enumerate(joined):
         name, pid, tid = names.get(event, ("", None, None))
         if ns >= least_ns:
             process.slice(
-                f"critical path, {_SIDES[bool(device)]}",
+                f"critical path, {'device' if device else 'host'}",
                 f"{replay.graph.causes[cause]}: {name}" if name else replay.graph.causes[cause],
                 start,
                 ns,
             )
+        # No arrow can name a textual pid or tid, which is negative.
         if pid is not None and tid is not None and pid >= 0 and tid >= 0:
-            if before is not None and before[:2] != (pid, tid):
-                process.arrow(number, before, (pid, tid, start), "critical path")
-            before = pid, tid, start + ns - 1
-
-
-_Piece = tuple[int, int, int, int, int]
-
-
-def _merge_neighbours(pieces: Iterable[_Piece]) -> list[_Piece]:
-    """The pieces, with neighbours of the same cause and event merged."""
-    found: list[_Piece] = []
-    for each in pieces:
-        start, ns, *same = each
-        if found and found[-1][0] + found[-1][1] == start and list(found[-1][2:]) == same:
-            found[-1] = (found[-1][0], found[-1][1] + ns, *each[2:])
-        else:
-            found.append(each)
-    return found
-
-
-def _slices_of(
-    events: set[int], database: Session, trace_id: int
-) -> dict[int, tuple[str, int | None, int | None]]:
-    """The name, pid and tid of events. No arrow can name a textual pid or tid, which is
-    negative."""
-    ids = ",".join(map(str, sorted(events)))
-    rows = database.ask("event_tracks", trace=trace_id, events=ids)
-    return {row["event_id"]: (row["name"] or "", row["pid"], row["tid"]) for row in rows}
+            if left is not None and left[:2] != (pid, tid):
+                process.arrow(number, left, (pid, tid, start), "critical path")
+            left = pid, tid, start + ns - 1
 
 
 def _mark(advice: Advice, remedies: Remedies, process: Process) -> None:
@@ -222,16 +207,12 @@ class Process(Struct):
         self._metadata("process_name", 0, name=self.name)
         self._metadata("process_sort_index", 0, sort_index=_SORT_INDEX)
 
-    def slice(
-        self, track: str, name: str, start_ns: int, dur_ns: int, **args: Any
-    ) -> tuple[int, int]:
-        """A stretch of a track; returns the track's pid and tid."""
-        tid = self._track(track)
+    def slice(self, track: str, name: str, start_ns: int, dur_ns: int, **args: Any) -> None:
+        """A stretch of a track."""
         begin_ns = start_ns + self.ahead_ns
         # Viewers drop a slice that seems to begin before the one in front of it ends.
         shown_ns = as_read(begin_ns + dur_ns) - as_read(begin_ns)
-        self._add("X", name, tid, start_ns, dur=_Us(shown_ns), args=args)
-        return self.pid, tid
+        self._add("X", name, self._track(track), start_ns, dur=shown_ns, args=args)
 
     def counter(self, name: str, at_ns: int, **values: float) -> None:
         """The value of a counter from here on."""
@@ -260,7 +241,7 @@ class Process(Struct):
 
     def _add(self, phase: str, name: str, tid: int, at_ns: int, **more: Any) -> None:
         fields = {"ph": phase, "cat": CATEGORY, "name": name, "pid": self.pid, "tid": tid}
-        self.events.append(_text(fields | {"ts": _Us(at_ns + self.ahead_ns)} | more))
+        self.events.append(_text(fields | {"ts": at_ns + self.ahead_ns} | more))
 
 
 def as_read(at_ns: int) -> int:
@@ -273,24 +254,14 @@ def as_read(at_ns: int) -> int:
     return int(whole) + int(2 * part)
 
 
-class _Us(Struct, frozen=True):
-    """Microseconds with all digits, of which a double cannot hold all."""
-
-    ns: int
-
-    def __str__(self) -> str:
-        whole, part = divmod(abs(self.ns), 1000)
-        return f"{'-' if self.ns < 0 else ''}{whole}.{part:03d}"
-
-
 def _text(fields: dict[str, Any]) -> bytes:
-    members = (
-        f'"{key}":{each if isinstance(each, _Us) else _json(each)}' for key, each in fields.items()
-    )
-    return ("{" + ",".join(members) + "}").encode()
-
-
-def _json(value: Any) -> str:
     # Perfetto does not read the two escapes of a character beyond the first 65,536:
     # https://github.com/google/perfetto/blob/main/src/trace_processor/importers/json/json_parser.h
-    return json.dumps(value, ensure_ascii=False)
+    # A double cannot hold all digits of an instant in microseconds.
+    members = (
+        f'"{key}":{Decimal(each).scaleb(-3):.3f}'
+        if key in ("ts", "dur")
+        else f'"{key}":{json.dumps(each, ensure_ascii=False)}'
+        for key, each in fields.items()
+    )
+    return ("{" + ",".join(members) + "}").encode()

@@ -46,27 +46,22 @@ def render(fixes: FixList, *, every: bool = False) -> None:
     if fixes.together:
         _together(out, fixes.together, {each.remedy for each in shown})
     _conditions(out, shown)
-    _caveats(out, [each for each in fixes.advice if is_of_recording(each)])
+    recording = [each for each in fixes.advice if is_of_recording(each)]
+    if recording:
+        section(out, "Caveats")
+    for each in recording:
+        taken = f"{duration(each.saves_ns)} of the window, {percent(each.share or 0)}"
+        out.print(f"Recording takes {taken}: {each.detail} ({each.remedy}).")
     if fixes.unlooked:
         section(out, "Not looked for")
-        for each in fixes.unlooked:
-            out.print(Text(f"{', '.join(each.remedies)}: {printable(each.missing)}"))
+        for group in fixes.unlooked:
+            out.print(Text(f"{', '.join(group.remedies)}: {printable(group.missing)}"))
 
 
 def recurring(fixes: FixList) -> str:
     """The heading of the advice on recurring work, with the length that its shares are of."""
     length = duration(fixes.window_ns)
     return f"What to change ({fixes.window} without what happened once: {length} = 100 %)"
-
-
-def _caveats(out: Console, advice: Sequence[Advice]) -> None:
-    """Prints the cost of recording."""
-    if advice:
-        section(out, "Caveats")
-    for each in advice:
-        share = percent(each.share or 0)
-        taken = f"Recording takes {duration(each.saves_ns)} of the window, {share}"
-        out.print(f"{taken}: {each.detail} ({each.remedy}).")
 
 
 def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
@@ -137,11 +132,12 @@ def _bound_then(together: BestCombination) -> str:
 
 def _conditions(out: Console, advice: Sequence[Advice]) -> None:
     """Prints the needs of each remedy, and the doubts about its price."""
-    first = {each.remedy: each for each in reversed(advice)}
-    if not first:
+    first: dict[str, Advice] = {}
+    for each in advice:
+        first.setdefault(each.remedy, each)
+    if not (named := list(first.values())):
         return
     section(out, "What they need, and what is doubtful (tracekit advise --how NAME tells more)")
-    named = [first[name] for name in dict.fromkeys(each.remedy for each in advice)]
     doubts = Counter(doubt for each in named for doubt in each.doubts)
     shared = [doubt for doubt, count in doubts.items() if count > 1]
     for each in named:
@@ -203,18 +199,11 @@ def render_run(prediction: RunWhatIf) -> None:
     _steps(out, prediction.steps, "until all ranks have completed each")
 
 
-def headline(prediction: WhatIf | RunWhatIf) -> str:
-    """A line on how much shorter a window gets."""
-    change = _change(prediction.window_ns, prediction.predicted_ns)
+def _headline(out: Console, prediction: WhatIf | RunWhatIf, traces: str) -> None:
+    line = Text().append(_change(prediction.window_ns, prediction.predicted_ns), "bold")
     lengths = f"{duration(prediction.window_ns)} -> {duration(prediction.predicted_ns)}"
     window = printable(prediction.window)
-    return f"{change}   {window}: {lengths}, {prediction.speedup:.2f} times as fast"
-
-
-def _headline(out: Console, prediction: WhatIf | RunWhatIf, traces: str) -> None:
-    line = Text(headline(prediction))
-    line.stylize("bold", 0, len(_change(prediction.window_ns, prediction.predicted_ns)))
-    out.print(line)
+    out.print(line.append(f"   {window}: {lengths}, {prediction.speedup:.2f} times as fast"))
     out.print(Text(printable(f"{traces}, with {', '.join(prediction.changes)}"), "dim"))
 
 

@@ -115,7 +115,8 @@ def _windows(out: Console, analysis: Analysis) -> None:
     for period in periods:
         span = period.window.span_ns
         late = [share(period.idle.host_late_ns, span)] if period.idle else []
-        gains = [_gain(period, "host"), _gain(period, "device")] if is_replayed else []
+        sides = (period.gains.host, period.gains.device) if period.gains else ()
+        gains = [percent(max(each, 0.0)) for each in sides] or ["-"] * 2 * is_replayed
         rows.append((
             Name(period.window.name, fit=clipped_start), duration(span), _busy(period), *late,
             *gains, short_bound(period),
@@ -138,13 +139,6 @@ def _has_row(period: Period, analysis: Analysis) -> bool:
         return not (alone and (window.start_ns, window.end_ns) == (main.start_ns, main.end_ns))
     same = period.regime == analysis.verdict.regime
     return not (same and is_hardly_longer(window, main, Thresholds()))
-
-
-def _gain(period: Period, side: str) -> str:
-    """The gain of halving a side's work."""
-    if period.gains is None:
-        return "-"
-    return percent(max(period.gains.host if side == "host" else period.gains.device, 0.0))
 
 
 def _phases(out: Console, analysis: Analysis) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
@@ -110,7 +111,12 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
         if rows:
             yield _Changes(title, ("", ">a", ">b", ">change", ">b / a"), rows)
     for title, name, key, count, parts in _TABLES:
-        if changed := _changed(comparison, name):
+        changed = [
+            row
+            for row in getattr(comparison, name)
+            if row["change_ns"] or row.get("change", "same") != "same"
+        ]
+        if changed and (name != "parts" or comparison.has_places):
             yield _largest(title, changed, key, count, parts, is_narrow)
     memory: list[Sequence[Cell]] = [
         (
@@ -169,17 +175,6 @@ def _largest(
     ]
     heads = ("change", f"{count} a", f"{count} b", *times)
     return _Changes(title, [*(f">{head}" for head in heads), key], cells)
-
-
-def _changed(comparison: Diff, name: str) -> Rows:
-    """The rows of a table that changed."""
-    if name == "parts" and not comparison.has_places:
-        return []
-    return [
-        row
-        for row in getattr(comparison, name)
-        if row["change_ns"] or row.get("change", "same") != "same"
-    ]
 
 
 def _colour(change: int) -> str:
@@ -298,7 +293,10 @@ def render_crosscheck(report: Report) -> None:
         if not figures and failure is None:
             continue
         out.print()
-        out.print(_checks(analysis.name, figures) if figures else Text(analysis.name, "bold"))
+        title = Text(analysis.name, "bold")
+        values = (Column(name, justify="right", min_width=12) for name in _BY)
+        columns: list[str | Column] = [Column(title, min_width=40), *values, "HTA, rules"]
+        out.print(table(columns, map(_checked, figures)) if figures else title)
         if failure is not None:
             out.print(Text(f"HTA fails: {printable(failure)}", "red"))
         reasons = dict.fromkeys(reason for figure in figures for reason in figure.reasons)
@@ -314,30 +312,15 @@ def render_crosscheck(report: Report) -> None:
     )
 
 
-def _checks(analysis: str, figures: list[CheckedFigure]) -> Table:
-    rows: list[Sequence[Cell]] = [
-        [
-            _label(each),
-            *(_cell(value, each.unit) for value in (each.hta, each.by_hta_rules, each.tracekit)),
-            Text(*_AGREES[each.agrees]),
-        ]
-        for each in figures
-    ]
-    first = Column(Text(analysis, "bold"), min_width=40)
-    values = (Column(name, justify="right", min_width=12) for name in _BY)
-    return table([first, *values, "HTA, rules"], rows)
-
-
-def _label(figure: CheckedFigure) -> str:
+def _checked(figure: CheckedFigure) -> Sequence[Cell]:
     name = printable(figure.name.lower().replace(" overlapping ", " + "))
-    return name if figure.unit in ("ns", "count") else f"{name}, {figure.unit}"
+    label = name if figure.unit in ("ns", "count") else f"{name}, {figure.unit}"
+    values = (figure.hta, figure.by_hta_rules, figure.tracekit)
+    return [label, *(_cell(each, figure.unit) for each in values), Text(*_AGREES[figure.agrees])]
 
 
 def _cell(value: Value, unit: str) -> str:
     if value is None:
         return "-"
-    if unit != "ns" or isinstance(value, float):
-        return f"{value:,}"
-    sign, ns = "-" if value < 0 else "", abs(value)
-    fraction = f".{ns % 1000:03}".rstrip("0") if ns % 1000 else ""
-    return f"{sign}{ns // 1000:,}{fraction}"
+    is_time = unit == "ns" and not isinstance(value, float)
+    return f"{Decimal(value) / 1000 if is_time else value:,}"

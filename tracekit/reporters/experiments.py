@@ -3,7 +3,7 @@ predictions beside measurements, and whether the verdict holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -18,10 +18,11 @@ from tracekit.text import duration, percent, printable, share, size
 
 if TYPE_CHECKING:
     from tracekit.experiments.probing import Applied, AppliedAdvice, Experiment, Probe
-    from tracekit.experiments.timing import StepRatio
 
 _MARKDOWN_WIDTH = 1000
 _Place = tuple[Any, ...]
+# A title, the headings of the columns on the left and of those on the right, and the rows.
+_Table = tuple[str, Sequence[str], Sequence[str], Sequence[Sequence[Cell]]]
 
 
 def render_sweep(sweep: Sweep, markdown: bool = False) -> None:
@@ -29,40 +30,27 @@ def render_sweep(sweep: Sweep, markdown: bool = False) -> None:
     out = console()
     if markdown:
         out.width = _MARKDOWN_WIDTH
-    page = _Page(out, sweep, markdown)
-    run = len(sweep.points)
-    page.text(f"{sweep.database}: {run:,} points on {sweep.device}, {sweep.captured:,} of them new")
-    page.points(
-        "Without the profiler: median of the rounds; spread is the distance between their "
-        "quartiles, as a share of the step",
-        _MEASURED,
-    )
-    page.points(
-        "From each point's trace: operators, launches and traffic per step; busy and gains (host "
-        "or device work halved, a graph) as shares of the active span; compute as a share of the "
-        "steps",
-        _TRACED,
-    )
-    page.maps()
+    about = f"{sweep.database}: {len(sweep.points):,} points on {sweep.device}"
+    out.print(Text(printable(f"{about}, {sweep.captured:,} of them new")))
+    for title, left, right, rows in (*_points(sweep), *_maps(sweep)):
+        section(out, title)
+        # Figures stand on the right, but for some words.
+        columns = [*left, *(name if name in _WORDS else f">{name}" for name in right)]
+        if not markdown:
+            out.print(table(columns, rows))
+            continue
+        out.print()
+        cells = ([c.replace("|", "/") if isinstance(c, str) else c for c in row] for row in rows)
+        made = table(columns, cells)
+        made.box, made.pad_edge, made.padding = box.MARKDOWN, True, (0, 1)
+        out.print(made)
 
 
-class _Page:
-    """Prints a sweep."""
-
-    def __init__(self, out: Console, sweep: Sweep, markdown: bool) -> None:
-        self.out, self.sweep, self.markdown = out, sweep, markdown
-        self.axes = sweep.axes
-        self.family = {name: name for name in sweep.variants}
-        if len(sweep.variants) > 1:
-            prefix = sweep.variants[0].split("-")[0] + "-"
-            self.family = {name: name.removeprefix(prefix) for name in sweep.variants}
-
-    def text(self, line: str) -> None:
-        self.out.print(Text(printable(line)))
-
-    def points(self, title: str, columns: dict[str, Callable[[Point], Cell]]) -> None:
-        """Prints one row per point; leaves out empty columns."""
-        rows = [[cell(point) for cell in columns.values()] for point in self.sweep.points]
+def _points(sweep: Sweep) -> Iterator[_Table]:
+    """Tables with one row per point, without empty columns."""
+    names = _variants(sweep)
+    for title, columns in _OF_POINTS.items():
+        rows = [[cell(point) for cell in columns.values()] for point in sweep.points]
         filled = [
             place
             for place in range(len(columns))
@@ -70,71 +58,64 @@ class _Page:
         ]
         cells = [
             (
-                *(_value(getattr(point, axis)) for axis in self.axes),
-                self.family[point.workload],
+                *map(_value, _place(point, sweep.axes)),
+                names[point.workload],
                 *(row[each] for each in filled),
             )
-            for point, row in zip(self.sweep.points, rows, strict=True)
+            for point, row in zip(sweep.points, rows, strict=True)
         ]
-        self._print(title, [*self.axes, "variant"], [list(columns)[each] for each in filled], cells)
+        yield title, [*sweep.axes, "variant"], [list(columns)[each] for each in filled], cells
 
-    def maps(self) -> None:
-        """Prints by size what bounds the baseline, what is fastest, and each variant's speed-up."""
-        base = self.sweep.baseline
-        shapes = {_place(shape, self.axes): shape for shape in self.sweep.shapes}
-        self._map(f"What bounds {base}", {"": {at: _regime(s.regime) for at, s in shapes.items()}})
-        if len(self.sweep.variants) == 1:
-            return
-        self._map(
-            f"The fastest variant, and its speed-up over {base}",
-            {"": {at: self._fastest(shape) for at, shape in shapes.items()}},
+
+def _maps(sweep: Sweep) -> Iterator[_Table]:
+    """Maps by size of what bounds the baseline, what is fastest, and each variant's speed-up."""
+    base, names = sweep.baseline, _variants(sweep)
+    shapes = {_place(shape, sweep.axes): shape for shape in sweep.shapes}
+    bounds = {at: _regime(shape.regime) for at, shape in shapes.items()}
+    yield _map(sweep, f"What bounds {base}", {"": bounds})
+    if len(sweep.variants) == 1:
+        return
+    fastest = {at: _fastest(shape, base, names) for at, shape in shapes.items()}
+    yield _map(sweep, f"The fastest variant, and its speed-up over {base}", {"": fastest})
+    speedups: dict[str, dict[_Place, Cell]] = {}
+    for point in sweep.points:
+        if point.workload != base and point.step_ns:
+            row = speedups.setdefault(names[point.workload], {})
+            row[_place(point, sweep.axes)] = _speedup(point)
+    if speedups:
+        yield _map(sweep, f"Speed-up over {base} (~: within the spread)", speedups)
+
+
+def _map(sweep: Sweep, title: str, rows: Mapping[str, Mapping[_Place, Cell]]) -> _Table:
+    """A map: the last axis runs across, the other axes and the variants run down."""
+    *down, across = sweep.axes
+    columns = list(dict.fromkeys(place[-1] for cells in rows.values() for place in cells))
+    names = ["variant"] if any(rows) else []
+    lines: list[Sequence[Cell]] = [
+        (
+            *([name] if names else []),
+            *map(_value, place),
+            *(cells.get((*place, each), "-") for each in columns),
         )
-        speedups: dict[str, dict[_Place, Cell]] = {}
-        for point in self.sweep.points:
-            if point.workload != base and point.step_ns:
-                row = speedups.setdefault(self.family[point.workload], {})
-                row[_place(point, self.axes)] = _speedup(point)
-        if speedups:
-            self._map(f"Speed-up over {base} (~: within the spread)", speedups)
+        for name, cells in rows.items()
+        for place in dict.fromkeys(each[:-1] for each in cells)
+    ]
+    return title, [*names, *down], [f"{across} {_value(each)}" for each in columns], lines
 
-    def _map(self, title: str, rows: dict[str, dict[_Place, Cell]]) -> None:
-        """Prints a map: the last axis runs across, the other axes and the variants run down."""
-        *down, across = self.axes
-        columns = list(dict.fromkeys(place[-1] for cells in rows.values() for place in cells))
-        names = ["variant"] if any(rows) else []
-        lines = [
-            (
-                *([name] if names else []),
-                *map(_value, place),
-                *(cells.get((*place, each), "-") for each in columns),
-            )
-            for name, cells in rows.items()
-            for place in dict.fromkeys(each[:-1] for each in cells)
-        ]
-        self._print(title, [*names, *down], [f"{across} {_value(each)}" for each in columns], lines)
 
-    def _fastest(self, shape: Shape) -> Cell:
-        if shape.fastest is None:
-            return "-"
-        name = self.family[shape.fastest]
-        if shape.fastest == self.sweep.baseline or shape.speedup is None:
-            return name
-        return Text(f"{name} {shape.speedup:.2f}", "green")
+def _variants(sweep: Sweep) -> dict[str, str]:
+    """The short names of variants: without what the names of all begin with."""
+    prefix = sweep.variants[0].split("-")[0] + "-" if len(sweep.variants) > 1 else ""
+    return {name: name.removeprefix(prefix) for name in sweep.variants}
 
-    def _print(
-        self, title: str, left: Sequence[str], right: Sequence[str], rows: Sequence[Sequence[Cell]]
-    ) -> None:
-        """Prints a table; the columns `right` are figures, but for some words."""
-        section(self.out, title)
-        columns = [*left, *(name if name in _WORDS else f">{name}" for name in right)]
-        if not self.markdown:
-            self.out.print(table(columns, rows))
-            return
-        self.out.print()
-        cells = ([c.replace("|", "/") if isinstance(c, str) else c for c in row] for row in rows)
-        sweep = table(columns, cells)
-        sweep.box, sweep.pad_edge, sweep.padding = box.MARKDOWN, True, (0, 1)
-        self.out.print(sweep)
+
+def _fastest(shape: Shape, base: str, names: Mapping[str, str]) -> Cell:
+    if shape.fastest is None:
+        return "-"
+    name = names[shape.fastest]
+    if shape.fastest == base or shape.speedup is None:
+        return name
+    return Text(f"{name} {shape.speedup:.2f}", "green")
 
 
 def _place(at: Point | Shape, axes: Sequence[str]) -> _Place:
@@ -165,12 +146,8 @@ def _gain(point: Point, side: str) -> str:
     return percent(max(getattr(point.gains, side), 0.0)) if point.gains else "-"
 
 
-def _share(part: float | None) -> str:
-    return "-" if part is None else share(part, 1)
-
-
-def _count(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.3g}"
+def _or_dash(value: float | None, form: Callable[[float], str]) -> str:
+    return "-" if value is None else form(value)
 
 
 def _ran(point: Point) -> Cell:
@@ -183,23 +160,30 @@ def _ran(point: Point) -> Cell:
 _WORDS = ("what ran", "bound by")
 _MEASURED: dict[str, Callable[[Point], Cell]] = {
     "step": lambda p: duration(p.step_ns),
-    "spread": lambda p: _share(p.spread),
+    "spread": lambda p: _or_dash(p.spread, percent),
     "speed-up": lambda p: "1" if p.speedup == p.speedup_low == 1 else _speedup(p),
-    "rows/s": lambda p: "-" if p.rows_per_s is None else f"{p.rows_per_s:,.0f}",
+    "rows/s": lambda p: _or_dash(p.rows_per_s, "{:,.0f}".format),
     "host": lambda p: duration(p.host_ns),
     "what ran": _ran,
 }
 _TRACED: dict[str, Callable[[Point], Cell]] = {
-    "operators": lambda p: _count(p.operators),
-    "launches": lambda p: _count(p.launches),
-    "busy": lambda p: _share(p.share_busy),
-    "compute": lambda p: _share(p.share_compute),
+    "operators": lambda p: _or_dash(p.operators, "{:,.3g}".format),
+    "launches": lambda p: _or_dash(p.launches, "{:,.3g}".format),
+    "busy": lambda p: _or_dash(p.share_busy, percent),
+    "compute": lambda p: _or_dash(p.share_compute, percent),
     "traffic": lambda p: size(p.traffic_bytes),
     "bound by": lambda p: _regime(p.regime).append(f", {p.bottleneck}" if p.bottleneck else ""),
     "half host": lambda p: _gain(p, "host"),
     "half device": lambda p: _gain(p, "device"),
     "graph": lambda p: _gain(p, "cuda_graph"),
-    "dilation": lambda p: "-" if p.dilation is None else f"{p.dilation:.2f}",
+    "dilation": lambda p: _or_dash(p.dilation, "{:.2f}".format),
+}
+_OF_POINTS = {
+    "Without the profiler: median of the rounds; spread is the distance between their quartiles, "
+    "as a share of the step": _MEASURED,
+    "From each point's trace: operators, launches and traffic per step; busy and gains (host or "
+    "device work halved, a graph) as shares of the active span; compute as a share of the "
+    "steps": _TRACED,
 }
 
 
@@ -233,7 +217,10 @@ def render_advice(probe: AppliedAdvice) -> None:
     section(out, "Remedies that need no edit (length of a step without the profiler)")
     rows = [_row(each, duration(each.promised_ns)) for each in probe.advice]
     out.print(_table("promised", rows))
-    sources = [f"{each.what}: {_source(each)}" for each in probe.advice]
+    sources = []
+    for each in probe.advice:
+        reason = each.reason and f"not run: {each.reason}"
+        sources.append(f"{each.what}: {'; '.join(filter(None, (each.arithmetic, reason)))}")
     section(out, "Where the promises are from, and what was not run", sources)
     out.print(
         "A promise is the measured step less the share that the fix list says is saved. The list "
@@ -241,12 +228,6 @@ def render_advice(probe: AppliedAdvice) -> None:
     )
     if probe.others:
         out.print(Text(printable(f"Also advised, by an edit: {', '.join(probe.others)}.")))
-
-
-def _source(each: Applied) -> str:
-    return "; ".join(
-        part for part in (each.arithmetic, each.reason and f"not run: {each.reason}") if part
-    )
 
 
 def _about(out: Console, probe: Probe | AppliedAdvice, host: str = "") -> None:
@@ -271,12 +252,12 @@ def _headline(probe: Probe) -> Text:
     line = Text(probe.regime, f"bold {colours.of(probe.regime)}")
     if probe.bottleneck:
         line.append(f", by {probe.bottleneck}", "bold")
-    judged = probe.judgement
-    if judged.agrees is None:
-        return line.append("   the experiments are inconclusive", "yellow")
-    if judged.agrees:
-        return line.append("   the experiments agree", "green")
-    return line.append(f"   the experiments disagree: {judged.regime}", "red")
+    found, style = {
+        None: ("are inconclusive", "yellow"),
+        True: ("agree", "green"),
+        False: (f"disagree: {probe.judgement.regime}", "red"),
+    }[probe.judgement.agrees]
+    return line.append(f"   the experiments {found}", style)
 
 
 def _rows(each: Experiment) -> Iterator[Sequence[Cell]]:
@@ -286,17 +267,15 @@ def _rows(each: Experiment) -> Iterator[Sequence[Cell]]:
     yield _row(each, "unknown" if each.predicted_ns is None else duration(each.predicted_ns))
     if each.given_ns is not None:
         what = f"  with the work that was recorded, x {each.work_factor:.2f}"
-        yield what, duration(each.given_ns), "", _error(each.given_error), ""
+        yield what, duration(each.given_ns), "", _or_dash(each.given_error, _error), ""
 
 
 def _row(each: Experiment | Applied, expected: str) -> Sequence[Cell]:
     measured = duration(each.measured_ns)
-    return printable(each.what), expected, measured, _error(each.error), _ratio(each.moved)
+    moved = each.moved
+    ratio = f"{moved.ratio:.2f} ({moved.low:.2f} to {moved.high:.2f})" if moved else "-"
+    return printable(each.what), expected, measured, _or_dash(each.error, _error), ratio
 
 
-def _ratio(moved: StepRatio | None) -> str:
-    return f"{moved.ratio:.2f} ({moved.low:.2f} to {moved.high:.2f})" if moved else "-"
-
-
-def _error(error: float | None) -> str:
-    return "-" if error is None else f"{100 * error:+.1f} %"
+def _error(error: float) -> str:
+    return f"{100 * error:+.1f} %"

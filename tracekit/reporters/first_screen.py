@@ -108,13 +108,16 @@ def _listed(
     heading: str, of: str | None, advice: Sequence[Advice], analysis: Analysis, free: int
 ) -> list[Text]:
     """The changes that fit, with what their shares are of; None: they have none."""
+    gains = analysis.judged.gains
     lines = [
         Text(),
         Text(f"{heading:<{_TITLE}} {'saves':>9} {of or '':>{_SHARE}}".rstrip(), "bold"),
     ]
     for number, each in enumerate(advice, 1):
         title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
-        part = "" if each.share is None else _part(each, analysis)
+        part = ""
+        if each.share is not None:
+            part = share(each.saves_ns, gains.window_ns) if gains else percent(each.share)
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
         with_place = change + [Text(f"    {place}", "dim") for place in _place(each)]
@@ -128,24 +131,13 @@ def _listed(
 
 def _of(analysis: Analysis) -> str:
     """The length that shares are of: the window, or its rest where one-offs take much of it."""
-    if is_partly_once(analysis.judged, Thresholds()):
-        return f"of the other {duration(_whole(analysis))}"
-    if analysis.judged.gains is None:
-        return "of the trace"
-    return "of the step" if analysis.judged.window.kind == "step" else "of the window"
-
-
-def _part(advice: Advice, analysis: Analysis) -> str:
-    """The share that a change saves: without a device, of the trace, all of which was replayed."""
-    if analysis.judged.gains is None:
-        return percent(advice.share or 0)
-    return share(advice.saves_ns, _whole(analysis))
-
-
-def _whole(analysis: Analysis) -> int:
-    """The length of the window without one-offs."""
     gains = analysis.judged.gains
-    return gains.window_ns if gains is not None else analysis.judged.window.span_ns
+    if gains is None:
+        # Without a device, all of it was replayed.
+        return "of the trace"
+    if is_partly_once(analysis.judged, Thresholds()):
+        return f"of the other {duration(gains.window_ns)}"
+    return "of the step" if analysis.judged.window.kind == "step" else "of the window"
 
 
 def _next(analysis: Analysis, free: int) -> list[Text]:

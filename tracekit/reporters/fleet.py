@@ -12,6 +12,7 @@ from tracekit.reporters.terminal import console, section, table
 from tracekit.text import counted, duration, percent, printable
 
 _SHOWN = 8
+_CHANGES = "What changed, and when"
 
 
 def render(fleet: Fleet) -> None:
@@ -19,19 +20,13 @@ def render(fleet: Fleet) -> None:
     out = console()
     out.print(Text(headline(fleet), "bold"))
     out.print(Text(summary(fleet)))
-    section(out, "What changed, and when")
-    for change in fleet.changes[:_SHOWN]:
-        out.print(Text(f"- {change_sentence(change)}\n  {see(fleet, change.run)}"))
-    if not fleet.changes:
-        out.print("nothing: the step of the runs stays as it is")
-    if fleet.slow_hosts:
-        section(out, "Slow hosts")
-    for host in fleet.slow_hosts[:_SHOWN]:
-        out.print(Text(f"- {host_sentence(host)}\n  {see(fleet, host.worst_run)}"))
-    if fleet.slow_runs:
-        section(out, "Runs that were slower than those around them")
-    for run in fleet.slow_runs[:_SHOWN]:
-        out.print(Text(f"- {run_sentence(run)}\n  {see(fleet, run.run)}"))
+    for title, found in findings(fleet).items():
+        if found or title == _CHANGES:
+            section(out, title)
+        for sentence, command in found[:_SHOWN]:
+            out.print(Text(f"- {sentence}\n  {command}"))
+        if not found and title == _CHANGES:
+            out.print("nothing: the step of the runs stays as it is")
     if fleet.causes:
         section(out, "What device time is lost to, over all runs")
         rows = [
@@ -63,8 +58,19 @@ def summary(fleet: Fleet) -> str:
     return f"{counted(fleet.ranks, 'rank')}{hosts}, {hours(fleet.device_ns)} recorded{ordered}"
 
 
-def change_sentence(change: FleetChange) -> str:
-    """A change with its labels and its cause."""
+def findings(fleet: Fleet) -> dict[str, list[tuple[str, str]]]:
+    """Changes, slow hosts and slow runs under their headings: a sentence on each, and the command
+    that tells more."""
+    return {
+        _CHANGES: [(_change(each), _see(fleet, each.run)) for each in fleet.changes],
+        "Slow hosts": [(_host(each), _see(fleet, each.worst_run)) for each in fleet.slow_hosts],
+        "Runs that were slower than those around them": [
+            (_run(each), _see(fleet, each.run)) for each in fleet.slow_runs
+        ],
+    }
+
+
+def _change(change: FleetChange) -> str:
     became = "longer" if change.after_ns > change.before_ns else "shorter"
     share = abs(change.after_ns / change.before_ns - 1)
     why = ""
@@ -87,8 +93,7 @@ def labels(changed: Mapping[str, Sequence[str | None]]) -> str:
     return f"With it came {each}. "
 
 
-def host_sentence(host: SlowHost) -> str:
-    """A slow host with what it costs."""
+def _host(host: SlowHost) -> str:
     cause = f" by {host.cause}" if host.cause else ""
     return printable(
         f"{host.host}: the others wait for it in {host.late_runs:,} of "
@@ -97,8 +102,7 @@ def host_sentence(host: SlowHost) -> str:
     )
 
 
-def run_sentence(run: SlowRun) -> str:
-    """A slow run with its cause."""
+def _run(run: SlowRun) -> str:
     on = "" if run.rank is None else f" on rank {run.rank}"
     cause = f", by {run.cause}{on}" if run.cause else ""
     return printable(
@@ -112,8 +116,7 @@ def hours(ns: int) -> str:
     return f"{ns / 3.6e12:,.2f} GPU hours" if abs(ns) >= 3.6e10 else f"{duration(ns)} of GPUs"
 
 
-def see(fleet: Fleet, run: str) -> str:
-    """The command that tells more about a run."""
+def _see(fleet: Fleet, run: str) -> str:
     from tracekit.lake.layout import Selection, escape, selection
 
     where = Selection(selection(fleet.lake).root, escape(run))

@@ -106,26 +106,24 @@ def _opened(part: str) -> tuple[str, list[str]]:
     rest = part[found.end() :] if found else ""
     if not rest.startswith("<"):
         return own, []
-    inside = rest[1 : _end(rest)]
+    inside = rest[1 : next(_outside(rest), len(rest))]
     return own, [each.strip() for each in _split(inside, ",")]
 
 
-def _end(text: str) -> int:
-    """Where the bracket closes that opens the text."""
+def _outside(text: str) -> Iterator[int]:
+    """The places outside brackets; where a bracket closes is outside."""
     depth = 0
     for at, letter in enumerate(text):
         depth += (letter in _OPENING) - (letter in _CLOSING)
         if not depth:
-            return at
-    return len(text)
+            yield at
 
 
 def _split(text: str, by: str) -> Iterator[str]:
     """The parts between separators outside brackets."""
-    depth = begin = 0
-    for at, letter in enumerate(text):
-        depth += (letter in _OPENING) - (letter in _CLOSING)
-        if not depth and text.startswith(by, at):
+    begin = 0
+    for at in _outside(text):
+        if text.startswith(by, at):
             yield text[begin:at]
             begin = at + len(by)
     yield text[begin:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -59,20 +59,21 @@ def devices_of(analysis: Analysis) -> str:
         alike = (f"{count} x {name}" if count > 1 else name for name, count in named.items())
         return ", ".join(alike)
     if analysis.gpu:
-        guessed = _architecture(row["name"] for row in analysis.top_kernels)
-        return f"unnamed device{f' (by its kernels, perhaps {guessed})' if guessed else ''}"
+        kernels = "\n".join(row["name"] for row in analysis.top_kernels)
+        # NVIDIA's newer devices run kernels of older ones; AMD's run only their own.
+        guessed = (each for of, each in _ARCHITECTURES if re.search(of, kernels, re.IGNORECASE))
+        newest = next(guessed, None)
+        return f"unnamed device{f' (by its kernels, perhaps {newest})' if newest else ''}"
     return "CPU only" if analysis.host else "no device"
 
 
-def lists_of(
-    advice: Sequence[Advice], recurring: str, once: str = ONCE
-) -> list[tuple[str, list[Advice]]]:
+def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
     """The advice on what recurs, on throughput and on what happened once, each under its heading,
     in the order of the fix list. Recording less is no change to the program, and in none."""
     found: dict[str, list[Advice]] = {}
     for each in advice:
         if not is_of_recording(each):
-            heading = once if each.once else recurring
+            heading = ONCE if each.once else recurring
             if remedy(each.remedy).is_batch:
                 heading = THROUGHPUT
             found.setdefault(heading, []).append(each)
@@ -84,16 +85,15 @@ def is_of_recording(advice: Advice) -> bool:
     return remedy(advice.remedy).is_apart
 
 
-def _architecture(kernels: Iterable[str]) -> str | None:
-    """The architecture that kernels' names tell. NVIDIA's newer devices run kernels of older ones,
-    so it is the newest that is named, or one after it; AMD's run only their own."""
-    found = [
-        place
-        for name in kernels
-        for place, (pattern, _) in enumerate(_ARCHITECTURES)
-        if re.search(pattern, name, re.IGNORECASE)
-    ]
-    return _ARCHITECTURES[min(found)][1] if found else None
+def best_of(advice: Sequence[Advice]) -> Advice | None:
+    """The first advice that has a share, which is what would save most."""
+    return next((each for each in advice if each.share is not None), None)
+
+
+def busy_share(period: Period) -> float | None:
+    """The device's busy time as a fraction of a window; None: it has no device, or no length."""
+    span = period.window.span_ns
+    return period.gpu.busy_ns / span if period.gpu and span else None
 
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:
@@ -131,23 +131,7 @@ def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowP
     ]
 
 
-# Activities of the host that the GPU waits for, in plain words.
-_WAITS = {
-    "input": "waits for input",
-    "python": "waits for Python",
-    "untraced": "waits, nothing recorded",
-    "dispatch": "waits for dispatch",
-    "launch": "waits for launch calls",
-    "launch_latency": "launch latency",
-    "runtime": "waits for runtime calls",
-    "sync": "waits for synchronize",
-    "copy": "waits for copy calls",
-    "allocation": "waits for allocation",
-    "compilation": "waits for compilation",
-}
-
-
-# The same of a trace without GPU ops: what its busiest thread does.
+# What the busiest thread of a trace without GPU ops does, in plain words.
 _DOES = {
     "compute": "compute operators",
     "python": "Python",
@@ -155,11 +139,21 @@ _DOES = {
     "untraced": "nothing recorded",
     "view": "views of tensors",
 }
-
-
-_WORDS = {f"idle: {cause}": words for cause, words in _WAITS.items()} | {
+# The same of a device and of what it waits for.
+_WORDS = {
     "communication, exposed": "communication",
     "copies, exposed": "copies",
+    "idle: input": "waits for input",
+    "idle: python": "waits for Python",
+    "idle: untraced": "waits, nothing recorded",
+    "idle: dispatch": "waits for dispatch",
+    "idle: launch": "waits for launch calls",
+    "idle: launch_latency": "launch latency",
+    "idle: runtime": "waits for runtime calls",
+    "idle: sync": "waits for synchronize",
+    "idle: copy": "waits for copy calls",
+    "idle: allocation": "waits for allocation",
+    "idle: compilation": "waits for compilation",
     "idle: device": "gaps on the device",
     "idle: unlinked": "gaps, launch unknown",
     "idle: after the last op": "after the last GPU op",

@@ -23,7 +23,7 @@ from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
 from tracekit.reporters.terminal import console, show_paged, table
-from tracekit.reporters.units import LEFT_OUT, ReadableTable, record, shown
+from tracekit.reporters.units import LEFT_OUT, record, shown
 from tracekit.text import printable, printable_lines
 
 if TYPE_CHECKING:
@@ -165,7 +165,9 @@ def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -
             outcome.append(error)
 
     with _piped(copy) as source:
-        parts = _strict(source) if has_fractions else iter(partial(source.read, _CHUNK_BYTES), b"")
+        parts: Iterable[bytes] = iter(partial(source.read, _CHUNK_BYTES), b"")
+        if has_fractions:
+            parts = (_NO_JSON.sub(lambda found: found[1] or b"null", line) for line in source)
         for text in _on_screen(parts) if sink.isatty() else parts:
             sink.write(text)
     if isinstance(outcome[0], BaseException):
@@ -197,12 +199,6 @@ def _piped(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
     finally:
         # If the reader has gone, the thread's next write fails.
         thread.join()
-
-
-def _strict(lines: IO[bytes]) -> Iterator[bytes]:
-    """The lines of JSON, with null for NaN and the infinities."""
-    for line in lines:
-        yield _NO_JSON.sub(lambda found: found[1] or b"null", line)
 
 
 def _on_screen(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -271,27 +267,23 @@ def _render_table(
         with_lists=units is not None,
         timeout_s=limits.timeout_s,
     )
-    found = shown(names, rows[:most], units)
     # Columns that were chosen are all printed.
     spare = 0 if columns or units is None else LEFT_OUT
-    _print_table(replace(found, spare=spare))
-    if len(rows) > most:
-        more = "--max-rows shows more, --format csv shows all"
-        print(f"only the first {most:,} rows: {more}", file=sys.stderr)
-    return min(len(rows), most)
-
-
-def _print_table(found: ReadableTable) -> None:
-    """One line per row if that fits the width; otherwise one line per value, as in psql."""
+    found = replace(shown(names, rows[:most], units), spare=spare)
     out = console(is_wide=True)
     fitting = found.within(out.width)
     with out.capture() as printed:
         if fitting is not None:
             out.print(table(fitting.columns, fitting.rows))
         else:
+            # One line per value, as in psql.
             for row in found.rows:
                 lines = (Column(no_wrap=True), Column(overflow="fold"))
                 out.print(table(lines, [*record(found, row), ()]))
         for note in (fitting or found).notes:
             out.print(Text(printable(note), "dim"))
     show_paged(printed.get())
+    if len(rows) > most:
+        more = "--max-rows shows more, --format csv shows all"
+        print(f"only the first {most:,} rows: {more}", file=sys.stderr)
+    return min(len(rows), most)

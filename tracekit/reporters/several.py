@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.reporters.parts import bound_text, devices_of, short_bound
+from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import (
     WIDTH,
     Cell,
@@ -30,7 +30,7 @@ from tracekit.verdict.run_words import headline, no_verdict, whole
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
-_ENDINGS = (".zst", ".gz", ".json", ".trace", ".pt")
+_ENDINGS = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?(\.zst)?$")
 _SAVINGS, _SIZES = 6, 6
 # So many rows that say the same are one.
 _ALIKE = 4
@@ -57,9 +57,10 @@ def titles(analyses: Sequence[Analysis]) -> list[str]:
     folders = [list(path.parts[:-1]) for path in paths]
     while all(folders) and len({parts[0] for parts in folders}) == 1:
         folders = [parts[1:] for parts in folders]
+    stems = [_ENDINGS.sub("", path.name, count=1) or path.name for path in paths]
     found = [
-        str((each.trace.capture or {}).get("workload") or "/".join([*parts, _stem(path)]))
-        for each, path, parts in zip(analyses, paths, folders, strict=True)
+        str((each.trace.capture or {}).get("workload") or "/".join([*parts, stem]))
+        for each, stem, parts in zip(analyses, stems, folders, strict=True)
     ]
     counts = Counter(found)
     return [
@@ -89,13 +90,6 @@ def summary(analyses: Sequence[Analysis]) -> str:
         f"median {duration(median(spans))}"
     )
     return f"{len(analyses)} traces: {'; '.join(regimes)}; {lengths}."
-
-
-def _stem(path: PurePath) -> str:
-    name = path.name
-    for ending in _ENDINGS:
-        name = name.removesuffix(ending)
-    return name or path.name
 
 
 def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
@@ -128,7 +122,12 @@ def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[S
     own = {names.index(each) for each in ("trace", "rank") if each in names}
     same: dict[tuple[str, ...], list[Sequence[Cell]]] = {}
     for row in rows:
-        key = tuple(_rounded(str(cell)) for place, cell in enumerate(row) if place not in own)
+        others = (str(cell) for place, cell in enumerate(row) if place not in own)
+        # Two digits of each number.
+        key = tuple(
+            _NUMBER.sub(lambda number: f"{float(number[0].replace(',', '')):.2g}", each)
+            for each in others
+        )
         same.setdefault(key, []).append(row)
     for some in same.values():
         if len(some) < _ALIKE:
@@ -136,11 +135,6 @@ def _grouped(names: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Iterator[S
             continue
         first, *rest = some[0]
         yield [f"{len(some):,} like {first}", *rest]
-
-
-def _rounded(cell: str) -> str:
-    """A cell with two digits of each number."""
-    return _NUMBER.sub(lambda found: f"{float(found[0].replace(',', '')):.2g}", cell)
 
 
 def _waits(run: RunVerdict | None) -> dict[int, str]:
@@ -155,8 +149,8 @@ def _waits(run: RunVerdict | None) -> dict[int, str]:
 
 
 def _best(analysis: Analysis) -> str:
-    shares = [each for each in analysis.advice if each.share is not None]
-    return f"{percent(shares[0].share or 0)} {shares[0].remedy}" if shares else "-"
+    best = best_of(analysis.advice)
+    return f"{percent(best.share or 0)} {best.remedy}" if best else "-"
 
 
 def _share(analysis: Analysis, part: object, column: str) -> str:
@@ -185,16 +179,13 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
         "step, unprofiled": [_step(a, "unprofiled_step_ns") for a in analyses],
         "step, profiled": [_step(a, "profiled_step_ns") for a in analyses],
     }
-    known = [
-        (name, *cells) for name, cells in rows.items() if any(str(cell) != "-" for cell in cells)
-    ]
+    known = [(name, *cells) for name, cells in rows.items() if {*map(str, cells)} != {"-"}]
     heads = (Column(title, overflow="fold") for title in titles(analyses))
     out.print(table([Column(), *heads], known))
 
 
 def _step(analysis: Analysis, key: str) -> str:
-    captured = analysis.trace.capture or {}
-    value = captured.get(key)
+    value = (analysis.trace.capture or {}).get(key)
     return duration(value) if isinstance(value, int) else "-"
 
 

@@ -10,9 +10,8 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TracekitError
 from tracekit.files import is_standard_output, written_whole
@@ -51,13 +50,18 @@ def write(
         first = max(threads, key=lambda name: (launched_ns[name], len(threads[name])))
         text = _speedscope(threads, database.name, first)
     else:
-        text = _folded(threads)
+        text = (
+            f"{';'.join(map(_frame, path))} {time_ns}\n"
+            for found in threads.values()
+            for path, time_ns in found
+        )
+    encoded = (part.encode("utf-8", "replace") for part in text)
     if is_standard_output(output):
-        _write_all(text, sys.stdout.buffer)
+        sys.stdout.buffer.writelines(encoded)
         sys.stdout.flush()
     else:
-        with written_whole(output, database.inputs) as beside, Path(beside).open("wb") as sink:
-            _write_all(text, sink)
+        with written_whole(output, database.inputs) as beside, beside.open("wb") as sink:
+            sink.writelines(encoded)
     return sum(map(len, threads.values()))
 
 
@@ -75,8 +79,7 @@ def stacks(rows: list[dict[str, Any]], weight: str) -> dict[str, list[Stack]]:
     for thread in inside.get(None, []):
         of_thread = found.setdefault(thread["name"], [])
         # Stacks are as deep as the program's: no recursion.
-        waiting: list[tuple[tuple[str, ...], Any, int]]
-        waiting = [((thread["name"],), thread["node"], thread[column])]
+        waiting: list[Any] = [((thread["name"],), thread["node"], thread[column])]
         while waiting:
             path, node, time_ns = waiting.pop()
             frames = [frame for frame in inside.get(node, []) if frame[column]]
@@ -93,10 +96,7 @@ def _within(times: list[int], most: int) -> list[int]:
     whole = sum(times)
     if whole <= most:
         return times
-    ends, passed = [0], 0
-    for time in times:
-        passed += time
-        ends.append(passed * most // whole)
+    ends = [passed * most // whole for passed in accumulate(times, initial=0)]
     return [end - begin for begin, end in pairwise(ends)]
 
 
@@ -124,17 +124,6 @@ def _speedscope(threads: Mapping[str, list[Stack]], name: str, first: str) -> It
     yield "\n"
 
 
-def _folded(threads: Mapping[str, list[Stack]]) -> Iterator[str]:
-    for found in threads.values():
-        for path, time_ns in found:
-            yield f"{';'.join(map(_frame, path))} {time_ns}\n"
-
-
 def _frame(name: str) -> str:
     name = " ".join(printable(name).replace(";", ":").split())
     return _COUNT_BEHIND.sub("_", name) or "(no name)"
-
-
-def _write_all(text: Iterator[str], sink: IO[bytes]) -> None:
-    for part in text:
-        sink.write(part.encode("utf-8", "replace"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 # A name in a table takes at most this much, and is cut to this where there is less room.
 _LONGEST_NAME, _SHORTEST_NAME = 110, 12
+_LONGEST_BAR = 30
 # The beginning of the names that autograd gives its functions.
 AUTOGRAD = "autograd::engine::evaluate_function: "
 # A path, a line of the program, a place among modules: the end tells these apart.
@@ -80,8 +81,8 @@ def fitted(name: str, width: int) -> str:
 class Name:
     """A name in a cell of a table: it takes the width that the other columns leave."""
 
-    def __init__(self, name: str, style: str = "", fit: Callable[[str, int], str] = fitted) -> None:
-        self.name, self.style, self.fit = name, style, fit
+    def __init__(self, name: str, fit: Callable[[str, int], str] = fitted) -> None:
+        self.name, self.fit = name, fit
 
     def __str__(self) -> str:
         return self.name
@@ -91,17 +92,17 @@ class Name:
         return Measurement(min(_SHORTEST_NAME, longest), longest)
 
     def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(self.fit(self.name, options.max_width), self.style, no_wrap=True)
+        yield Text(self.fit(self.name, options.max_width), no_wrap=True)
 
 
 class Bar(Name):
     """A bar in a cell, from one fraction of the width to another."""
 
-    def __init__(self, begin: float, end: float, style: str = "", longest: int = 30) -> None:
-        self.begin, self.end, self.style, self.longest = begin, end, style, longest
+    def __init__(self, begin: float, end: float, style: str = "") -> None:
+        self.begin, self.end, self.style = begin, end, style
 
     def __rich_measure__(self, out: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(min(_SHORTEST_NAME, self.longest), self.longest)
+        return Measurement(_SHORTEST_NAME, _LONGEST_BAR)
 
     def __rich_console__(self, out: Console, options: ConsoleOptions) -> RenderResult:
         begin, end = (round(options.max_width * each) for each in (self.begin, self.end))

@@ -3,9 +3,9 @@ sheet each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import xlsxwriter
 import xlsxwriter.format
@@ -13,7 +13,13 @@ import xlsxwriter.worksheet
 
 from tracekit.database import catalog
 from tracekit.files import written_whole
-from tracekit.reporters.parts import devices_of, is_of_recording, screen_parts_of
+from tracekit.reporters.parts import (
+    best_of,
+    busy_share,
+    devices_of,
+    is_of_recording,
+    screen_parts_of,
+)
 from tracekit.reporters.units import INSTANT, SUFFIX
 from tracekit.stages import stage
 from tracekit.text import printable
@@ -46,12 +52,8 @@ _UNITS = {"ns": ("ms", 1e6), "bytes": ("MB", 1e6)}
 _LOOKS = {"(ms": "#,##0.000", "(MB": "#,##0.000", "(%)": "0.0%", "_id": "0", "rank": "0"}
 
 
-class Sheet(NamedTuple):
-    """A sheet: its name, its headings, and its rows; numbers are in the units of the headings."""
-
-    name: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+# The rows of a sheet: values by heading, numbers in the headings' units.
+_Rows = Sequence[Mapping[str, Any]]
 
 
 def write(database: Session, output: str) -> list[str]:
@@ -63,7 +65,7 @@ def write(database: Session, output: str) -> list[str]:
     with database.sharing(), stage("writing the workbook"):
         analyses = verdicts(database)
         run, _ = verdict_together(database, analyses, Thresholds())
-        sheets = [each for each in _sheets(database, analyses, run) if each.rows]
+        sheets = {name: rows for name, rows in _sheets(database, analyses, run).items() if rows}
     options = {
         # Text of a trace is text, whatever it begins with.
         "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False,
@@ -76,58 +78,56 @@ def write(database: Session, output: str) -> list[str]:
         book.set_properties({"comments": f"tracekit {__version__}"})
         head = book.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
         looks = {end: book.add_format({"num_format": look}) for end, look in _LOOKS.items()}
-        for sheet in sheets:
-            _fill(book.add_worksheet(sheet.name), sheet, head, looks)
-    return [each.name for each in sheets]
+        for name, rows in sheets.items():
+            _fill(book.add_worksheet(name), rows, head, looks)
+    return list(sheets)
 
 
 def _fill(
     paper: xlsxwriter.worksheet.Worksheet,
-    sheet: Sheet,
+    rows: _Rows,
     head: xlsxwriter.format.Format,
     looks: Mapping[str, xlsxwriter.format.Format],
 ) -> None:
-    widths = [8] * len(sheet.heads)
-    look_of = [
-        next((look for end, look in looks.items() if end in name), None) for name in sheet.heads
-    ]
-    for at, name in enumerate(sheet.heads):
+    for at, name in enumerate(rows[0]):
         paper.write_string(0, at, name, head)
-        widths[at] = max(widths[at], min(len(name), 16))
-    for line, row in enumerate(sheet.rows, 1):
-        for at, value in enumerate(row):
+        look = next((look for end, look in looks.items() if end in name), None)
+        width = max(8, min(len(name), 16))
+        for line, row in enumerate(rows, 1):
+            value = row.get(name)
             if value is None:
                 continue
             if isinstance(value, bool):
                 paper.write_boolean(line, at, value)
             elif isinstance(value, int | float | Decimal):
-                paper.write_number(line, at, float(value), look_of[at])
+                paper.write_number(line, at, float(value), look)
             else:
                 text = printable(value)[:_CHARACTERS]
                 paper.write_string(line, at, text)
-                widths[at] = max(widths[at], min(len(text) + 1, _WIDEST))
-    for at, width in enumerate(widths):
+                width = max(width, min(len(text) + 1, _WIDEST))
         paper.set_column(at, at, width)
     paper.freeze_panes(1, 0)
-    paper.autofilter(0, 0, len(sheet.rows), len(sheet.heads) - 1)
+    paper.autofilter(0, 0, len(rows), len(rows[0]) - 1)
 
 
 def _sheets(
     database: Session, analyses: Sequence[Analysis], run: RunVerdict | None
-) -> Iterator[Sheet]:
+) -> dict[str, _Rows]:
     starts = {row["trace_id"]: row["start_ns"] or 0 for row in database.ask("overview")}
-    if len(analyses) > 1:
-        yield _ranks(analyses, run)
-    yield _verdict(analyses)
-    yield _parts(analyses)
-    yield _advice(analyses)
-    yield _one_offs(analyses, starts)
+    sheets = {"Ranks": _ranks(analyses, run)} if len(analyses) > 1 else {}
+    sheets |= {
+        "Verdict": _verdict(analyses),
+        "Where the time went": _parts(analyses),
+        "Advice": _advice(analyses),
+        "One-offs": _one_offs(analyses, starts),
+    }
     for name, question in _QUESTIONS.items():
-        yield _answer(database, name, question, starts)
+        sheets[name] = _answer(database, question, starts)
+    return sheets
 
 
-def _verdict(analyses: Sequence[Analysis]) -> Sheet:
-    rows: list[tuple[Any, ...]] = []
+def _verdict(analyses: Sequence[Analysis]) -> _Rows:
+    rows: list[tuple[int | None, str, Any]] = []
     for each in analyses:
         verdict, trace = each.verdict, each.trace
         facts = [
@@ -147,99 +147,91 @@ def _verdict(analyses: Sequence[Analysis]) -> Sheet:
         (None, f"sheet {name}", f"tracekit query TRACE {question}")
         for name, question in _QUESTIONS.items()
     ]
-    return Sheet("Verdict", ("trace_id", "what", "value"), rows)
+    return [{"trace_id": of, "what": what, "value": value} for of, what, value in rows]
 
 
-def _parts(analyses: Sequence[Analysis]) -> Sheet:
-    rows = [
-        (each.trace.trace_id, part.name, part.ns / 1e6, part.ns / each.judged.window.span_ns)
+def _parts(analyses: Sequence[Analysis]) -> _Rows:
+    return [
+        {
+            "trace_id": each.trace.trace_id,
+            "part of the window": part.name,
+            "time (ms)": part.ns / 1e6,
+            "share of the window (%)": part.ns / each.judged.window.span_ns,
+        }
         for each in analyses
         for part in screen_parts_of(each)
         if each.judged.window.span_ns
     ]
-    heads = ("trace_id", "part of the window", "time (ms)", "share of the window (%)")
-    return Sheet("Where the time went", heads, rows)
 
 
-def _advice(analyses: Sequence[Analysis]) -> Sheet:
-    rows = [
-        (each.trace.trace_id, advice.title, advice.where, advice.detail, advice.saves_ns / 1e6,
-         advice.share, "once" if advice.once else "each step", advice.effort, advice.needs,
-         " ".join(advice.doubts), advice.remedy)
+def _advice(analyses: Sequence[Analysis]) -> _Rows:
+    return [
+        {
+            "trace_id": each.trace.trace_id, "change": advice.title, "place": advice.where,
+            "detail": advice.detail, "saves (ms)": advice.saves_ns / 1e6,
+            "share of the window (%)": advice.share,
+            "how often": "once" if advice.once else "each step", "effort": advice.effort,
+            "needs": advice.needs, "doubtful": " ".join(advice.doubts),
+            "tracekit advise --how": advice.remedy,
+        }
         for each in analyses
         for advice in each.advice
         if not is_of_recording(advice)
     ]  # fmt: skip
-    heads = (
-        "trace_id", "change", "place", "detail", "saves (ms)", "share of the window (%)",
-        "how often", "effort", "needs", "doubtful", "tracekit advise --how",
-    )  # fmt: skip
-    return Sheet("Advice", heads, rows)
 
 
-def _one_offs(analyses: Sequence[Analysis], starts: dict[int, int]) -> Sheet:
-    rows = [
-        (each.trace.trace_id, once.name, once.kind, once.cause, once.side,
-         (once.start_ns - starts[each.trace.trace_id]) / 1e6, once.dur_ns / 1e6,
-         once.excess_ns / 1e6, once.place)
+def _one_offs(analyses: Sequence[Analysis], starts: dict[int, int]) -> _Rows:
+    return [
+        {
+            "trace_id": each.trace.trace_id, "event": once.name, "kind": once.kind,
+            "cause": once.cause, "side": once.side,
+            "start (ms since the trace's start)":
+                (once.start_ns - starts[each.trace.trace_id]) / 1e6,
+            "duration (ms)": once.dur_ns / 1e6, "beyond the usual (ms)": once.excess_ns / 1e6,
+            "place": once.place,
+        }
         for each in analyses
         for once in each.one_offs
     ]  # fmt: skip
-    heads = (
-        "trace_id", "event", "kind", "cause", "side", "start (ms since the trace's start)",
-        "duration (ms)", "beyond the usual (ms)", "place",
-    )  # fmt: skip
-    return Sheet("One-offs", heads, rows)
 
 
-def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> Sheet:
+def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> _Rows:
     waits = {each.trace_id: each for each in (run.waiting if run is not None else ())}
-    rows: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
     for each in analyses:
-        window, gpu, trace_id = each.judged.window, each.judged.gpu, each.trace.trace_id
-        best = next((advice for advice in each.advice if advice.share is not None), None)
-        wait = waits.get(trace_id)
-        rows.append(
-            (each.trace.rank, trace_id, each.trace.path, window.span_ns / 1e6,
-             gpu.busy_ns / window.span_ns if gpu and window.span_ns else None,
-             wait.waited_ns / 1e6 if wait else None, wait.awaited_rank if wait else None,
-             bound_by(each.verdict.regime, each.verdict.bottleneck), each.verdict.confidence,
-             best.title if best else None, best.share if best else None)
-        )  # fmt: skip
-    if run is not None:
-        rows.append((None, None, headline(run)))
-    heads = (
-        "rank", "trace_id", "file", "window (ms)", "busy, share of the window (%)",
-        "waits for other ranks (ms)", "most of it for rank", "verdict", "confidence", "worth most",
-        "share of the window (%)",
-    )  # fmt: skip
-    return Sheet("Ranks", heads, rows)
+        window, trace = each.judged.window, each.trace
+        best, wait = best_of(each.advice), waits.get(trace.trace_id)
+        rows.append({
+            "rank": trace.rank, "trace_id": trace.trace_id, "file": trace.path,
+            "window (ms)": window.span_ns / 1e6,
+            "busy, share of the window (%)": busy_share(each.judged),
+            "waits for other ranks (ms)": wait.waited_ns / 1e6 if wait else None,
+            "most of it for rank": wait.awaited_rank if wait else None,
+            "verdict": bound_by(each.verdict.regime, each.verdict.bottleneck),
+            "confidence": each.verdict.confidence,
+            "worth most": best.title if best else None,
+            "share of the window (%)": best.share if best else None,
+        })  # fmt: skip
+    return [*rows, {"file": headline(run)}] if run is not None else rows
 
 
-def _answer(database: Session, name: str, question: str, starts: dict[int, int]) -> Sheet:
+def _answer(database: Session, question: str, starts: dict[int, int]) -> _Rows:
     """The rows of a question. Instants count from their trace's start."""
     described = catalog.query(question)
     limit = {"top": _ROWS} if any(each.name == "top" for each in described.parameters) else {}
     rows = database.ask(question, **limit)[:_ROWS]
-    heads, columns = [], []
+    found: list[dict[str, Any]] = [{} for _ in rows]
     for column in described.columns:
         if rows and column.name not in rows[0]:
             continue
-        values: Iterable[Any] = [row[column.name] for row in rows]
-        head = column.name
-        if column.unit in _UNITS:
-            unit, scale = _UNITS[column.unit]
-            head = f"{SUFFIX.sub('', column.name)} ({unit})"
-            if INSTANT.search(column.name):
-                head = f"{SUFFIX.sub('', column.name)} ({unit} since the trace's start)"
-                values = [
-                    None if row[column.name] is None
-                    else row[column.name] - starts.get(row["trace_id"], 0)
-                    for row in rows
-                ]  # fmt: skip
-            values = [None if each is None else each / scale for each in values]
-        elif column.unit.startswith("fraction of"):
-            head = f"{column.name} (%)"
-        heads.append(head)
-        columns.append(values)
-    return Sheet(name, heads, list(zip(*columns, strict=True)))
+        name, is_instant = column.name, INSTANT.search(column.name)
+        unit, scale = _UNITS.get(column.unit, ("", 1))
+        head = f"{name} (%)" if column.unit.startswith("fraction of") else name
+        if unit:
+            since = " since the trace's start" if is_instant else ""
+            head = f"{SUFFIX.sub('', name)} ({unit}{since})"
+        for row, made in zip(rows, found, strict=True):
+            begin = starts.get(row["trace_id"], 0) if unit and is_instant else 0
+            is_known = unit and row[name] is not None
+            made[head] = (row[name] - begin) / scale if is_known else row[name]
+    return found

@@ -24,8 +24,13 @@ _SIZES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 
 # Longer text from a trace is cut in a page.
 LONGEST_TEXT = 1_000
-# The parameter that all charts of a page share: the step that a reader chose, or null.
-STEP = "chosen_step"
+# The parameter that all charts of a page share, the step that a reader chose or null, and the
+# filter that keeps the rows of it, or all.
+CHOSEN_STEP = alt.param(name="chosen_step", value=None)
+OF_CHOSEN_STEP = "chosen_step == null || datum.step == chosen_step"
+FAINT_UNLESS_CHOSEN = alt.condition(OF_CHOSEN_STEP, alt.value(1), alt.value(0.35))
+# The colour of lines that stand for no name: seen on light and dark ground.
+PLAIN = colours.of("unknown")
 # Labels that are words of tracekit's own, such as launch_latency.
 WORDS = "replace(datum.label, /_/g, ' ')"
 _WIDTH = 720
@@ -54,21 +59,21 @@ def _in_units(value: str, units: Sequence[tuple[float, str]]) -> str:
     return f"({text})"
 
 
-def durations(**columns: str) -> dict[str, str]:
-    """Columns that `transform_calculate` makes: the named columns of nanoseconds, as text."""
-    return {name: duration_of(f"datum.{column}") for name, column in columns.items()}
-
-
-def tips(*fields: str) -> list[alt.Tooltip]:
-    """The lines of a tooltip, each `field`, `field=title` or `field|format`."""
-    made = []
-    for each in fields:
+def told(base: alt.Chart, *tips: str) -> alt.Chart:
+    """The chart with a tooltip, each line `field`, `field=title` or `field|format`. Of a time or a
+    size, such as `span_ns=length`, the line is text, which is a column of the chart: span_ns_text.
+    """
+    lines, texts = [], {}
+    for each in tips:
         rest, _, form = each.partition("|")
         field, _, title = rest.partition("=")
-        given = {"title": title, "format": form}
-        named: dict[str, Any] = {key: value for key, value in given.items() if value}
-        made.append(alt.Tooltip(field, **named))
-    return made
+        for ending, text_of in (("_ns", duration_of), ("_bytes", size_of)):
+            if field.endswith(ending):
+                texts[f"{field}_text"] = text_of(f"datum.{field}")
+                field = f"{field}_text:N"
+        unset = alt.Undefined
+        lines.append(alt.Tooltip(field, title=title or unset, format=form or unset))
+    return (base.transform_calculate(**texts) if texts else base).encode(tooltip=lines)
 
 
 def size_axis(**options: Any) -> alt.Axis:
@@ -105,13 +110,15 @@ def shades(
 def cells(
     base: alt.Chart,
     color: alt.Color,
-    tooltip: Any,
-    label: Any = None,
+    tips: Sequence[str],
+    label: str | alt.Text | None = None,
     on: str = "colour",
+    opacity: Any = alt.Undefined,
     **mark: Any,
 ) -> Any:
     """The cells of a matrix, coloured by the column `on`; labelled where there is a label."""
-    drawn = base.mark_rect(**mark).encode(color=color, tooltip=tooltip)
+    base = told(base, *tips)
+    drawn = base.mark_rect(**mark).encode(color=color, opacity=opacity)
     if label is None:
         return drawn
     return drawn + base.mark_text(color=on_colour(on)).encode(text=label)
@@ -157,20 +164,6 @@ def on_colour(column: str) -> alt.ExprRef:
     return alt.ExprRef(f"luminance(scale('color', datum.{column})) > 0.2 ? 'black' : 'white'")
 
 
-def plain() -> str:
-    """The colour of lines that stand for no name: seen on light and dark ground."""
-    return colours.of("unknown")
-
-
-def of_chosen_step() -> str:
-    """The Vega filter that keeps the rows of the chosen step; all, if none is chosen."""
-    return f"{STEP} == null || datum.step == {STEP}"
-
-
-def step_parameter() -> alt.Parameter:
-    return alt.param(name=STEP, value=None)
-
-
 def sized(chart: Any, height: int) -> alt.TopLevelMixin:
     """The chart as wide as the page, and `height` pixels high."""
     found: alt.TopLevelMixin = chart.properties(width="container", height=height)
@@ -189,12 +182,8 @@ def svg(chart: alt.TopLevelMixin) -> str:
 def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
     """A bar of where the window's time went."""
     names = safe(part.name for part in parts)
-    rows = pl.DataFrame(
-        [
-            {"part": name, "part_ns": part.ns, "place": place}
-            for place, (name, part) in enumerate(zip(names, parts, strict=True))
-        ]
-    )
+    lengths, places = [part.ns for part in parts], range(len(parts))
+    rows = pl.DataFrame({"part": names, "part_ns": lengths, "place": places})
     shades = [colours.of(part.kind) for part in parts]
     bar = alt.Chart(rows).mark_bar(stroke="white").encode(
         x=alt.X("part_ns:Q", title=None, stack="zero", axis=time_axis()),

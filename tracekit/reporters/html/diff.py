@@ -4,7 +4,7 @@ each run's own page."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -14,7 +14,7 @@ from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database import catalog
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, PageSubject, Section, figure
+from tracekit.reporters.html.figure import Figure, Maker, PageSubject, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.text import counted, duration, printable, signed
@@ -134,23 +134,20 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
 
 def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
     """The GPU time of each class of kernel in a and in b."""
-    bars = (
+    base = (
         alt.Chart(rows)
-        .transform_fold(["a_ns", "b_ns"], as_=["side", "time"])
+        .transform_fold(["a_ns", "b_ns"], as_=["side", "run_ns"])
         .transform_calculate(
-            run="slice(datum.side, 0, 1)", shown=charts.duration_of("datum.time"),
+            run="slice(datum.side, 0, 1)",
             kernels="datum.side == 'a_ns' ? datum.a_count : datum.b_count",
         )
-        .mark_bar()
-        .encode(
-            y=alt.Y("class:N", title=None, sort=rows["class"].to_list()),
-            yOffset=alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1)),
-            x=alt.X("time:Q", title="GPU time per step", axis=charts.time_axis(tickCount=5)),
-            color=charts.shades("run", colours.RUN),
-            tooltip=charts.tips(
-                "class:N", "run:N", "shown:N=time per step", "kernels:Q=kernels per step|,.4~g"
-            ),
-        )
+    )
+    tips = ("class:N", "run:N", "run_ns=time per step", "kernels:Q=kernels per step|,.4~g")
+    bars = charts.told(base, *tips).mark_bar().encode(
+        y=alt.Y("class:N", title=None, sort=rows["class"].to_list()),
+        yOffset=alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1)),
+        x=alt.X("run_ns:Q", title="GPU time per step", axis=charts.time_axis(tickCount=5)),
+        color=charts.shades("run", colours.RUN),
     )  # fmt: skip
     return charts.sized(bars, 32 * len(rows))
 
@@ -191,9 +188,6 @@ class _Comparison(PageSubject):
         ]
 
 
-_Maker = Callable[[_Comparison], Figure | None]
-
-
 @figure("diff_waterfall", "From a's step to b's")
 def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """How the parts of the step changed."""
@@ -223,12 +217,14 @@ def classes(runs: _Comparison, rows: pl.DataFrame) -> Figure:
     return Figure(says, rows, _classes_chart(rows))
 
 
-@figure("diff_kernels", "Kernels that appeared and went")
-def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
+_OF_ONE, _OF_BOTH = (
+    pl.col("change").is_in(each) for each in (["added", "removed"], ["count", "time"])
+)
+
+
+@figure("diff_kernels", "Kernels that appeared and went", where=_OF_ONE)
+def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure:
     """Kernels that only one run has."""
-    rows = rows.filter(pl.col("change").is_in(["added", "removed"]))
-    if rows.is_empty():
-        return None
     added, removed = (rows.filter(change=change) for change in ("added", "removed"))
     came, went = duration(int(added["b_ns"].sum())), duration(int(removed["a_ns"].sum()))
     return Figure(
@@ -239,21 +235,18 @@ def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     )
 
 
-def _changes(name: str, question: str, key: str, title: str, says: str) -> _Maker:
+def _changes(name: str, question: str, key: str, title: str, says: str) -> Maker:
     """A table of kernels, operators, modules or parts that cost more or less in b."""
 
     def draw(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
         if key == "part" and not runs.comparison.has_places:
             return None
-        of_both = pl.col("change").is_in(["count", "time"])
-        rows = rows.filter(of_both if key == "kernel" else pl.col("change_ns") != 0)
-        if rows.is_empty():
-            return None
         control = _HIDDEN if key == "kernel" else {}
         return Figure(f"{says}. {_most(rows, key)}", _headed(rows, key, "class"), control=control)
 
     draw.__name__ = name
-    return figure(question, title)(draw)
+    where = _OF_BOTH if key == "kernel" else pl.col("change_ns") != 0
+    return figure(question, title, where=where)(draw)
 
 
 changed = _changes(
@@ -285,23 +278,18 @@ def flame(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     return Figure(_longest_path(rows), frames, _frames(frames), frames_control(rows), wide=True)
 
 
-@figure("diff_memory", "Memory at the peak, by place")
-def memory_changes(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
+@figure("diff_memory", "Memory at the peak, by place", where=pl.col("change_bytes") != 0)
+def memory_changes(runs: _Comparison, rows: pl.DataFrame) -> Figure:
     """Places that hold more or less memory at the peak."""
-    changed = rows.filter(pl.col("change_bytes") != 0)
-    if changed.is_empty():
-        return None
-    return Figure(
-        f"{runs.comparison.memory_title}.", changed.drop("a_total_bytes", "b_total_bytes")
-    )
+    return Figure(f"{runs.comparison.memory_title}.", rows.drop("a_total_bytes", "b_total_bytes"))
 
 
-_SECTIONS: tuple[Section[_Comparison], ...] = (
-    Section("changes", "What the difference consists of", (waterfall, classes)),
-    Section("kernels", "Kernels", (kernels, changed)),
-    Section("operators", "Operators and modules", (operators, modules, parts)),
-    Section("memory", "Memory", (memory_changes,)),
-    Section("flame", "Flame graph of differences", (flame,)),
+_SECTIONS = (
+    ("changes", "What the difference consists of", (waterfall, classes)),
+    ("kernels", "Kernels", (kernels, changed)),
+    ("operators", "Operators and modules", (operators, modules, parts)),
+    ("memory", "Memory", (memory_changes,)),
+    ("flame", "Flame graph of differences", (flame,)),
 )
 
 
@@ -321,17 +309,14 @@ def _headed(rows: pl.DataFrame, *first: str) -> pl.DataFrame:
 
 def _most(rows: pl.DataFrame, key: str) -> str:
     """A sentence on the row that grew most and the one that shrank most."""
-    by_change = rows.sort("change_ns", maintain_order=True)
-    longer = rows.row(int(rows["change_ns"].arg_max() or 0), named=True)
-    shorter = by_change.row(0, named=True)
-    parts = []
-    if longer["change_ns"] > 0:
-        parts.append(f"Grew most: {charts.shown_name(longer[key])}, {signed(longer['change_ns'])}.")
-    if shorter["change_ns"] < 0:
-        parts.append(
-            f"Shrank most: {charts.shown_name(shorter[key])}, {signed(shorter['change_ns'])}."
-        )
-    return " ".join(parts)
+    changes = rows["change_ns"]
+    ends = (("Grew", changes.arg_max(), 1), ("Shrank", changes.arg_min(), -1))
+    most = [(word, rows.row(int(at or 0), named=True), sign) for word, at, sign in ends]
+    return " ".join(
+        f"{word} most: {charts.shown_name(row[key])}, {signed(row['change_ns'])}."
+        for word, row, sign in most
+        if row["change_ns"] * sign > 0
+    )
 
 
 def _longest_path(rows: pl.DataFrame) -> str:
@@ -340,7 +325,7 @@ def _longest_path(rows: pl.DataFrame) -> str:
         "A frame is as wide as its time per step in both runs together; its colour tells in which "
         "of them it takes longer. Click on a frame to look into it."
     )
-    of_one = rows.filter(pl.col("change").is_in(["added", "removed"]))
+    of_one = rows.filter(_OF_ONE)
     outer = of_one.join(of_one.select(parent="node"), on="parent", how="anti")
     if outer.is_empty():
         return says
@@ -380,6 +365,5 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
         more_tips,
         in_a=charts.duration_of(in_a),
         in_b=charts.duration_of(in_b),
-        **charts.durations(host="host_ns", gpu="gpu_ns"),
         more=f"({in_b} - {in_a}) / ({in_a} + {in_b})",
     )

@@ -6,7 +6,7 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -53,12 +53,9 @@ class PageSubject(ABC):
     def doubts(self, question: str) -> list[str]:
         """The doubts about an answer."""
 
-    def findings_against(
-        self, question: str, trace: int | None = None, among: list[dict[str, Any]] | None = None
-    ) -> list[dict[str, Any]]:
+    def findings_against(self, question: str, trace: int | None = None) -> list[dict[str, Any]]:
         """The findings that could change what one reads in the answer, about one trace or all."""
-        if among is None:
-            among = [row for row in self._findings if trace in (None, row["trace_id"])]
+        among = [row for row in self.findings if trace in (None, row["trace_id"])]
         return [
             row
             for row in self.database.doubts(question, trace, among)
@@ -74,7 +71,8 @@ class PageSubject(ABC):
         return float(finding["count"] / of) if of else 1
 
     @cached_property
-    def _findings(self) -> list[dict[str, Any]]:
+    def findings(self) -> list[dict[str, Any]]:
+        """The doubts about the traces, and the data that was not recorded."""
         return self.database.findings()
 
     @cached_property
@@ -94,9 +92,6 @@ _SLIGHT = 0.01
 _KNOWN_FROM = ("known_from", "module_from", "line_from")
 # A table of more columns needs the whole width of the page.
 _NARROW = 7
-
-S = TypeVar("S", bound=PageSubject)
-T = TypeVar("T")
 
 
 class Figure(Struct, frozen=True):
@@ -147,18 +142,8 @@ class Figure(Struct, frozen=True):
         return command[3] if command[:2] == ["tracekit", "query"] else None
 
 
-class Section(Struct, Generic[T], frozen=True):
-    """Figures under one heading; a figure that has nothing to show is None."""
-
-    name: str
-    title: str
-    figures: Sequence[Callable[[T], Figure | None]]
-
-
-class _Decorator(Protocol):
-    def __call__(
-        self, draw: Callable[[S, polars.DataFrame], Figure | None], /
-    ) -> Callable[[S], Figure | None]: ...
+# Makes a figure of the subject of a page; None: it has nothing to show.
+Maker = Callable[[Any], Figure | None]
 
 
 def figure(
@@ -166,25 +151,27 @@ def figure(
     title: str = "",
     given: Callable[[Any], Mapping[str, Value] | None] | None = None,
     *,
-    when: Callable[[Any], bool] | None = None,
+    unless: str = "",
+    where: polars.Expr | None = None,
     **parameters: Value,
-) -> _Decorator:
-    """A figure of the answer to a question, as the function draws it; the title may be its own.
+) -> Callable[[Callable[[Any, polars.DataFrame], Figure | None]], Maker]:
+    """A figure of the answer to a question, or of its rows for which `where` holds, as the function
+    draws it; the title may be its own.
 
-    It is None when `when` does not hold, when `given`, which may add parameters, returns None, when
-    the answer has no rows, or when the function returns None.
+    It is None when the trace has the finding `unless`, when `given`, which may add parameters,
+    returns None, when the answer has no rows, or when the function returns None.
     """
 
-    def decorate(
-        draw: Callable[[S, polars.DataFrame], Figure | None],
-    ) -> Callable[[S], Figure | None]:
+    def decorate(draw: Callable[[Any, polars.DataFrame], Figure | None]) -> Maker:
         @wraps(draw)
-        def make(subject: S) -> Figure | None:
+        def make(subject: PageSubject) -> Figure | None:
             more = given(subject) if given else {}
-            if more is None or (when and not when(subject)):
+            if more is None or (unless and unless in {row["code"] for row in subject.findings}):
                 return None
             values = parameters | dict(more)
             rows = subject.rows(question, **values)
+            if where is not None and len(rows):
+                rows = rows.filter(where)
             drawn = draw(subject, rows) if len(rows) else None
             if drawn is None:
                 return None

@@ -25,21 +25,15 @@ from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.charts import shown_name
-from tracekit.reporters.html.figure import Figure, Section, T
+from tracekit.reporters.html.figure import Figure, Maker
 from tracekit.reporters.parts import devices_of
 from tracekit.reporters.terminal import clipped
-from tracekit.text import duration, figure_of, percent, printable, share, size
+from tracekit.text import duration, figure_of, percent, share
 from tracekit.verdict.regime import split_bound
 from tracekit.version import __version__
 
 # Longer sentences have a name in them that is no name.
 _LONGEST_SENTENCE = 2_000
-
-# The page may run its own scripts and nothing else, and may load nothing at all.
-_POLICY = (
-    "default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; "
-    "base-uri 'none'; form-action 'none'"
-)
 
 
 class Part(Struct, frozen=True):
@@ -55,11 +49,11 @@ class Part(Struct, frozen=True):
         return len(self.figures) == 1 and self.figures[0].is_half
 
 
-def part_of(subject: T, section: Section[T]) -> Part:
-    """A section with the figures that have something to show."""
-    made = ((make.__name__, make(subject)) for make in section.figures)
-    figures = [replace(each, name=name) for name, each in made if each is not None]
-    return Part(section.name, section.title, figures)
+def part_of(subject: Any, section: tuple[str, str, Sequence[Maker]]) -> Part:
+    """A section, given by its name, title and figures, with those that have something to show."""
+    name, title, makers = section
+    made = ((make.__name__, make(subject)) for make in makers)
+    return Part(name, title, [replace(each, name=of) for of, each in made if each is not None])
 
 
 class View(Struct, frozen=True, dict=True):
@@ -82,11 +76,16 @@ class View(Struct, frozen=True, dict=True):
     @cached_property
     def data(self) -> dict[str, Any]:
         """Its figures, as the page's script takes them."""
-        return {
-            f"{self.name}-{figure.name}": _figure(figure)
-            for part in self.parts
-            for figure in part.figures
-        }
+        found: dict[str, Any] = {}
+        for figure in (each for part in self.parts for each in part.figures):
+            found[f"{self.name}-{figure.name}"] = made = {
+                "columns": {each.name: _values(each) for each in figure.rows},
+                "control": figure.control,
+                "title": figure.title,
+            }
+            if figure.chart is not None and figure.is_drawn:
+                made["spec"] = _spec(figure.chart)
+        return found
 
 
 def page(title: str, views: Sequence[View]) -> str:
@@ -100,7 +99,7 @@ def page(title: str, views: Sequence[View]) -> str:
         views=views,
         scripts=scripts,
         style=_text("templates/page.css"),
-        policy=_POLICY.format(scripts=" ".join(map(_hash, scripts))),
+        policy=_policy(scripts),
         data=script_json(data),
         version=__version__,
     )
@@ -159,18 +158,6 @@ def _shared(figures: dict[str, Any]) -> dict[str, Any]:
     return {"figures": found, "texts": list(numbers), "short": short}
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
-    """A figure as the page's script takes it."""
-    found: dict[str, Any] = {
-        "columns": {each.name: _values(each) for each in figure.rows},
-        "control": figure.control,
-        "title": figure.title,
-    }
-    if figure.chart is not None and figure.is_drawn:
-        found["spec"] = _spec(figure.chart)
-    return found
-
-
 def _values(column: pl.Series) -> Any:
     """A column as JSON; one of text is each text once, and a number for each row."""
     values = column.to_list()
@@ -194,26 +181,14 @@ def _safe(text: object) -> str:
     return clipped(str(text), charts.LONGEST_TEXT)
 
 
-def _spec(chart: altair.TopLevelMixin) -> dict[str, Any]:
+def _spec(chart: Any) -> dict[str, Any]:
     """The chart without its data: the page keeps those once, for the chart and for its table."""
-    with altair.data_transformers.enable("default", consolidate_datasets=True, max_rows=None):
-        spec: dict[str, Any] = chart.to_dict(validate=False)
-    if len(datasets := spec.pop("datasets", {})) > 1:
-        raise AssertionError(f"a chart of a page draws one frame, not {len(datasets)}")
-    spec.pop("config", None)
-    spec.pop("$schema", None)
-    found: dict[str, Any] = _renamed(spec, set(datasets))
-    return found
-
-
-def _renamed(value: Any, names: set[str]) -> Any:
-    if isinstance(value, dict):
-        if value.get("name") in names and len(value) == 1:
-            return {"name": "rows"}
-        return {key: _renamed(each, names) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_renamed(each, names) for each in value]
-    return value
+    drawn = chart.copy(deep=False)
+    drawn.data = altair.NamedData("rows")
+    spec: dict[str, Any] = drawn.to_dict(validate=False)
+    if "datasets" in spec:
+        raise AssertionError("a chart of a page draws one frame")
+    return {key: each for key, each in spec.items() if key not in ("config", "$schema")}
 
 
 @cache
@@ -228,13 +203,11 @@ def _templates() -> jinja2.Environment:
     environment.filters |= {
         "duration": duration,
         "percent": percent,
-        "size": size,
         "share": share,
         "bound": lambda verdict: split_bound(verdict.regime, verdict.bottleneck),
         "colour": colours.of,
         "safe_text": _safe,
         "sentence": lambda text: clipped(str(text), _LONGEST_SENTENCE),
-        "printable": printable,
         "figure": figure_of,
         "devices": devices_of,
     }
@@ -253,7 +226,12 @@ def _script() -> str:
     return f'"use strict";\n(() => {{\n{joined}}})();\n'
 
 
-def _hash(script: str) -> str:
-    """The script's hash as a Content-Security-Policy names it."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+def _policy(scripts: Sequence[str]) -> str:
+    """The Content-Security-Policy: the page may run these scripts, by their hashes, and nothing
+    else, and may load nothing at all."""
+    digests = [base64.b64encode(hashlib.sha256(each.encode()).digest()) for each in scripts]
+    hashes = " ".join(f"'sha256-{each.decode()}'" for each in digests)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "base-uri 'none'; form-action 'none'"
+    )

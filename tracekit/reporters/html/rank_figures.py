@@ -10,10 +10,10 @@ import polars as pl
 
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, Section, figure, without_empty
+from tracekit.reporters.html.figure import Figure, figure, without_empty
 from tracekit.reporters.html.page import View, part_of
-from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, part_name, step_number
-from tracekit.reporters.parts import parts_of
+from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, step_number
+from tracekit.reporters.parts import best_of, busy_share, parts_of
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import UNKNOWN
 
@@ -37,11 +37,11 @@ def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
     """All traces on one page. The fact `paged` is for the names of the views of single traces, by
     trace_id."""
     ranks = Ranks(database, analyses)
-    sections: tuple[Section[Ranks], ...] = (
-        Section("all", ranks.noun.capitalize(), (table, parts, excess)),
-        Section("steps", "Steps", (matrix, regimes)),
-        Section("waits", "Who waits for whom", (who, clocks)),
-        Section("collectives", "Collectives over time", (collectives,)),
+    sections = (
+        ("all", ranks.noun.capitalize(), (table, parts, excess)),
+        ("steps", "Steps", (matrix, regimes)),
+        ("waits", "Who waits for whom", (who, clocks)),
+        ("collectives", "Collectives over time", (collectives,)),
     )
     facts: dict[str, Any] = {"ranks": ranks, "paged": {}}
     made = [part_of(ranks, section) for section in sections]
@@ -51,31 +51,30 @@ def ranks_view(database: Session, analyses: Sequence[Analysis]) -> View:
 
 def table(ranks: Ranks) -> Figure:
     """A row for each rank, with the numbers of its verdict."""
-    rows = pl.DataFrame([_row(ranks, each) for each in ranks.analyses], infer_schema_length=None)
+    rows = []
+    for each in ranks.analyses:
+        trace, best = each.trace.trace_id, best_of(each.advice)
+        waits = ranks.waits[trace] if ranks.met else {}
+        rows.append(
+            {
+                "name": ranks.names[trace],
+                "trace_id": trace,
+                "verdict": each.verdict.regime,
+                "bottleneck": each.verdict.bottleneck,
+                "window_ns": each.judged.window.span_ns,
+                "busy_share": busy_share(each.judged),
+                "waits_ns": waits.get("waited_ns"),
+                "late_ns": waits.get("held_up_ns"),
+                "times_last": waits.get("times_last"),
+                "best_remedy": best.title if best else None,
+                "where": best.where if best else None,
+                "saves_share": best.share if best else None,
+            }
+        )
+    frame = without_empty(pl.DataFrame(rows, infer_schema_length=None))
     late = " Late is how long the others together waited for it." if ranks.met else ""
     says = f"The verdict on each alone, and what would save most.{late}"
-    return Figure(says, without_empty(rows), title="Each with its verdict", source=ranks.analyzed)
-
-
-def _row(ranks: Ranks, analysis: Analysis) -> dict[str, object]:
-    trace, judged = analysis.trace.trace_id, analysis.judged
-    span = judged.window.span_ns
-    best = next((each for each in analysis.advice if each.share is not None), None)
-    waits = ranks.waits[trace] if ranks.met else {}
-    return {
-        "name": ranks.names[trace],
-        "trace_id": trace,
-        "verdict": analysis.verdict.regime,
-        "bottleneck": analysis.verdict.bottleneck,
-        "window_ns": span,
-        "busy_share": judged.gpu.busy_ns / span if judged.gpu and span else None,
-        "waits_ns": waits.get("waited_ns"),
-        "late_ns": waits.get("held_up_ns"),
-        "times_last": waits.get("times_last"),
-        "best_remedy": best.title if best else None,
-        "where": best.where if best else None,
-        "saves_share": best.share if best else None,
-    }
+    return Figure(says, frame, title="Each with its verdict", source=ranks.analyzed)
 
 
 def parts(ranks: Ranks) -> Figure | None:
@@ -93,19 +92,13 @@ def parts(ranks: Ranks) -> Figure | None:
     fitting = [row for row in rows[:MOST_CELLS] if row["rank"] != last]
     left_out = len(ranks) - len({row["rank"] for row in fitting})
     frame = pl.DataFrame(fitting)
-    computed = charts.durations(length="part_ns", window="window_ns")
-    drawn = (
-        alt.Chart(frame)
-        .transform_calculate(**computed)
-        .mark_bar()
-        .encode(
-            y=_lane(ranks, "rank"),
-            x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
-            color=charts.colour(frame["colour"].to_list()),
-            order="place:Q",
-            tooltip=["rank:N", "part:N", "length:N", "window:N"],
-        )
-    )
+    tips = ("rank:N", "part:N", "part_ns=length", "window_ns=window")
+    drawn = charts.told(alt.Chart(frame), *tips).mark_bar().encode(
+        y=_lane(ranks, "rank"),
+        x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
+        color=charts.colour(frame["colour"].to_list()),
+        order="place:Q",
+    )  # fmt: skip
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
     return Figure(
         f"The parts of each window. The longest is that of {ranks.names[longest.trace.trace_id]}, "
@@ -124,23 +117,21 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     if not answer["excess_ns"].abs().max():
         return None
     most = answer.row(0, named=True)
-    rows = _named(ranks, answer).head(MOST_CELLS)
-    computed = charts.durations(more="excess_ns", others="others_ns", own="own_ns")
+    part = most["part"] if most["part"] in ("compute", "memcpy") else f"idle: {most['part']}"
+    rows = answer.with_columns(name=_name(ranks)).head(MOST_CELLS)
     axis = alt.Axis(labelAngle=-30, labelOverlap=False, labelExpr=charts.WORDS)
-    cells = alt.Chart(rows).transform_calculate(**computed).mark_rect().encode(
-        x=alt.X("part:N", title=None, axis=axis),
-        y=_lane(ranks, "name"),
-        color=alt.Color(
-            "excess_ns:Q",
-            title="more than the median of the others, per step",
-            scale=alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True),
-            legend=_legend(titleLimit=400),
-        ),
-        tooltip=["name:N", "part:N", "own:N", "others:N", "more:N"],
-    )  # fmt: skip
+    base = alt.Chart(rows).encode(x=alt.X("part:N", title=None, axis=axis), y=_lane(ranks, "name"))
+    by = alt.Color(
+        "excess_ns:Q",
+        title="more than the median of the others, per step",
+        scale=alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True),
+        legend=_legend(titleLimit=400),
+    )
+    tips = ("name:N", "part:N", "own_ns=own", "others_ns=others", "excess_ns=more")
+    cells = charts.cells(base, by, tips)
     return Figure(
         f"Most stands out {ranks.names[most['trace_id']]}, with "
-        f"{duration(most['excess_ns'])} more of {part_name(most['part'])} per step. "
+        f"{duration(most['excess_ns'])} more of {part} per step. "
         "Communication is left out, because it contains the waiting."
         f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),
@@ -155,18 +146,17 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
 def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     """A matrix of waiting and awaited ranks."""
     rows = rows.select(
-        "collectives", "wait_ns",
-        waiting=pl.col("waiting_trace_id").replace_strict(ranks.names, return_dtype=pl.String),
-        awaited=pl.col("awaited_trace_id").replace_strict(ranks.names, return_dtype=pl.String),
+        "collectives", "wait_ns", waiting=_name(ranks, "waiting_trace_id"),
+        awaited=_name(ranks, "awaited_trace_id"),
     )  # fmt: skip
     order = list(ranks.names.values())
-    base = alt.Chart(rows).transform_calculate(**charts.durations(label="wait_ns")).encode(
+    base = alt.Chart(rows).encode(
         x=alt.X("awaited:N", title="waits for", sort=order, axis=_across(rows["awaited"])),
         y=_lane(ranks, "waiting"),
-    )  # fmt: skip
-    label = "label:N" if _is_labelled(ranks, rows["awaited"]) else None
-    tooltip = charts.tips("waiting:N", "awaited:N", "label:N=wait", "collectives:Q")
-    drawn = charts.cells(base, _amount("wait_ns"), tooltip, label, "wait_ns")
+    )
+    label = "wait_ns_text:N" if _is_labelled(ranks, rows["awaited"]) else None
+    tips = ("waiting:N", "awaited:N", "wait_ns=wait", "collectives:Q")
+    drawn = charts.cells(base, _amount("wait_ns"), tips, label, "wait_ns")
     most = rows.sort("wait_ns", descending=True).row(0, named=True)
     left_out = sum(1 for each in ranks.waits.values() if each["times_last"])
     left_out -= rows["awaited"].n_unique()
@@ -191,7 +181,7 @@ def clocks(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     return Figure(
         f"By the ends of their collectives, the clocks differ by up to {duration(apart)}. Drawn on "
         f"one clock, ends differ by about {duration(max(rows['residual_ns']))} at most.{alone}",
-        _named(ranks, rows).select("name", pl.exclude("name", "trace_id", "rank")),
+        rows.select(_name(ranks).alias("name"), pl.exclude("trace_id", "rank")),
     )
 
 
@@ -206,9 +196,10 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
     begin = answer["start_ns"].min()
     names = {p.window.name for each in ranks.analyses for p in each.steps}
     numbers = {step_number(name): name for name in names}
-    rows = _named(ranks, answer).with_columns(
+    rows = answer.with_columns(
         pl.col("start_ns", "end_ns") - begin,
         pl.col("step").replace_strict(numbers, default=None, return_dtype=pl.String),
+        name=_name(ranks),
     )
     arrived = pl.col("start_ns") + pl.col("wait_ns")
     columns = ("name", "type", "step", "place", "awaited_rank", "wait_ns")
@@ -220,23 +211,19 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         ]
     ).filter(pl.col("end_ns") > pl.col("start_ns"))
     moved = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
-    bars = (
+    told = charts.told(
         alt.Chart(rows)
-        .transform_filter(charts.of_chosen_step())
-        .transform_calculate(
-            length=charts.duration_of("datum.end_ns - datum.start_ns"),
-            waits=charts.duration_of("datum.wait_ns"),
-        )
-        .mark_bar()
-        .encode(
-            x=alt.X("start_ns:Q", title="one clock", scale=alt.Scale(zero=False),
-                    axis=charts.time_axis()),
-            x2="end_ns:Q",
-            y=_lane(ranks, "name"),
-            color=charts.colour([waiting, wire]),
-            tooltip=["name:N", "type:N", "step:N", "place:Q", "colour:N", "length:N", "waits:N",
-                     "awaited_rank:N"],
-        )
+        .transform_filter(charts.OF_CHOSEN_STEP)
+        .transform_calculate(dur_ns="datum.end_ns - datum.start_ns"),
+        "name:N", "type:N", "step:N", "place:Q", "colour:N", "dur_ns=length", "wait_ns=waits",
+        "awaited_rank:N",
+    )  # fmt: skip
+    bars = told.mark_bar().encode(
+        x=alt.X("start_ns:Q", title="one clock", scale=alt.Scale(zero=False),
+                axis=charts.time_axis()),
+        x2="end_ns:Q",
+        y=_lane(ranks, "name"),
+        color=charts.colour([waiting, wire]),
     )  # fmt: skip
     calls = answer.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
     listed = f"all {calls:,} collectives that could be matched"
@@ -246,15 +233,13 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         f"Shown are {listed}. Where one {ranks.noun.removesuffix('s')} begins late, the others "
         "wait. Drag to move; turn the wheel with Shift to zoom.",
         rows,
-        charts.sized(bars.add_params(charts.step_parameter(), moved), _height(ranks)),
+        charts.sized(bars.add_params(charts.CHOSEN_STEP, moved), _height(ranks)),
         wide=True,
     )
 
 
-def _named(ranks: Ranks, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the names of their traces."""
-    name = pl.col("trace_id").replace_strict(ranks.names, return_dtype=pl.String)
-    return rows.with_columns(name=name)
+def _name(ranks: Ranks, column: str = "trace_id") -> pl.Expr:
+    return pl.col(column).replace_strict(ranks.names, return_dtype=pl.String)
 
 
 # -- steps
@@ -298,18 +283,14 @@ def matrix(ranks: Ranks) -> Figure | None:
         _matrix(ranks, rows)
         .transform_calculate(value=f"{chosen} null")
         .transform_calculate(
-            label=f"datum.value == null ? '' : {charts.duration_of('datum.value')}",
-            **{f"{name}_text": charts.duration_of(f"datum.{name}") for name in known.values()},
+            label=f"datum.value == null ? '' : {charts.duration_of('datum.value')}"
         )
     )
-    measures = [f"{name}_text:N={title}" for title, name in known.items()]
-    drawn = base.mark_rect(cursor="pointer").encode(
-        color=_amount("value"),
-        opacity=alt.condition(charts.of_chosen_step(), alt.value(1), alt.value(0.35)),
-        tooltip=charts.tips("rank:N", "step:N", *measures, "regime:N", "bottleneck:N"),
-    )
-    if _is_labelled(ranks, rows["step"]):
-        drawn += base.mark_text(color=charts.on_colour("value")).encode(text="label:N")
+    measures = [f"{name}={title}" for title, name in known.items()]
+    tips = ("rank:N", "step:N", *measures, "regime:N", "bottleneck:N")
+    label = "label:N" if _is_labelled(ranks, rows["step"]) else None
+    faint = charts.FAINT_UNLESS_CHOSEN
+    drawn = charts.cells(base, _amount("value"), tips, label, "value", faint, cursor="pointer")
     worst = ""
     if rows["waited_ns"].sum():
         sums = rows.group_by("step").agg(pl.col("waited_ns").sum())
@@ -319,7 +300,7 @@ def matrix(ranks: Ranks) -> Figure | None:
         f"{worst}Click on a step to see only it in what follows."
         f"{_left_out(left_out, 'steps with less waiting')}",
         rows,
-        charts.sized(drawn.add_params(charts.step_parameter(), by), _height(ranks)),
+        charts.sized(drawn.add_params(charts.CHOSEN_STEP, by), _height(ranks)),
         {"kind": "steps"},
         f"Each step of each {ranks.noun.removesuffix('s')}",
         ranks.source("stragglers"),
@@ -340,7 +321,7 @@ def regimes(ranks: Ranks) -> Figure | None:
     drawn = charts.cells(
         _matrix(ranks, rows),
         charts.colour(rows["colour"].to_list(), "regime"),
-        ["rank:N", "step:N", "colour:N", "bottleneck:N"],
+        ("rank:N", "step:N", "colour:N", "bottleneck:N"),
         "bottleneck:N" if is_labelled else None,
     )
     differing = rows.group_by("step").agg(pl.col("colour").n_unique() > 1)["colour"].sum()

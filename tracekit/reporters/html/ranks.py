@@ -102,13 +102,17 @@ class Ranks(PageSubject):
         return found
 
     @cached_property
+    def by_wait(self) -> list[Analysis]:
+        """Those for which the others waited longest come first."""
+        return sorted(
+            self.analyses, key=lambda each: -self.waits[each.trace.trace_id]["held_up_ns"]
+        )
+
+    @property
     def latest(self) -> Analysis | None:
         """The rank for which the others waited longest; None: nobody waited."""
-        found = max(self.analyses, key=lambda each: self._held_up_ns(each.trace.trace_id))
-        return found if self._held_up_ns(found.trace.trace_id) else None
-
-    def _held_up_ns(self, trace: int) -> int:
-        return self.waits[trace]["held_up_ns"]
+        found = self.by_wait[0]
+        return found if self.waits[found.trace.trace_id]["held_up_ns"] else None
 
     @cached_property
     def clock_doubt(self) -> str | None:
@@ -127,13 +131,10 @@ class Ranks(PageSubject):
             return counted
         return f"{counted}: the others wait most for {self.names[self.latest.trace.trace_id]}"
 
-    @cached_property
+    @property
     def first(self) -> list[Analysis]:
         """Those that the first screen names: the most waited for, in order."""
-        if not self.met:
-            return self.analyses[:_FIRST]
-        most = sorted(self.analyses, key=lambda each: -self._held_up_ns(each.trace.trace_id))
-        return most[:_FIRST]
+        return (self.by_wait if self.met else self.analyses)[:_FIRST]
 
     @cached_property
     def summary(self) -> list[str]:
@@ -168,11 +169,6 @@ def in_order_of_interest(database: Session) -> list[int]:
         held_up[row["trace_id"]] += row["held_up_ns"]
     by_rank = sorted(known, key=lambda trace: _by_rank(known[trace], trace))
     return by_rank[:1] + sorted(by_rank[1:], key=lambda trace: -held_up[trace])
-
-
-def part_name(part: str) -> str:
-    """A part of rank_excess, as the bars name it."""
-    return part if part in ("compute", "memcpy") else f"idle: {part}"
 
 
 def _by_rank(rank: int | None, trace_id: int) -> tuple[bool, int, int]:

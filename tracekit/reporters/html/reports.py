@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import altair as alt
+import polars as pl
 from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
-from tracekit.reporters.fleet import headline
+from tracekit.records import plain
+from tracekit.reporters import fleet as words
+from tracekit.reporters.html import charts
 from tracekit.reporters.html.diff import diff_view
-from tracekit.reporters.html.fleet import fleet_view
-from tracekit.reporters.html.page import View, page
+from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.page import Part, View, page
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import in_order_of_interest
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
 from tracekit.stages import stage
+from tracekit.text import printable
 
 if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
     from tracekit.database.session import Session
+    from tracekit.lake.fleet_model import Fleet
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
@@ -31,6 +38,12 @@ if TYPE_CHECKING:
 MOST_BYTES = 3_000_000
 # At most this many ranks get a page of their own.
 _MOST_PAGES = 12
+_FLEET_TABLES = {
+    "changes": "Changes of the step, the most expensive first",
+    "slow_hosts": "Hosts that are late more often than others",
+    "slow_runs": "Runs that were slower than those around them",
+    "causes": "Causes of lost device time",
+}
 
 
 def write_any(
@@ -67,7 +80,7 @@ def write_any(
         if window:
             raise TracekitError("--window is not for the page of several runs")
         runs = fleet(database, thresholds)
-        text = page(headline(runs), [fleet_view(runs)])
+        text = page(words.headline(runs), [_fleet_view(runs)])
     elif sweep := sweep_in(database):
         if window:
             raise TracekitError("--window is not for the page of a sweep")
@@ -127,3 +140,39 @@ def with_pages(first: View, subjects: Iterable[Subject]) -> str:
             break
         text = longer
     return text
+
+
+def _fleet_view(fleet: Fleet) -> View:
+    """The steps of all runs, and tables of the findings."""
+    source = f"tracekit fleet {shlex.quote(printable(fleet.lake))}"
+    rows = pl.DataFrame(
+        {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
+    )
+    told = charts.told(alt.Chart(rows), "run:N", "step_ns=length")
+    chart = told.mark_line(point=True).encode(
+        x=alt.X("place:Q", title=f"runs in order of {fleet.order}"),
+        y=alt.Y("step_ns:Q", title="step", axis=charts.time_axis()),
+    )
+    steps = Figure(
+        "The median over the ranks of their median steps.",
+        rows,
+        charts.sized(chart, 220),
+        title="Steps",
+        source=source,
+        name="steps",
+        wide=True,
+    )
+    says, tables = "Times are of all devices together.", []
+    for name, title in _FLEET_TABLES.items():
+        if found := plain(getattr(fleet, name)):
+            if name == "changes":
+                found = [row | {"labels": words.labels(row["labels"])} for row in found]
+            frame = pl.DataFrame(found, infer_schema_length=None)
+            tables.append(Figure(says, frame, title=title, source=source, name=name, wide=True))
+    facts = {
+        "headline": words.headline(fleet),
+        "summary": words.summary(fleet),
+        "sentences": [each for found in words.findings(fleet).values() for each in found],
+    }
+    parts = [Part("steps", "The step of each run", [steps]), Part("found", "Findings", tables)]
+    return View("fleet", fleet.lake, "fleet.html", facts, parts)

@@ -35,7 +35,6 @@ class Interval(Struct, frozen=True):
     start_ns: int
     end_ns: int
     why: str
-    is_step: bool = False
 
     @property
     def bounds(self) -> dict[str, int]:
@@ -91,21 +90,14 @@ class Subject(PageSubject):
     @cached_property
     def interval(self) -> Interval | None:
         """The step of median length, or where there are no steps the busiest second."""
-        steps = [
-            row
-            for row in self.database.ask("replay_steps", trace=self.trace_id)
-            if row["kind"] == "step" and row["dur_ns"] > 0
-        ]
+        marks = self.database.ask("replay_steps", trace=self.trace_id)
+        steps = [row for row in marks if row["kind"] == "step" and row["dur_ns"] > 0]
         if steps:
             row = sorted(steps, key=lambda row: row["dur_ns"])[len(steps) // 2]
-            why = (
-                f"Of {len(steps)} steps, this is the one of median length."
-                if len(steps) > 1
-                else "This is the only step."
-            )
-            return Interval(
-                row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why, True
-            )
+            why = "This is the only step."
+            if len(steps) > 1:
+                why = f"Of {len(steps)} steps, this is the one of median length."
+            return Interval(row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why)
         seconds = self.database.ask("busiest_second", trace=self.trace_id)
         if seconds:
             row = max(seconds, key=lambda row: row["ops_ns"])
@@ -176,20 +168,9 @@ class Subject(PageSubject):
         """The doubts about the trace, and the data that was not recorded."""
         return self.database.findings(self.trace_id)
 
-    def findings_of(self, question: str, *columns: str) -> polars.DataFrame:
-        """The rows of `missing` or `health`."""
-        is_missing = question == "missing"
-        rows = [row for row in self.findings if (row["severity"] == "missing") is is_missing]
-        return polars.DataFrame([{name: row[name] for name in columns} for row in rows])
-
-    def lacks(self, code: str) -> str | None:
-        """The message of a finding of `missing` or `health`; None: the trace has none."""
-        return next((row["message"] for row in self.findings if row["code"] == code), None)
-
     def doubts(self, question: str) -> list[str]:
         """The doubts about an answer."""
-        found = self.findings_against(question, self.trace_id, self.findings)
-        return [row["message"] for row in found]
+        return [row["message"] for row in self.findings_against(question, self.trace_id)]
 
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
         """Instants counted from the start of the window, instead of the trace's clock."""

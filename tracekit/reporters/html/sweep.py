@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from itertools import cycle
 from typing import Any
 
@@ -11,10 +12,10 @@ import altair as alt
 import polars as pl
 from msgspec import to_builtins
 
-from tracekit.experiments.points import AXES, Point, Sweep
+from tracekit.experiments.points import AXES, Sweep
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, Section, without_empty
+from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import View, part_of
 from tracekit.text import printable
 from tracekit.verdict.regime import UNKNOWN
@@ -30,10 +31,10 @@ _COLUMNS = (
 def sweep_view(sweep: Sweep) -> View:
     """Maps of regime, fastest variant and speed-ups, lines over size, and all points."""
     page, figures = _SweepFigures(sweep), _SweepFigures
-    sections: tuple[Section[_SweepFigures], ...] = (
-        Section("maps", "By size", (figures.regimes, figures.fastest, figures.speedups)),
-        Section("lines", "Over size", (figures.times,)),
-        Section("points", "All points", (figures.points,)),
+    sections = (
+        ("maps", "By size", (figures.regimes, figures.fastest, figures.speedups)),
+        ("lines", "Over size", (figures.times,)),
+        ("points", "All points", (figures.points,)),
     )
     facts = {
         "sweep": sweep,
@@ -57,18 +58,17 @@ class _SweepFigures:
         *self.down, self.across = self.axes
         name = shlex.quote(printable(sweep.database))
         self.source = f"tracekit query {name} sweep_points --param baseline={sweep.baseline}"
-        self.rows = pl.DataFrame(
-            [self._row(point) for point in sweep.points], infer_schema_length=None
-        )
-
-    def _row(self, point: Point) -> dict[str, object]:
-        row = {key: value for key, value in to_builtins(point).items() if key != "gains"}
-        return row | {
-            "size": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.axes),
-            "across": str(getattr(point, self.across)),
-            "down": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.down) or "all",
-            "regime": point.regime or UNKNOWN,
-        }
+        rows = [
+            {key: value for key, value in to_builtins(point).items() if key != "gains"}
+            | {
+                "size": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.axes),
+                "across": str(getattr(point, self.across)),
+                "down": ", ".join(f"{axis} {getattr(point, axis)}" for axis in self.down) or "all",
+                "regime": point.regime or UNKNOWN,
+            }
+            for point in sweep.points
+        ]
+        self.rows = pl.DataFrame(rows, infer_schema_length=None)
 
     def sentences(self) -> list[str]:
         """Sentences on the bounds of the baseline and on the fastest variants."""
@@ -86,13 +86,12 @@ class _SweepFigures:
             "across", "down", "size", colour="regime", bottleneck="bottleneck", step_ns="step_ns"
         )
         shades = charts.colour(rows["colour"].to_list(), "regime")
-        tips = ["size:N", "colour:N", "bottleneck:N", "length:N"]
-        computed = charts.durations(length="step_ns")
+        tips = ("size:N", "colour:N", "bottleneck:N", "step_ns=length")
         return self._figure(
             f"What bounds {self.sweep.baseline}",
             "Each cell is a size; the word in it is the bottleneck.",
             rows,
-            self._map(rows, shades, tips, "bottleneck:N", **computed),
+            self._map(rows, shades, tips, "bottleneck:N"),
         )
 
     def fastest(self) -> Figure | None:
@@ -107,7 +106,7 @@ class _SweepFigures:
         rows = rows.unique("size", maintain_order=True)
         rows = rows.select("across", "down", "size", "fastest", "speedup")
         text = "datum.speedup == null ? '' : format(datum.speedup, '.2f') + 'x'"
-        tips = charts.tips("size:N", "fastest:N", "label:N=speed-up")
+        tips = ("size:N", "fastest:N", "label:N=speed-up")
         return self._figure(
             "The fastest variant",
             f"The number is its speed-up over {self.sweep.baseline}, which counts as fastest "
@@ -134,7 +133,7 @@ class _SweepFigures:
             legend=alt.Legend(orient="top"),
         )
         quartiles = (f"{name}:Q|.2f" for name in ("speedup", "speedup_low", "speedup_high"))
-        tips = charts.tips("size:N", "workload:N", *quartiles)
+        tips = ("size:N", "workload:N", *quartiles)
         label = alt.Text("speedup:Q", format=".2f")
         return self._figure(
             f"Speed-up over {self.sweep.baseline}",
@@ -151,8 +150,8 @@ class _SweepFigures:
         )
         if rows["across"].n_unique() < 2 or not rows["at"].dtype.is_numeric():
             return None
-        base = alt.Chart(rows).transform_calculate(**charts.durations(length="step_ns"))
-        lines = base.mark_line(point=True).encode(
+        told = charts.told(alt.Chart(rows), "workload:N", "size:N", "step_ns=length")
+        lines = told.mark_line(point=True).encode(
             x=alt.X("at:Q", title=self.across, scale=alt.Scale(type="log", base=2),
                     axis=alt.Axis(values=sorted(set(rows["at"])), format="d")),
             y=alt.Y("step_ns:Q", title="step", scale=alt.Scale(type="log"),
@@ -160,7 +159,6 @@ class _SweepFigures:
             color=self._variants("workload"),
             strokeDash=alt.StrokeDash("down:N", title=", ".join(self.down) or None,
                                       legend=alt.Legend(orient="top") if self.down else None),
-            tooltip=["workload:N", "size:N", "length:N"],
         )  # fmt: skip
         return self._figure(
             f"A step over {self.across}",
@@ -182,8 +180,8 @@ class _SweepFigures:
         self,
         rows: pl.DataFrame,
         shades: alt.Color,
-        tips: Any,
-        text: Any,
+        tips: Sequence[str],
+        text: str | alt.Text,
         on: str = "colour",
         **computed: str,
     ) -> alt.TopLevelMixin:

@@ -15,26 +15,9 @@ from tracekit.advice.catalogue import remedy
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import Window
-from tracekit.reporters.html.figure import Figure, Section, without_empty
+from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, part_of
-from tracekit.reporters.html.sections.communication import bandwidth, collectives, communication
-from tracekit.reporters.html.sections.flame import flame
-from tracekit.reporters.html.sections.host import delays, operators, python, queue, synchronizations
-from tracekit.reporters.html.sections.kernels import counters, kernels, roofline
-from tracekit.reporters.html.sections.memory import (
-    copies,
-    fragmentation,
-    holders,
-    largest_allocations,
-    memory,
-    memory_flame,
-    memory_left,
-    memory_segments,
-    memory_sites,
-    out_of_memory,
-)
-from tracekit.reporters.html.sections.steps import faster, steps
-from tracekit.reporters.html.sections.timeline import culprits, gaps, timeline
+from tracekit.reporters.html.sections import communication, flame, memory, timeline, work
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.parts import lists_of, screen_parts_of
 from tracekit.text import counted, size
@@ -54,7 +37,7 @@ _AT_ONCE = 2
 def trace_view(subject: Subject) -> View:
     """The verdict on a trace and all sections that have something to show; or, of a memory
     snapshot, who holds the memory."""
-    if subject.lacks("memory_snapshot"):
+    if any(row["code"] == "memory_snapshot" for row in subject.findings):
         return _snapshot_view(Snapshot(subject.database, subject.trace_id))
     analysis, fixes = subject.analysis, subject.judgement.fixes
     facts = {
@@ -69,8 +52,6 @@ def trace_view(subject: Subject) -> View:
             for heading, listed in lists_of(fixes.advice if fixes else [], _SAVED)
         ],
     }
-    # Asked here: the threads would ask twice.
-    subject.findings  # noqa: B018
     parts: list[Part] = []
     at_once = 1 if subject.database.is_large else _AT_ONCE
     with ThreadPoolExecutor(at_once, "tracekit-sections") as threads:
@@ -85,74 +66,81 @@ def trace_view(subject: Subject) -> View:
 
 def health(subject: Subject) -> Figure | None:
     """The trace's caveats, each with the figures that it touches."""
-    rows = subject.findings_of("health", "code", "severity", "message", "count")
-    if rows.is_empty():
+    rows = [
+        {
+            "severity": row["severity"],
+            "found": row["message"],
+            "events": row["count"],
+            "figures_that_it_concerns": "all figures"
+            if row["severity"] == "error"
+            else "; ".join(
+                figure.title
+                for figure in subject.figures
+                if figure.question and row["code"] in catalog.query(figure.question).doubts
+            ),
+        }
+        for row in subject.findings
+        if row["severity"] != "missing"
+    ]
+    if not rows:
         return None
-    doubtful = rows.filter(pl.col("severity").is_in(["error", "warning"])).height
+    doubtful = sum(row["severity"] in ("error", "warning") for row in rows)
     number = "One finding makes" if doubtful == 1 else f"{doubtful} findings make"
     says = f"{number} numbers doubtful." if doubtful else "Nothing makes these numbers doubtful."
     if hints := len(rows) - doubtful:
         says += f" {counted(hints, 'hint')} on what a better recording would show."
-    touched = [_touched(subject, *row) for row in rows.select("code", "severity").iter_rows()]
-    rows = rows.select(
-        "severity", found="message", events="count",
-        figures_that_it_concerns=pl.Series(touched, dtype=pl.String),
-    )  # fmt: skip
     return Figure(
-        says, without_empty(rows), control={"plain": True}, title="What is doubtful",
-        source=subject.source("health"),
+        says, without_empty(pl.DataFrame(rows)), control={"plain": True},
+        title="What is doubtful", source=subject.source("health"),
     )  # fmt: skip
 
 
 def missing(subject: Subject) -> Figure | None:
     """The data that was not recorded, and how to record it."""
-    rows = subject.findings_of("missing", "message")
-    if rows.is_empty():
+    lacks = [row["message"] for row in subject.findings if row["severity"] == "missing"]
+    if not lacks:
         return None
     says = (
         "Some of this may not be in the program at all. Where a setting of the profiler "
         "records it, the setting stands in brackets."
     )
-    rows = rows.rename({"message": "lacks"})
     source, title = subject.source("missing"), "What was not recorded"
+    rows = pl.DataFrame({"lacks": lacks})
     return Figure(says, rows, control={"plain": True}, title=title, source=source)
-
-
-def _touched(subject: Subject, code: str, severity: str) -> str:
-    """The titles of the page's figures that a finding touches."""
-    if severity == "error":
-        return "all figures"
-    return "; ".join(
-        figure.title
-        for figure in subject.figures
-        if figure.question is not None and code in catalog.query(figure.question).doubts
-    )
 
 
 # In the order of the page.
 SECTIONS = (
-    Section("faster", "If something were faster", (faster,)),
-    Section("steps", "Steps", (steps,)),
-    Section("waits", "What the device waits for", (culprits,)),
-    Section("timeline", "Timeline", (timeline,)),
-    Section("flame", "Flame graph", (flame,)),
-    Section("gaps", "Idle gaps", (gaps,)),
-    Section("kernels", "Kernels", (kernels, roofline)),
-    Section("host", "Host", (operators, python, delays, queue, synchronizations)),
-    Section("memory", "Memory", (memory, holders, memory_sites, memory_flame, copies)),
-    Section("communication", "Communication", (communication, bandwidth, collectives)),
-    Section("counters", "Hardware counters", (counters,)),
-    Section("health", "Health", (health, missing)),
+    ("faster", "If something were faster", (timeline.faster,)),
+    ("steps", "Steps", (timeline.steps,)),
+    ("waits", "What the device waits for", (timeline.culprits,)),
+    ("timeline", "Timeline", (timeline.timeline,)),
+    ("flame", "Flame graph", (flame.flame,)),
+    ("gaps", "Idle gaps", (timeline.gaps,)),
+    ("kernels", "Kernels", (work.kernels, work.roofline)),
+    ("host", "Host", (work.operators, work.python, work.delays, work.queue, work.synchronizations)),
+    (
+        "memory",
+        "Memory",
+        (memory.memory, memory.holders, memory.memory_sites, memory.memory_flame, memory.copies),
+    ),
+    (
+        "communication",
+        "Communication",
+        (communication.communication, communication.bandwidth, communication.collectives),
+    ),
+    ("counters", "Hardware counters", (work.counters,)),
+    ("health", "Health", (health, missing)),
 )
-_FIGURES = {make.__name__: make for section in SECTIONS for make in section.figures}
+_FIGURES = {make.__name__: make for _, _, makers in SECTIONS for make in makers}
 
 
 _OF_SNAPSHOT = (
-    Section("oom", "Out of memory", (out_of_memory,)),
-    Section("time", "Memory over time", (memory,)),
-    Section("peak", "The peak", (memory_flame, memory_sites, largest_allocations)),
-    Section("end", "When the snapshot was taken", (memory_left,)),
-    Section("segments", "Segments", (fragmentation, memory_segments)),
+    ("oom", "Out of memory", (memory.out_of_memory,)),
+    ("time", "Memory over time", (memory.memory,)),
+    ("peak", "The peak", (memory.memory_flame, memory.memory_sites, memory.largest_allocations)),
+    ("end", "When the snapshot was taken", (memory.memory_left,)),
+    ("segments", "Segments", (memory.fragmentation, memory.memory_segments)),
 )
 
 

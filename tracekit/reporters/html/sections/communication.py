@@ -16,11 +16,7 @@ _COLLECTIVE_BINS = 400
 _MOST = 2000
 
 
-def _communicates(subject: Subject) -> bool:
-    return subject.device_id is not None and not subject.lacks("no_communication")
-
-
-@figure("comm_timeline", when=_communicates, bins=_COLLECTIVE_BINS)
+@figure("comm_timeline", unless="no_communication", bins=_COLLECTIVE_BINS)
 def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Collectives over time: exposed, and overlapped with compute."""
     rows = subject.of_device(rows.drop("trace_id"))
@@ -38,7 +34,7 @@ def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     )
 
 
-@figure("collective_stats", "Collectives by type, group and size", when=_communicates)
+@figure("collective_stats", "Collectives by type, group and size", unless="no_communication")
 def collectives(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Collectives by type, group and size of the message."""
     rows = subject.of_device(rows).head(_MOST)
@@ -58,7 +54,7 @@ def collectives(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     return Figure(says, informative(rows))
 
 
-@figure("collective_stats", "Bandwidth by size of the message", when=_communicates)
+@figure("collective_stats", "Bandwidth by size of the message", unless="no_communication")
 def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """The bandwidth of collectives by the size of their messages."""
     rows = subject.of_device(rows).drop("trace_id", "rank", "device_id").head(_MOST)
@@ -77,55 +73,41 @@ def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure | None:
 
 
 def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    bars = (
+    base = (
         alt.Chart(rows)
-        .transform_filter(charts.of_chosen_step())
+        .transform_filter(charts.OF_CHOSEN_STEP)
         .transform_fold(["exposed_ns", "overlapped_ns"], as_=["part", "part_ns"])
         .transform_calculate(
             colour="datum.part == 'exposed_ns' ? 'communication' : 'communication, overlapped'",
             share="datum.part_ns / (datum.end_ns - datum.at_ns)",
-            low="datum.part == 'exposed_ns' ? 0"
-            " : datum.exposed_ns / (datum.end_ns - datum.at_ns)",
-            **charts.durations(at="at_ns", length="part_ns"),
+            low="datum.part == 'exposed_ns' ? 0 : datum.exposed_ns / (datum.end_ns - datum.at_ns)",
         )
         .transform_calculate(high="datum.low + datum.share")
-        .mark_rect()
-        .encode(
-            x=charts.time("at_ns", tickCount=8),
-            x2="end_ns:Q",
-            y=alt.Y("low:Q", title="share of the time",
-                    axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
-            y2="high:Q",
-            color=charts.colour(["communication", "communication, overlapped"], "collectives"),
-            tooltip=charts.tips(
-                "at:N", "colour:N=part", "length:N=time", "share:Q|.1%", "step:N"
-            ),
-        )
+    )
+    told = charts.told(base, "at_ns=at", "colour:N=part", "part_ns=time", "share:Q|.1%", "step:N")
+    bars = told.mark_rect().encode(
+        x=charts.time("at_ns", tickCount=8),
+        x2="end_ns:Q",
+        y=alt.Y("low:Q", title="share of the time",
+                axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
+        y2="high:Q",
+        color=charts.colour(["communication", "communication, overlapped"], "collectives"),
     )  # fmt: skip
-    return charts.sized(bars.add_params(charts.step_parameter()), 160)
+    return charts.sized(bars.add_params(charts.CHOSEN_STEP), 160)
 
 
 def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    dots = (
-        alt.Chart(rows)
-        .transform_calculate(
-            message=charts.size_of("datum.message_bytes"),
-            **charts.durations(total="total_ns", exposed="exposed_ns"),
-            colour="'communication'",
-        )
-        .mark_point(filled=True, opacity=0.8, color=colours.of("communication"))
-        .encode(
-            x=alt.X("message_bytes:Q", title="message", scale=alt.Scale(type="log"),
-                    axis=charts.size_axis(tickCount=8)),
-            y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),
-                    axis=alt.Axis(format="~g", tickCount=6)),
-            shape=alt.Shape("type:N", title="type", legend=alt.Legend(orient="top", columns=6)),
-            size=alt.Size("total_ns:Q", legend=None, scale=alt.Scale(range=[40, 600])),
-            tooltip=charts.tips(
-                "type:N", "group_name:N=group", "group_size:Q=ranks", "dtype:N", "message:N",
-                "count:Q=calls", "total:N=time", "exposed:N", "bus_gb_per_s:Q=bus GB/s|.3~g",
-                "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
-            ),
-        )
+    told = charts.told(
+        alt.Chart(rows), "type:N", "group_name:N=group", "group_size:Q=ranks", "dtype:N",
+        "message_bytes=message", "count:Q=calls", "total_ns=time", "exposed_ns=exposed",
+        "bus_gb_per_s:Q=bus GB/s|.3~g", "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
+    )  # fmt: skip
+    dots = told.mark_point(filled=True, opacity=0.8, color=colours.of("communication")).encode(
+        x=alt.X("message_bytes:Q", title="message", scale=alt.Scale(type="log"),
+                axis=charts.size_axis(tickCount=8)),
+        y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),
+                axis=alt.Axis(format="~g", tickCount=6)),
+        shape=alt.Shape("type:N", title="type", legend=alt.Legend(orient="top", columns=6)),
+        size=alt.Size("total_ns:Q", legend=None, scale=alt.Scale(range=[40, 600])),
     )  # fmt: skip
     return charts.sized(dots, 240)

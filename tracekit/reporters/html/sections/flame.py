@@ -20,18 +20,18 @@ _HIGHEST = 560
 _HOST, _GPU = ("host time", "host_ns"), ("GPU time launched", "gpu_ns")
 
 
-def _between(subject: Subject) -> dict[str, int]:
-    """The verdict's window; where it is the device's, all of the trace that the host spent before
-    and beside it, or of a large one the interval that the timeline draws."""
+def _drawn(subject: Subject) -> tuple[str, dict[str, int]]:
+    """The name and the bounds of the verdict's window; where it is the device's, of all of the
+    trace that the host spent before and beside it, or in a large one of the timeline's interval."""
     window = subject.window
     if window.kind in ("step", "range"):
-        return {"from_ns": window.start_ns, "to_ns": window.end_ns}
+        return window.name, {"from_ns": window.start_ns, "to_ns": window.end_ns}
     if subject.analysis.trace.events <= _LARGE or subject.interval is None:
-        return {}
-    return subject.interval.bounds
+        return "the trace", {}
+    return subject.interval.name, subject.interval.bounds
 
 
-@figure("flame_graph", given=_between)
+@figure("flame_graph", given=lambda subject: _drawn(subject)[1])
 def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Host time or GPU time by call path."""
     if not rows["host_ns"].sum():
@@ -46,20 +46,15 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         rows,
         charts.shades("kind", shades),
         ["kind:N=kind", "count:Q=count"],
-        **charts.durations(host="host_ns", gpu="gpu_ns"),
     )
-    bounds, window = _between(subject), subject.window
-    if window.kind in ("step", "range"):
-        of, says = window.name, "What begins in the window of the verdict."
-    elif bounds and subject.interval:
-        of, says = subject.interval.name, f"The verdict is on the {window.name}."
-    else:
-        of, says = "the trace", f"The verdict is on the {window.name}."
+    says = "What begins in the window of the verdict."
+    if subject.window.kind not in ("step", "range"):
+        says = f"The verdict is on the {subject.window.name}."
     if rows["gpu_ns"].sum():
         says += " By GPU time, kernels are the leaves below the calls that launch them"
         replayed = ", of graphs below the modules and operators that their replays ran"
         says += (replayed if "replayed" in kinds else "") + "."
-    return Figure(says, rows, chart, control, f"Call paths of {of}", wide=True)
+    return Figure(says, rows, chart, control, f"Call paths of {_drawn(subject)[0]}", wide=True)
 
 
 def frames_control(rows: pl.DataFrame, *measures: tuple[str, str]) -> dict[str, Any]:
@@ -80,7 +75,7 @@ def frames_chart(
     more_tips: Sequence[str],
     begin: str = "host_from_ns",
     length: str = "host_ns",
-    measures: Sequence[str] = ("host:N=host time", "gpu:N=GPU time inside"),
+    measures: Sequence[str] = ("host_ns=host time", "gpu_ns=GPU time inside"),
     **computed: str,
 ) -> alt.TopLevelMixin:
     """Frames with `depth`, `name`, and the columns of their begin and length; the page's script
@@ -102,9 +97,8 @@ def frames_chart(
             end="datum.begin + datum.length", top="-datum.depth", bottom="-datum.depth - 0.94"
         )
     )
-    base = laid.encode(
+    base = charts.told(laid, "name:N", *measures, *more_tips).encode(
         x=alt.X("begin:Q", title=None, axis=None, scale=alt.Scale(zero=False, nice=False)),
-        tooltip=charts.tips("name:N", *measures, *more_tips),
         opacity=alt.condition("datum.faint", alt.value(0.3), alt.value(1)),
     )
     frames = base.mark_rect(stroke=None, cursor="pointer").encode(

@@ -17,16 +17,14 @@ _HOLDERS = 15
 _LARGEST = 50
 _COPIES = 300
 _PEAK, _END = "live at the peak", "live when the recording ends"
-
+# The finding that memory was not recorded.
+_UNRECORDED = "no_memory_events"
+_HEX = pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
 # c10::DeviceType of a host.
 _HOST = 0
 
 
-def _has_memory(subject: Subject) -> bool:
-    return not subject.lacks("no_memory_events")
-
-
-@figure("memory_bins", when=_has_memory, bins=_BINS)
+@figure("memory_bins", unless=_UNRECORDED, bins=_BINS)
 def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Allocated and reserved memory over time, and its peak."""
     holders = subject.rows("memory_peak", top=_HOLDERS)
@@ -51,7 +49,7 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     )
 
 
-@figure("memory_peak", when=_has_memory, top=_HOLDERS)
+@figure("memory_peak", unless=_UNRECORDED, top=_HOLDERS)
 def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The operators that had allocated what was live at the peak."""
     rows = _peak(rows)
@@ -72,12 +70,7 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
 
 
-@figure(
-    "copies",
-    "Copies by direction",
-    when=lambda subject: not subject.lacks("no_copies"),
-    top=_COPIES,
-)
+@figure("copies", "Copies by direction", unless="no_copies", top=_COPIES)
 def copies(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Copies by direction, with their bandwidth and their callers."""
     kinds = rows.group_by("copy_kind").agg(pl.col("count", "bytes", "total_ns").sum())
@@ -94,14 +87,14 @@ def copies(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
 
 
-@figure("memory_sites", "Who holds the peak, by line", when=_has_memory, top=_HOLDERS)
+@figure("memory_sites", "Who holds the peak, by line", unless=_UNRECORDED, top=_HOLDERS)
 def memory_sites(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The places in the program that hold the memory at its peak."""
     return _sites(rows, _PEAK)
 
 
 @figure(
-    "memory_sites", "Who holds memory at the end, by line", when=_has_memory, top=_HOLDERS,
+    "memory_sites", "Who holds memory at the end, by line", unless=_UNRECORDED, top=_HOLDERS,
     moment="end",
 )  # fmt: skip
 def memory_left(subject: Subject, rows: pl.DataFrame) -> Figure:
@@ -109,7 +102,7 @@ def memory_left(subject: Subject, rows: pl.DataFrame) -> Figure:
     return _sites(rows, _END)
 
 
-@figure("memory_flame", "Who holds the peak, by call path", when=_has_memory)
+@figure("memory_flame", "Who holds the peak, by call path", unless=_UNRECORDED)
 def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """The memory that is live at the peak, by the call paths that allocated it."""
     inner = rows.filter(pl.col("kind") == "frame").sort("live_bytes", "depth", descending=True)
@@ -126,8 +119,7 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         ["allocations:Q|,"],
         begin="from_bytes",
         length="live_bytes",
-        measures=["live:N=live at the peak"],
-        live=charts.size_of("datum.live_bytes"),
+        measures=["live_bytes=live at the peak"],
     )
     return Figure(
         f"{size(first['live_bytes'])} of {size(total)} ({share(first['live_bytes'], total)}) are "
@@ -140,14 +132,12 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
 
 
 @figure(
-    "largest_allocations", "The largest allocations at the peak", when=_has_memory, top=_LARGEST
+    "largest_allocations", "The largest allocations at the peak", unless=_UNRECORDED, top=_LARGEST
 )
 def largest_allocations(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Single allocations that are live at the peak, the largest first."""
     first = rows.row(0, named=True)
-    rows = subject.since_start(rows, "start_ns", "end_ns").with_columns(
-        address=pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
-    )
+    rows = subject.since_start(rows, "start_ns", "end_ns").with_columns(address=_HEX)
     return Figure(
         f"The largest takes {size(first['allocated_bytes'])}: {charts.shown_name(first['place'])}.",
         informative(rows),
@@ -170,27 +160,17 @@ def fragmentation(subject: Subject, rows: pl.DataFrame) -> Figure:
 @figure("memory_segments", "Segments with most free memory", top=100)
 def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
     """How each segment is filled."""
-    rows = informative(rows).with_columns(
-        segment=pl.format("0x{}", pl.col("address").map_elements("{:x}".format, pl.String))
-    ).drop("address")  # fmt: skip
-    parts = (
-        alt.Chart(rows)
-        .transform_fold(["used_bytes", "free_bytes"], as_=["part", "bytes"])
-        .transform_calculate(
-            colour="datum.part == 'used_bytes' ? 'allocated' : 'idle'",
-            part_bytes=charts.size_of("datum.bytes"),
-            whole=charts.size_of("datum.segment_bytes"),
-            largest=charts.size_of("datum.largest_free_bytes"),
-        )
-        .mark_bar()
-        .encode(
-            x=alt.X("bytes:Q", title="in use, and free", axis=charts.size_axis(tickCount=6)),
-            y=alt.Y("segment:N", sort=None, title=None),
-            color=charts.colour(["allocated", "idle"], "memory"),
-            tooltip=charts.tips(
-                "segment:N", "whole:N", "part_bytes:N=in this part", "largest:N=largest free"
-            ),
-        )
+    rows = informative(rows).with_columns(segment=_HEX).drop("address")
+    base = alt.Chart(rows).transform_fold(["used_bytes", "free_bytes"], as_=["part", "part_bytes"])
+    told = charts.told(
+        base.transform_calculate(colour="datum.part == 'used_bytes' ? 'allocated' : 'idle'"),
+        "segment:N", "segment_bytes=whole", "part_bytes=in this part",
+        "largest_free_bytes=largest free",
+    )  # fmt: skip
+    parts = told.mark_bar().encode(
+        x=alt.X("part_bytes:Q", title="in use, and free", axis=charts.size_axis(tickCount=6)),
+        y=alt.Y("segment:N", sort=None, title=None),
+        color=charts.colour(["allocated", "idle"], "memory"),
     )
     first = rows.row(0, named=True)
     return Figure(
@@ -240,57 +220,47 @@ def _device(row: dict[str, int]) -> str:
 
 
 def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    base = (
-        alt.Chart(rows)
-        .transform_filter(charts.of_chosen_step())
-        .transform_calculate(
-            at=charts.duration_of("datum.at_ns"),
-            least=charts.size_of("datum.min_allocated_bytes"),
-            most=charts.size_of("datum.max_allocated_bytes"),
-            reserved=charts.size_of("datum.max_reserved_bytes"),
-        )
-    )
+    base = alt.Chart(rows).transform_filter(charts.OF_CHOSEN_STEP)
+    tips = (
+        "at_ns=at", "min_allocated_bytes=allocated, least", "max_allocated_bytes=allocated, most",
+        "max_reserved_bytes=reserved", "step:N",
+    )  # fmt: skip
     x = charts.time("at_ns", tickCount=8)
     y = alt.Y("bytes:Q", title="memory", axis=charts.size_axis(tickCount=6))
     color = charts.colour(["allocated", "reserved"], "memory", symbolOpacity=1)
-    tooltip = charts.tips(
-        "at:N", "least:N=allocated, least", "most:N=allocated, most", "reserved:N", "step:N"
-    )
     band = (
         base.transform_calculate(colour="'allocated'")
         .mark_area(interpolate="step-after", opacity=0.35)
         .encode(x=x, y="min_allocated_bytes:Q", y2="max_allocated_bytes:Q", color=color)
     )
     lines = (
-        base.transform_fold(["max_allocated_bytes", "max_reserved_bytes"], as_=["kind", "bytes"])
+        charts.told(base, *tips)
+        .transform_fold(["max_allocated_bytes", "max_reserved_bytes"], as_=["kind", "bytes"])
         .transform_filter("datum.kind == 'max_allocated_bytes' || datum.bytes > 0")
         .transform_calculate(
             colour="datum.kind == 'max_allocated_bytes' ? 'allocated' : 'reserved'"
         )
         .mark_line(interpolate="step-after", strokeWidth=1.5)
-        .encode(x=x, y=y, color=color, tooltip=tooltip)
+        .encode(x=x, y=y, color=color)
     )
     peak = (
         base.transform_window(
             place="row_number()", sort=[alt.SortField("max_allocated_bytes", "descending")]
         )
         .transform_filter("datum.place == 1")
-        .transform_calculate(peak="'peak ' + datum.most")
+        .transform_calculate(peak="'peak ' + " + charts.size_of("datum.max_allocated_bytes"))
+        .encode(x=x, y="max_allocated_bytes:Q")
     )
-    dot = peak.mark_point(filled=True, size=60, color=charts.plain()).encode(
-        x=x, y="max_allocated_bytes:Q", tooltip=tooltip
-    )
-    text = peak.mark_text(dy=-10).encode(x=x, y="max_allocated_bytes:Q", text="peak:N")
-    return charts.sized((band + lines + dot + text).add_params(charts.step_parameter()), 170)
+    dot = charts.told(peak, *tips).mark_point(filled=True, size=60, color=charts.PLAIN)
+    text = peak.mark_text(dy=-10).encode(text="peak:N")
+    return charts.sized((band + lines + dot + text).add_params(charts.CHOSEN_STEP), 170)
 
 
 def _bars(rows: pl.DataFrame, column: str, live: str, *tips: str) -> alt.TopLevelMixin:
     """A bar for each operator or place: the memory that it holds."""
-    bars = alt.Chart(rows).transform_calculate(live=charts.size_of("datum.live_bytes")).mark_bar(
-        color=colours.of("allocated")
-    ).encode(
+    told = charts.told(alt.Chart(rows), f"{column}:N", f"live_bytes={live}", *tips)
+    bars = told.mark_bar(color=colours.of("allocated")).encode(
         y=charts.names(column, rows[column].to_list(), "-x"),
         x=alt.X("live_bytes:Q", title=live, axis=charts.size_axis(tickCount=6)),
-        tooltip=charts.tips(f"{column}:N", f"live:N={live}", *tips),
-    )  # fmt: skip
+    )
     return charts.sized(bars, 22 * rows[column].n_unique() + 20)

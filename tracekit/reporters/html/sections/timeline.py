@@ -1,18 +1,24 @@
-"""The timeline: what threads and streams did in one step, what decided its length; idle gaps."""
+"""Steps and the window at other speeds; the timeline of one step, with what decided its length; and
+idle gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
+from msgspec import to_builtins
 
 from tracekit.causes import cause_of
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
-from tracekit.reporters.html.subject import Interval, Subject
+from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration, percent, share
+from tracekit.verdict.regime import REGIMES, UNKNOWN, slower_sides
+
+if TYPE_CHECKING:
+    from tracekit.evidence.model import Period
 
 # Lanes beyond these, those with the least to do, are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
@@ -21,17 +27,124 @@ _LANE = 26
 # A piece with this many pixels has its name in it.
 _NAMED = 36
 _LISTED_GAPS, _CULPRITS = 200, 12
-
 _NOTHING = "nothing recorded"
-# Lane, side, start, end, activity, how many pieces, and name.
-_Piece = tuple[str, str, int, int, str, int, str | None]
+# More steps than this are not drawn one by one, and cannot be chosen.
+_MOST = 400
+# The strip of more steps needs the whole width of the page.
+_WIDE = 16
+
+_PARTS = {
+    "compute": "compute_ns",
+    "communication": "exposed_comm_ns",
+    "memcpy": "exposed_memcpy_ns",
+    "idle": "idle_ns",
+}
 
 
-def _between(subject: Subject) -> dict[str, int] | None:
-    return subject.interval.bounds if subject.interval else None
+def steps(subject: Subject) -> Figure | None:
+    """A strip of all steps: their length by what the device did, and their regime."""
+    drawn = drawn_steps(subject)
+    if len(drawn) < 2:
+        return None
+    rows = pl.DataFrame(
+        [
+            {"step": period.window.name, "number": number, "part": part,
+             "part_ns": getattr(period.gpu, column), "span_ns": period.window.span_ns,
+             "regime": period.regime, "bottleneck": period.bottleneck}
+            for number, period in enumerate(drawn)
+            for part, column in _PARTS.items()
+        ]
+    )  # fmt: skip
+    lengths = sorted(each.window.span_ns for each in drawn)
+    regimes = {each.regime for each in drawn}
+    same = f"All are {regimes.pop()}" if len(regimes) == 1 else "Their regimes differ"
+    return Figure(
+        f"{len(drawn)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
+        f"{same}. The line above each bar has the colour of its regime. Click on a step to see "
+        "only it in what follows.",
+        rows,
+        _strip(rows),
+        {"kind": "steps"},
+        "Each step as the host ran it",
+        subject.source("partition", kind="step"),
+        subject.doubts("partition"),
+        wide=len(drawn) > _WIDE,
+    )
 
 
-@figure("timeline_lanes", given=_between)
+def drawn_steps(subject: Subject) -> list[Period]:
+    """The steps that the strip shows."""
+    return [each for each in subject.analysis.steps if each.gpu][:_MOST]
+
+
+def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
+    regimes = rows["regime"].unique(maintain_order=True).to_list()
+    base = alt.Chart(rows).encode(
+        x=alt.X(
+            "step:N",
+            sort=charts.safe(rows["step"].unique(maintain_order=True)),
+            title="step",
+            axis=alt.Axis(
+                labelExpr="replace(datum.value, 'ProfilerStep#', '')",
+                labelOverlap=True,
+                labelAngle=0,
+                labelLimit=120,
+            ),
+        ),
+        color=charts.colour([*_PARTS, *regimes], "device time, regime"),
+        opacity=charts.FAINT_UNLESS_CHOSEN,
+    )
+    tips = ("step:N", "span_ns=length", "regime:N", "bottleneck:N")
+    bars = charts.told(
+        base.transform_calculate(colour="datum.part"), *tips, "part:N", "part_ns=of it"
+    )
+    bars = bars.mark_bar().encode(
+        y=alt.Y("part_ns:Q", title="length of the step", axis=charts.time_axis())
+    )
+    caps = base.transform_filter("datum.part == 'compute'")
+    caps = charts.told(caps.transform_calculate(colour="datum.regime"), *tips)
+    caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y="span_ns:Q")
+    return charts.sized((bars + caps).add_params(charts.CHOSEN_STEP), 180)
+
+
+def faster(subject: Subject) -> Figure | None:
+    """A map of replays: the window's length and the slower side, by speed of host and device."""
+    speeds = subject.judgement.speeds
+    if not speeds:
+        return None
+    rows = pl.DataFrame([to_builtins(each) for each in speeds])
+    rows = rows.with_columns(bound_by=pl.Series(slower_sides(speeds, subject.analysis)))
+    rows = rows.with_columns(
+        colour=pl.col("bound_by").replace({**REGIMES, "network": "communication"})
+    )
+    [here] = rows.filter(host=1, device=1, network=1).rows(named=True)
+    side = here["bound_by"]
+    at = {"host": 1, "device": 1, "network": 1} | {side: 2}
+    [twice] = rows.filter(**at)["window_ns"]
+    base = alt.Chart(rows).transform_filter("datum.network == network").encode(
+        x=alt.X("host:O", title="host speed, times as recorded", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("device:O", title="device speed, times as recorded", sort="descending"),
+    )  # fmt: skip
+    by_side = charts.colour(rows["colour"].to_list(), "slower side")
+    tips = ("host:Q", "device:Q", "network:Q", "window_ns=window")
+    drawn = charts.cells(base, by_side, tips, "window_ns_text:N", stroke="white")
+    command = subject.command("whatif")
+    held_up = f"held up by the {side}. With a {side}"
+    if subject.analysis.verdict.regime == UNKNOWN:
+        held_up = f"and the trace does not tell what holds it up. With a {side}"
+    return Figure(
+        f"Now the window takes {duration(here['window_ns'])}, {held_up} twice as fast it would "
+        f"take {duration(twice)}.",
+        rows,
+        charts.sized(drawn.add_params(alt.param(name="network", value=1.0)), 220),
+        {"kind": "speeds", "command": command},
+        "The window at other speeds",
+        f"{command} steady",
+        shows=["colour"],
+    )
+
+
+@figure("timeline_lanes", given=lambda subject: subject.interval and subject.interval.bounds)
 def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Threads by cause, streams by activity, and the critical path, in the median step."""
     interval = subject.interval
@@ -40,7 +153,19 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     rows = rows.select("lane", "side", "start_ns", "end_ns", "activity", "pieces", "name")
     path = subject.judgement.path
     pieces = [(_PATH, p.side, p.start_ns, p.start_ns + p.dur_ns, p.cause, 1, None) for p in path]
-    for more in (pieces, _gaps(subject, interval)):
+    longest = [
+        row
+        for row in subject.database.ask("idle_gaps", trace=subject.trace_id, top=500)
+        if interval.start_ns <= row["start_ns"] < interval.end_ns
+        and row["device_id"] == subject.device_id
+    ]
+    # What the host did meanwhile.
+    idle = [
+        ("longest gaps", "device", row["start_ns"], row["start_ns"] + row["gap_ns"],
+         row["main_cause"] or "idle", 1, row["culprit"] or row["idle_class"])
+        for row in longest[:_GAPS]
+    ]  # fmt: skip
+    for more in (pieces, idle):
         lasting = [each for each in more if each[3] > each[2]]
         rows = pl.concat([rows, pl.DataFrame(lasting, schema=rows.schema, orient="row")])
     rows = rows.with_columns(
@@ -85,20 +210,6 @@ def _busiest(rows: pl.DataFrame, side: str, most: int) -> pl.DataFrame:
     ).drop("ns")
 
 
-def _gaps(subject: Subject, interval: Interval) -> Iterator[_Piece]:
-    """The longest gaps of the interval, with what the host did meanwhile."""
-    found = [
-        row
-        for row in subject.database.ask("idle_gaps", trace=subject.trace_id, top=500)
-        if interval.start_ns <= row["start_ns"] < interval.end_ns
-        and row["device_id"] == subject.device_id
-    ]
-    for row in found[:_GAPS]:
-        start, culprit = row["start_ns"], row["culprit"] or row["idle_class"]
-        cause = row["main_cause"] or "idle"
-        yield "longest gaps", "device", start, start + row["gap_ns"], cause, 1, culprit
-
-
 def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
     lanes = list(dict.fromkeys(rows["lane"]))
     order = [lane for lane in lanes if lane != _PATH] + [_PATH] * (_PATH in lanes)
@@ -107,25 +218,19 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
     )
     shown = f"(zoom_start_ns ? zoom_start_ns[1] - zoom_start_ns[0] : {span})"
     pixels = f"width * (datum.end_ns - datum.start_ns) / {shown}"
-    base = (
-        alt.Chart(rows)
-        .transform_calculate(
-            length=charts.duration_of("(datum.end_ns - datum.start_ns)"),
-            at=charts.duration_of("datum.start_ns"),
-            label="isValid(datum.label) ? datum.label : datum.name",
-        )
-        .encode(
-            x=alt.X(
-                "start_ns:Q",
-                title="since the interval's start",
-                axis=charts.time_axis(tickCount=8),
-                scale=alt.Scale(domain=[0, span], nice=False),
-            ),
-            y=alt.Y("lane:N", sort=order, title=None, axis=alt.Axis(labelLimit=160)),
-            tooltip=charts.tips(
-                "lane:N", "activity:N", "name:N", "at:N=from", "length:N=for", "pieces:Q"
-            ),
-        )
+    laid = alt.Chart(rows).transform_calculate(
+        dur_ns="datum.end_ns - datum.start_ns",
+        label="isValid(datum.label) ? datum.label : datum.name",
+    )
+    tips = ("lane:N", "activity:N", "name:N", "start_ns=from", "dur_ns=for", "pieces:Q")
+    base = charts.told(laid, *tips).encode(
+        x=alt.X(
+            "start_ns:Q",
+            title="since the interval's start",
+            axis=charts.time_axis(tickCount=8),
+            scale=alt.Scale(domain=[0, span], nice=False),
+        ),
+        y=alt.Y("lane:N", sort=order, title=None, axis=alt.Axis(labelLimit=160)),
     )
     pieces = base.mark_rect(clip=True, cursor="pointer").encode(
         x2="end_ns:Q", color=charts.colour(rows["colour"].to_list(), "busy with")
@@ -153,12 +258,11 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     label = pl.when(is_one).then("culprit").otherwise(pl.format("{} ({})", "culprit", "cause"))
     rows = rows.with_columns(label=label)
     first = rows.row(0, named=True)
-    bars = alt.Chart(rows).transform_calculate(**charts.durations(length="idle_ns")).mark_bar()
-    chart = bars.encode(
+    told = charts.told(alt.Chart(rows), "culprit:N", "cause:N", "idle_ns=idle", "gaps:Q")
+    chart = told.mark_bar().encode(
         x=alt.X("idle_ns:Q", title="device idle time", axis=charts.time_axis()),
         y=charts.names("label", rows["label"].to_list()),
         color=charts.colour(rows["colour"].to_list(), "cause"),
-        tooltip=charts.tips("culprit:N", "cause:N", "length:N=idle", "gaps:Q"),
     )
     waits = f"{cause_of(first['cause'])} in {charts.shown_name(first['culprit'])}"
     if first["culprit"] == _NOTHING:

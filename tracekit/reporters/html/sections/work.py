@@ -1,13 +1,15 @@
-"""Kernels: a table, by step too, a roofline of what their operators reached, hardware counters."""
+"""The work of the device: kernels, what their operators reached, and hardware counters; and of the
+host: operators, Python, how far it runs ahead, and where it waits."""
 
 from __future__ import annotations
 
 import altair as alt
 import polars as pl
 
+from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, figure
-from tracekit.reporters.html.sections.steps import drawn_steps
+from tracekit.reporters.html.figure import Figure, figure, informative
+from tracekit.reporters.html.sections.timeline import drawn_steps
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, duration, percent
 
@@ -28,8 +30,8 @@ _DECADES = [10.0**exponent for exponent in range(-9, 10)]
 _NEAR = {"math": "near the math roof", "memory": "near memory's", "latency": "far below both"}
 _LIMITS = {"math": "math", "memory": "memory-bandwidth", "latency": "latency"}
 _ROOFLINE = "Roofline: what operators reach, and what the device could"
-# Rows of the table of counters.
-_COUNTED = 5000
+# Rows of the table of counters, and of those of the host.
+_COUNTED, _LISTED = 5000, 100
 
 
 def _top(subject: Subject) -> dict[str, int]:
@@ -61,12 +63,11 @@ def roofline(subject: Subject) -> Figure | None:
     """Each operator with its shapes: the rate that it reached, below the device's roofs."""
     if subject.device_id is None:
         return None
-    lacking = [code for code in ("no_shapes", "unknown_device") if subject.lacks(code)]
+    needs = ("no_shapes", "unknown_device")
+    lacking = [row["message"] for row in subject.findings if row["code"] in needs]
     if not lacking:
         return _measured(subject)
-    absent = subject.findings_of("missing", "code", "message")
-    absent = absent.filter(pl.col("code").is_in(lacking))
-    says = f"Not drawn: {'; '.join(absent['message'])}."
+    says = f"Not drawn: {'; '.join(lacking)}."
     return Figure(says, pl.DataFrame(), title=_ROOFLINE, source=subject.source("missing"))
 
 
@@ -135,43 +136,35 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
             memory="'memory: ' + format(datum.memory_gb_per_s, ',.0f') + ' GB/s'",
         )
     )
-    lines = roofs.mark_line(strokeWidth=1.5, color=charts.plain()).encode(
+    lines = roofs.mark_line(strokeWidth=1.5, color=charts.PLAIN).encode(
         x=x, y=y, detail=["format:N", "peak_tflop_per_s:Q"]
     )
     names = roofs.transform_filter("datum.place == 'math'").mark_text(align="right", dy=-7)
     # Above the roofs on the left, no dot can be.
     memory = roofs.transform_filter("datum.place == 'memory'").mark_text(align="left", dx=6)
-    dots = (
+    told = charts.told(
         base.transform_calculate(
             colour="datum.limit",
-            gpu_time=charts.duration_of("datum.gpu_ns"),
             of_roof="format(datum.share_of_roof, '.1%')",
             shape_of="datum.shapes",
-        )
-        .mark_circle(opacity=0.75, stroke=charts.plain(), strokeWidth=0.5)
-        .encode(
-            x=x,
-            y=y,
-            size=alt.Size("gpu_ns:Q", legend=None, scale=alt.Scale(range=[20, 900])),
-            color=charts.colour(limits, "nearest roof", symbolOpacity=1),
-            tooltip=charts.tips(
-                "operator:N", "shape_of:N=shapes", "kernel:N", "format:N", "calls:Q|,",
-                "gpu_time:N=GPU time", "tflop_per_s:Q=TFLOP/s|.3~g", "gb_per_s:Q=GB/s|,.3~r",
-                "of_roof:N=of its roof", "bound:N=limited by",
-            ),
-        )
+        ),
+        "operator:N", "shape_of:N=shapes", "kernel:N", "format:N", "calls:Q|,", "gpu_ns=GPU time",
+        "tflop_per_s:Q=TFLOP/s|.3~g", "gb_per_s:Q=GB/s|,.3~r", "of_roof:N=of its roof",
+        "bound:N=limited by",
     )  # fmt: skip
+    dots = told.mark_circle(opacity=0.75, stroke=charts.PLAIN, strokeWidth=0.5).encode(
+        x=x,
+        y=y,
+        size=alt.Size("gpu_ns:Q", legend=None, scale=alt.Scale(range=[20, 900])),
+        color=charts.colour(limits, "nearest roof", symbolOpacity=1),
+    )
     labels = names.encode(x=x, y=y, text="roof:N")
     top = alt.Y("peak_tflop_per_s:Q", aggregate="max")
     whole = lines + dots + labels + memory.encode(x=x, y=top, text="memory:N")
     return charts.sized(whole, 290)
 
 
-@figure(
-    "counter_ranges",
-    "Hardware counters by kernel",
-    when=lambda subject: not subject.lacks("no_counters"),
-)
+@figure("counter_ranges", "Hardware counters by kernel", unless="no_counters")
 def counters(subject: Subject, rows: pl.DataFrame) -> Figure:
     """A table of counted kernels."""
     rows = rows.drop("trace_id")
@@ -182,3 +175,83 @@ def counters(subject: Subject, rows: pl.DataFrame) -> Figure:
         f"{counted:,} kernels were counted, each with {', '.join(names[:4])}{more}.{cut}",
         rows.head(_COUNTED),
     )
+
+
+@figure("launches_over_time", "From launch to start")
+def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+    """Launch delays over time."""
+    rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
+    if len(rows) < 2:
+        return None
+    named = {"delay_p50_ns": "median", "delay_p90_ns": "90 %"}
+    rows = rows.unpivot(
+        list(named), index=["start_ns", "launches"], variable_name="of", value_name="delay_ns"
+    ).with_columns(of=pl.col("of").replace(named))
+    launch = subject.analysis.launch
+    of_all = duration(launch.first_delay_p50_ns) if launch else ""
+    median = f" The median of all launches is {of_all}." if launch else ""
+    shades = dict(zip(named.values(), colours.VARIANTS, strict=False))
+    told = charts.told(alt.Chart(rows), "of:N", "delay_ns=delay", "launches:Q")
+    chart = told.mark_line().encode(
+        x=charts.time("start_ns"),
+        y=alt.Y("delay_ns:Q", title="launch delay", axis=charts.time_axis(),
+                scale=alt.Scale(type="symlog", constant=1000)),
+        color=charts.shades("of", shades),
+    )  # fmt: skip
+    return Figure(
+        "Long delays mean that the host runs ahead and the device is busy; short ones that "
+        f"the device takes each launch as it comes.{median}",
+        rows,
+        charts.sized(chart, 160),
+        shows=["delay_ns"],
+    )
+
+
+@figure("launches_over_time", "Launches queued")
+def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+    """How many launches were queued over time."""
+    rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
+    if len(rows) < 2:
+        return None
+    rows = rows.select("start_ns", "end_ns", "depth_p50", "depth_max")
+    base = alt.Chart(rows).encode(x=charts.time("start_ns"), tooltip=["depth_p50:Q", "depth_max:Q"])
+    launch = colours.of("launch")
+    areas = base.mark_area(interpolate="step-after", opacity=0.3, color=launch)
+    lines = base.mark_line(interpolate="step-after", color=launch)
+    most = alt.Y("depth_max:Q", title="launches queued")
+    empty, most_ever = rows.filter(pl.col("depth_p50") == 0).height, rows["depth_max"].max()
+    says = (
+        "The line is the median that a launch call finds queued, the area the most. In "
+        f"{empty} of {len(rows)} parts of the time the median launch finds the queue empty."
+    )
+    return Figure(
+        says if most_ever else "Each launch finds the queue empty.",
+        rows,
+        charts.sized(areas.encode(y=most) + lines.encode(y="depth_p50:Q"), 160),
+        shows=["depth_p50", "depth_max"],
+    )
+
+
+@figure("top_cpu_ops", "Operators by their own time on the host", top=_LISTED)
+def operators(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """The cost of each operator on the host."""
+    first = rows.row(0, named=True)
+    says = f"{charts.shown_name(first['name'])} takes most: {duration(first['self_ns'])}."
+    return Figure(says, informative(rows.drop("is_metadata")))
+
+
+@figure("sync_points", "Where the host waits for the device", top=_LISTED)
+def synchronizations(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """The places in which the host waits for the device."""
+    first = rows.row(0, named=True)
+    place = first["python_line"] or first["cpu_op"] or first["call"]
+    calls = counted(first["count"], "call")
+    says = f"Most at {charts.shown_name(place)}: {duration(first['host_ns'])} in {calls}."
+    return Figure(says, informative(rows))
+
+
+@figure("python_time", "Python by its own time", top=_LISTED)
+def python(subject: Subject, rows: pl.DataFrame) -> Figure:
+    """The time of Python lines outside operators."""
+    says = "Time of Python functions outside the operators and functions that they call."
+    return Figure(says, informative(rows))
