@@ -17,14 +17,14 @@ static const uint8_t *begins[MOST_EVENTS + 1];
 /* Where the events of a trace begin, and then the trace's end; returns their number. */
 static int find_events(const uint8_t *trace, size_t size) {
     static struct json json;
-    struct members head;
+    struct stopped head;
     int count = 0;
     json.end = trace + size;
     const uint8_t *at = json_space(&json, trace);
     if (at == NULL) exit(2);
     if (*at == '{') {
         tracekit_read_members(at + 1, json.end - at - 1, &head);
-        tracekit_free(head.text);
+        tracekit_free(head.bytes);
         if (head.reason != AT_EVENTS) exit(2);
         at += 1 + head.at;
     }
@@ -55,9 +55,9 @@ static void check(const struct ArrowArray *batch, int first, int last) {
 
 /* The text that rows do not hold in full consists of whole elements, in order. */
 static void check_verbatim(const struct stopped *stopped, const uint8_t *text, int64_t rows) {
-    const struct verbatim *lost = (const struct verbatim *)stopped->verbatim;
+    const struct verbatim *lost = (const struct verbatim *)stopped->bytes;
     int64_t end = 0, event_id = 0;
-    for (int64_t left = stopped->verbatim_size / (int64_t)sizeof *lost; left > 0; left--, lost++) {
+    for (int64_t left = stopped->size / (int64_t)sizeof *lost; left > 0; left--, lost++) {
         if (lost->begin < end || lost->end <= lost->begin || lost->end > stopped->at) abort();
         if (lost->event_id < event_id || lost->event_id + lost->is_event > rows) abort();
         if ((text[lost->begin] == '{') != lost->is_event) abort();
@@ -68,22 +68,22 @@ static void check_verbatim(const struct stopped *stopped, const uint8_t *text, i
 
 /* Members read from a damaged text are valid: read again, they are the same. */
 static void check_members(const uint8_t *text, size_t size) {
-    struct members first, again;
+    struct stopped first, again;
     int64_t end;
     int32_t depth;
     tracekit_read_members(text, (int64_t)size, &first);
     if (first.at < 0 || first.at > (int64_t)size) abort();
     uint8_t *copy = malloc((size_t)first.size + 2);
     copy[0] = '{';
-    if (first.size > 0) memcpy(copy + 1, first.text, (size_t)first.size);
+    if (first.size > 0) memcpy(copy + 1, first.bytes, (size_t)first.size);
     copy[first.size + 1] = '}';
     tracekit_read_members(copy + 1, first.size + 1, &again);
     if (again.reason != AT_BRACKET || again.size != first.size) abort();
-    if (first.size > 0 && memcmp(first.text, again.text, (size_t)first.size) != 0) abort();
+    if (first.size > 0 && memcmp(first.bytes, again.bytes, (size_t)first.size) != 0) abort();
     tracekit_find_member(copy, first.size + 2, "args", 4, &end, &depth);
     free(copy);
-    tracekit_free(first.text);
-    tracekit_free(again.text);
+    tracekit_free(first.bytes);
+    tracekit_free(again.bytes);
 }
 
 /* A copy of some events in a row, damaged and cut or not; it ends before the next event. */
@@ -117,13 +117,13 @@ int main(int n_arguments, char **arguments) {
     for (int left = atoi(arguments[2]); left > 0; left--) {
         size_t length;
         uint8_t *text = some_events(count, &length);
-        struct ArrowArray batch, said;
+        struct ArrowArray batch = {0}, said;
         struct ArrowSchema schema;
         struct stopped stopped;
         tracekit_read_events(text, (int64_t)length, 0, labels, &batch, &stopped);
         if (stopped.at < 0 || stopped.at > (int64_t)length || tracekit_event_schema(&schema) != 0) abort();
         check_verbatim(&stopped, text, batch.length);
-        tracekit_free(stopped.verbatim);
+        tracekit_free(stopped.bytes);
         /* From the first member of an event on. */
         check_members(text + 1, length - 1);
         free(text);

@@ -123,7 +123,8 @@ def rocpd(file, version=4):
 
 def space():
     """A TPU that runs one step, with its host, in XLA's terms."""
-    made = messages(xplane._SCHEMA)["XPlane"]
+    schema = xplane._SCHEMA.replace("bytes lines", "XLine lines")
+    made = messages(schema.replace("bytes events", "XEvent events"))["XPlane"]
     host, tpu = made(id=2, name=b"/host:CPU"), made(id=1, name=b"/device:TPU:0")
     for plane, names in (
         (host, [b"$train.py:12 step", b"train", b"PjitFunction(f)"]),

@@ -17,7 +17,6 @@ from tests.conftest import trace_file
 from tests.kit.processes import ran
 from tracekit.errors import TracekitError
 from tracekit.ingest.writer import Ingest, create_tables
-from tracekit.native.events import Read, Stop
 from tracekit.trace.reader import METADATA_BYTES, TraceReader
 from tracekit.trace.source import ByteStream
 
@@ -199,25 +198,6 @@ def test_a_number_of_any_length_near_damage_is_read(number, ingested):
     bad = '{"ph":"X","name":"bad","ts":}'
     names, rejected = ingested(f'{{"traceEvents":[{long},{bad},{long}]}}'.encode())
     assert (names, rejected) == (["long", "long"], [bad])
-
-
-def test_an_event_that_only_python_accepts_is_rejected(ingested, monkeypatch):
-    from tracekit.trace import reader as reading
-
-    whole = reading.read_events
-
-    def picky(text: bytearray, first_id: int, labels: object) -> object:
-        # A native reader that stops before an event that Python accepts.
-        odd = re.search(rb'\{"ph":"X","name":"odd"', text)
-        if odd is None:
-            return whole(text, first_id, labels)
-        found = whole(text[: odd.start()], first_id, labels)
-        return Read(found.batch, odd.start(), Stop.AT_ERROR, "too odd")
-
-    monkeypatch.setattr(reading, "read_events", picky)
-    good, odd = b'{"ph":"X","name":"good"}', b'{"ph":"X","name":"odd"}'
-    names, rejected = ingested(b"[" + b",".join([good, odd, good, odd, odd, good]) + b"]")
-    assert (names, rejected) == (["good"] * 3, [odd.decode()] * 3)
 
 
 def test_a_million_elements_that_are_not_events_take_few_rows(tmp_path):

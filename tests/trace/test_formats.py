@@ -19,7 +19,7 @@ from tests.kit.other_formats import (
 )
 from tests.kit.traces import slice_event
 from tracekit.errors import TracekitError
-from tracekit.trace.other import perfetto, protos, xplane
+from tracekit.trace.other import perfetto, protos
 
 
 def like_packets():
@@ -205,9 +205,7 @@ def test_what_is_of_no_profiler_is_refused_in_one_line(tmp_path):
 
 
 def test_what_takes_much_memory_is_refused(tmp_path, monkeypatch):
-    """Events of a plane are read one at a time, and the rest of a file is bounded."""
     for name, module, limit, reason in (
-        ("xplane", xplane, "_MOST_BYTES", "what its planes hold beside events"),
         ("xplane", protos, "_MOST_FIELD_BYTES", "a field takes more than"),
         ("pftrace", perfetto, "_MOST_BYTES", "has more than"),
         ("pftrace", perfetto, "_MOST_TRACKS", "has more than"),

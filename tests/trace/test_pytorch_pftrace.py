@@ -1,15 +1,13 @@
 """Perfetto traces by PyTorch's own writer: what a device runs are render stages, the ends of slices
 stand in the order of their begins, and the file is compressed."""
 
-from types import SimpleNamespace
-
 import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES
 from tracekit.errors import TracekitError
 from tracekit.trace.other import perfetto
-from tracekit.trace.other.protos import Exact, messages
+from tracekit.trace.other.protos import messages
 
 NAME = "simulated-program-30"
 SLICES = """
@@ -75,16 +73,6 @@ def test_ends_belong_to_the_begins_of_their_row_or_to_what_is_open(ends, lengths
     with tracekit.load(tmp_path / "t.pftrace") as run:
         found = run.fetch("SELECT dur_ns // 1000 FROM slices ORDER BY start_ns")[1]
     assert [length for (length,) in found] == lengths
-
-
-@pytest.mark.parametrize("pieces", [[b"abc", b"defgh", b"i"], [b"abcdefghi"], [b"a"] * 9])
-def test_pieces_of_any_size_are_read_to_the_byte(pieces):
-    rest = iter(pieces)
-    exact, whole = Exact(SimpleNamespace(read=lambda size: next(rest, b""))), b"".join(pieces)
-    assert [exact.read(size) for size in (1, 3, 2, 2, 5)] == [
-        whole[:1], whole[1:4], whole[4:6], whole[6:8], whole[8:],
-    ]  # fmt: skip
-    assert exact.read(1) == b""
 
 
 def test_a_file_of_that_name_that_is_none_is_refused_in_one_line(tmp_path):

@@ -51,7 +51,7 @@ def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | N
     """
     from tracekit.trace.paths import ENDINGS
     from tracekit.trace.remote import is_url, open_url, shown
-    from tracekit.trace.source import named_copy
+    from tracekit.trace.source import copied
 
     if not is_url(url) or "*" in url or shown(url).endswith(("/", *ENDINGS)):
         return None
@@ -65,7 +65,7 @@ def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | N
         if head[8:] != _DUCKDB_MAGIC:
             return None
         chunks = chain([head], iter(lambda: file.read(_COPY_BYTES), b""))
-        return named_copy(shown(url), chunks, str(folder or tempfile.gettempdir()))
+        return copied(shown(url), chunks, str(folder or tempfile.gettempdir()), has_name=True)
 
 
 def leftover_log(path: str | Path) -> Path | None:

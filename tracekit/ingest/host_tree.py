@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+import ctypes
+from collections.abc import Generator
+from contextlib import closing
+from ctypes import byref, c_char_p, c_void_p, py_object
 
 import duckdb
 
 from tracekit.database import catalog
-from tracekit.native.library import Batch, BatchStream, Rows
-from tracekit.native.walk import walk
+from tracekit.ingest.writer import transaction
+from tracekit.native.library import CAPSULE_NAME, Batch, BatchStream, Rows, library
 from tracekit.native.walk_codes import WalkOutput, parameters
+from tracekit.trace.prefetch import prefetched
 
 # One of DuckDB's row groups.
 _ROWS_AT_ONCE = 122_880
@@ -26,52 +29,51 @@ def nest(connection: duckdb.DuckDBPyConnection) -> None:
 
     queries/views/host.sql and timeline.sql document these tables.
     """
-    with connection.cursor() as reading, ExitStack() as writing:
+    with connection.cursor() as reading, connection.cursor() as writing:
         ordered = reading.sql(catalog.render_template("host_order", **parameters()))
-        tables = {
-            kind: writing.enter_context(_Table(connection.cursor(), *names))
-            for kind, names in _WRITE.items()
-        }
-        walked = writing.enter_context(closing(walk(ordered.__arrow_c_stream__(), _ROWS_AT_ONCE)))
-        for kind, batch in walked:
-            tables[kind].insert(batch)
+        with (
+            closing(_walk(ordered.__arrow_c_stream__(), _ROWS_AT_ONCE)) as walk,
+            prefetched(walk) as batches,
+            transaction(writing),
+        ):
+            for kind, batch in batches:
+                rows, statement = _WRITE[kind]
+                # The statement reads this local variable by its name.
+                walked = BatchStream(rows, iter([batch]))  # noqa: F841
+                writing.execute(catalog.schema(statement))
 
 
-class _Table:
-    """Inserts batches into a table, in a thread and in one transaction."""
+def _walk(capsule: object, rows: int) -> Generator[tuple[WalkOutput, Batch], None, None]:
+    """Batches of segments, slices and waits, about `rows` rows each: the C library nests slices
+    into call trees. Close it.
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, rows: Rows, statement: str) -> None:
-        self._cursor = cursor
-        self._rows = rows
-        self._statement = catalog.schema(statement)
-        self._thread = ThreadPoolExecutor(1)
-        self._inserting: Future[None] | None = None
+    `capsule` is an Arrow stream of host slices, with the columns and in the order of
+    queries/schema/host_order.sql.
 
-    def __enter__(self) -> _Table:
-        self._cursor.begin()
-        return self
+    Raises:
+        duckdb.Error: when the stream fails or memory runs out.
+    """
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = c_void_p, [py_object, c_char_p]
+    opened = library().tracekit_walk_open(address(capsule, CAPSULE_NAME))
+    try:
+        while opened:
+            batch = Batch()
+            walked = WalkOutput(library().tracekit_walk_next(opened, rows, byref(batch)))
+            if walked is WalkOutput.IS_DONE:
+                return
+            if walked is WalkOutput.FAILED:
+                reason = library().tracekit_walk_error(opened) or b"no reason is given"
+                raise _error(reason.decode("utf-8", "replace"))
+            if walked is WalkOutput.OUT_OF_MEMORY:
+                break
+            yield walked, batch
+        raise duckdb.OutOfMemoryException("a batch of host slices does not fit in memory")
+    finally:
+        library().tracekit_walk_close(opened)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._cursor, self._thread:
-            try:
-                self._wait()
-            except BaseException:
-                self._cursor.rollback()
-                raise
-            if kind is None:
-                self._cursor.commit()
-            else:
-                self._cursor.rollback()
 
-    def insert(self, batch: Batch) -> None:
-        self._wait()
-        self._inserting = self._thread.submit(self._insert, batch)
-
-    def _wait(self) -> None:
-        if self._inserting is not None:
-            self._inserting.result()
-
-    def _insert(self, batch: Batch) -> None:
-        # The statement reads this local variable by its name.
-        walked = BatchStream(self._rows, iter([batch]))  # noqa: F841
-        self._cursor.execute(self._statement)
+def _error(reason: str) -> duckdb.Error:
+    """The exception that DuckDB raises for this reason; the stream only passes its text on."""
+    is_memory = reason.startswith("Out of Memory")
+    return duckdb.OutOfMemoryException(reason) if is_memory else duckdb.Error(reason)

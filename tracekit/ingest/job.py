@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 import duckdb
 from msgspec import Struct, field
 
-from tracekit.database.connection import (
-    connect,
-    fetched_database,
-    is_database,
-)
+from tracekit.database import catalog
+from tracekit.database.connection import connect, fetched_database, is_database
+from tracekit.database.names import spelled
 from tracekit.errors import TracekitError
 from tracekit.ingest.derived import Derivation, Judge
-from tracekit.ingest.graphs import Nodes, record_annotations, replaying
 from tracekit.ingest.hardware import Peaks, record_peaks
 from tracekit.ingest.resources import (
     LEAST_MEMORY_MB,
@@ -33,6 +30,7 @@ from tracekit.ingest.writer import (
     LoadedTrace,
     copy_traces,
     create_tables,
+    insert,
     last_trace_id,
     loaded_traces,
 )
@@ -50,6 +48,8 @@ _SMALL_TRACES_AT_ONCE = 64
 # A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
 # times the size of the text.
 _METADATA_SHARE = 50
+# Nodes of graphs, each with what is said of it: a JSON object.
+Nodes = Sequence[tuple[int, str]]
 # The number of traces loaded, and the errors of the others with their trace_ids.
 _Outcome = tuple[int, list[tuple[int, TracekitError]]]
 
@@ -204,8 +204,11 @@ class Job(Struct):
         captures = {each for path in self.paths for each in beside.captures(path)} - {*self.paths}
         if not (given or captures or any(map(beside.annotations, self.paths))):
             return
-        own = [each for each in replaying(connection, before) if each[1] in self.paths]
-        self.beside = record_annotations(connection, own, given, beside, self.notes)
+        replaying = spelled(catalog.schema("read_replaying"))
+        found = connection.execute(replaying, [before]).fetchall()
+        own = [each for each in found if each[1] in self.paths]
+        for trace_id, trace in own:
+            self._annotate(connection, trace_id, given, beside.annotations(trace))
         chosen = sorted(captures & {each for _, path in own for each in beside.captures(path)})
         if chosen:
             kept, self.keeps_errors, known = self.keeps_errors, True, len(self.bad)
@@ -217,6 +220,28 @@ class Job(Struct):
         if self.beside:
             more = f" and {len(self.beside) - 1} more" * (len(self.beside) > 1)
             self.notes.insert(0, f"also read what tells its graphs: {self.beside[0]}{more}")
+
+    def _annotate(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        trace_id: int,
+        given: Mapping[str, Nodes],
+        beside: Iterable[str],
+    ) -> None:
+        """Writes what files say of the nodes of a trace's graphs: given ones, and those beside."""
+        # An interrupted load may have begun this.
+        connection.execute("DELETE FROM graph_annotation WHERE trace_id = ?", [trace_id])
+        files = dict(given)
+        for path in beside:
+            if path in given:
+                continue
+            try:
+                files[path] = [*annotated_nodes(path)]
+                self.beside.append(path)
+            except TracekitError as error:
+                self.notes.append(f"without annotations beside it: {error}")
+        for path, nodes in files.items():
+            insert(connection, "graph_annotation", [(trace_id, *each, path) for each in nodes])
 
     def _sources(
         self, paths: Iterable[str], done: set[LoadedTrace]

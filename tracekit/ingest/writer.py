@@ -89,8 +89,7 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
         "SELECT trace_id, path, file_bytes, sha256 FROM _other.trace ORDER BY trace_id"
     ).fetchall()
     chosen = [trace_id for trace_id, *known in rows if tuple(known) not in without]
-    connection.begin()
-    try:
+    with transaction(connection):
         for new_id, old_id in enumerate(chosen, first_id):
             moved = f"{new_id} AS trace_id"
             labelled = f"{moved}, label_id + {(new_id - old_id) << LABEL_BITS} AS label_id"
@@ -101,12 +100,21 @@ def _copied(connection: duckdb.DuckDBPyConnection, first_id: int, without: set[L
                         "write_copy", table=table, replaced=replaced, old_id=old_id
                     )
                 )
+    return len(chosen)
+
+
+@contextmanager
+def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """A transaction, which an error rolls back."""
+    connection.begin()
+    try:
+        yield
         connection.commit()
     except BaseException:
+        # After a failed commit there is no transaction to roll back.
         with suppress(duckdb.TransactionException):
             connection.rollback()
         raise
-    return len(chosen)
 
 
 class Ingest:
@@ -133,7 +141,7 @@ class Ingest:
             TracekitError: when the file cannot be read or is not a trace.
         """
         reader = self._reader(stream, trace_id)
-        with self._transaction():
+        with transaction(self._connection):
             self.insert_events(trace_id, reader)
             _require_events(stream, reader)
             self._insert_traces([(trace_id, stream, reader)])
@@ -156,7 +164,7 @@ class Ingest:
                 errors.append((trace_id, error))
             else:
                 whole.append((trace_id, stream, reader))
-        with self._transaction():
+        with transaction(self._connection):
             for kind in ("event", "label"):
                 self._insert_batches(kind, (piece for _, piece in pieces if piece[0] == kind))
             for trace_id, piece in pieces:
@@ -167,18 +175,6 @@ class Ingest:
 
     def _reader(self, stream: ByteStream, trace_id: int) -> TraceReader:
         return TraceReader(stream, trace_id << LABEL_BITS, metadata_bytes=self._metadata_bytes)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.begin()
-        try:
-            yield
-            self._connection.commit()
-        except BaseException:
-            # After a failed commit there is no transaction to roll back.
-            with suppress(duckdb.TransactionException):
-                self._connection.rollback()
-            raise
 
     def insert_events(self, trace_id: int, reader: TraceReader) -> None:
         """Adds the events, labels and rejected text of one trace."""

@@ -56,9 +56,31 @@ class _ReadEnd(ctypes.Structure):
         ("reason", c_int32),
         ("many_labels", c_int32),
         ("error", c_char_p),
-        ("verbatim_size", c_int64),
-        ("verbatim", c_void_p),
+        ("mended_end", c_int64),
+        ("size", c_int64),
+        ("bytes", c_void_p),
     ]
+
+    def where(self) -> tuple[int, Stop, str]:
+        """The fields of a result that say where reading stopped, and why."""
+        return self.at, Stop(self.reason), (self.error or b"").decode()
+
+
+def _read(name: str, text: bytearray, *more: object) -> tuple[_ReadEnd, bytes]:
+    """Calls a function on the text."""
+    stopped = _ReadEnd()
+    shared = ctypes.c_char.from_buffer(text) if text else ctypes.c_char()
+    try:
+        read = getattr(library(), f"tracekit_{name}")
+        read(ctypes.addressof(shared), len(text), *more, byref(stopped))
+    finally:
+        # A bytearray cannot change its size while its memory is shared.
+        del shared
+    found = ctypes.string_at(stopped.bytes, stopped.size) if stopped.size else b""
+    library().tracekit_free(stopped.bytes)
+    if stopped.reason == Stop.OUT_OF_MEMORY:
+        raise duckdb.OutOfMemoryException("a part of a trace does not fit in memory")
+    return stopped, found
 
 
 class Labels:
@@ -93,9 +115,9 @@ class Labels:
         return batch
 
 
-def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
-    """The events at the front of a text, numbered from `first_id`, as rows of the table
-    `event_row`.
+def read_events(text: bytearray, first_id: int, labels: Labels, batch: Batch | None = None) -> Read:
+    """The events at the front of a text as rows of the table `event_row`, behind those that `batch`
+    has; its first row has the number `first_id`.
 
     The text has events separated by commas, as in the array `traceEvents`. Elements that are not
     objects are passed over. Raw control characters in strings are read as escaped; invalid UTF-8
@@ -105,29 +127,11 @@ def read_events(text: bytearray, first_id: int, labels: Labels) -> Read:
     Raises:
         duckdb.OutOfMemoryException: when the events do not fit in memory.
     """
-    batch, stopped = Batch(), _ReadEnd()
-    shared = (ctypes.c_char * len(text)).from_buffer(text)
-    try:
-        library().tracekit_read_events(
-            shared, len(text), first_id, labels.handle, byref(batch), byref(stopped)
-        )
-    finally:
-        # A bytearray cannot change its size while its memory is shared.
-        del shared
-    if stopped.reason == Stop.OUT_OF_MEMORY:
-        raise duckdb.OutOfMemoryException("a batch of events does not fit in memory")
+    batch = batch or Batch()
+    stopped, found = _read("read_events", text, first_id, labels.handle, byref(batch))
     labels.are_many = bool(stopped.many_labels)
-    error = (stopped.error or b"").decode()
-    return Read(batch, stopped.at, Stop(stopped.reason), error, _verbatim(stopped))
-
-
-def _verbatim(stopped: _ReadEnd) -> Iterable[Verbatim]:
-    """There may be many, so they are made one by one."""
-    if not stopped.verbatim:
-        return ()
-    numbers = ctypes.string_at(stopped.verbatim, stopped.verbatim_size)
-    library().tracekit_free(stopped.verbatim)
-    return starmap(Verbatim, struct.iter_unpack("5q", numbers))
+    # There may be many, so they are made one by one.
+    return Read(batch, *stopped.where(), starmap(Verbatim, struct.iter_unpack("5q", found)))
 
 
 class Members(Struct, frozen=True):
@@ -145,17 +149,6 @@ class Members(Struct, frozen=True):
     error: str
 
 
-class _Read(ctypes.Structure):
-    _fields_: ClassVar = [
-        ("at", c_int64),
-        ("size", c_int64),
-        ("text", c_void_p),
-        ("mended_end", c_int64),
-        ("error", c_char_p),
-        ("reason", c_int32),
-    ]
-
-
 def read_members(text: bytearray) -> Members:
     """The members at the front of a text, separated by commas as in a JSON object.
 
@@ -165,21 +158,8 @@ def read_members(text: bytearray) -> Members:
     Raises:
         duckdb.OutOfMemoryException: when the members do not fit in memory.
     """
-    read = _Read()
-    shared = (ctypes.c_char * len(text)).from_buffer(text)
-    try:
-        library().tracekit_read_members(shared, len(text), byref(read))
-    finally:
-        # A bytearray cannot change its size while its memory is shared.
-        del shared
-    try:
-        if read.reason == Stop.OUT_OF_MEMORY:
-            raise duckdb.OutOfMemoryException("a trace's metadata does not fit in memory")
-        found = ctypes.string_at(read.text, read.size) if read.size else b""
-    finally:
-        library().tracekit_free(read.text)
-    error = (read.error or b"").decode()
-    return Members(found.decode(), read.mended_end, read.at, Stop(read.reason), error)
+    stopped, found = _read("read_members", text)
+    return Members(found.decode(), stopped.mended_end, *stopped.where())
 
 
 def find_member(text: bytes, name: str) -> tuple[bytes, int] | None:

@@ -54,16 +54,14 @@ class RoleKind(IntEnum):
     """Arguments as text."""
     CALL = 7
     """The name of a call of CUDA, which says the category, too."""
-    RANGE = 8
-    """The type of an NVTX event, behind its end."""
-    RANGE_TEXT = 9
-    """The text of an NVTX event: of PyTorch's operators, a name and arguments."""
-    CONSTANT = 10
+    OPERATOR = 8
+    """The text of an NVTX range, which may be PyTorch's: an operator's name and arguments."""
+    CONSTANT = 9
     """A word that is the same in all events; no column of the query."""
 
 
 class Field(IntEnum):
-    """Columns of an event: the same numbers as in src/event.h."""
+    """Columns of an event: the same numbers as in src/rows.h."""
 
     PID = 2
     TID = 3
@@ -83,14 +81,21 @@ class Word(IntEnum):
     NAME = 2
 
 
-class Role(NamedTuple):
+class Role(ctypes.Structure):
     """How a column is used: as the event's member `place`, or between the JSON texts `before` and
     `after`."""
 
-    kind: RoleKind
-    place: int = -1
-    before: str = ""
-    after: str = ""
+    _fields_: ClassVar = [
+        ("kind", c_int32),
+        ("place", c_int32),
+        ("before", c_char_p),
+        ("after", c_char_p),
+        ("before_size", c_int64),
+    ]
+
+    def __init__(self, kind: RoleKind, place: int = -1, before: str = "", after: str = "") -> None:
+        text = before.encode()
+        super().__init__(kind, place, text, after.encode(), len(text))
 
 
 class EventQuery(NamedTuple):
@@ -108,16 +113,6 @@ class EventQuery(NamedTuple):
         if function:
             selected = f"{function}({selected})"
         return f"{self.before} SELECT {selected} {self.after}"
-
-
-class _Role(ctypes.Structure):
-    _fields_: ClassVar = [
-        ("kind", c_int32),
-        ("place", c_int32),
-        ("before", c_char_p),
-        ("after", c_char_p),
-        ("before_size", c_int64),
-    ]
 
 
 class _Rows(ctypes.Structure):
@@ -165,14 +160,7 @@ def _sqlite() -> CDLL | None:
         found = CDLL(import_module("_sqlite3").__file__)
         for name in _VALUES:
             getattr(found, f"sqlite3_{name}")
-        found.sqlite3_auto_extension.argtypes = [_ENTRY]
-        found.sqlite3_cancel_auto_extension.argtypes = [_ENTRY]
-        found.sqlite3_create_function_v2.argtypes = [
-            *(c_void_p, c_char_p, c_int, c_int, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p)
-        ]
-        found.sqlite3_prepare_v2.argtypes = [c_void_p, c_char_p, c_int, c_void_p, c_void_p]
-        found.sqlite3_finalize.argtypes = [c_void_p]
-        found.sqlite3_errmsg.argtypes, found.sqlite3_errmsg.restype = [c_void_p], c_char_p
+        found.sqlite3_errmsg.restype = c_char_p
     except (AttributeError, OSError):
         return None
     return found
@@ -210,12 +198,7 @@ def read_rows(
         sqlite3.Error: when the database is damaged.
         duckdb.OutOfMemoryException: when a batch does not fit in memory.
     """
-    shared = (_Role * len(query.roles))(
-        *(
-            _Role(kind, place, before.encode(), after.encode(), len(before.encode()))
-            for kind, place, before, after in query.roles
-        )
-    )
+    shared = (Role * len(query.roles))(*query.roles)
     rows = _Rows(roles=addressof(shared), n_roles=len(shared), n_columns=len(query.selected))
     for read in (
         _fetched(connection, rows, query) if handle is None else _stepped(handle, rows, query)
@@ -233,7 +216,7 @@ def read_rows(
 
 def _stepped(handle: int, rows: _Rows, query: EventQuery) -> Iterator[Callable[..., None]]:
     """SQLite makes the rows, and calls the C library for each."""
-    sqlite = _sqlite()
+    sqlite, database = _sqlite(), c_void_p(handle)
     assert sqlite is not None
     functions = [cast(getattr(sqlite, f"sqlite3_{name}"), c_void_p) for name in _VALUES]
     values = (c_void_p * len(functions))(*functions)
@@ -241,18 +224,18 @@ def _stepped(handle: int, rows: _Rows, query: EventQuery) -> Iterator[Callable[.
 
     def check(status: int, *fine: int) -> None:
         if status not in fine:
-            raise sqlite3.DatabaseError(sqlite.sqlite3_errmsg(handle).decode("utf-8", "replace"))
+            raise sqlite3.DatabaseError(sqlite.sqlite3_errmsg(database).decode("utf-8", "replace"))
 
     add_row = cast(library().tracekit_add_row, c_void_p)
     check(
         sqlite.sqlite3_create_function_v2(
-            handle, b"add_row", -1, _UTF8 | _DIRECT_ONLY, None, add_row, None, None, None
+            database, b"add_row", -1, _UTF8 | _DIRECT_ONLY, None, add_row, None, None, None
         ),
         0,
     )
     try:
         text = query.text("add_row").encode()
-        check(sqlite.sqlite3_prepare_v2(handle, text, -1, byref(statement), None), 0)
+        check(sqlite.sqlite3_prepare_v2(database, text, -1, byref(statement), None), 0)
         rows.values, rows.statement, rows.status = addressof(values), statement.value, _ROW
         while rows.status == _ROW:
             yield library().tracekit_read_rows

@@ -18,15 +18,8 @@ from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.trace.recovery import strict_json
-from tracekit.trace.source import unreadable
-from tracekit.trace.unpacking import (
-    ANNOTATIONS,
-    HEAD_BYTES,
-    TRACES,
-    DamagedError,
-    Decompressed,
-    codec_of,
-)
+from tracekit.trace.source import open_streams
+from tracekit.trace.unpacking import ANNOTATIONS, TRACES
 
 CAPTURES = "capture_traces"
 # The rank in a name: of vLLM and PyTorch, else of SGLang.
@@ -132,19 +125,21 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
 def _content(path: str) -> object:
     from tracekit.trace.other.snapshot import is_pickle, plain_pickle
 
+    stream = next(open_streams(path))
+    if isinstance(stream, TracekitError):
+        raise stream
+    with stream:
+        text = stream.read(_MOST_BYTES + 1)
+        if len(text) > _MOST_BYTES:
+            raise TracekitError(f"{path}: is too large for annotations of graphs")
+        # Only the end tells whether the data is damaged.
+        stream.read()
+        damage = stream.damage
     try:
-        with Path(path).open("rb") as file:
-            codec = codec_of(file.read(HEAD_BYTES))
-            file.seek(codec[1] if codec else 0)
-            text = Decompressed(file, codec[0]) if codec else file
-            # The second call tells whether the data is damaged.
-            head = text.read(_MOST_BYTES + 1) + text.read(1)
-            if len(head) > _MOST_BYTES:
-                raise TracekitError(f"{path}: is too large for annotations of graphs")
-            return plain_pickle(path, head) if is_pickle(head) else json.loads(head)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except (DamagedError, ValueError, RecursionError) as error:
+        if damage:
+            raise ValueError(damage)
+        return plain_pickle(path, text) if is_pickle(text) else json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise TracekitError(f"{path}: holds no annotations of graphs: {error}") from error
 
 

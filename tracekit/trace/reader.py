@@ -2,24 +2,24 @@
 
 A trace is read once, front to back, one batch in memory at a time. The native library
 (tracekit.native) parses the events and the metadata around `traceEvents`, which may come before or
-after the events and is kept as text. Python looks for events only behind text that is not JSON.
+after the events and is kept as text. Behind text that is not JSON, Python looks for the next event.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from tracekit.errors import TracekitError
 from tracekit.native.events import (
     Labels,
     Members,
+    Read,
     Stop,
     Verbatim,
     find_member,
@@ -29,15 +29,7 @@ from tracekit.native.events import (
 from tracekit.native.library import Batch, Rows
 from tracekit.trace.added import HEAD_BYTES, block_bytes
 from tracekit.trace.prefetch import prefetched
-from tracekit.trace.recovery import (
-    SPACE,
-    Recovered,
-    Rejected,
-    kind_of,
-    next_event,
-    recover,
-    reject,
-)
+from tracekit.trace.recovery import SPACE, Rejected, cut_reason, kind_of, next_event, reject
 from tracekit.trace.source import ByteStream
 
 # A batch of this size stays in the processor's cache while it is parsed and inserted.
@@ -51,8 +43,7 @@ _MEMBER_BYTES = 4_000_000
 _MEMBER_DEPTH = 100
 # Python refuses integers with very many digits; longer ones stay text.
 _MOST_DIGITS = 1000
-# Around a damaged event, decode this much text event by event, in Python, which is slow.
-_CAREFUL_BYTES = 64 << 10
+_FEW_ROWS = 1000
 # Give up on a stretch of this size without an event: a full disk may leave gigabytes of zeros.
 _STRETCH_BYTES = 4 << 20
 # Look this far past a bracket to decide whether it ends the events.
@@ -61,7 +52,6 @@ _LOOK_AHEAD_BYTES = 64 << 10
 _REJECTED_BYTES = 4 << 20
 _REJECTED_ROW_BYTES = 200
 _BOM = b"\xef\xbb\xbf"
-_SPACES = re.compile(rb"[ \t\r\n]*")
 _MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*:')
 _MEMBER = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) <= _MOST_DIGITS else n)
 _NODES = re.compile(rb'[ \t\r\n,]*"nodes"[ \t\r\n]*:[ \t\r\n]*\[')
@@ -69,6 +59,7 @@ _EXECUTION_TRACE = (
     "is a PyTorch execution trace (Chakra), which has no times of GPU work; tracekit reads the "
     "Kineto trace that torch.profiler can record beside it (export_chrome_trace)"
 )
+_CUT = "the file ends inside the events"
 _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 
@@ -112,6 +103,7 @@ class TraceReader:
 
     def __post_init__(self) -> None:
         self._labels = Labels(self.first_label)
+        self._batch = Batch()
         self._rejected: list[Rejected] = []
         self._originals: list[Original] = []
         self._kept_bytes = 0
@@ -159,6 +151,7 @@ class TraceReader:
             while (yield from self._finds_more_events()):
                 yield from self._read_events()
         for batch in self.stream.batches(self.events, self._labels):
+            self.events += batch.rows
             yield from self._taken(batch)
         yield "label", self._labels.take()
         if any(self._original_members):
@@ -287,46 +280,73 @@ class TraceReader:
 
     def _read_events(self) -> Generator[Piece, None, bool]:
         """Reads up to the array's end; False when the file ends before it."""
-        wanted, is_cut = self.batch_bytes, False
+        wanted = self.batch_bytes
         while True:
             is_final = not self._fill(wanted)
             wanted = self.batch_bytes
-            stop = yield from self._read_whole_events()
-            if stop is Stop.AT_BRACKET and self._ends_here():
+            read = yield from self._read_whole_events()
+            if read.stop is Stop.AT_BRACKET and self._ends_here():
                 self._drop(1)
                 return True
-            if stop is Stop.AT_END:
+            if read.stop is Stop.AT_END:
                 if is_final:
                     break
-            elif stop is Stop.INSIDE and not is_final:
-                wanted = max(wanted, 2 * len(self._buffer))
-            elif events := self._recover(is_final or len(self._buffer) >= _STRETCH_BYTES):
-                yield from self._read_recovered(events)
-                is_cut = is_final and bool(events.rejected) and not self._buffer
-            else:
+            elif not (yield from self._passes_over(read, is_final)):
                 wanted = max(wanted, 2 * len(self._buffer))
         # The closing bracket of an array is optional (Trace Event Format, "JSON Array Format").
-        if self.form == "object" or is_cut:
-            self.damage = "the file ends inside the events"
+        if self.form == "object":
+            self.damage = _CUT
         self.damage = self.stream.damage or self.damage
         return False
 
-    def _read_whole_events(self) -> Generator[Piece, None, Stop]:
-        """Reads events up to the first that is incomplete or damaged; returns why it stopped."""
-        read = read_events(self._buffer, self.events, self._labels)
+    def _read_whole_events(self) -> Generator[Piece, None, Read]:
+        """Reads events up to the first that is incomplete or damaged."""
+        batch = self._batch
+        known = batch.rows
+        read = read_events(self._buffer, self.events - known, self._labels, batch)
+        self.events += batch.rows - known
         for part in read.verbatim:
             yield from self._keep_original(part, self._buffer, self._offset + part.begin)
         self._drop(read.end)
-        yield from self._taken(read.batch)
-        return read.stop
+        # Where many events are damaged, the next ones join the batch.
+        if read.stop is not Stop.AT_ERROR or batch.rows >= _FEW_ROWS:
+            self._batch = Batch()
+            yield from self._taken(batch)
+        return read
+
+    def _passes_over(self, read: Read, is_final: bool) -> Generator[Piece, None, bool]:
+        """Rejects the text at the front, where reading stopped, up to the next event. False when
+        that needs more text; with `is_final`, no more text comes."""
+        text, reason = self._buffer, read.error or "Expecting value"
+        may_grow = not is_final and len(text) < _STRETCH_BYTES
+        is_cut = read.stop is Stop.INSIDE
+        if is_cut:
+            # An event may be of any size.
+            if may_grow or not (is_final or text[0] != ord("{")):
+                return False
+            reason = cut_reason(text)
+        # Objects inside a value that is cut off may look like events.
+        following = None if is_cut and reason else next_event(text, 1)
+        if following is None and may_grow:
+            return False
+        lost = text[:following].rstrip(SPACE + b",")
+        if reason or following:
+            reason = reason or "Not an object"
+            self._keep_rejected(reject(lost, self._offset, reason, self.events))
+            yield from self._kept(_REJECTED_BYTES)
+            if following is None and is_final:
+                self.damage = _CUT
+        else:
+            part = Verbatim(0, len(lost), self.events, False, 1)
+            yield from self._keep_original(part, lost, self._offset)
+        self._drop(len(text) if following is None else following)
+        return True
 
     def _taken(self, batch: Batch) -> Iterator[Piece]:
-        self.events += batch.rows
         if batch.rows:
             yield "event", batch
         if self._labels.are_many:
             yield "label", self._labels.take()
-        yield from self._kept(_REJECTED_BYTES)
 
     def _kept(self, least_bytes: int = 0) -> Iterator[Piece]:
         """The rejected and original texts, if they take at least so much memory."""
@@ -354,46 +374,6 @@ class TraceReader:
             reason = many if part.elements > 1 else f"{kind_of(original)}, not an event"
             self._keep_rejected(reject(original, offset, reason, part.event_id))
         yield from self._kept(_REJECTED_BYTES)
-
-    def _recover(self, is_final: bool) -> Recovered | None:
-        """The events at the front, the first of them damaged; None when that needs more text.
-
-        With `is_final`, no more text comes: the buffer is all there is.
-        """
-        reach = _CAREFUL_BYTES
-        while True:
-            is_all = reach >= len(self._buffer)
-            text = bytes(self._buffer[:reach])
-            found = recover(text, self._offset, final=is_final and is_all)
-            if found.end:
-                return found
-            if is_all:
-                return None
-            reach *= 4
-
-    def _read_recovered(self, found: Recovered) -> Iterator[Piece]:
-        first, offsets = self.events, []
-        elements, rejected = found.elements, list(found.rejected)
-        while elements:
-            text = bytearray(b",".join(text for _, text in elements) + b"]")
-            begins = list(accumulate((len(text) + 1 for _, text in elements), initial=0))
-            read = read_events(text, self.events, self._labels)
-            for part in read.verbatim:
-                offset, _ = elements[bisect_left(begins, part.begin)]
-                yield from self._keep_original(part, text, offset)
-            count = bisect_left(begins, read.end, hi=len(elements))
-            offsets += [offset for offset, text in elements[:count] if text.startswith(b"{")]
-            yield from self._taken(read.batch)
-            if read.stop is Stop.AT_BRACKET:
-                break
-            # Python accepts the next element, but the native reader does not.
-            offset, odd = elements[count]
-            rejected += reject(odd, offset, read.error or "incomplete")
-            elements = elements[count + 1 :]
-        self._keep_rejected(
-            each._replace(event_id=first + bisect_left(offsets, each.offset)) for each in rejected
-        )
-        self._drop(found.end)
 
     def _ends_here(self) -> bool:
         """Whether the bracket at the front ends the events: it does when another member of the
@@ -443,7 +423,7 @@ class TraceReader:
     def _peek(self) -> int | None:
         """The first byte that is not white space, or None at the end."""
         while True:
-            self._drop(_leading(_SPACES, self._buffer))
+            self._drop(len(self._buffer) - len(self._buffer.lstrip(SPACE)))
             if self._buffer:
                 return self._buffer[0]
             if not self._more():
@@ -455,8 +435,3 @@ class TraceReader:
 
     def _error(self, what: str) -> TracekitError:
         return TracekitError(f"{self.stream.path}: {what}")
-
-
-def _leading(pattern: re.Pattern[bytes], text: bytes | bytearray) -> int:
-    found = pattern.match(text)
-    return found.end() if found else 0

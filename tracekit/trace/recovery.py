@@ -1,4 +1,4 @@
-"""Rejects text that the native parser refuses, and finds the events that follow."""
+"""Text that the native parser refuses, and the events that follow it."""
 
 from __future__ import annotations
 
@@ -7,25 +7,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from msgspec import Struct
-
 # White space between JSON tokens.
 SPACE = b" \t\r\n"
 # Where one object ends and the next begins. The parser has to confirm that both are events of the
 # array: the same bytes may occur in a nested list.
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
-# Finds where values end, and their keys. Numbers stay text, because Python refuses long ones.
+# Numbers stay text, because Python refuses long ones.
 DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 # Split rejected text longer than this into rows, which DuckDB keeps in little memory.
 _LONG_BYTES = 1 << 20
 _ROW_BYTES = 64 << 10
-# The array goes on or ends here. A key there means that the array's bracket is missing, or that a
-# stray one opened the element. The group: the text ends.
-_ARRAY_GOES_ON = re.compile(
-    r'[ \t\r\n]*+(?:\]|,[ \t\r\n]*+(?!"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+:)|(\Z))', re.DOTALL
-)
-# Look this far past an element.
-_LOOK_AHEAD = 1 << 12
 _PHASE = re.compile(r'"ph"[ \t\r\n]*:')
 
 
@@ -39,65 +30,15 @@ class Rejected(NamedTuple):
     event_id: int = 0
 
 
-class Recovered(Struct):
-    """What `recover` found in a stretch of the events array: elements with their byte offsets,
-    rejected text, and the first byte not consumed."""
-
-    elements: list[tuple[int, bytes]]
-    rejected: list[Rejected]
-    end: int
-
-
-def recover(text: bytes, offset: int, *, final: bool) -> Recovered:
-    """Decodes elements one by one, in Python: slow, but it copes with a damaged first one.
-
-    It rejects text that is not JSON. Decoding stops at an incomplete element (unless `final`: then
-    no more text comes) and at a bracket that may end the events. A bracket that begins the text is
-    stray.
-    """
-    good: list[tuple[int, bytes]] = []
-    rejected: list[Rejected] = []
-    # One character per byte keeps positions equal.
-    latin = text.decode("latin-1")
-    at = 0
-    while True:
-        while at < len(latin) and latin[at] in " \t\r\n,":
-            at += 1
-        if at == len(latin) or (latin[at] == "]" and at > 0):
-            return Recovered(good, rejected, at)
-        try:
-            found, end = DECODER.raw_decode(latin, at)
-            if not isinstance(found, dict):
-                if not final and len(latin) - end < _LOOK_AHEAD:
-                    return Recovered(good, rejected, at)
-                if not _is_element(found, latin, end):
-                    raise json.JSONDecodeError("Not an object", latin, at)
-            good.append((offset + at, text[at:end]))
-        except (json.JSONDecodeError, RecursionError) as error:
-            if _runs_out(error, latin):
-                # The value is cut off: objects inside it may look like events.
-                if not final:
-                    return Recovered(good, rejected, at)
-                end = len(text)
-            else:
-                following = next_event(text, at + 1)
-                if following is None and not final:
-                    return Recovered(good, rejected, at)
-                end = len(text) if following is None else following
-            lost = text[at:end].rstrip(SPACE + b",")
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            rejected += reject(lost, offset + at, reason)
-        at = end
-
-
-def _is_element(found: object, text: str, end: int) -> bool:
-    """Whether a value that is not an object is an element of the events. A list of events at the
-    text's end was opened by a stray bracket."""
-    goes_on = _ARRAY_GOES_ON.match(text, end)
-    if goes_on is None:
-        return False
-    has_events = isinstance(found, list) and any(isinstance(n, dict) and "ph" in n for n in found)
-    return goes_on[1] is None or not has_events
+def cut_reason(text: bytes | bytearray) -> str:
+    """What a value lacks that the text's end cuts off; nothing if the value is whole."""
+    try:
+        DECODER.raw_decode(text.decode("latin-1"))
+    except json.JSONDecodeError as error:
+        return error.msg
+    except RecursionError:
+        return "nested too deeply"
+    return ""
 
 
 def kind_of(element: bytes | bytearray) -> str:

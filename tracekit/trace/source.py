@@ -10,10 +10,10 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from tracekit.errors import TracekitError
 from tracekit.native.events import Labels
@@ -45,7 +45,7 @@ BOMB_RATIO = 250
 BOMB_BYTES = 256 << 20
 
 
-class _Hashing:
+class Hashing:
     """A file that hashes and counts its bytes as they are read."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -105,7 +105,7 @@ class ByteStream:
         self._progress = progress
         self._archive = archive
         self._first_damage = damage
-        self._hashing = _Hashing(file)
+        self._hashing = Hashing(file)
         self.rewind()
 
     def __enter__(self) -> ByteStream:
@@ -125,7 +125,7 @@ class ByteStream:
         """
         self.damage = self._first_damage
         self._progress(-self._hashing.size)
-        self._hashing = _Hashing(self._file)
+        self._hashing = Hashing(self._file)
         self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
         self._decompressed: Decompressed | None = None
         try:
@@ -143,19 +143,18 @@ class ByteStream:
             raise unreadable(self.path, error) from error
 
     def read(self, size: int = _READ_BYTES) -> bytes:
-        """About `size` bytes more; empty at the end.
+        """The next `size` bytes, fewer only at the end.
 
         Raises:
             TracekitError: when the file cannot be read, or grows too much when decompressed.
         """
         before = self._hashing.size
-        try:
-            data = (self._decompressed or self._hashing).read(size)
-        except DamagedError as error:
-            self._note(str(error))
-            data = self._skip_rest()
-        except OSError as error:
-            raise unreadable(self.path, error) from error
+        with _readable(self.path):
+            try:
+                data = (self._decompressed or self._hashing).read(size)
+            except DamagedError as error:
+                self._note(str(error))
+                data = self._skip_rest()
         stored = self._hashing.size - before
         self._progress(stored)
         self._growth.add(
@@ -185,12 +184,10 @@ class ByteStream:
         Raises:
             TracekitError: when the file cannot be read.
         """
-        try:
+        with _readable(self.path):
             here = self._file.tell()
             size = self._file.seek(0, io.SEEK_END)
             self._file.seek(here)
-        except OSError as error:
-            raise unreadable(self.path, error) from error
         return size
 
     @property
@@ -205,22 +202,24 @@ class ByteStream:
         most = _SMALL_BYTES if self._decompressed is None else _SMALL_COMPRESSED_BYTES
         return self.stored_bytes <= most
 
-    def stored_sha256(self) -> str:
-        """The SHA-256 of the whole stored file, which is read for this; the position is kept.
+    def hashed(self) -> Hashing:
+        """The whole stored file, which is read for this; the position is kept.
 
         Raises:
             TracekitError: when the file cannot be read.
         """
-        try:
+        found = Hashing(self._file)
+        with _readable(self.path):
             here = self._file.tell()
             self._file.seek(0)
-            found = hashlib.sha256()
-            while data := self._file.read(_READ_BYTES):
-                found.update(data)
+            while found.read():
+                pass
             self._file.seek(here)
-        except OSError as error:
-            raise unreadable(self.path, error) from error
-        return found.hexdigest()
+        return found
+
+    def stored_sha256(self) -> str:
+        """The SHA-256 of the whole stored file."""
+        return self.hashed().sha256.hexdigest()
 
     @property
     def sha256(self) -> str:
@@ -231,12 +230,9 @@ class ByteStream:
 
     def _skip_rest(self) -> bytes:
         """Reads the rest, which cannot be decompressed, so that it is hashed and counted."""
-        self._decompressed = self._converted = None
-        try:
-            while self._hashing.read():
-                pass
-        except OSError as error:
-            raise unreadable(self.path, error) from error
+        self._decompressed = None
+        while self._hashing.read():
+            pass
         return b""
 
 
@@ -269,7 +265,7 @@ def open_streams(
             if isinstance(member, TracekitError):
                 yield member
                 continue
-            copy = _spooled(member.path, member.chunks, folder)
+            copy = copied(member.path, member.chunks, folder)
             if member.damage and not copy.tell():
                 # Nothing of the member is left; the error about the archive says so.
                 copy.close()
@@ -283,13 +279,13 @@ def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
         if path == "-":
             if sys.stdin is None:
                 raise TracekitError("-: standard input is closed")
-            return _spooled(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
+            return copied(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
         is_remote = is_url(path)
         file = open_url(path) if is_remote else Path(path).open("rb")  # noqa: SIM115
         if file.seekable() and not (is_remote and is_read_again):
             return file
         with closing(file):
-            return _spooled(path, iter(lambda: file.read(_COPY_BYTES), b""), folder)
+            return copied(path, iter(lambda: file.read(_COPY_BYTES), b""), folder)
     except IsADirectoryError as error:
         raise unreadable(path, _unlisted(path) or error) from error
     except OSError as error:
@@ -307,38 +303,24 @@ def _unlisted(path: str) -> OSError | None:
     return None
 
 
-def _spooled(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
-    """A temporary copy of the chunks.
+def copied(path: str, chunks: Iterable[bytes], folder: str, *, has_name: bool = False) -> BinaryIO:
+    """A temporary copy of the chunks, removed when it is closed: in memory when small, unless
+    `has_name`.
 
     Raises:
         TracekitError: when it does not fit on the disk.
     """
-    copy = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
-    return _filled(cast(BinaryIO, copy), path, chunks, folder)
-
-
-def named_copy(path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
-    """A temporary file with the chunks, removed when it is closed.
-
-    Raises:
-        TracekitError: when it does not fit on the disk.
-    """
-    copy = tempfile.NamedTemporaryFile(prefix="tracekit-", dir=folder)  # noqa: SIM115
-    _filled(cast(BinaryIO, copy), path, chunks, folder).flush()
-    return cast(BinaryIO, copy)
-
-
-def _filled(copy: BinaryIO, path: str, chunks: Iterable[bytes], folder: str) -> BinaryIO:
-    """The temporary file with these chunks.
-
-    Raises:
-        TracekitError: when they do not fit on the disk.
-    """
+    if has_name:
+        file: Any = tempfile.NamedTemporaryFile(prefix="tracekit-", dir=folder)  # noqa: SIM115
+    else:
+        file = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
+    copy = cast(BinaryIO, file)
     try:
         unchecked = _CHECK_BYTES
         for chunk in chunks:
             try:
                 copy.write(chunk)
+                copy.flush()
                 unchecked += len(chunk)
                 if unchecked > _CHECK_BYTES and copy.tell() > _SPOOL_BYTES:
                     unchecked = 0
@@ -360,6 +342,14 @@ def _check_room(folder: str) -> None:
     disk = shutil.disk_usage(folder)
     if disk.free < min(_KEEP_FREE_BYTES, disk.total // _KEEP_FREE_SHARE):
         raise OSError(errno.ENOSPC, "the disk would be full")
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def unreadable(path: str, error: OSError) -> TracekitError:

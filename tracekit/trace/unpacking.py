@@ -8,6 +8,7 @@ https://pubs.opengroup.org/onlinepubs/9799919799/utilities/pax.html
 
 from __future__ import annotations
 
+import io
 import re
 import tarfile
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ ANNOTATIONS = re.compile(
 )
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 _READ_BYTES = 1 << 20
+_BUFFER_BYTES = 64 << 10
 # Skip a header that describes the next member (its long name, its pax records) above this size.
 _EXTRA_BYTES = 1 << 20
 _ZERO_BLOCK = bytes(BLOCKSIZE)
@@ -65,6 +67,24 @@ _KINDS = {
 
 class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
+
+
+class _Raw(io.RawIOBase):
+    def __init__(self, stream: Readable) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        data = self._stream.read(len(into))
+        into[: len(data)] = data
+        return len(data)
+
+
+def buffered(stream: Readable) -> io.BufferedReader:
+    """The stream, for many short reads."""
+    return io.BufferedReader(_Raw(stream), _BUFFER_BYTES)
 
 
 class DamagedError(Exception):
@@ -101,16 +121,17 @@ class Decompressed:
 
     def __init__(self, raw: Readable, codec: Codec) -> None:
         self._parts = _decompress(raw, codec)
+        self._data = bytearray()
         self._error: DamagedError | None = None
 
     def read(self, size: int) -> bytes:
-        """At least `size` bytes, fewer at the end.
+        """The next `size` bytes, fewer only at the end.
 
         Raises:
             DamagedError: when the data ends early or is corrupt, after all text before the damage
                 has been returned.
         """
-        data = bytearray()
+        data = self._data
         try:
             while len(data) < size and self._error is None and (part := next(self._parts, b"")):
                 data += part
@@ -118,7 +139,9 @@ class Decompressed:
             self._error = error
         if self._error is not None and not data:
             raise self._error
-        return bytes(data)
+        found = bytes(data[:size])
+        del data[:size]
+        return found
 
 
 def _decompress(raw: Readable, codec: Codec) -> Iterator[bytes]:
@@ -205,9 +228,7 @@ class _Walk:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._buffer = b""
-        self._at = 0
-        self._dropped = 0
+        self._offset = 0
         self._damage: str | None = None
         self._is_lost = False
 
@@ -309,17 +330,9 @@ class _Walk:
                 return
 
     def _read(self, size: int) -> bytes:
-        """The next `size` bytes, fewer only at the end."""
-        while len(self._buffer) - self._at < size and (more := self._stream.read(_READ_BYTES)):
-            self._dropped += self._at
-            self._buffer, self._at = self._buffer[self._at :] + more, 0
-        data = self._buffer[self._at : self._at + size]
-        self._at += len(data)
+        data = self._stream.read(size)
+        self._offset += len(data)
         return data
-
-    @property
-    def _offset(self) -> int:
-        return self._dropped + self._at
 
     def _note(self, damage: str) -> None:
         self._damage = self._damage or damage

@@ -68,6 +68,14 @@ static inline bool heap_reserve(struct heap *heap, size_t size) {
     return true;
 }
 
+static inline bool heap_add(struct heap *heap, const void *bytes, size_t size) {
+    if (size == 0) return true;
+    if (!heap_reserve(heap, size)) return false;
+    memcpy(heap->bytes + heap->size, bytes, size);
+    heap->size += size;
+    return true;
+}
+
 static inline size_t value_size(const struct column *column) {
     return column->type == INTEGER ? sizeof(int64_t) : sizeof(struct view);
 }

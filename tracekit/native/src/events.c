@@ -310,9 +310,12 @@ static bool array_goes_on(struct json *json, const uint8_t *at) {
 static const uint8_t *element_end(struct json *json, const uint8_t *at) {
     json->mends = true;
     const uint8_t *end = json_value(json, at);
-    bool is_element = end != NULL && array_goes_on(json, end);
+    if (end != NULL) {
+        json->reason = "Not an object";   /* unless the text ends here */
+        if (!array_goes_on(json, end)) end = NULL;
+    }
     json->mends = false;
-    return is_element ? end : json_wrong(json, "Not an object");
+    return end;
 }
 
 /* Text that the columns lost: an event in which characters were replaced, or an element before the event. */
@@ -347,6 +350,7 @@ static const uint8_t *read_element(
         end = read_mended(batch, labels, json, at, event_id);
         is_lost = json->was_mended;
     }
+    if (end == NULL) batch->heap.size = heap_size;
     if (end == NULL || !is_lost) return end;
     if (!is_event && joins_last(verbatim, end - text, event_id)) return end;
     struct verbatim lost = {at - text, end - text, event_id, is_event, 1};
@@ -355,24 +359,14 @@ static const uint8_t *read_element(
 
 /* -- what Python calls ---------------------------------------------------------------------------- */
 
-/* Where reading stopped, and why. */
-struct stopped {
-    int64_t at;          /* after the last event that was read and the separator that follows it */
-    int32_t reason;      /* of enum stop */
-    int32_t many_labels; /* 1: the caller should take the new labels */
-    const char *error;   /* AT_ERROR: the error in the event there */
-    int64_t verbatim_size;
-    uint8_t *verbatim;   /* of struct verbatim; freed by tracekit_free */
-};
-
-/* Reads consecutive events of the array `traceEvents`; the first gets the number `first_id`. The events go to `out`,
- * their texts to `labels`. An element that is not an event is passed over. */
+/* Reads consecutive events of the array `traceEvents`. The events go to `out`, whose first row has the number
+ * `first_id`, behind the rows that it has; their texts to `labels`. An element that is not an event is passed over. */
 TRACEKIT_EXPORT void tracekit_read_events(
     const uint8_t *text, int64_t size, int64_t first_id, struct labels *labels, struct ArrowArray *out,
     struct stopped *stopped
 ) {
     struct json *json = calloc(1, sizeof *json);
-    struct batch *batch = batch_new(columns, COLUMNS);
+    struct batch *batch = out->release != NULL ? out->private_data : batch_new(columns, COLUMNS);
     struct heap verbatim = {0};
     const uint8_t *at = text, *end = text + size;
     *out = (struct ArrowArray){0};
@@ -398,8 +392,8 @@ TRACEKIT_EXPORT void tracekit_read_events(
     else if (*at == ']') stopped->reason = AT_BRACKET;
     batch_clear_row(batch);   /* it has part of an incomplete event */
     batch_export(batch, out);
-    stopped->verbatim = verbatim.bytes;
-    stopped->verbatim_size = (int64_t)verbatim.size;
+    stopped->bytes = verbatim.bytes;
+    stopped->size = (int64_t)verbatim.size;
     free(json);
     return;
 failed:

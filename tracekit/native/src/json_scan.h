@@ -44,12 +44,9 @@ static inline bool copy_run(struct json *json, const uint8_t *end) {
     enum { AT_LEAST = 32 };   /* copies more than a short run: the rest is overwritten */
     size_t size = (size_t)(end - json->run);
     struct heap *heap = json->heap;
-    if (size <= AT_LEAST && heap->capacity - heap->size >= AT_LEAST && json->end - json->run >= AT_LEAST) {
-        memcpy(heap->bytes + heap->size, json->run, AT_LEAST);
-    } else {
-        if (!heap_reserve(heap, size)) return false;
-        memcpy(heap->bytes + heap->size, json->run, size);
-    }
+    if (size > AT_LEAST || heap->capacity - heap->size < AT_LEAST || json->end - json->run < AT_LEAST)
+        return heap_add(heap, json->run, size);
+    memcpy(heap->bytes + heap->size, json->run, AT_LEAST);
     heap->size += size;
     return true;
 }

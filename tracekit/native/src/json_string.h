@@ -45,9 +45,7 @@ static const uint8_t *forbidden(struct json *json, const uint8_t *at, const uint
     }
     json->was_mended |= !is_control;
     if (json->run == NULL) return end;
-    if (!copy_run(json, at) || !heap_reserve(json->heap, size)) return json_wrong(json, json_no_memory);
-    memcpy(json->heap->bytes + json->heap->size, instead, size);
-    json->heap->size += size;
+    if (!copy_run(json, at) || !heap_add(json->heap, instead, size)) return json_wrong(json, json_no_memory);
     json->run = end;
     return end;
 }
@@ -59,10 +57,10 @@ static const uint8_t *half_pair(struct json *json, const uint8_t *at) {
 /* The address after an escape that begins at the backslash `at`. */
 static const uint8_t *escape_end(struct json *json, const uint8_t *at) {
     if (json->end - at < 2) return runs_out(json);
-    if (at[1] != 'u') return memchr("\"\\/bfnrt", at[1], 8) ? at + 2 : json_wrong(json, "Invalid escape");
+    if (at[1] != 'u') return memchr("\"\\/bfnrt", at[1], 8) ? at + 2 : json_wrong(json, "Invalid \\escape");
     if (json->end - at < 6) return runs_out(json);
     int32_t unit = hex4(at + 2);
-    if (unit < 0) return json_wrong(json, "Invalid \\u escape");
+    if (unit < 0) return json_wrong(json, "Invalid \\uXXXX escape");
     if (unit < 0xd800 || unit > 0xdfff) return at + 6;
     if (unit > 0xdbff) return half_pair(json, at);
     if (json->end - at > 6 && at[6] != '\\') return half_pair(json, at);

@@ -82,14 +82,6 @@ static inline bool is_same(const struct label *label, const uint32_t sizes[WORDS
     return true;
 }
 
-static inline bool heap_add(struct heap *heap, const void *bytes, size_t size) {
-    if (size == 0) return true;
-    if (!heap_reserve(heap, size)) return false;
-    memcpy(heap->bytes + heap->size, bytes, size);
-    heap->size += size;
-    return true;
-}
-
 static inline void labels_forget(struct labels *labels) {
     memset(labels->slots, 0, SLOTS * sizeof *labels->slots);
     free(labels->known.bytes);

@@ -9,14 +9,15 @@
 /* Why reading events, or members, stopped. */
 enum stop { AT_END, INSIDE, AT_BRACKET, AT_ERROR, OUT_OF_MEMORY, AT_EVENTS };
 
-/* What was read, and where and why reading stopped. */
-struct members {
-    int64_t at; /* after the last member; for AT_EVENTS, where the value of `traceEvents` begins */
+/* Where and why reading stopped. */
+struct stopped {
+    int64_t at;          /* after what was read and the separator that follows it; for AT_EVENTS, where they begin */
+    int32_t reason;      /* of enum stop */
+    int32_t many_labels; /* 1: the caller should take the new labels */
+    const char *error;   /* AT_ERROR: the error there */
+    int64_t mended_end;  /* after the last member, if characters were replaced in any; else 0 */
     int64_t size;
-    uint8_t *text;          /* "key":value, ... freed by tracekit_free */
-    int64_t mended_end;     /* after the last member, if characters were replaced in any; else 0 */
-    const char *error;      /* AT_ERROR: the error in the member there */
-    int32_t reason;         /* of enum stop */
+    uint8_t *bytes;      /* members: "key":value, ...; events: of struct verbatim. Freed by tracekit_free */
 };
 
 static bool is_key(const struct span *key, const char *name, size_t size) {
@@ -26,19 +27,12 @@ static bool is_key(const struct span *key, const char *name, size_t size) {
     return (size_t)(key->end - key->begin) == size && memcmp(key->begin, name, size) == 0;
 }
 
-static bool put_comma(struct heap *heap) {
-    if (heap->size == 0) return true;
-    if (!heap_reserve(heap, 1)) return false;
-    heap->bytes[heap->size++] = ',';
-    return true;
-}
-
 /* Copies the member that begins at `at` to the heap. NULL on an error, or if the member is the events: then
  * `events` is where they begin. */
 static const uint8_t *read_member(struct json *json, const uint8_t *at, const uint8_t **events) {
     static const char name[] = "traceEvents";
     struct span key;
-    if (!put_comma(json->heap)) return json_wrong(json, json_no_memory);
+    if (json->heap->size > 0 && !heap_add(json->heap, ",", 1)) return json_wrong(json, json_no_memory);
     json_copy(json, at);
     if ((at = key_end(json, at, &key)) == NULL) return NULL;
     /* Halves of surrogate pairs cannot be removed. */
@@ -51,12 +45,12 @@ static const uint8_t *read_member(struct json *json, const uint8_t *at, const ui
 }
 
 /* Reads consecutive members, from after a trace's opening brace or from a later member on. */
-TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, struct members *out) {
+TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, struct stopped *out) {
     struct json *json = calloc(1, sizeof *json);
     struct heap heap = {0};
     const uint8_t *at = text, *end = text + size, *events = NULL, *members_end = text;
     bool was_mended = false;
-    *out = (struct members){.reason = OUT_OF_MEMORY};
+    *out = (struct stopped){.reason = OUT_OF_MEMORY};
     if (json == NULL) return;
     json->end = end;
     json->heap = &heap;
@@ -83,7 +77,7 @@ TRACEKIT_EXPORT void tracekit_read_members(const uint8_t *text, int64_t size, st
     if (out->reason == AT_ERROR) out->error = json->reason;
     out->at = (events == NULL ? at : events) - text;
     out->mended_end = was_mended ? members_end - text : 0;
-    out->text = heap.bytes;
+    out->bytes = heap.bytes;
     out->size = (int64_t)heap.size;
     free(json);
 }

@@ -3,11 +3,22 @@
 #ifndef TRACEKIT_ROWS_H
 #define TRACEKIT_ROWS_H
 
-#include "event.h"
 #include "json.h"
 #include "labels.h"
 
 #include <stdio.h>
+
+/* The columns of the table `event_row` (queries/schema/tables.sql says what they mean). */
+enum {
+    EVENT_ID, LABEL, PID, TID, TS, DUR, CORRELATION, EXTERNAL_ID, DEVICE, STREAM, FLOW_ID, ARGS, RAW, COLUMNS,
+    OLD_EXTERNAL_ID = COLUMNS,   /* as Kineto wrote it until 2022 */
+};
+
+static const struct column columns[COLUMNS] = {
+    {"event_id", INTEGER}, {"label_id", INTEGER}, {"pid", INTEGER}, {"tid", INTEGER}, {"ts_ns", INTEGER},
+    {"dur_ns", INTEGER}, {"correlation", INTEGER}, {"external_id", INTEGER}, {"device_id", INTEGER},
+    {"stream", INTEGER}, {"flow_id", INTEGER}, {"args", JSON}, {"raw", JSON},
+};
 
 /* What reads values: functions as SQLite's C interface has them. https://sqlite.org/c3ref/funclist.html */
 struct values {
@@ -22,7 +33,7 @@ enum { TOO_BIG = 18, ROW = 100, DONE = 101 };
 enum { INTEGER_VALUE = 1, REAL_VALUE, TEXT_VALUE, BLOB_VALUE, NULL_VALUE };
 
 /* What becomes of a column: the same numbers as in tracekit/native/rows.py. */
-enum kind { NUMBER, END, THREAD, ONE_WORD, MEMBER, ITEM, VERBATIM, CALL, RANGE, RANGE_TEXT, CONSTANT };
+enum kind { NUMBER, END, THREAD, ONE_WORD, MEMBER, ITEM, VERBATIM, CALL, OPERATOR, CONSTANT };
 struct role {
     int32_t kind, place;         /* of a number: its column; of a word: which */
     const char *before, *after;  /* text around an argument; before: a constant word */
@@ -30,8 +41,6 @@ struct role {
 };
 
 enum { MOST_ROWS = 4096, MANY_BYTES = 1 << 20, MOST_EVENT_BYTES = 64 << 20 };
-/* Types of NVTX events: ENUM_NSYS_EVENT_TYPE. */
-enum { MARK = 34, PUSHED = 59 };
 
 struct row_reader {
     const struct values *values;
@@ -41,7 +50,7 @@ struct row_reader {
     struct labels *labels;
     struct json *json;           /* for scanning */
     size_t words[WORDS][2];      /* where they begin and end in `unescaped` */
-    bool has[WORDS], is_pushed, has_failed;
+    bool has[WORDS], has_failed;
 };
 
 /* -- text ----------------------------------------------------------------------------------------- */
@@ -153,22 +162,21 @@ static bool put_call(struct row_reader *reader, void *value) {
     return set_constant(reader, CATEGORY, is_runtime ? "cuda_runtime" : "cuda_driver");
 }
 
-/* The name of an NVTX range and, of PyTorch's operators, the arguments that are in it:
+/* The name and the arguments in the text of an NVTX range, if PyTorch wrote it for an operator:
  * "aten::mul, seq = 7, op_id = 12, sizes = [[2, 3]], input_op_ids = [...]"
  * https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.cpp (getNvtxStr) */
-static bool put_range(struct row_reader *reader, struct heap *args, void *value) {
+static bool put_operator(struct row_reader *reader, struct heap *args, void *value) {
     static const char seq[] = ", seq = ", op[] = ", op_id = ", sizes[] = ", sizes = ", inputs[] = ", input_op_ids = ";
     struct heap *unescaped = &reader->labels->unescaped;
     struct json *json = reader->json;
     size_t begin = unescaped->size;
     const uint8_t *text = reader->values->text(value), *end = text + (text == NULL ? 0 : reader->values->size(value));
-    const uint8_t *at_op = reader->is_pushed ? find(text, end, op) : NULL;
-    const uint8_t *at_seq = at_op == NULL ? NULL : find(text, at_op, seq);
-    const uint8_t *name_end = at_seq != NULL ? at_seq : at_op != NULL ? at_op : end;
+    const uint8_t *at_op = find(text, end, op);
+    if (at_op == NULL) return true;
+    const uint8_t *at_seq = find(text, at_op, seq), *name_end = at_seq != NULL ? at_seq : at_op;
     if (!put_text(json, unescaped, text, (size_t)(name_end - text), false)) return false;
     set_word(reader, NAME, begin);
-    if (!set_constant(reader, CATEGORY, at_op == NULL ? "user_annotation" : "cpu_op")) return false;
-    if (at_op == NULL) return true;
+    if (!set_constant(reader, CATEGORY, "cpu_op")) return false;
     if (!put_number(args, ",\"Record function id\":", at_op + sizeof op - 1, end)) return false;
     if (at_seq != NULL && !put_number(args, ",\"Sequence number\":", at_seq + sizeof seq - 1, end)) return false;
     const uint8_t *at_sizes = find(at_op, end, sizes), *at_inputs = find(at_op, end, inputs);
@@ -230,11 +238,7 @@ static bool read_value(struct row_reader *reader, const struct role *role, void 
         return size == 0 || (put_key(args, ",", 1) && heap_add(args, text, (size_t)size));
     }
     case CALL: return put_call(reader, value);
-    case RANGE:
-        number = values->integer(value);
-        reader->is_pushed = number == PUSHED;
-        return set_constant(reader, PHASE, number == MARK ? "i" : is_set(batch, DUR) ? "X" : "B");
-    case RANGE_TEXT: return put_range(reader, args, value);
+    case OPERATOR: return put_operator(reader, args, value);
     default: return true;
     }
 }

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from tracekit.errors import TracekitError
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
-from tracekit.trace.source import BOMB_BYTES, BOMB_RATIO, ByteStream
+from tracekit.trace.source import BOMB_BYTES, BOMB_RATIO, ByteStream, Hashing
 
 _READ_BYTES = 1 << 20
 # Events in one piece of text.
@@ -46,24 +46,25 @@ def the_one(
 ) -> list[OneProcess]:
     """The process of a file that holds one; `read` yields its events, and notes what is known only
     after them."""
-    process = OneProcess(None, {}, lambda: read(stream, process))
+
+    def events() -> Iterator[bytes]:
+        stream.rewind()
+        return read(stream, process)
+
+    process = OneProcess(None, {}, events)
     return [process]
 
 
 class Converted(ByteStream):
-    """The text of one process's trace. Its size and hash are those of the file as stored."""
+    """The text of one process's trace. Its size and hash are those of the file `stored`."""
 
     def __init__(
-        self,
-        source: ByteStream,
-        process: OneProcess,
-        sha256: Callable[[], str],
-        close: Callable[[], object],
+        self, source: ByteStream, process: OneProcess, stored: Hashing, close: Callable[[], object]
     ) -> None:
-        self._source = source
         self._process = process
-        self._sha256 = sha256
+        self._hashing = stored
         self._close = close
+        self._is_small = source.is_small
         self.path = source.path if process.name is None else f"{source.path}/{process.name}"
         self.rewind()
 
@@ -117,23 +118,15 @@ class Converted(ByteStream):
         yield b"\n]" + (b"," + tail if len(tail) > 1 else tail)
 
     @property
-    def file_bytes(self) -> int:
-        return self._source.stored_bytes
-
-    @property
     def stored_bytes(self) -> int:
-        return self._source.stored_bytes
+        return self.file_bytes
 
     @property
     def is_small(self) -> bool:
-        return self._source.is_small
+        return self._is_small
 
-    def stored_sha256(self) -> str:
-        return self._sha256()
-
-    @property
-    def sha256(self) -> str:
-        return self._sha256()
+    def hashed(self) -> Hashing:
+        return self._hashing
 
 
 def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:

@@ -8,12 +8,12 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
-from tracekit.trace.source import ByteStream, named_copy, open_streams
+from tracekit.trace.source import ByteStream, copied, open_streams
 from tracekit.trace.unpacking import HEAD_BYTES
 
 if TYPE_CHECKING:
@@ -44,62 +44,52 @@ def open_traces(
             continue
         head = stream.read(HEAD_BYTES)
         stream.rewind()
-        if stream.path.endswith(_REPORTS):
-            yield from _exported(stream, folder)
-        elif _JSON.match(head) and not _ROCPROF.match(head):
-            yield stream
+        with ExitStack() as opened:
+            found = _processes(stream, head, folder, opened)
+            opened = opened.pop_all()
+        if found:
+            yield from _opened(stream, found, opened)
         else:
-            yield from _of_other(stream, head, folder)
+            yield stream
 
 
-def _of_other(stream: ByteStream, head: bytes, folder: str) -> Iterator[ByteStream]:
-    """The traces in a file that is not JSON as Kineto writes it: few are, so readers load late."""
-    from tracekit.trace.other import perfetto, rocprof, snapshot, xplane
+def _processes(stream: ByteStream, head: bytes, folder: str, opened: ExitStack) -> list[OneProcess]:
+    """The processes in a file; none if it may be JSON as Kineto writes it. Most files are, so the
+    readers of others load late."""
+    is_report, is_rocprof = stream.path.endswith(_REPORTS), _ROCPROF.match(head)
+    if _JSON.match(head) and not (is_report or is_rocprof):
+        return []
+    from tracekit.trace.other import nsys, perfetto, rocpd, rocprof, snapshot, xplane
     from tracekit.trace.other.converted import the_one
-
-    if head.startswith(_SQLITE):
-        yield from _of_sqlite(stream, folder)
-        return
-    readers = (
-        (_ROCPROF.match(head), rocprof.texts_of),
-        (perfetto.is_perfetto(head, stream.path), partial(perfetto.texts_of, folder)),
-        (xplane.is_xplane(head, stream.path), xplane.texts_of),
-        (snapshot.is_pickle(head), snapshot.texts_of),
-    )
-    read = next((read for is_it, read in readers if is_it), None)
-    if read is None:
-        yield stream
-    else:
-        yield from _opened(stream, the_one(stream, read), ExitStack())
-
-
-def _of_sqlite(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
-    with ExitStack() as opened:
-        file = (
-            stream.plain_path
-            or opened.enter_context(named_copy(stream.path, iter(stream.read, b""), folder)).name
-        )
-        yield from _of_tables(stream, Path(file), opened.pop_all())
-
-
-def _of_tables(stream: ByteStream, file: Path, opened: ExitStack) -> Iterator[ByteStream]:
-    from tracekit.trace.other import nsys, rocpd
     from tracekit.trace.other.sqlite import Tables
 
-    with opened, closing(Tables(file, stream.path)) as tables:
-        if nsys.is_report(tables):
-            found = nsys.processes(tables, stream.path)
-        elif rocpd.is_rocpd(tables):
-            found = rocpd.processes(tables)
-        else:
-            raise TracekitError(
-                f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
-            )
-        yield from _opened(stream, found, opened.pop_all())
+    if is_report:
+        file = _exported(stream, folder, opened)
+    elif head.startswith(_SQLITE):
+        text = iter(stream.read, b"")
+        file = stream.plain_path or Path(
+            opened.enter_context(copied(stream.path, text, folder, has_name=True)).name
+        )
+    else:
+        readers = (
+            (is_rocprof, rocprof.texts_of),
+            (perfetto.is_perfetto(head, stream.path), partial(perfetto.texts_of, folder)),
+            (xplane.is_xplane(head, stream.path), xplane.texts_of),
+            (snapshot.is_pickle(head), snapshot.texts_of),
+        )
+        return next((the_one(stream, read) for is_it, read in readers if is_it), [])
+    tables = opened.enter_context(closing(Tables(file, stream.path)))
+    if nsys.is_report(tables):
+        return nsys.processes(tables, stream.path)
+    if rocpd.is_rocpd(tables):
+        return rocpd.processes(tables)
+    raise TracekitError(
+        f"{stream.path}: is a SQLite database, but neither nsys nor rocprofv3 wrote it"
+    )
 
 
-def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
-    """The traces of a report, which only nsys can read."""
+def _exported(stream: ByteStream, folder: str, opened: ExitStack) -> Path:
+    """The SQLite file of a report, which only nsys can read."""
     nsys, path = shutil.which("nsys"), str(stream.plain_path or stream.path)
     how = f"nsys export --type sqlite {path}"
     if nsys is None:
@@ -107,17 +97,16 @@ def _exported(stream: ByteStream, folder: str) -> Iterator[ByteStream]:
             f"{stream.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
             f"not on the path: run `{how}` where it is, and load the file that it writes"
         )
-    with ExitStack() as opened:
-        made = opened.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
-        file = Path(made) / "report.sqlite"
-        run = subprocess.run(
-            [nsys, "export", "--type", "sqlite", "--output", str(file), path],
-            capture_output=True, text=True, errors="replace",
-        )  # fmt: skip
-        if run.returncode or not file.is_file():
-            output = (run.stderr or run.stdout).strip().splitlines()
-            raise TracekitError(f"{stream.path}: `{how}` failed: {output[-1] if output else ''}")
-        yield from _of_tables(stream, file, opened.pop_all())
+    made = opened.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
+    file = Path(made) / "report.sqlite"
+    run = subprocess.run(
+        [nsys, "export", "--type", "sqlite", "--output", str(file), path],
+        capture_output=True, text=True, errors="replace",
+    )  # fmt: skip
+    if run.returncode or not file.is_file():
+        output = (run.stderr or run.stdout).strip().splitlines()
+        raise TracekitError(f"{stream.path}: `{how}` failed: {output[-1] if output else ''}")
+    return file
 
 
 def _opened(stream: ByteStream, found: list[OneProcess], opened: ExitStack) -> Iterator[ByteStream]:
@@ -125,8 +114,8 @@ def _opened(stream: ByteStream, found: list[OneProcess], opened: ExitStack) -> I
     from tracekit.trace.other.converted import Converted
 
     opened.callback(stream.close)
-    # The file is hashed once for all.
-    sha256 = cache(stream.stored_sha256)
+    # Processes may be read at the same time: the file is hashed before.
+    stored = stream.hashed()
     left = len(found)
 
     def close() -> None:
@@ -136,4 +125,4 @@ def _opened(stream: ByteStream, found: list[OneProcess], opened: ExitStack) -> I
             opened.close()
 
     for process in found:
-        yield Converted(stream, process, sha256, close)
+        yield Converted(stream, process, stored, close)

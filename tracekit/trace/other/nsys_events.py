@@ -197,11 +197,13 @@ def _ranges(tables: Tables) -> EventTable:
     has = tables.columns[NVTX].keys()
     texts = {"text": "t.text", "textId": string("textId")}
     said = f"coalesce({', '.join(texts[each] for each in texts if each in has)}, '', '')"
+    ended = "t.end IS NOT NULL" if "end" in has else "FALSE"
     source = EventTable(
-        NVTX, "", phase="",
+        NVTX, "'user_annotation'", said,
+        phase=f"CASE WHEN t.eventType = {_MARK} THEN 'i' WHEN {ended} THEN 'X' ELSE 'B' END",
         where=" OR ".join(f"t.eventType = {kind}" for kind in (_PUSHED, _STARTED, _MARK)),
         used=["text", "textId", "eventType", "binaryData"],
-        more=[("t.eventType", Role(RoleKind.RANGE)), (said, Role(RoleKind.RANGE_TEXT))],
+        more=[(f"CASE t.eventType WHEN {_PUSHED} THEN {said} END", Role(RoleKind.OPERATOR))],
     )  # fmt: skip
     if "binaryData" in has and tables.columns.get("NVTX_PAYLOAD_SCHEMA_ENTRIES"):
         tables.define("nvtx_payload", _payloads(tables))

@@ -74,7 +74,7 @@ def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
             parts.append(member(_RENAMED.get(column, column), value))
     parts += [member(key, value) for key, value in source.args.items()]
     parts += source.more
-    selected = [sql for sql, role in parts if role.kind is not RoleKind.CONSTANT]
+    selected = [sql for sql, role in parts if role.kind != RoleKind.CONSTANT]
     joins = " ".join(
         f'LEFT JOIN StringIds AS "{_joined(column)}" ON "{_joined(column)}".id = t."{column}"'
         for column in _STRINGS

@@ -28,10 +28,10 @@ from tracekit.trace.other.perfetto_gpu import (
     stage_event,
 )
 from tracekit.trace.other.perfetto_schema import SCHEMA
-from tracekit.trace.other.protos import Exact, damaged, fields, messages, text
+from tracekit.trace.other.protos import damaged, fields, messages, text
 from tracekit.trace.other.rocprof import CATEGORIES
 from tracekit.trace.source import ByteStream
-from tracekit.trace.unpacking import Readable
+from tracekit.trace.unpacking import Readable, buffered
 
 _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 # Clocks of the system count nanoseconds; others are defined by the trace (ClockSnapshot).
@@ -50,7 +50,6 @@ PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 CREATE TABLE mark (track, at, kind, parts, block, place);
 CREATE TABLE arrow (flow, at, place);
-CREATE TABLE of_gpu (event);
 """
 # PyTorch writes the begins of many slices, then their ends in the same order, whether they nest or
 # not. A block is a row of begins with the row of ends behind it. In a file that is written as time
@@ -83,7 +82,6 @@ def is_perfetto(head: bytes, name: str) -> bool:
 
 def texts_of(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one recording that the file holds, sorted in a file in `folder`."""
-    stream.rewind()
     with tempfile.NamedTemporaryFile(dir=folder, prefix="tracekit-marks-") as file:
         try:
             with closing(sqlite3.connect(file.name, check_same_thread=False)) as marks:
@@ -116,7 +114,7 @@ class _Packets:
     def read(self) -> str | None:
         """Reads all packets; returns what is wrong with the file, if something is."""
         try:
-            self._read(Exact(self._stream))
+            self._read(buffered(self._stream))
         except Exception as error:
             return damaged("packet", error)
         return None
@@ -216,7 +214,7 @@ class _Packets:
                 stage_event(stage, at, lambda kind, iid: self._texts[sequence, kind].get(iid))
             ]
         rows = [(json.dumps(event),) for event in events]
-        self._marks.executemany("INSERT INTO of_gpu VALUES (?)", rows)
+        self._marks.executemany("INSERT INTO mark (parts) VALUES (?)", rows)
 
     def _add_counters(self, key: tuple[int, int], entry: Any) -> None:
         names = counter_names(entry.counter_descriptor)
@@ -257,7 +255,9 @@ class _Packets:
             pid, tid, name = self._place(uuid)
             kind = "process_name" if track.HasField("process") else "thread_name"
             yield named(kind, name, pid, tid)
-        for (whole,) in self._marks.execute("SELECT event FROM of_gpu ORDER BY rowid"):
+        for (whole,) in self._marks.execute(
+            "SELECT parts FROM mark WHERE kind IS NULL ORDER BY rowid"
+        ):
             yield json.loads(whole)
         for track, start, end, type_, parts in self._found():
             pid, tid, name = self._place(track)
@@ -296,7 +296,7 @@ class _Packets:
         # Ends come before what begins at the same instant.
         ordered = self._marks.execute(
             "SELECT track, at, kind, parts FROM mark"
-            " WHERE block IS NULL OR block NOT IN (SELECT block FROM in_rows)"
+            " WHERE kind IS NOT NULL AND (block IS NULL OR block NOT IN in_rows)"
             f" ORDER BY track, at, kind <> {_END}, rowid"
         )
         for track, marks in groupby(ordered, key=itemgetter(0)):

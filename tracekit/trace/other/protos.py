@@ -6,7 +6,7 @@ Protobuf passes over the other fields of a message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -22,18 +22,13 @@ _SCALARS = {
     "bool": 8, "string": 9, "bytes": 12, "uint32": 13, "sfixed64": 16, "sint64": 18,
 }  # fmt: skip
 _MESSAGE_TYPE, _OPTIONAL, _REPEATED = 11, 1, 3
-# Refuse a larger message, and a larger field that is read as a whole.
-_MOST_BYTES, _MOST_FIELD_BYTES = 64 << 30, 512 << 20
-_PIECE_BYTES = 64 << 10
-
-
-def messages(schema: str) -> Mapping[str, Any]:
-    """The class of each message of a schema: `message NAME { ... }`, with fields only."""
-    return _messages(schema)
+# Refuse a larger message, and a larger field, which protobuf does, too.
+_MOST_BYTES, _MOST_FIELD_BYTES = 64 << 30, (2 << 30) - 1
 
 
 @cache
-def _messages(schema: str) -> dict[str, Any]:
+def messages(schema: str) -> dict[str, Any]:
+    """The class of each message of a schema: `message NAME { ... }`, with fields only."""
     from google.protobuf import (  # type: ignore[import-untyped]
         descriptor_pb2,
         descriptor_pool,
@@ -82,54 +77,28 @@ def fields(stream: Readable, path: str, number: int) -> Iterator[bytes]:
         TracekitError: when the message is damaged, or a field is too large to decode.
         EOFError: when it ends inside a field.
     """
-    for size in sizes(stream, path, number):
-        if size > _MOST_FIELD_BYTES:
-            raise TracekitError(f"{path}: a packet takes more than {_MOST_FIELD_BYTES >> 20} MB")
-        yield _read(stream, size)
-
-
-def sizes(stream: Readable, path: str, number: int) -> Iterator[int]:
-    """The same, but the caller reads the field, of this size."""
     while head := stream.read(1):
-        tag, size = _varint(stream, head), _varint(stream)
+        tag, size = _varint(stream, head), _varint(stream, stream.read(1))
         if tag is None or size is None or tag & 7 != 2 or size > _MOST_BYTES:
             raise TracekitError(f"{path}: is not a protobuf trace, or is damaged")
+        if size > _MOST_FIELD_BYTES:
+            raise TracekitError(f"{path}: a field takes more than {_MOST_FIELD_BYTES >> 20} MB")
+        data = stream.read(size)
+        if len(data) < size:
+            raise EOFError
         if tag >> 3 == number:
-            yield size
-        else:
-            _read(stream, size)
+            yield data
 
 
-def split(stream: Readable, size: int, number: int, rest: bytearray | None) -> Iterator[bytes]:
-    """The fields of this number, which have a length, in a message of `size` bytes that begins
-    here. `rest` gets the message without these fields.
-
-    Raises:
-        EOFError: when the stream ends before the message.
-        ValueError: when the message is damaged.
-    """
-    source = _Counted(stream)
-    while source.read_bytes < size:
-        tag = _varint(source)
-        kind = None if tag is None else tag & 7
-        if kind == 0:
-            value = _encoded(_varint(source) or 0)
-        elif kind in (1, 5):
-            value = _read(source, 8 if kind == 1 else 4)
-        elif kind == 2 and (length := _varint(source)) is not None:
-            if length > size - source.read_bytes:
-                raise ValueError("a field is longer than its message")
-            value = _read(source, length)
-            if tag is not None and tag >> 3 == number:
-                yield value
-                continue
-            value = _encoded(length) + value
-        else:
-            raise ValueError("a field has no known type")
-        if rest is not None and tag is not None:
-            rest += _encoded(tag) + value
-    if source.read_bytes > size:
-        raise ValueError("a field is longer than its message")
+def _varint(stream: Readable, head: bytes) -> int | None:
+    value = shift = 0
+    while head and shift < 64:
+        value |= (head[0] & 127) << shift
+        if head[0] < 128:
+            return value
+        shift += 7
+        head = stream.read(1)
+    return None
 
 
 def text(value: bytes) -> str:
@@ -151,66 +120,3 @@ def damaged(part: str, error: Exception) -> str:
     if type(error).__name__ != "DecodeError":
         raise error
     return f"a {part} is damaged"
-
-
-class Exact:
-    """A stream of which each read gives as many bytes as are asked for, and fewer only at its end:
-    decompressed data comes in pieces."""
-
-    def __init__(self, source: Readable) -> None:
-        self._source = source
-        self._piece, self._at = b"", 0
-
-    def read(self, size: int) -> bytes:
-        at, self._at = self._at, self._at + size
-        if self._at <= len(self._piece):
-            return self._piece[at : self._at]
-        parts = [self._piece[at:]]
-        missing = size - len(parts[0])
-        while missing > 0 and (piece := self._source.read(max(missing, _PIECE_BYTES))):
-            self._piece, self._at = piece, min(missing, len(piece))
-            parts.append(piece[:missing])
-            missing -= len(parts[-1])
-        if missing > 0:
-            self._piece, self._at = b"", 0
-        return b"".join(parts)
-
-
-class _Counted:
-    def __init__(self, stream: Readable) -> None:
-        self._stream = stream
-        self.read_bytes = 0
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self.read_bytes += len(data)
-        return data
-
-
-def _read(stream: Readable, size: int) -> bytes:
-    if size > _MOST_FIELD_BYTES:
-        raise ValueError(f"a field takes more than {_MOST_FIELD_BYTES >> 20} MB")
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
-
-
-def _varint(stream: Readable, head: bytes | None = None) -> int | None:
-    value = shift = 0
-    head = stream.read(1) if head is None else head
-    while head and shift < 64:
-        value |= (head[0] & 127) << shift
-        if head[0] < 128:
-            return value
-        shift += 7
-        head = stream.read(1)
-    return None
-
-
-def _encoded(value: int) -> bytes:
-    data = bytearray()
-    while value > 127:
-        data.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*data, value])

@@ -47,7 +47,6 @@ def device_of(agent: Mapping[str, Any], number: object) -> dict[str, Any]:
 
 def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one process that the file holds."""
-    stream.rewind()
     process.tail = {"profiler": {"name": "rocprofv3"}}
     yield from texts(_until_damage(stream, process))
 

@@ -73,7 +73,6 @@ def plain_pickle(path: str, text: bytes) -> object:
 
 def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one snapshot that the file holds."""
-    stream.rewind()
     yield from filter(None, _Snapshot(stream.path, stream.read).texts(process, stream))
 
 

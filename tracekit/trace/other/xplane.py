@@ -6,22 +6,21 @@ of planes, lines and stats, xla/tsl/profiler/utils/xplane_schema.cc
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
-from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
-from tracekit.trace.other.protos import Exact, damaged, messages, sizes, split, text
+from tracekit.trace.other.protos import damaged, fields, messages, text
 from tracekit.trace.source import ByteStream
+from tracekit.trace.unpacking import buffered
 
+# Lines and events stay bytes, decoded one at a time.
 _SCHEMA = """
 message XPlane {
   int64 id = 1;
   string name = 2;
-  repeated XLine lines = 3;
+  repeated bytes lines = 3;
   map<int64, XEventMetadata> event_metadata = 4;
   map<int64, XStatMetadata> stat_metadata = 5;
   repeated XStat stats = 6;
@@ -30,7 +29,7 @@ message XLine {
   int64 id = 1;
   string name = 2;
   int64 timestamp_ns = 3;
-  repeated XEvent events = 4;
+  repeated bytes events = 4;
   string display_name = 11;
 }
 message XEvent {
@@ -60,10 +59,6 @@ message XStatMetadata {
   string name = 2;
 }
 """
-# The fields XPlane.lines and XLine.events.
-_LINES, _EVENTS = 3, 4
-# Refuse a file that holds more beside its events: it is kept in memory.
-_MOST_BYTES = 256 << 20
 # The host's threads, as XLA's own viewers number them; devices have their plane's number.
 _HOST = 701
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)(.*)")
@@ -81,42 +76,18 @@ def is_xplane(head: bytes, name: str) -> bool:
 
 def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one process that the file holds."""
-    stream.rewind()
     process.tail = {"profiler": {"name": "jax", _LOST: 0}, "deviceProperties": []}
     yield from texts(_events(stream, process))
 
 
 def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
-    """Reads the file twice: the names of events follow the events."""
     try:
-        heads = list(_heads(stream, process))
-        stream.rewind()
-        source = Exact(stream)
-        for head, size in zip(heads, sizes(source, stream.path, 1), strict=False):
-            plane = _Plane(messages(_SCHEMA)["XPlane"].FromString(head), process.tail)
-            yield from plane.events(split(source, size, _LINES, None))
+        planes = fields(buffered(stream), stream.path, 1)
+        for plane in map(messages(_SCHEMA)["XPlane"].FromString, planes):
+            yield from _Plane(plane, process.tail).events()
     except Exception as error:
-        process.damage = damaged("plane", error)
-
-
-def _heads(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
-    """The planes that are whole, without their lines."""
-    head_bytes = 0
-    try:
-        source = Exact(stream)
-        for size in sizes(source, stream.path, 1):
-            head = bytearray()
-            for _ in split(source, size, _LINES, head):
-                pass
-            head_bytes += len(head)
-            if head_bytes > _MOST_BYTES:
-                raise TracekitError(
-                    f"{stream.path}: what its planes hold beside events takes more than "
-                    f"{_MOST_BYTES >> 20} MB"
-                )
-            yield bytes(head)
-    except EOFError as error:
-        process.damage = stream.damage or damaged("plane", error)
+        said = damaged("plane", error)
+        process.damage = stream.damage or said
 
 
 class _Plane:
@@ -130,19 +101,19 @@ class _Plane:
         }
         self._stats = {key: text(each.name) for key, each in plane.stat_metadata.items()}
 
-    def events(self, lines: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-        """The events of the plane's lines, of which one is in memory at a time."""
-        first = next(lines, None)
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The events of the plane's lines."""
+        lines = self._plane.lines
         own = self._values(self._plane.stats)
         if isinstance(own.get(_BASE), int):
             self._tail["baseTimeNanoseconds"] = own[_BASE]
         device = _DEVICE.match(self._name)
         pid = int(device[2]) if device else _HOST if self._name == "/host:CPU" else None
         if pid is None:
-            if own or first is not None:
+            if own or lines:
                 self._tail.setdefault("planes", {})[self._name] = own
             pid = _HOST + 1 + self._plane.id
-        if device and first is not None:
+        if device and lines:
             self._tail["deviceProperties"].append(
                 {
                     "id": pid, "name": own.get("device_type") or own.get("device_vendor"),
@@ -151,24 +122,19 @@ class _Plane:
                     "computeMinor": own.get("compute_cap_minor"),
                 } | own
             )  # fmt: skip
-        if first is None:
+        if not lines:
             return
         yield named("process_name", self._name, pid)
-        for line in chain([first], lines):
+        for line in lines:
             yield from self._line(line, pid, device is not None)
 
     def _line(self, data: bytes, pid: int, is_device: bool) -> Iterator[dict[str, Any]]:
-        head = bytearray()
-        for _ in split(io.BytesIO(data), len(data), _EVENTS, head):
-            pass
-        line = messages(_SCHEMA)["XLine"].FromString(bytes(head))
+        line = messages(_SCHEMA)["XLine"].FromString(data)
         name = text(line.display_name) or text(line.name)
         stream = _STREAM.match(name) if is_device else None
         tid = int(stream[1]) if stream and stream[1] else line.id
         yield named("thread_name", name, pid, tid)
-        event_of = messages(_SCHEMA)["XEvent"].FromString
-        for each in split(io.BytesIO(data), len(data), _EVENTS, None):
-            event = event_of(each)
+        for event in map(messages(_SCHEMA)["XEvent"].FromString, line.events):
             shown, full, stats = self._known.get(event.metadata_id, ("", "", ()))
             start, start_ps = divmod(line.timestamp_ns * 1000 + event.offset_ps, 1000)
             end, end_ps = divmod(start * 1000 + start_ps + event.duration_ps, 1000)
