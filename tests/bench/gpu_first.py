@@ -15,6 +15,7 @@ import re
 import sys
 import tarfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -136,19 +137,6 @@ def step(device: str, name: str, rows: int) -> int:
     return int(bool(run.facts.get("note")) and device == "cuda")
 
 
-class Lines:
-    """The progress of a sweep, line by line."""
-
-    def start(self, points: int) -> None:
-        print(f"- {points} points to run", flush=True)
-
-    def at(self, what: str) -> None:
-        print(f"- {what}", flush=True)
-
-    def done(self, points: int) -> None:
-        print(f"- {points} more points are in the database", flush=True)
-
-
 def swept(device: str, output: str, given: list[str]) -> int:
     """Sweeps variants of the MLP over a grid into one database, from where an earlier run stopped;
     1 if one gives a wrong answer."""
@@ -159,9 +147,9 @@ def swept(device: str, output: str, given: list[str]) -> int:
     variants = asked.pop("variants")
     axes = {axis: [int(each) for each in values] for axis, values in asked.items()}
     print(f"- {clocks()}", flush=True)
-    found = sweep(
-        "mlp", output, axes, variants=variants, options=Options(device=device), progress=Lines()
-    )
+    given_options = Options(device=device)
+    say = partial(print, "-", flush=True)
+    found = sweep("mlp", output, axes, variants=variants, options=given_options, say=say)
     print(f"- {clocks()}\n", flush=True)
     render_sweep(found, True)
     return int(not found.is_right)

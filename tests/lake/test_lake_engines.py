@@ -143,9 +143,9 @@ def test_a_published_table_names_what_readers_see_and_nothing_else(lake):
     for table in filter(lambda name: (lake / "tables" / name).exists(), PUBLISHED):
         named = {Path(each).name for each in delta_files(lake, table)}
         seen = {
-            Path(held.group.path(table)).name
+            Path(held.path(table)).name
             for run in read_runs(Storage(str(lake))) for held in run.groups
-            if table in held.group.files
+            if table in held.files
         }  # fmt: skip
         assert named == seen, table
 

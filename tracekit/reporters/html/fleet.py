@@ -7,7 +7,7 @@ import shlex
 import altair as alt
 import polars as pl
 
-from tracekit.lake.fleet_model import Fleet
+from tracekit.lake.fleet import Fleet
 from tracekit.records import plain
 from tracekit.reporters import fleet as text
 from tracekit.reporters.html import charts
