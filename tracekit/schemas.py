@@ -18,7 +18,7 @@ from tracekit.database import catalog
 from tracekit.database.stored import create_all
 from tracekit.errors import TracekitError
 from tracekit.experiments import points, probing
-from tracekit.lake import adding, comparing, fleet_model, upkeep
+from tracekit.lake import adding, comparing, fleet, upkeep
 from tracekit.records import Record, Schema, Schemas, closed
 from tracekit.replay import whatif
 from tracekit.replay.critical_path import Link
@@ -225,7 +225,7 @@ _OUTPUTS: Mapping[str, Made] = {
     "diff": _one(diff.Diff),
     "baseline compare": _one(diff.Diff),
     "history": _one(comparing.History),
-    "fleet": _one(fleet_model.Fleet),
+    "fleet": _one(fleet.Fleet),
     "lake add": _one(adding.Added),
     "lake clean": _one(upkeep.Cleaned),
     **dict.fromkeys(_OF_ROWS, lambda made: _of_rows(None)),

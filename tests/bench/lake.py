@@ -30,7 +30,7 @@ from tests.kit.atoms import MS
 from tests.kit.lakes import write_rank
 from tests.kit.ranks_simulated import Job
 from tracekit.lake.layout import MARK, Group
-from tracekit.lake.runs import GroupPart, LakeRun, change_run, new_token, read_runs
+from tracekit.lake.runs import LakeRun, change_run, new_token, read_runs
 from tracekit.lake.storage import Storage
 from tracekit.lake.upkeep import compact_runs, publish
 from tracekit.lake.workers import Processes
@@ -107,7 +107,7 @@ def compacted(folder: Path, runs: int) -> Path:
     for number in range(runs):
         name, held = f"night{number:02d}", []
         first = number * 512
-        context = LakeRun(name, 0, ()).context
+        context = LakeRun(str(lake), name, 0, ()).context
         for each in run.groups:
             token = new_token()
             given = [rank for rank in each.ranks if rank.rank is not None]
@@ -118,20 +118,19 @@ def compacted(folder: Path, runs: int) -> Path:
                 for at, rank in numbered
             ]
             files = {}
-            for table in each.group.files:
+            for table in each.files:
                 path = lake / "tables" / table / f"{token}.parquet"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 duckdb.execute(
                     f"COPY (SELECT '{name}' AS run, n * 64 + rank AS rank, "
                     f"({first} + n * 64 + rank + 1)::INTEGER AS trace_id, "
                     f"* EXCLUDE (run, rank, trace_id, n) "
-                    f"FROM '{source / each.group.path(table)}', range(8) AS t(n) "
+                    f"FROM '{source / each.path(table)}', range(8) AS t(n) "
                     f"ORDER BY n, rank) TO '{path}' ({PARQUET})"
                 )
                 files[table] = path.stat().st_size
-            judged = None if each.group.context is None else context
-            group = Group(name, token, token, ranks, files, judged)
-            held.append(GroupPart(group, tuple(ranks)))
+            judged = None if each.context is None else context
+            held.append(Group(name, token, token, ranks, files, judged))
         change_run(store, name, lambda before, parts=held: replace(before, groups=tuple(parts)))
     return lake
 

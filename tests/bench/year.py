@@ -20,8 +20,7 @@ from tests.kit import ranks_simulated
 from tests.kit.atoms import US
 from tests.kit.ranks_simulated import Job
 from tracekit.lake.adding import add_traces
-from tracekit.lake.fleet import fleet
-from tracekit.lake.fleet_model import Fleet
+from tracekit.lake.fleet import Fleet, fleet
 from tracekit.lake.reading import open_lake
 from tracekit.lake.workers import Processes
 

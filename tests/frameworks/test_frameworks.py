@@ -12,7 +12,6 @@ import pytest
 
 from tests.kit.processes import ran
 from tracekit import TracekitError
-from tracekit.frameworks import steps as frameworks_steps
 from tracekit.frameworks.judging import verdict_paths
 from tracekit.frameworks.steps import StepRecorder, TracekitWarning
 
@@ -203,7 +202,11 @@ def test_another_profiler_of_another_thread_waits_for_the_next_step(at, output):
     assert recorder.path is None
 
 
-@pytest.mark.parametrize("hook", ["__enter__", "step", "_synchronize", "_write"])
+@pytest.mark.parametrize(
+    "hook",
+    ["profile.profile.__enter__", "profile.profile.step", "profile.profile._write",
+     "recorder.Recorder.synchronize"],
+)  # fmt: skip
 @pytest.mark.parametrize("policy", ["default", "error"])
 def test_a_failure_of_the_profiler_is_a_warning_and_the_profiler_stops(
     hook, policy, output, monkeypatch, caplog
@@ -211,7 +214,7 @@ def test_a_failure_of_the_profiler_is_a_warning_and_the_profiler_stops(
     def fail(*arguments):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(frameworks_steps.profile, hook, fail)
+    monkeypatch.setattr(f"tracekit.capture.{hook}", fail)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter(policy)
         assert train(StepRecorder(output)) == train(None)

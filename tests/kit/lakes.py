@@ -76,15 +76,15 @@ def in_first_layout(lake: Path, target: Path) -> None:
             folders = f"run={quote(rank.run, safe=' ,+@-_.')}"
             value = "__HIVE_DEFAULT_PARTITION__" if rank.rank is None else rank.rank
             token, files = new_token(), {}
-            for piece in run.groups:
-                for table in piece.group.files if rank in piece.ranks else ():
+            for group in run.groups:
+                for table in group.files if rank in group.here else ():
                     own = f"tables/{table}/{folders}/rank={value}/trace_id={rank.trace_id}"
                     path = target / own / f"{token}.parquet"
                     path.parent.mkdir(parents=True, exist_ok=True)
                     labels = ", labels" if table == "trace" else ""
                     duckdb.sql(
                         f"SELECT * EXCLUDE (run, rank, trace_id{labels}) "
-                        f"FROM '{lake / piece.group.path(table)}' WHERE trace_id = {rank.trace_id}"
+                        f"FROM '{lake / group.path(table)}' WHERE trace_id = {rank.trace_id}"
                     ).write_parquet(str(path))
                     files[table] = path.stat().st_size
             told = to_builtins(rank) | {"layout": 1, "token": token, "files": files, "tables": 7}
@@ -96,17 +96,17 @@ def in_first_layout(lake: Path, target: Path) -> None:
 def ranks_with_files(lake: Path | str) -> list[tuple[Rank, Group]]:
     """The ranks of a lake, each with the group that holds its tables."""
     return [
-        (rank, piece.group)
-        for run in read_runs(Storage(str(lake))) for piece in run.data for rank in piece.ranks
+        (rank, group)
+        for run in read_runs(Storage(str(lake))) for group in run.data for rank in group.here
     ]  # fmt: skip
 
 
 def files_in_use(lake: Path | str) -> set[str]:
     """The Parquet files that readers open."""
     return {
-        piece.group.path(table)
+        group.path(table)
         for run in read_runs(Storage(str(lake)))
-        for piece in run.groups for table in piece.group.files
+        for group in run.groups for table in group.files
     }  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from tracekit.database.stored import create_tables
 from tracekit.errors import TracekitError
 from tracekit.lake import layout, tables
 from tracekit.lake.comparing import history
-from tracekit.lake.reading import Lake
 from tracekit.lake.runs import read_run
 from tracekit.lake.storage import Storage
 from tracekit.lake.upkeep import PUBLISHED
@@ -50,11 +49,10 @@ def test_rows_say_their_run_and_rank(made, run):
     ]
 
 
-def test_the_answers_of_a_lake_have_the_columns_of_their_questions_and_the_run():
+def test_the_answers_of_a_lake_have_the_columns_of_their_questions_and_the_run(made):
     # No question is planned: its columns alone decide.
-    with duckdb.connect() as connection:
+    with duckdb.connect() as connection, open_lake(f"{made}/lake") as lake:
         connection.execute("CREATE TABLE trace (trace_id INTEGER, run VARCHAR, rank BIGINT)")
-        lake = Lake(connection, "lake", [])
         for question in catalog.queries().values():
             names = [column.name for column in question.columns]
             if "trace_id" not in names:
@@ -110,9 +108,9 @@ def test_sql_reads_only_what_the_lake_opened(made, tmp_path):
     secret.write_text("a\n1\n")
     with open_lake(f"{made}/lake/run=monday") as lake:
         (inside,) = [
-            f"{made}/lake/{each.group.path('trace')}"
-            for each in lake.parts[0].run.groups
-            if each.group.context is None
+            f"{made}/lake/{each.path('trace')}"
+            for each in lake.parts[0].groups
+            if each.context is None
         ]
         other = next(
             each for each in Path(f"{made}/lake/tables/trace").iterdir() if str(each) != inside
@@ -325,11 +323,11 @@ def of_another_version(lake, change):
     """Makes the ranks of Monday in a lake those of another version of tracekit, whose small tables
     have other columns (`change`)."""
     for held in read_run(Storage(str(lake)), "monday").groups:
-        if held.group.context is None:
-            change_rows(lake / held.group.path("run_figures"), change)
-        group = json.loads((lake / held.group.key).read_text())
+        if held.context is None:
+            change_rows(lake / held.path("run_figures"), change)
+        group = json.loads((lake / held.key).read_text())
         group["ranks"] = [each | {"tables": 7} for each in group["ranks"]]
-        (lake / held.group.key).write_text(json.dumps(group))
+        (lake / held.key).write_text(json.dumps(group))
 
 
 def test_ranks_of_another_version_keep_their_figures_and_verdicts(copied, run):

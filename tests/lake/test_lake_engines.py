@@ -97,9 +97,9 @@ def test_a_published_table_names_what_readers_see_and_nothing_else(lake):
         files = deltalake.DeltaTable(str(lake / "tables" / table)).file_uris()
         named = {Path(each).name for each in files}
         seen = {
-            Path(held.group.path(table)).name
+            Path(held.path(table)).name
             for run in read_runs(Storage(str(lake))) for held in run.groups
-            if table in held.group.files
+            if table in held.files
         }  # fmt: skip
         assert named == seen, table
 

@@ -8,12 +8,13 @@ import pytest
 import tracekit
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
-from tests.kit.lakes import add
+from tests.kit.lakes import add, rank_events
 from tests.kit.ranks_simulated import LOGGING, Job
+from tests.kit.traces import write
 from tracekit.commands.diff import open_pair
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake.comparing import history, put_in_order, shifts
+from tracekit.lake.comparing import history, runs_in_order, shifts
 from tracekit.lake.fleet import fleet
 from tracekit.run import open_lake
 from tracekit.thresholds import Thresholds
@@ -41,11 +42,17 @@ def test_two_runs_are_enough_for_a_change():
     assert shifts([("a", 100.0), ("b", 104.0)], Thresholds()) == []
 
 
-def test_runs_are_in_order_of_time_or_of_name_if_one_has_no_time():
-    runs = [(2, "a"), (1, "b")]
-    assert (put_in_order(runs, lambda each: each), runs) == ("time", [(1, "b"), (2, "a")])
-    runs = [(1, "b"), (None, "a")]
-    assert (put_in_order(runs, lambda each: each), runs) == ("name", [(None, "a"), (1, "b")])
+def test_runs_are_in_order_of_time_or_of_name_if_one_has_no_time(tmp_path):
+    times = {"a": 3 * 10**18, "b": 2 * 10**18, "c": 0}
+    for name, began_ns in times.items():
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "rank0.json", rank_events(0), baseTimeNanoseconds=began_ns)
+    for given, expected in (("ab", ("time", ["b", "a"])), ("abc", ("name", ["a", "b", "c"]))):
+        add(tmp_path / "lake", *(tmp_path / name for name in given))
+        with open_lake(str(tmp_path / "lake")) as lake:
+            order, runs = runs_in_order(lake)
+        assert (order, [each.run for each in runs]) == expected
+        assert runs[0].started_ns in (None, times[runs[0].run])
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ import pytest
 
 from tests.kit.lakes import write_rank
 from tracekit.lake.runs import all_ranks
-from tracekit.lake.storage import Storage
-from tracekit.lake.writing import WORK_PREFIX
+from tracekit.lake.storage import WORK_PREFIX, Storage
 from tracekit.run import open_lake
 
 # Before Ray is imported: nothing is sent anywhere, and nodes listen on the loopback interface, as

@@ -22,7 +22,6 @@ from tracekit.files import work_folder
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
-PROFILERS = ("nsys", "rocprofv3")
 # Wait this long for a profiler to write what it has when the user interrupts it.
 _WRITE_S = 600
 _HELP_S = 30

@@ -18,7 +18,7 @@ from typing import Any
 
 from tracekit.capture.recorder import Recorder
 from tracekit.errors import TracekitError
-from tracekit.files import work_folder, writing_to, written_whole
+from tracekit.files import require_writable, work_folder, writing_to, written_whole
 
 _DATABASE = ".duckdb"
 _ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
@@ -52,7 +52,7 @@ def save(
     with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
         raw = folder / "trace.json"
         recorder.export(raw, is_cut=is_cut)
-        if nothing and not has_work(raw):
+        if nothing and not _has_work(raw):
             raise TracekitError(nothing)
         packed = raw.with_name(output.stem + ".json.gz") if is_database else output
         _pack(raw, packed, facts | {_AS: _DATABASE} if is_database else facts)
@@ -68,7 +68,7 @@ def save(
             load(packed, output).close()
 
 
-def has_work(exported: Path) -> bool:
+def _has_work(exported: Path) -> bool:
     """Whether a trace that torch wrote holds more than the profiler's own events."""
     with exported.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         return _WORK.search(text) is not None
@@ -114,31 +114,22 @@ def to_standard_output() -> Iterator[Path]:
 
 
 def require_ending(output: str | Path) -> None:
-    """Checks that a name's ending says how to write a recording.
-
-    Raises:
-        TracekitError: when it does not.
-    """
+    """Raises TracekitError unless a name's ending says how to write a recording."""
     if not str(output).endswith(_ENDINGS):
         *others, last = _ENDINGS
         raise TracekitError(f"{output}: the name must end in {', '.join(others)} or {last}")
 
 
-class _Discarded(Exception):
-    pass
-
-
 def check_place(output: Path, script: str | None = None) -> None:
-    """Checks right away that `output` can be written, and leaves nothing behind.
+    """Checks right away that `output` can be written.
 
     Raises:
         TracekitError: when `output` cannot be written, is a source of the program, or is a database
             that no recording made.
     """
-    with writing_to(output), suppress(_Discarded), written_whole(output, sources(script)):
-        require_ending(output.resolve())
-        _require_replaceable(output)
-        raise _Discarded
+    require_writable(output, sources(script))
+    require_ending(output.resolve())
+    _require_replaceable(output)
 
 
 @contextmanager
@@ -150,8 +141,8 @@ def publish(output: Path, script: str | None = None) -> Iterator[Path]:
     """
     with writing_to(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(output, sources(script)) as beside:
-            yield beside
+    with written_whole(output, sources(script)) as beside:
+        yield beside
 
 
 def sources(script: str | None = None) -> Iterator[str]:
@@ -182,11 +173,8 @@ def _require_replaceable(output: Path) -> None:
 
 
 def rank_path(output: Path, torch: Any) -> Path:
-    """`output`, with the rank before its suffix if the run has several ranks.
-
-    Raises:
-        TracekitError: when RANK and WORLD_SIZE are not values that torchrun sets.
-    """
+    """`output`, with the rank before its suffix if the run has several ranks: see
+    `rank_and_world`."""
     rank, world = rank_and_world(torch)
     if world == 1:
         return output

@@ -7,11 +7,8 @@ the profiler and without it.
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ContextDecorator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +20,7 @@ from tracekit.capture.output import (
     require_ending,
     save,
 )
-from tracekit.capture.recorder import Recorder
+from tracekit.capture.recorder import Recorder, import_torch
 from tracekit.capture.usercode import (
     exit_status,
     is_deferred,
@@ -31,7 +28,6 @@ from tracekit.capture.usercode import (
     restored_streams,
     run_script,
 )
-from tracekit.capture.workload import import_torch
 from tracekit.errors import TracekitError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -87,11 +83,7 @@ class profile(ContextDecorator):
         """The file of the code that runs, if no module has it."""
         self.yields = False
         """Whether another profiler that starts ends this one, instead of failing."""
-        self._recorded = {
-            "record_shapes": shapes,
-            "with_stack": stacks,
-            "profile_memory": memory,
-        }
+        self._recorded = {"shapes": shapes, "stacks": stacks, "memory": memory}
 
     def __call__(self, function: _Function) -> _Function:
         if kind := is_deferred(function):
@@ -105,25 +97,18 @@ class profile(ContextDecorator):
         torch = import_torch()
         path = rank_path(self.output, torch)
         check_place(path, self.script)
-        schedule = None
-        if self.steps is not None:
-            schedule = torch.profiler.schedule(
-                wait=self.warmup, warmup=1, active=self.steps, repeat=1
-            )
         recorder = Recorder(
-            torch,
             gpu=torch.cuda.is_available(),
+            steps=self.steps,
+            wait=self.warmup,
             yields=self.yields,
-            schedule=schedule,
             **self._recorded,
         )
         recorder.__enter__()
-        self._torch, self._recorder, self.path = torch, recorder, path
+        self._recorder, self.path = recorder, path
         # The block may change the working directory.
         self._target = path.absolute()
-        self._done = 0
         self._is_cut = False
-        self._ends: list[int] = []
         return self
 
     @property
@@ -134,7 +119,7 @@ class profile(ContextDecorator):
     @property
     def recorded_steps(self) -> int:
         """The number of whole steps recorded so far."""
-        return max(0, self._done - self.warmup - 1)
+        return max(0, self._recorder.done - self.warmup - 1)
 
     def cut(self) -> None:
         """Ends the recording with the steps recorded so far; the block ends before the next one.
@@ -144,7 +129,8 @@ class profile(ContextDecorator):
         """
         if not self.recorded_steps:
             raise TracekitError(f"{self.output}: no step is recorded yet")
-        self.steps, self._is_cut = self.recorded_steps, True
+        self.steps = self._recorder.steps = self.recorded_steps
+        self._is_cut = True
 
     def step(self) -> None:
         """Marks the end of a step.
@@ -154,14 +140,6 @@ class profile(ContextDecorator):
         """
         if self.steps is None:
             raise TracekitError("step() needs the number of steps to record: profile(..., steps=5)")
-        if not self._recorder.here:
-            return
-        self._done += 1
-        # Synchronize at both ends of the timed steps and of the recorded steps.
-        last = self.warmup + 1 + self.steps
-        if self._done in (1, self.warmup, self.warmup + 1, last):
-            self._synchronize()
-        self._ends.append(time.perf_counter_ns())
         self._recorder.step()
 
     def __exit__(
@@ -172,24 +150,20 @@ class profile(ContextDecorator):
         # A program that exits with status 0 within the block ends well.
         well = kind is None or (isinstance(error, SystemExit) and exit_status(error) == 0)
         if well:
-            self._synchronize()
+            self._recorder.synchronize()
             kind = None
         self._recorder.__exit__(kind)
         if well and not self.yielded:
             self._write()
 
-    def _synchronize(self) -> None:
-        if self._torch.cuda.is_available():
-            self._torch.cuda.synchronize()
-
     def _write(self) -> None:
-        needed = 0 if self.steps is None else self.warmup + 1 + self.steps
-        if self._done < needed:
+        if self.steps is not None and self.recorded_steps < self.steps:
             raise TracekitError(
-                f"{self.output}: the block made {self._done} steps; recording {self.steps} needs "
-                f"{needed} (warmup={self.warmup}, and one for the profiler's startup)"
+                f"{self.output}: the block made {self._recorder.done} steps; recording "
+                f"{self.steps} needs {self.warmup + 1 + self.steps} (warmup={self.warmup}, and one "
+                "for the profiler's startup)"
             )
-        self.facts = {"torch": self._torch.__version__, "workload": _SCRIPT} | self._lengths()
+        self.facts = {"workload": _SCRIPT} | self._recorder.facts()
         if self.labels:
             self.facts["labels"] = self.labels
         with publish(self._target, self.script) as beside:
@@ -201,19 +175,6 @@ class profile(ContextDecorator):
                 is_cut=self._is_cut,
                 max_mb=self.max_mb,
             )
-
-    def _lengths(self) -> dict[str, Any]:
-        """The lengths of a step without the profiler and with it, in ns."""
-        if self.steps is None:
-            return {}
-        plain, first = self._ends[: self.warmup], self.warmup
-        recorded = self._ends[first : first + self.steps + 1]
-        facts: dict[str, Any] = {"active_steps": self.steps, "warmup_steps": self.warmup}
-        facts["profiled_step_ns"] = (recorded[-1] - recorded[0]) // self.steps
-        if len(plain) >= 2:
-            lengths = [b - a for a, b in pairwise(plain)]
-            facts["unprofiled_step_ns"] = int(statistics.mean(lengths))
-        return facts
 
 
 def profile_script(

@@ -1,4 +1,5 @@
-"""Runs torch.profiler as the only profiler, and only in the process that started it."""
+"""Runs torch.profiler as the only profiler, and only in the process that started it; times its
+steps."""
 
 from __future__ import annotations
 
@@ -6,9 +7,13 @@ import ctypes
 import gc
 import mmap
 import os
+import statistics
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,8 +28,26 @@ _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writ
 _PARTIAL = "partial step"
 
 
+def import_torch() -> Any:
+    """Imports torch with Kineto's logging off.
+
+    Raises:
+        TracekitError: when torch is not installed.
+    """
+    # Kineto logs to standard error by default, and reads this variable once.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    try:
+        import torch
+    except ImportError as error:
+        raise TracekitError("capture needs PyTorch: pip install 'tracekit[capture]'") from error
+    return torch
+
+
 class Recorder:
     """A torch.profiler session that refuses any other session while it lasts.
+
+    With `steps`, it records that many, after `wait` steps without the profiler and one that absorbs
+    its startup.
 
     Kineto records one session at a time: if a second one ends, it ends the first, too, and
     exporting the first then crashes. In a forked child of the process that started it, a recorder
@@ -40,12 +63,34 @@ class Recorder:
 
     _active: Recorder | None = None
 
-    def __init__(self, torch: Any, *, gpu: bool, yields: bool = False, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        gpu: bool,
+        shapes: bool,
+        stacks: bool,
+        memory: bool,
+        steps: int | None = None,
+        wait: int = 0,
+        yields: bool = False,
+    ) -> None:
+        self._torch = torch = import_torch()
         activities = [torch.profiler.ProfilerActivity.CPU]
         if gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._torch = torch
-        self._profile = torch.profiler.profile(activities=activities, **settings)
+        schedule = None
+        if steps is not None:
+            schedule = torch.profiler.schedule(wait=wait, warmup=1, active=steps, repeat=1)
+        self._profile = torch.profiler.profile(
+            activities=activities,
+            schedule=schedule,
+            record_shapes=shapes,
+            with_stack=stacks,
+            profile_memory=memory,
+        )
+        self.steps, self._wait, self._gpu = steps, wait, gpu
+        self._ends: list[int] = []
+        self.done = 0
         self._owner = 0
         self._calling: int | None = None
         self._flagged = False
@@ -102,12 +147,42 @@ class Recorder:
 
     def step(self) -> None:
         """Marks the end of a step of the schedule."""
+        if not self.here:
+            return
         if self._wanted.is_set():
             self._yield()
-        if self.here and not self.yielded:
-            self._require_running()
-            with self._calling_torch():
-                self._profile.step()
+        if self.yielded:
+            return
+        self.done += 1
+        first = self._wait + 1
+        # Synchronize at both ends of the timed steps and of the recorded steps.
+        if self.done in (1, self._wait, first, first + (self.steps or 0)):
+            self.synchronize()
+        self._ends.append(time.perf_counter_ns())
+        self._require_running()
+        with self._calling_torch():
+            self._profile.step()
+        if self.done == first:
+            # The profiler has started.
+            self._ends[-1] = time.perf_counter_ns()
+
+    def synchronize(self) -> None:
+        """Waits for the GPU."""
+        if self._gpu:
+            self._torch.cuda.synchronize()
+
+    def facts(self) -> dict[str, Any]:
+        """For the trace's metadata: the version of PyTorch, and the length of a step with the
+        profiler and without it, in ns."""
+        facts: dict[str, Any] = {"torch": self._torch.__version__}
+        if self.steps is None:
+            return facts
+        plain, recorded = self._ends[: self._wait], self._ends[self._wait :]
+        facts |= {"active_steps": self.steps, "warmup_steps": self._wait}
+        facts["profiled_step_ns"] = (recorded[self.steps] - recorded[0]) // self.steps
+        if len(plain) >= 2:
+            facts["unprofiled_step_ns"] = int(statistics.mean(b - a for a, b in pairwise(plain)))
+        return facts
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if not self.here or self.yielded:
@@ -164,7 +239,7 @@ class Recorder:
             # emit_nvtx and emit_itt set the flag before they start.
             setattr(profiler, _FLAG, self._flagged)
             for session in arguments:
-                if _is_a(session, profiler):
+                if type(session) is profiler.profile:
                     # Ending this session would start it, and crash.
                     session._start_trace = _refuse
             _refuse()
@@ -197,7 +272,7 @@ class Recorder:
             (active is not None and active.here)
             or self._torch.autograd._profiler_enabled()
             or getattr(profiler, _FLAG, False)
-            or any(_is_warming_up(each) for each in gc.get_objects() if _is_a(each, profiler))
+            or any(type(o) is profiler.profile and _is_warming_up(o) for o in gc.get_objects())
         ):
             raise TracekitError(
                 f"a profiler is already running, and PyTorch runs one at a time: {_WHAT_TO_DO}"
@@ -220,27 +295,21 @@ def _refuse() -> NoReturn:
     )
 
 
-def _is_a(each: object, profiler: Any) -> bool:
-    return type(each) is profiler.profile
-
-
 def _is_warming_up(session: Any) -> bool:
     """Whether Kineto is prepared for a session that has not begun."""
     readied = getattr(getattr(session, "_stats", None), "profiler_prepare_call_duration_us", 0)
     return readied > 0 and not session.profiling_start_time_ns
 
 
+@cache
 def _let_children_exit() -> None:
     """Makes forked children exit by _exit from here on, since Kineto would hang them.
 
     At exit, Kineto destroys its ConfigLoader, which waits for a thread that a forked child does not
     have. A child calls _exit instead, after Python has ended and C's files are flushed.
     """
-    global _children_exit
-    # Windows cannot fork.
-    if _children_exit or not hasattr(os, "register_at_fork"):
+    if not hasattr(os, "register_at_fork"):  # Windows cannot fork.
         return
-    _children_exit = True
     library = ctypes.CDLL(None)
     with suppress(AttributeError):  # Some C libraries lack these functions, as on macOS.
         leave, at_exit, flush = library._exit, library.on_exit, library.fcloseall
@@ -250,9 +319,6 @@ def _let_children_exit() -> None:
             at_exit(flush, None)  # The function registered last runs first.
 
         os.register_at_fork(after_in_child=in_child)
-
-
-_children_exit = False
 
 
 def _rename(exported: Path, name: str, start: str) -> None:

@@ -33,8 +33,34 @@ def find_step(
     Raises:
         TracekitError: when the function does not exist, or cannot be a step.
     """
-    function = find_function(target)
-    return _as_step(target, change(function) if change else function)
+    found = find_function(target)
+    function = change(found) if change else found
+    owner = os.getpid()
+
+    def step() -> object:
+        try:
+            result = function()
+        except BaseException as error:
+            if os.getpid() != owner:
+                _end_child(error)
+            if isinstance(error, Exception | KeyboardInterrupt):
+                raise
+            what = f"failed while it ran: {first_line(error)}"
+            if isinstance(error, SystemExit):
+                what = (
+                    f"ended the program by {_exit_call(error)}, so nothing was recorded: make the "
+                    "step return instead"
+                )
+            raise TracekitError(f"{target}: {what}") from error
+        if os.getpid() != owner:
+            _end_child(None)
+        if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TracekitError(_deferred_message(target, type(result).__name__.replace("_", " ")))
+        return result
+
+    return step
 
 
 def find_function(target: str) -> Callable[..., object]:
@@ -87,29 +113,6 @@ def name_errors(target: str) -> Iterator[None]:
         raise TracekitError(f"{target}: {error}") from error
 
 
-def _as_step(target: str, function: Callable[[], object]) -> Callable[[], object]:
-    owner = os.getpid()
-
-    def step() -> object:
-        try:
-            result = function()
-        except BaseException as error:
-            if os.getpid() != owner:
-                _end_child(error)
-            if isinstance(error, Exception | KeyboardInterrupt):
-                raise
-            raise _ended_error(target, error) from error
-        if os.getpid() != owner:
-            _end_child(None)
-        if inspect.iscoroutine(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise TracekitError(_deferred_message(target, type(result).__name__.replace("_", " ")))
-        return result
-
-    return step
-
-
 def is_deferred(function: Callable[..., object]) -> str | None:
     """The kind of object that a call returns if it does not run the function's body; None if it
     does."""
@@ -127,15 +130,6 @@ def _deferred_message(target: str, kind: str) -> str:
         f"{target}: a call only returns {article} {kind} and runs nothing: "
         f"name a plain function that {how}"
     )
-
-
-def _ended_error(target: str, error: BaseException) -> TracekitError:
-    if isinstance(error, SystemExit):
-        return TracekitError(
-            f"{target}: ended the program by {_exit_call(error)}, so nothing was recorded: "
-            "make the step return instead"
-        )
-    return TracekitError(f"{target}: failed while it ran: {first_line(error)}")
 
 
 def _exit_call(error: SystemExit) -> str:

@@ -22,7 +22,7 @@ from tracekit.capture.output import (
     save,
     sources,
 )
-from tracekit.capture.recorder import Recorder
+from tracekit.capture.recorder import Recorder, import_torch
 from tracekit.capture.usercode import find_step, name_errors, restored_streams
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_no_input
@@ -133,8 +133,7 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
             with stage("warming up"):
                 for _ in range(options.warmup):
                     runnable.step()
-            synchronize = _synchronizer(runnable.device)
-            unprofiled_ns = _time(runnable.step, options.active, synchronize)
+            unprofiled_ns = _time(runnable.step, options.active, recorder.synchronize)
             given = {"unprofiled_step_ns": unprofiled_ns}
             facts = _profile_steps(runnable, options, recorder, given)
     with stage("writing"), publish(path) as beside:
@@ -142,12 +141,9 @@ def capture(target: str, output: str | Path, options: Options | None = None) -> 
     return Captured(str(path_of_rank), facts["profiled_step_ns"], unprofiled_ns, facts.get("note"))
 
 
-def record(
-    runnable: Runnable, output: Path, options: Options, facts: dict[str, Any]
-) -> dict[str, Any]:
-    """Profiles the active steps of a warmed-up workload and writes the trace.
-
-    `facts` go into the trace's metadata beside the workload's own; returns all of them.
+def record(runnable: Runnable, output: Path, options: Options, facts: dict[str, Any]) -> None:
+    """Profiles the active steps of a warmed-up workload and writes the trace, with `facts` beside
+    the workload's own.
 
     Raises:
         TracekitError: when a step fails, runs a profiler itself or runs no operator.
@@ -156,19 +152,15 @@ def record(
     with _explain_failures(runnable.target):
         facts = _profile_steps(runnable, options, recorder, facts)
     save(recorder, facts, output, nothing=f"{runnable.target}: {NO_WORK}")
-    return facts
 
 
 def _recorder(runnable: Runnable, options: Options) -> Recorder:
-    torch = import_torch()
     return Recorder(
-        torch,
         gpu=runnable.device.type == "cuda",
-        # The first profiled step absorbs the profiler's startup and is not recorded.
-        schedule=torch.profiler.schedule(wait=0, warmup=1, active=options.active, repeat=1),
-        record_shapes=options.shapes,
-        with_stack=options.stacks,
-        profile_memory=options.memory,
+        shapes=options.shapes,
+        stacks=options.stacks,
+        memory=options.memory,
+        steps=options.active,
     )
 
 
@@ -176,27 +168,14 @@ def _profile_steps(
     runnable: Runnable, options: Options, recorder: Recorder, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """Runs the steps under the profiler; returns the facts for the trace's metadata."""
-    torch, synchronize = import_torch(), _synchronizer(runnable.device)
-    began = ended = 0
     with recorder:
-        for place in range(1 + options.active):
-            if place == 1:
-                synchronize()
-                began = time.perf_counter_ns()
-            with torch.profiler.record_function("forward"):
+        for _ in range(1 + options.active):
+            with import_torch().profiler.record_function("forward"):
                 runnable.step()
-            if place == options.active:
-                synchronize()
-                ended = time.perf_counter_ns()
             recorder.step()
-    return runnable.facts | {
-        "profiled_step_ns": (ended - began) // options.active,
-        "active_steps": options.active,
-        "warmup_steps": options.warmup,
-        "torch": torch.__version__,
-        **({"labels": dict(options.labels)} if options.labels else {}),
-        **facts,
-    }
+    labels = {"labels": dict(options.labels)} if options.labels else {}
+    given = {"warmup_steps": options.warmup} | labels | facts
+    return runnable.facts | recorder.facts() | given
 
 
 @contextmanager
@@ -208,28 +187,6 @@ def _explain_failures(target: str) -> Iterator[None]:
             raise
         except Exception as error:
             raise TracekitError(f"failed while it ran: {first_line(error)}") from error
-
-
-def _synchronizer(device: torch.device) -> Callable[[], None]:
-    """A function that waits for the device."""
-    if device.type == "cpu":
-        return lambda: None
-    return getattr(import_torch(), device.type).synchronize  # type: ignore[no-any-return]
-
-
-def import_torch() -> Any:
-    """Imports torch with Kineto's logging off.
-
-    Raises:
-        TracekitError: when torch is not installed.
-    """
-    # Kineto logs to standard error by default, and reads this variable once.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    try:
-        import torch
-    except ImportError as error:
-        raise TracekitError("capture needs PyTorch: pip install 'tracekit[capture]'") from error
-    return torch
 
 
 def find_device(name: str) -> torch.device:
@@ -321,11 +278,7 @@ def prepare(target: str, options: Options) -> Runnable:
 
 
 def check_compiler(target: str, device: torch.device) -> None:
-    """Checks that torch.compile finds a compiler for the device.
-
-    Raises:
-        CannotRun: when it needs a C++ compiler that is not there.
-    """
+    """Raises CannotRun where torch.compile needs a C++ compiler that is not there."""
     if device.type == "cpu":
         compilers = [os.environ.get("CXX", ""), "g++", "clang++"]
         if not any(shutil.which(each) for each in compilers if each):

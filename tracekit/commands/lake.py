@@ -155,7 +155,7 @@ def add(
             labels=labels,
             resources=request.resources,
             judges=not request.given["without_verdicts"],
-            on_start=bar.start if bar else None,
+            on_start=bar.start if bar else str,
             on_outcome=lambda outcome: _tell(outcome, bar, as_json),
         )
     done = len(found.outcomes) - len(found.failed)
@@ -178,18 +178,16 @@ def ask(question: str, target: str, parameters: dict[str, str], request: Request
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
     """
     from tracekit.database import catalog
-    from tracekit.files import require_no_input, work_folder
+    from tracekit.files import require_no_input
     from tracekit.lake.reading import ask_ranks
-    from tracekit.lake.writing import WORK_PREFIX
     from tracekit.opening import files_named
 
     resources = request.resources
     if request.output is not None:
         require_no_input(request.output, files_named([target], resources))
     with (
-        work_folder(resources.folder, WORK_PREFIX) as folder,
         _workers(request) as pool,
-        ask_ranks(target, question, parameters, pool, folder, resources) as answers,
+        ask_ranks(target, question, parameters, pool, resources) as answers,
     ):
         units = {each.name: each.unit for each in catalog.query(question).columns}
         request.render(answers, "FROM answers", units=units | {"rank": "id"})
@@ -210,7 +208,7 @@ def compact(target: str, request: Request) -> Steps:
     from tracekit.lake.upkeep import compact_runs, is_compact
 
     where = selection(target)
-    names = [each.run.name for each in selected_parts(where) if not is_compact(each.run)]
+    names = [each.name for each in selected_parts(where) if not is_compact(each.whole or each)]
     with _workers(request) as pool:
         count = compact_runs(where.root, pool, names, request.resources)
     says = f"{len(names):,} runs compacted, of {count:,} groups of ranks"
@@ -270,7 +268,7 @@ def files(target: str, table: str) -> Steps:
 
     where = selection(target)
     store = Storage(where.root)
-    groups = [piece.group for part in selected_parts(where) for piece in part.group_parts()]
+    groups = [group for part in selected_parts(where) for group in part.groups]
     known = sorted({name for each in groups for name in each.files})
     if table not in known:
         raise TracekitError(f"{target}: has no table {table!r}; its tables are {', '.join(known)}")

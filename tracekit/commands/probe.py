@@ -75,7 +75,8 @@ def probe(
 
     chosen = Options(**given)
     with work_bar("work") as bar:
-        how: dict[str, Any] = {"rounds": rounds, "thresholds": request.thresholds, "progress": bar}
+        how: dict[str, Any] = {"rounds": rounds, "thresholds": request.thresholds}
+        how |= {"say": bar.at} if bar else {}
         if advice:
             applied = library.probe_advice(workload, chosen, **how)
             options.show(applied, as_json, reporter.render_advice)
@@ -114,13 +115,14 @@ def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: An
     from tracekit.reporters.progress import work_bar
 
     axes = {axis: values for axis in AXES if (values := given.pop(axis))}
-    chosen = {name: given.pop(name) for name in ("baseline", "rounds", "retry")}
-    chosen["variants"] = given.pop("variants") or ()
+    names = ("variants", "baseline", "rounds", "retry")
+    chosen: dict[str, Any] = {name: given.pop(name) for name in names}
+    chosen["variants"] = chosen["variants"] or ()
     try:
-        with work_bar("points") as progress:
-            found = library.sweep(
-                workload, output, axes, options=Options(**given), progress=progress, **chosen
-            )
+        with work_bar("points") as bar:
+            if bar is not None:
+                chosen |= {"on_start": bar.start, "on_done": bar.done, "say": bar.at}
+            found = library.sweep(workload, output, axes, options=Options(**given), **chosen)
     except BaseException as error:
         if is_interrupt(error):
             options.warn(f"{output} keeps the finished points: run the same command to resume")

@@ -14,8 +14,6 @@ from tracekit.verdicts import verdicts
 if TYPE_CHECKING:
     from tracekit.database.session import Session
 
-SCHEMA = "tracekit/sweep/1"
-
 # The axes of a grid, from the outermost to the innermost; each is a field of `Options`.
 AXES = ("dtype", "batch", "seq", "dim", "hidden")
 
@@ -106,7 +104,7 @@ class Shape(Struct, frozen=True):
 class Sweep(Shown, frozen=True):
     """The requested points, in the grid's order, shape by shape."""
 
-    form: ClassVar[str] = SCHEMA
+    form: ClassVar[str] = "tracekit/sweep/1"
 
     database: str
     """The file that holds the points."""

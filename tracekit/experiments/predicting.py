@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from statistics import median_high
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -22,7 +23,7 @@ from tracekit.advice.model import Advice, FixList
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.examine import Examination
-from tracekit.experiments.timing import Rounds, StepRatio, median
+from tracekit.experiments.timing import Rounds, StepRatio
 from tracekit.replay.prices import Prices
 from tracekit.replay.replay import Replay
 from tracekit.text import duration, percent, share
@@ -93,8 +94,8 @@ class _Predictor(ABC):
             device = part_of_device(more, at_most, grew, self.share, self.limits)
         return device, self._of_host(device, slow)
 
-    @abstractmethod
-    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None: ...
+    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None:
+        return rest_of(device) if device else None
 
 
 class OnDevice(_Predictor):
@@ -112,14 +113,14 @@ class OnDevice(_Predictor):
         (metrics,) = database.ask("run_metrics", trace=trace_id)
         steps = database.ask("step_host", trace=trace_id)
         count = max(1, len(steps))
-        host_ns = median(timed.host_ns)
+        host_ns = median_high(timed.host_ns)
         # The wait in every step; the wait for the end of the last step does not count.
         waiting_ns = min((row["waiting_ns"] for row in steps), default=0)
         self.host_ns = max(1, host_ns - waiting_ns)
         self.work_ns = int(metrics["kernel_ns"] // count)
         busy_ns = analysis.gpu.busy_ns if analysis.gpu else 0
         self.share = min(1.0, busy_ns / count / self.step_ns)
-        recorded_ns = median([row["host_ns"] for row in steps]) if steps else host_ns
+        recorded_ns = median_high([row["host_ns"] for row in steps]) if steps else host_ns
         self.dilation = max(1.0, recorded_ns / max(1, host_ns))
         self._reason = ""
         try:
@@ -172,7 +173,7 @@ class OnHost(_Predictor):
     def _read(self, database: Session, analysis: Analysis, timed: Rounds) -> None:
         rows = database.ask("cpu_time", trace=analysis.trace.trace_id)
         steps = [row["compute_ns"] for row in rows if row["kind"] == "step"]
-        self.work_ns = median(steps) if steps else 0
+        self.work_ns = median_high(steps) if steps else 0
         self.share = min(1.0, self.work_ns / self.step_ns)
         self.is_known = analysis.verdict.regime != UNKNOWN and self.work_ns > 0
 
@@ -191,9 +192,6 @@ class OnHost(_Predictor):
 
     def of_graph(self) -> Prediction:
         return Prediction(None, "unknown: there is no device work to launch")
-
-    def _of_host(self, device: ShareRange | None, slow: StepRatio | None) -> ShareRange | None:
-        return rest_of(device) if device else None
 
 
 class ShareRange(Struct, frozen=True):
@@ -294,17 +292,14 @@ def _within(part: float) -> float:
     return min(1.0, max(0.0, part))
 
 
-class Promises:
+class Promises(Struct, frozen=True):
     """The savings of remedies by the run's fix list, at all call sites that it names."""
 
-    def __init__(
-        self, fixes: FixList | None, reason: str, price: Callable[[Sequence[str]], float]
-    ) -> None:
-        """Args:
-        fixes: the list; None: there is no advice, and `reason` says why.
-        price: the share of the window that several changes save together.
-        """
-        self._fixes, self._reason, self.price = fixes, reason, price
+    fixes: FixList | None
+    reason: str
+    """Why there is no list."""
+    price: Callable[[Sequence[str]], float]
+    """The share of the window that several changes save together."""
 
     def of(self, *remedies: str) -> Prediction:
         """The step with the remedies at all call sites that the list names."""
@@ -338,7 +333,7 @@ class Promises:
         return [each for each in names if each not in applied and not known[each].is_apart]
 
     def _list(self) -> list[Advice]:
-        return [each for each in self._fixes.advice if not each.once] if self._fixes else []
+        return [each for each in self.fixes.advice if not each.once] if self.fixes else []
 
     def _advised(self, remedy: str) -> list[Advice]:
         found = [each for each in self._list() if each.remedy == remedy]
@@ -347,9 +342,9 @@ class Promises:
         return found
 
     def _why_not(self, remedies: Sequence[str]) -> str:
-        if self._fixes is None:
-            return f"not advised: {self._reason}"
-        for each in self._fixes.unlooked:
+        if self.fixes is None:
+            return f"not advised: {self.reason}"
+        for each in self.fixes.unlooked:
             if set(remedies) <= set(each.remedies):
                 return f"not looked for: {each.missing}"
         return "not advised"

@@ -11,19 +11,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from tracekit.capture.workload import (
-    CannotRun,
-    Options,
-    Runnable,
-    import_torch,
-    parameters_of,
-    prepare,
-    record,
-)
+from tracekit.capture.recorder import import_torch
+from tracekit.capture.workload import CannotRun, Options, Runnable, parameters_of, prepare, record
 from tracekit.errors import TracekitError, first_line
 from tracekit.evidence.model import Trace
 from tracekit.examine import examine
@@ -49,13 +42,6 @@ from tracekit.opening import load
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 from tracekit.verdicts import verdicts
-
-
-class ProbeProgress(Protocol):
-    """Receives a description of the current work."""
-
-    def at(self, what: str) -> object:
-        """Work on `what` begins."""
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
@@ -207,21 +193,21 @@ class _Lab:
     """A workload to probe: its unchanged run, and how it is captured."""
 
     def __init__(
-        self, target: str, options: Options, rounds: int, progress: ProbeProgress | None
+        self, target: str, options: Options, rounds: int, say: Callable[[str], object]
     ) -> None:
         if rounds < 1:
             raise TracekitError("a probe needs at least one round")
         import_torch()
         from tracekit.experiments.slowing import forget_compiled
 
-        self.options, self.say = options, progress.at if progress else str
+        self.options, self.say = options, say
         self.compiled_before = forget_compiled()
         self.say(f"{target}: building")
         self.plain = prepare(target, options)
 
-    def capture(self, run: Runnable, what: str, path: Path, timed: Rounds) -> dict[str, Any]:
+    def capture(self, run: Runnable, what: str, path: Path, timed: Rounds) -> None:
         self.say(f"{self.plain.target}: capturing {what}")
-        return record(run, path, self.options, {"unprofiled_step_ns": timed.median_ns})
+        record(run, path, self.options, {"unprofiled_step_ns": timed.median_ns})
 
     def about(self, unchanged: Rounds, trace: Trace) -> dict[str, Any]:
         """The fields of ProbedRun."""
@@ -243,9 +229,10 @@ def probe(
     *,
     rounds: int = ROUNDS,
     thresholds: Thresholds | None = None,
-    progress: ProbeProgress | None = None,
+    say: Callable[[str], object] = str,
 ) -> Probe:
-    """Captures `target`, changes it, and compares the measurements with predictions from its trace.
+    """Captures `target`, changes it, and compares the measurements with predictions from its trace;
+    `say` hears what is done.
 
     The experiments double and halve the device work through the sizes, slow the host by a known
     delay, and capture the step as a CUDA graph. An experiment that cannot run states the reason.
@@ -254,10 +241,10 @@ def probe(
         TracekitError: when the unchanged workload cannot run.
     """
     options, limits = options or Options(), thresholds or Thresholds()
-    lab = _Lab(target, options, rounds, progress)
+    lab = _Lab(target, options, rounds, say)
     tests = variants.ExperimentVariants(lab.plain, options, lab.compiled_before)
     tried = {each.names[0]: each for each in tests.all()}
-    turns = take_turns(lab.plain, tried.values(), rounds, lab.say)
+    turns = take_turns(lab.plain, tried.values(), rounds, say)
     predictors: dict[str, OnDevice | OnHost] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
         for name, run in {UNCHANGED: lab.plain, **tests.runs}.items():
@@ -273,7 +260,7 @@ def probe(
             predictors[name] = kind(database, found, timed, tests.slowed.delay_ns, limits)
             if name == UNCHANGED:
                 analysis = found
-        lab.say(f"{target}: replaying")
+        say(f"{target}: replaying")
         plain = predictors[UNCHANGED]
         grew = {
             name: each.work_ns / plain.work_ns for name, each in predictors.items() if plain.work_ns
@@ -343,9 +330,10 @@ def probe_advice(
     *,
     rounds: int = ROUNDS,
     thresholds: Thresholds | None = None,
-    progress: ProbeProgress | None = None,
+    say: Callable[[str], object] = str,
 ) -> AppliedAdvice:
-    """Captures `target`, asks what to change, and measures the changes that need no edit.
+    """Captures `target`, asks what to change, and measures the changes that need no edit; `say`
+    hears what is done.
 
     They are the step as a CUDA graph, torch.compile in two modes, TF32, a larger batch, and worker
     processes, where the user's function has a parameter for them. A change that cannot run states
@@ -355,19 +343,19 @@ def probe_advice(
         TracekitError: when the unchanged workload cannot run.
     """
     options, limits = options or Options(), thresholds or Thresholds()
-    lab = _Lab(target, options, rounds, progress)
+    lab = _Lab(target, options, rounds, say)
     few = interleaved({target: lab.plain.step}, lab.plain.device, variants.FEW_ROUNDS)[target]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "unchanged.json.gz"
         lab.capture(lab.plain, UNCHANGED, path, few)
         with load(path) as database:
-            lab.say(f"{target}: asking what to change")
+            say(f"{target}: asking what to change")
             (trace_id,) = database.trace_ids()
             found = examine(database, trace_id, thresholds=limits, keep_replays=True)
             promises = promises_of(found)
             remedies = variants.RemedyVariants(lab.plain, options, promises).all()
             promised = [promises.of(*each.names) for each in remedies]
-    turns = take_turns(lab.plain, remedies, rounds, lab.say)
+    turns = take_turns(lab.plain, remedies, rounds, say)
     compared = [turns.compare(*each) for each in zip(remedies, promised, strict=True)]
     return AppliedAdvice(
         **lab.about(turns.rounds[UNCHANGED], found.analysis.trace),

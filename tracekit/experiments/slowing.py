@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+import timeit
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -146,9 +147,4 @@ def _cost_of(calls: int, wait_ns: int) -> int:
 
 def _least(call: Callable[[], object], repeats: int = _REPEATS) -> int:
     """Host time of a call in ns: the least of `repeats`, since other processes only add to it."""
-    found = []
-    for _ in range(repeats):
-        began = time.perf_counter_ns()
-        call()
-        found.append(time.perf_counter_ns() - began)
-    return min(found)
+    return int(min(timeit.repeat(call, timer=time.perf_counter_ns, number=1, repeat=repeats)))

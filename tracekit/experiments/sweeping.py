@@ -10,21 +10,21 @@ import gzip
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from tracekit.capture.recorder import import_torch
 from tracekit.capture.workload import (
     CannotRun,
     Options,
     Runnable,
     WrongAnswer,
     find_device,
-    import_torch,
     parameters_of,
     prepare,
     record,
@@ -38,19 +38,6 @@ from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:
     import torch
-
-
-class SweepProgress(Protocol):
-    """Receives the progress of a sweep."""
-
-    def start(self, points: int) -> object:
-        """The sweep will run this many points."""
-
-    def at(self, what: str) -> object:
-        """Work on `what` begins."""
-
-    def done(self, points: int) -> object:
-        """This many more points are in the database."""
 
 
 def variants_of(target: str, chosen: Sequence[str] = ()) -> list[str]:
@@ -86,7 +73,9 @@ def sweep(
     options: Options | None = None,
     rounds: int = ROUNDS,
     retry: bool = False,
-    progress: SweepProgress | None = None,
+    on_start: Callable[[int], object] = str,
+    on_done: Callable[[int], object] = str,
+    say: Callable[[str], object] = str,
 ) -> Sweep:
     """Times and captures each variant at each size, unless `output` has it already.
 
@@ -107,8 +96,14 @@ def sweep(
     if rounds < 1:
         raise TracekitError("a sweep needs at least one round")
     require_writable(output)
-    job = _Job(Path(output), find_device(shapes[0].device), first, rounds, retry, progress)
-    captured = job.run(names, shapes)
+    job = _Job(Path(output), find_device(shapes[0].device), first, rounds, retry, say)
+    work = job.work(names, shapes)
+    captured = sum(len(lacking) for _, lacking in work)
+    on_start(captured)
+    for shape, lacking in work:
+        if lacking:
+            job.run_shape(shape, lacking)
+            on_done(len(lacking))
     wanted = [job.key(name, shape) for shape in shapes for name in names]
     with open_database(output) as database:
         rows = {_key_of(row): row for row in database.ask("sweep_points", baseline=first)}
@@ -148,7 +143,7 @@ class _Job(Struct):
     baseline: str
     rounds: int
     retry: bool
-    progress: SweepProgress | None
+    say: Callable[[str], object]
 
     @property
     def device_name(self) -> str:
@@ -159,25 +154,16 @@ class _Job(Struct):
         sizes = parameters_of(name, shape, self.device)
         return _key_of(dict.fromkeys(_KEY) | sizes | {"workload": name, "device": self.device_name})
 
-    def run(self, names: list[str], shapes: list[Options]) -> int:
-        """Runs the missing points, shape by shape; returns how many it ran."""
+    def work(self, names: list[str], shapes: list[Options]) -> list[tuple[Options, list[str]]]:
+        """The points that are missing, shape by shape."""
         done: set[Key] = set()
         if self.output.exists():
             with open_database(self.output) as database:
                 rows = database.ask("sweep_points")
             done = {_key_of(row) for row in rows if not (self.retry and row["reason"])}
-        work = [(shape, [n for n in names if self.key(n, shape) not in done]) for shape in shapes]
-        missing = sum(len(lacking) for _, lacking in work)
-        if self.progress:
-            self.progress.start(missing)
-        for shape, lacking in work:
-            if lacking:
-                self._run_shape(shape, lacking)
-                if self.progress:
-                    self.progress.done(len(lacking))
-        return missing
+        return [(shape, [n for n in names if self.key(n, shape) not in done]) for shape in shapes]
 
-    def _run_shape(self, shape: Options, names: list[str]) -> None:
+    def run_shape(self, shape: Options, names: list[str]) -> None:
         """Times the missing variants and the baseline, and adds their traces to the database."""
         import_torch()
         from tracekit.experiments.slowing import forget_compiled
@@ -190,6 +176,7 @@ class _Job(Struct):
         self._at(", ".join(names), shape, "timing")
         timed = self._timed(points)
         rounds = [{"workload": name} | to_builtins(each) for name, each in timed.items()]
+        sweep = self._facts(rounds=rounds)
         with tempfile.TemporaryDirectory() as folder:
             paths = []
             for name in names:
@@ -197,9 +184,14 @@ class _Job(Struct):
                 paths.append(Path(folder) / f"{name}.json.gz")
                 point = points[name]
                 if isinstance(point, Runnable):
-                    point = self._captured(point, shape, paths[-1], timed[name], rounds)
-                if isinstance(point, CannotRun):
-                    self._note(point, name, shape, paths[-1])
+                    facts = {"unprofiled_step_ns": timed[name].median_ns, "sweep": sweep}
+                    try:
+                        record(point, paths[-1], shape, facts)
+                        continue
+                    except TracekitError as error:
+                        self._check_device(name)
+                        point = CannotRun(name, str(error).removeprefix(f"{name}: "))
+                self._note(point, name, shape, paths[-1])
             load(paths, self.output, append=True).close()
 
     def _prepared(self, name: str, shape: Options) -> Runnable | CannotRun:
@@ -223,33 +215,12 @@ class _Job(Struct):
         steps = {name: each.step for name, each in points.items() if isinstance(each, Runnable)}
         return interleaved(steps, self.device, self.rounds, mark)
 
-    def _captured(
-        self,
-        point: Runnable,
-        shape: Options,
-        output: Path,
-        timed: Rounds,
-        rounds: list[dict[str, Any]],
-    ) -> Runnable | CannotRun:
-        facts = {
-            "unprofiled_step_ns": timed.median_ns,
-            "sweep": {"device": self.device_name, "baseline": self.baseline, "rounds": rounds},
-        }
-        try:
-            record(point, output, shape, facts)
-        except TracekitError as error:
-            self._check_device(point.target)
-            return CannotRun(point.target, str(error).removeprefix(f"{point.target}: "))
-        return point
+    def _facts(self, **more: object) -> dict[str, Any]:
+        return {"device": self.device_name, "baseline": self.baseline, **more}
 
     def _note(self, error: CannotRun, name: str, shape: Options, output: Path) -> None:
         """Writes a trace without events whose metadata says why the variant did not run."""
-        sweep = {
-            "device": self.device_name,
-            "baseline": self.baseline,
-            "reason": error.reason,
-            "is_wrong": isinstance(error, WrongAnswer),
-        }
+        sweep = self._facts(reason=error.reason, is_wrong=isinstance(error, WrongAnswer))
         parameters = parameters_of(name, shape, self.device)
         facts = {"workload": name, "parameters": parameters, "sweep": sweep}
         with gzip.open(output, "wt", encoding="utf-8") as file:
@@ -268,6 +239,5 @@ class _Job(Struct):
             ) from error
 
     def _at(self, name: str, shape: Options, what: str) -> None:
-        if self.progress:
-            sizes = [f"{axis} {value}" for axis in AXES if (value := getattr(shape, axis))]
-            self.progress.at(f"{what} {name}: {', '.join(sizes)}")
+        sizes = [f"{axis} {value}" for axis in AXES if (value := getattr(shape, axis))]
+        self.say(f"{what} {name}: {', '.join(sizes)}")

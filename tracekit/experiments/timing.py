@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from statistics import median_high
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 Step = Callable[[], object]
+N = TypeVar("N", int, float)
 
 ROUNDS = 15
 # A round lasts about this long. The limit on its steps keeps the launch queue from filling.
@@ -42,14 +44,13 @@ class Rounds(Struct, frozen=True):
 
     @property
     def median_ns(self) -> int:
-        return median(self.step_ns)
+        return median_high(self.step_ns)
 
     @property
     def spread(self) -> float:
         """The distance between the quartiles of the steps, over their median."""
-        ordered = sorted(self.step_ns)
-        count = len(ordered)
-        return (ordered[3 * count // 4] - ordered[count // 4]) / max(1, self.median_ns)
+        low, middle, high = _quartiles(self.step_ns)
+        return (high - low) / max(1, middle)
 
 
 class StepRatio(Struct, frozen=True):
@@ -63,17 +64,17 @@ class StepRatio(Struct, frozen=True):
     """The upper quartile (times as long)"""
 
 
-def median(values: list[int]) -> int:
-    """The middle value, as in the SQL macro `percentile`: always a measured value."""
-    return sorted(values)[len(values) // 2]
+def _quartiles(values: list[N]) -> tuple[N, N, N]:
+    """As in the SQL macro `percentile`: always measured values."""
+    ordered, count = sorted(values), len(values)
+    return ordered[count // 4], ordered[count // 2], ordered[3 * count // 4]
 
 
 def step_ratio(before: Rounds, after: Rounds) -> StepRatio:
     """The ratio round by round, so that a slow spell of the machine affects both."""
     pairs = zip(after.step_ns, before.step_ns, strict=True)
-    ratios = sorted(a / max(1, b) for a, b in pairs)
-    count = len(ratios)
-    return StepRatio(ratios[count // 2], ratios[count // 4], ratios[3 * count // 4])
+    low, middle, high = _quartiles([a / max(1, b) for a, b in pairs])
+    return StepRatio(middle, low, high)
 
 
 def interleaved(
@@ -89,10 +90,7 @@ def interleaved(
 
     Raises:
         StepFailed: when one of them raises, and there is no `on_failure`.
-        TracekitError: when `rounds` is below 1.
     """
-    if rounds < 1:
-        raise TracekitError("timing needs at least one round")
     while True:
         try:
             return _interleaved(steps, device, rounds)

@@ -6,23 +6,18 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from statistics import median_high
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.capture.usercode import find_function, find_step
-from tracekit.capture.workload import (
-    CannotRun,
-    Options,
-    Runnable,
-    check_compiler,
-    parameters_of,
-    prepare,
-)
-from tracekit.errors import first_line
+from tracekit.capture.workload import Options, Runnable, check_compiler, parameters_of, prepare
+from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.predicting import (
     BATCH,
     COMPILE,
@@ -31,7 +26,7 @@ from tracekit.experiments.predicting import (
     WORKERS,
     Promises,
 )
-from tracekit.experiments.timing import Step, interleaved, median
+from tracekit.experiments.timing import Step, interleaved
 
 if TYPE_CHECKING:
     from tracekit.experiments.slowing import SlowedStep
@@ -70,19 +65,16 @@ class _Variants:
         self.target, self.device = plain.target, plain.device
         self.parameters = parameters_of(plain.target, options, plain.device)
 
-    def _refused(self, reason: str) -> CannotRun:
-        return CannotRun(self.target, reason)
-
     def _graph(self) -> Step:
         if self.device.type != "cuda":
-            raise self._refused(_NO_CUDA)
+            raise TracekitError(_NO_CUDA)
         from tracekit.workloads.graphs import captured
 
         try:
             step: Step = captured(self.plain.step)
         except Exception as error:
             reason = f"the step cannot be captured as a graph: {first_line(error)}"
-            raise self._refused(reason) from error
+            raise TracekitError(reason) from error
         return step
 
 
@@ -132,7 +124,7 @@ class ExperimentVariants(_Variants):
 
         def build() -> Step:
             if not sizes:
-                raise self._refused("no size of the workload sets how much work it does")
+                raise TracekitError("no size of the workload sets how much work it does")
             options = replace(self.options, **sizes)
             self.runs[name] = prepare(self.target, options)
             return self.runs[name].step
@@ -145,7 +137,7 @@ class ExperimentVariants(_Variants):
         from tracekit.experiments.slowing import compiled_graphs, slow_step
 
         few = interleaved({self.target: self.plain.step}, self.device, FEW_ROUNDS)[self.target]
-        host_ns = median(few.host_ns)
+        host_ns = median_high(few.host_ns)
         is_compiled = compiled_graphs() > self._compiled_before
         by_ns = host_ns // 2 if self.device.type == "cpu" else host_ns
         return slow_step(self.plain.step, by_ns, is_compiled)
@@ -181,7 +173,7 @@ class RemedyVariants(_Variants):
 
         is_graph = mode == "reduce-overhead"
         if is_graph and self.device.type != "cuda":
-            raise self._refused(_NO_CUDA)
+            raise TracekitError(_NO_CUDA)
         check_compiler(self.target, self.device)
         before = compiled_graphs()
         compile_it = partial(torch.compile, mode=mode)
@@ -195,23 +187,23 @@ class RemedyVariants(_Variants):
             warnings.simplefilter("ignore")
             step()
         if compiled_graphs() == before:
-            raise self._refused("torch.compile finds nothing in the step that it can compile")
+            raise TracekitError("torch.compile finds nothing in the step that it can compile")
         return step
 
     def _in_tf32(self) -> Step:
         import torch
 
         if self.device.type != "cuda":
-            raise self._refused("TF32 needs a CUDA device")
+            raise TracekitError("TF32 needs a CUDA device")
         dtype = self.parameters.get("dtype", "fp32")
         if dtype != "fp32":
-            raise self._refused(f"the products are in {dtype} already")
+            raise TracekitError(f"the products are in {dtype} already")
         if torch.get_float32_matmul_precision() != "highest":
-            raise self._refused("products in TF32 are allowed already")
+            raise TracekitError("products in TF32 are allowed already")
         is_nvidia = torch.version.hip is None
         if is_nvidia and torch.cuda.get_device_capability(self.device) < _FIRST_WITH_TF32:
-            raise self._refused("the device has no TF32")
-        return in_tf32(self.plain.step)
+            raise TracekitError("the device has no TF32")
+        return in_tf32()(self.plain.step)
 
     def _larger(self) -> Variant:
         times = self._promises.times() or _TIMES
@@ -223,9 +215,9 @@ class RemedyVariants(_Variants):
 
         def build() -> Step:
             if self._function is None and batch is None:
-                raise self._refused("the workload has no batch")
+                raise TracekitError("the workload has no batch")
             if name is None or not _is_count(batch):
-                raise self._refused(_no_parameter(_BATCH_NAMES, "with a number as its default"))
+                raise TracekitError(_no_parameter(_BATCH_NAMES, "with a number as its default"))
             if self._function:
                 return find_step(self.target, partial(partial, **{name: times * batch}))
             return prepare(self.target, replace(self.options, batch=times * batch)).step
@@ -245,11 +237,11 @@ class RemedyVariants(_Variants):
 
         def build() -> Step:
             if self._function is None:
-                raise self._refused("the workload loads no batches")
+                raise TracekitError("the workload loads no batches")
             if name is None:
-                raise self._refused(_no_parameter(_WORKERS_NAMES, "with a default"))
+                raise TracekitError(_no_parameter(_WORKERS_NAMES, "with a default"))
             if given == workers or (advised is None and _is_count(given)):
-                raise self._refused(f"{given} workers load batches already")
+                raise TracekitError(f"{given} workers load batches already")
             return find_step(self.target, partial(partial, **{name: workers}))
 
         return Variant((WORKERS,), what, build)
@@ -262,26 +254,23 @@ def parameter_of(function: Callable[..., object], names: tuple[str, ...]) -> tup
     except ValueError:
         return None, None
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    for name in names:
-        found = parameters.get(name)
-        if found and found.kind in by_name and found.default is not inspect.Parameter.empty:
-            return name, found.default
+    for each in map(parameters.get, names):
+        if each and each.kind in by_name and each.default is not inspect.Parameter.empty:
+            return each.name, each.default
     return None, None
 
 
-def in_tf32(step: Step) -> Step:
-    """`step` with products of fp32 in TF32; other code keeps its precision."""
+@contextmanager
+def in_tf32() -> Iterator[None]:
+    """Products of fp32 are in TF32 while the block, or a decorated step, runs."""
     import torch
 
-    def allowed() -> object:
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-        try:
-            return step()
-        finally:
-            torch.set_float32_matmul_precision(before)
-
-    return allowed
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _beginning_anew(step: Step) -> Step:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.capture.output import publish, rank_path
-from tracekit.capture.workload import import_torch
+from tracekit.capture.recorder import import_torch
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import written_whole
 from tracekit.verdict.regime import bound_by

@@ -20,7 +20,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from tracekit.capture.output import rank_and_world
 from tracekit.capture.profile import profile
-from tracekit.capture.workload import import_torch
+from tracekit.capture.recorder import import_torch
 from tracekit.errors import TracekitError, first_line
 from tracekit.frameworks.judging import judge, verdict_paths
 

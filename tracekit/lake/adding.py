@@ -40,6 +40,7 @@ from tracekit.lake.writing import (
     add,
     batches,
     clash,
+    failed,
     remove_files,
 )
 from tracekit.records import Record
@@ -77,8 +78,8 @@ def add_traces(
     labels: Mapping[str, str] | None = None,
     resources: Resources | None = None,
     judges: bool = True,
-    on_start: Callable[[int], object] | None = None,
-    on_outcome: Callable[[Outcome], object] | None = None,
+    on_start: Callable[[int], object] = str,
+    on_outcome: Callable[[Outcome], object] = str,
 ) -> Added:
     """Adds the traces of files, folders, patterns, archives and URLs to a lake.
 
@@ -91,7 +92,8 @@ def add_traces(
     Raises:
         TracekitError: when the lake cannot be written.
     """
-    if resources is not None and resources.annotations:
+    given = resources or Resources()
+    if given.annotations:
         raise TracekitError(f"{lake}: a lake takes no --annotations: give them to load or analyze")
     store = Storage(lake)
     _prepare(store)
@@ -100,17 +102,15 @@ def add_traces(
 
     def note(outcome: Outcome) -> None:
         outcomes.append(outcome)
-        if on_outcome is not None:
-            on_outcome(outcome)
+        on_outcome(outcome)
 
-    given = resources or Resources()
     chosen = None if run is None else valid_name(run)
     runs: dict[str, LakeRun] = {}
     new: dict[str, list[Source]] = defaultdict(list)
     seen = set()
     for source in _find_sources(sources):
         if isinstance(source, TracekitError):
-            note(Outcome("failed", Source("", 0, ""), message=str(source)))
+            note(failed(Source("", 0, ""), source))
             continue
         if source.url in seen or store.holds(source.url):
             continue
@@ -122,8 +122,7 @@ def add_traces(
             unread += 1
         else:
             new[name].append(source)
-    if on_start is not None:
-        on_start(sum(map(len, new.values())))
+    on_start(sum(map(len, new.values())))
     tasks = [
         Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), given)
         for name, every in new.items()
@@ -131,9 +130,8 @@ def add_traces(
     ]
     for task, result in workers.each(add, tasks):
         if isinstance(result, Exception):
-            reason = reason_of(result)
             for source in task.sources:
-                note(Outcome("failed", source, message=f"{source.url}: {reason}"))
+                note(failed(source, f"{source.url}: {reason_of(result)}"))
             continue
         for outcome in _publish(store, task, result, replace_others):
             note(outcome)
@@ -256,18 +254,8 @@ def _publish(
             states |= {str(e.name): replace(e.source, members=len(mine)) for e in mine}
     if states:
         name = next(str(each.run) for each in outcomes if each.name in states)
-        change_run(store, name, lambda run: run.with_sources(_moved(run, states)))
+        change_run(store, name, lambda run: run.with_sources(states))
     yield from outcomes
-
-
-def _moved(run: LakeRun, sources: Mapping[str, Source]) -> dict[str, Source]:
-    """The files of a run's ranks whose state has changed."""
-    return {
-        name: source
-        for name, source in sources.items()
-        if name in run.ranks and run.ranks[name].source.is_same(source)
-        and run.ranks[name].source != source
-    }  # fmt: skip
 
 
 def _publish_group(
@@ -290,9 +278,7 @@ def _publish_group(
         return run.with_group(group, [name for name in chosen if name], removed)
 
     store.create(MARK, _MARK)
-    if not any(
-        each.group.token == group.token for each in change_run(store, group.run, take).groups
-    ):
+    if all(each.token != group.token for each in change_run(store, group.run, take).groups):
         remove_files(store, group)
     return outcomes
 
@@ -307,10 +293,9 @@ def _outcome(rank: Rank, run: LakeRun, took_s: float, replace_others: bool) -> O
     if before.sha256 == rank.sha256:
         return replace(found, status="unchanged")
     if not replace_others and not before.source.is_same(rank.source):
-        return Outcome(
-            "failed",
+        return failed(
             rank.source,
-            message=f"{_name_of(rank.source)}: run {rank.run!r} holds {rank.name} from "
+            f"{_name_of(rank.source)}: run {rank.run!r} holds {rank.name} from "
             f"{_name_of(before.source)} already: give this one another run (--run), or let it take "
             "that one's place (--replace)",
         )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import duckdb
-from msgspec import Struct
-from msgspec.structs import replace
 
 from tracekit.database import catalog, facts
 from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, Group
-from tracekit.lake.runs import RunPart
+from tracekit.lake.layout import FIRST_LAYOUT, Group
+from tracekit.lake.runs import LakeRun
 from tracekit.lake.storage import Storage
-from tracekit.lake.tables import NEEDED, RELATIONS, SMALL, stored_tables, summaries
+from tracekit.lake.tables import FIGURES, NEEDED, SMALL, stored_tables, summaries
 from tracekit.text import counted
 
 if TYPE_CHECKING:
@@ -29,18 +28,14 @@ _LABELS = {"labels": "MAP(VARCHAR, VARCHAR)"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
 
 
-class _File(Struct, frozen=True):
-    """A file, and the trace_ids of its rows that count; None: all do."""
-
-    uri: str
-    only: tuple[int, ...] | None
-    layout: int
+# Files by their layout and by the trace_ids of their rows that count; without any, all rows do.
+_Files = Mapping[tuple[int, tuple[int, ...]], Sequence[str]]
 
 
 class Binding:
     """Puts views over the files of some ranks in the place of a database's tables."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, parts: Sequence[RunPart]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, parts: Sequence[LakeRun]) -> None:
         self._connection = connection
         self.parts = list(parts)
         self.notes: list[str] = []
@@ -48,7 +43,6 @@ class Binding:
         # Over the empty tables: what is created here is created again over the lake's.
         self._vocabulary = Vocabulary(connection)
         self._remote: LakeFiles | None = None
-        self._added: dict[tuple[str, str], str] = {}
 
     def bind(self) -> Vocabulary:
         """Creates the views of the stored tables; returns those that are created once SQL mentions
@@ -59,28 +53,28 @@ class Binding:
         """
         connection = self._connection
         # This is quick while the tables are empty.
-        self._columns = stored_tables(connection)
-        everything = [each.uri for some in self._files().values() for each in some]
+        columns = stored_tables(connection)
+        listed = (uris for some in self._files().values() for uris in some.values())
+        everything = list(chain.from_iterable(listed))
         connection.execute("SET allowed_paths = $1", [everything])
         # A question reads the footers of a table's files several times.
         connection.execute("SET parquet_metadata_cache = true")
         connection.execute("CREATE SCHEMA lake")
-        summarized = {name: self._types(rows) for name, (rows, _) in RELATIONS.items()}
-        self._leave_out_others()
-        by_name = any(each.tables != catalog.FORMAT for part in self.parts for each in part.ranks)
+        figures = ", ".join(f'"{column}"' for column in self._types(f"FROM {FIGURES}()"))
+        by_name = self._has_others()
         for table, some in self._files().items():
             rows = _scanned(some, by_name)
             rows = self._completed(table, rows) if by_name else rows
             connection.execute(f'CREATE VIEW lake."{table}" AS {rows}')
-            if table in self._columns:
-                self._replace_table(table)
+            if table in columns:
+                self._replace_table(table, columns[table])
         names = catalog.vocabulary() | {"jobs": catalog.schema("lake_jobs")}
-        for name, (_, kind) in RELATIONS.items():
-            chosen = ", ".join(f'"{column}"' for column in summarized[name])
-            names[name] = f"CREATE OR REPLACE {kind} SELECT {chosen} FROM lake.{name}"
+        names[FIGURES] = (
+            f"CREATE OR REPLACE MACRO {FIGURES}() AS TABLE SELECT {figures} FROM lake.{FIGURES}"
+        )
         for name, fact in facts.over_traces().items():
-            columns = ", ".join(self._types(f"FROM {name}"))
-            names[name] = f"CREATE VIEW {name} ({columns}) AS {fact.rows}"
+            own = ", ".join(self._types(f"FROM {name}"))
+            names[name] = f"CREATE VIEW {name} ({own}) AS {fact.rows}"
             connection.execute(f"DROP TABLE {name}")
         return Vocabulary(connection, names)
 
@@ -90,54 +84,48 @@ class Binding:
         """The SQL of the rows of each table that count."""
         return {table: f"FROM ({_scanned(some, False)})" for table, some in self._files().items()}
 
-    def _files(self) -> dict[str, list[_File]]:
+    def _files(self) -> Mapping[str, _Files]:
         """The files of each table."""
-        found: dict[str, list[_File]] = defaultdict(list)
+        found: dict[str, dict[tuple[int, tuple[int, ...]], list[str]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         for part in self.parts:
-            for piece in part.group_parts():
-                ids = None if piece.is_whole else tuple(each.trace_id for each in piece.ranks)
-                for table, size in piece.group.files.items():
-                    if piece.ranks[0].tables == catalog.FORMAT or table in SMALL:
-                        uri = self._uri(part.root, piece.group, table, size)
-                        found[table].append(_File(uri, ids, piece.group.layout))
+            for group in part.groups:
+                ids = tuple(each.trace_id for each in group.here) if group.without else ()
+                for table, size in group.files.items():
+                    if group.ranks[0].tables == catalog.FORMAT or table in SMALL:
+                        uri = self._uri(part.root, group, table, size)
+                        found[table][group.layout, ids].append(uri)
         return found
 
     def _uri(self, root: str, group: Group, table: str, size: int) -> str:
         """The name by which the connection opens a file."""
         lake, path = self._storages[root], group.path(table)
-        uri = lake.uri(path)
         if lake.is_local:
-            return uri
-        if (uri, path) in self._added:
-            return self._added[uri, path]
+            return lake.uri(path)
         if self._remote is None:
             from tracekit.lake.remote import LakeFiles
 
             self._remote = LakeFiles()
             self._connection.register_filesystem(self._remote)
-        self._added[uri, path] = self._remote.add(lake.fs, uri, path, size)
-        return self._added[uri, path]
+        return self._remote.add(lake, path, size)
 
     # -- what other versions wrote
 
-    def _leave_out_others(self) -> None:
-        """Leaves out the ranks that another version wrote in another way, and says so."""
-        formats = {each.tables for part in self.parts for each in part.ranks} - {catalog.FORMAT}
-        if not formats:
-            return
-        count = sum(len(part.ranks) for part in self.parts)
-        unreadable = {each for each in formats if not self._is_readable(each)}
-        small, left_out = self._count(formats - unreadable), self._count(unreadable)
-        self.parts = [
-            each
+    def _has_others(self) -> bool:
+        """Leaves out the ranks that another version wrote in another way, and says so; returns
+        whether others of another version are left."""
+        counts = Counter(rank.tables for part in self.parts for rank in part.ranks.values())
+        count = counts.total()
+        others = counts.keys() - {catalog.FORMAT}
+        unreadable = {each for each in others if not self._is_readable(each)}
+        left_out = sum(counts[each] for each in unreadable)
+        small = sum(counts[each] for each in others - unreadable)
+        readable = (
+            part.only({n for n, rank in part.ranks.items() if rank.tables not in unreadable})
             for part in self.parts
-            for each in [
-                replace(
-                    part, names=frozenset(r.name for r in part.ranks if r.tables not in unreadable)
-                )
-            ]
-            if each.names
-        ]
+        )
+        self.parts = [each for each in readable if each.ranks]
         if not self.parts:
             raise TracekitError(
                 f"another version of tracekit wrote these {counted(count, 'rank')}: run "
@@ -153,18 +141,15 @@ class Binding:
                 f"{small:,} of {counted(count, 'rank')} are from another version of tracekit: "
                 "their figures, verdicts and stored answers are read, their events are not"
             )
-
-    def _count(self, formats: Iterable[int]) -> int:
-        some = set(formats)
-        return sum(each.tables in some for part in self.parts for each in part.ranks)
+        return small > 0
 
     def _is_readable(self, form: int) -> bool:
         """Whether the columns that the small tables of another format share with this one have the
         same types."""
         part, group = next(
-            (part, piece.group)
-            for part in self.parts for piece in part.group_parts()
-            if piece.ranks[0].tables == form and piece.group.context is None
+            (part, group)
+            for part in self.parts for group in part.data
+            if group.ranks[0].tables == form
         )  # fmt: skip
         if not group.files.keys() >= NEEDED:
             return False
@@ -190,12 +175,12 @@ class Binding:
 
     # -- tables
 
-    def _replace_table(self, table: str) -> None:
+    def _replace_table(self, table: str, columns: Sequence[str]) -> None:
         kinds = self._types(f"FROM {table}")
         # Numbers of threads are wider in a lake.
         chosen = ", ".join(
             f'"{name}"' if name == "thread" else f'"{name}"::{kinds[name]} AS "{name}"'
-            for name in self._columns[table]
+            for name in columns
         )
         more = ", run, labels" if table == "trace" else ""
         self._connection.execute(f"DROP TABLE {table}")
@@ -213,20 +198,13 @@ def _family(kind: str) -> str:
     return "number" if kind.startswith(("DECIMAL", *_NUMBERS)) else kind
 
 
-def _scanned(files: Sequence[_File], by_name: bool) -> str:
+def _scanned(files: _Files, by_name: bool) -> str:
     """The SQL of the rows that count in some files."""
-    scans = [
+    return " UNION ALL BY NAME ".join(
         f"FROM {_read(uris, layout, by_name)}"
-        for layout in (FIRST_LAYOUT, LAYOUT)
-        if (uris := [each.uri for each in files if each.only is None and each.layout == layout])
-    ]
-    for each in files:
-        if each.only is not None:
-            ids = ", ".join(map(str, each.only))
-            scans.append(
-                f"FROM {_read([each.uri], each.layout, by_name)} WHERE trace_id IN ({ids})"
-            )
-    return " UNION ALL BY NAME ".join(scans)
+        + (f" WHERE trace_id IN ({', '.join(map(str, ids))})" if ids else "")
+        for (layout, ids), uris in files.items()
+    )
 
 
 def _read(paths: Sequence[str], layout: int, by_name: bool = False) -> str:

@@ -3,26 +3,24 @@ that changed, and which rank changed it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import pi, sqrt
 from statistics import median, median_low
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 from msgspec import Struct
 
 from tracekit.compare.diff import Diff, Pair
 from tracekit.compare.runs import common_rank, compare_runs
+from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import selection
 from tracekit.lake.reading import Lake, open_parts, selected_parts
-from tracekit.lake.runs import RunPart
+from tracekit.lake.runs import LakeRun
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
-
-T = TypeVar("T")
-SCHEMA = "tracekit/history/1"
 
 # A trace whose clock begins after 2001 counts from the Unix epoch.
 _AFTER_EPOCH_NS = 10**18
@@ -59,7 +57,7 @@ def open_pair(
     for path in (a, b):
         selected = selected_parts(selection(path))
         if len(selected) > 1:
-            names = ", ".join(each.run.name for each in selected[:8])
+            names = ", ".join(each.name for each in selected[:8])
             raise TracekitError(
                 f"{path}: holds several runs: choose one, as LAKE/run=NAME: {names}"
             )
@@ -69,14 +67,15 @@ def open_pair(
     return _pair(lake, (parts[0], parts[1]), thresholds or Thresholds())
 
 
-def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) -> Pair:
-    names = (parts[0].run.name, parts[1].run.name)
+def _pair(lake: Lake, parts: tuple[LakeRun, LakeRun], thresholds: Thresholds) -> Pair:
+    names = (parts[0].name, parts[1].name)
     with (
         open_parts(parts[:1], lake.resources) as first,
         open_parts(parts[1:], lake.resources) as second,
     ):
         runs = compare_runs(first, second, names, thresholds)
-    a, b, note = common_rank(names, parts[0].ranks, parts[1].ranks, runs)
+    ranks_a, ranks_b = (list(each.ranks.values()) for each in parts)
+    a, b, note = common_rank(names, ranks_a, ranks_b, runs)
     return Pair(lake, a.trace_id, b.trace_id, note, runs)
 
 
@@ -124,7 +123,7 @@ class History(Record, frozen=True):
     `compared` are the runs of the diff: those beside the last change.
     """
 
-    form: ClassVar[str] = SCHEMA
+    form: ClassVar[str] = "tracekit/history/1"
 
     order: str
     """time or name."""
@@ -171,45 +170,30 @@ def last_failing(lake: Lake, conditions: Sequence[str]) -> list[str]:
 
 def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
     """Two runs of a lake, and the rank to compare."""
-    parts = {each.run.name: each for each in lake.parts}
+    parts = {each.name: each for each in lake.parts}
     return _pair(lake, (parts[first], parts[second]), thresholds)
 
 
-def began_ns(lake: Lake) -> dict[int, int]:
-    """When each trace began, since the Unix epoch, if it has that time."""
-    starts = dict(lake.fetch("SELECT trace_id, coalesce(base_time_ns, 0) FROM trace")[1])
-    for trace_id, start_ns in lake.fetch("SELECT trace_id, start_ns FROM trace_span")[1]:
-        starts[trace_id] += start_ns
-    return {trace_id: ns for trace_id, ns in starts.items() if ns > _AFTER_EPOCH_NS}
-
-
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
-    run_of = {rank.trace_id: rank.run for rank in lake.ranks}
-    starts = began_ns(lake)
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for row in lake.ask("run_metrics"):
-        rows.setdefault(run_of[row["trace_id"]], []).append(row)
-    if len(rows) < 2:
+    order, runs = runs_in_order(lake)
+    if len(runs) < 2:
         raise TracekitError(
             f"{lake.name}: a history needs two runs with operators or GPU ops, and the lake has "
-            f"{len(rows)}"
+            f"{len(runs)}"
         )
-    runs = []
-    for run, figures in rows.items():
-        started = min(starts.get(row["trace_id"], 0) for row in figures) or None
-        medians = {}
-        for name in FIGURES:
-            known = [row[name] for row in figures if row[name] is not None]
-            medians[name] = median(known) if known else None
-        runs.append(RunFigures(run, started, len(figures), medians))
-    return put_in_order(runs, lambda each: (each.started_ns, each.run)), runs
+    return order, runs
 
 
-def put_in_order(runs: list[T], when: Callable[[T], tuple[int | None, str]]) -> str:
-    """Sorts runs by start time, or by name if one of them has none; returns which."""
-    is_timed = all(when(each)[0] is not None for each in runs)
-    runs.sort(key=lambda each: (when(each)[0] or 0 if is_timed else 0, when(each)[1]))
-    return "time" if is_timed else "name"
+def runs_in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
+    """The runs in order of `time`, or of `name` if a trace has no time since the epoch."""
+    medians = ", ".join(f"median({name})" for name in FIGURES)
+    sql = catalog.render_template("lake_runs", medians=medians, after=_AFTER_EPOCH_NS)
+    _, rows = lake.fetch(sql)
+    runs = [
+        RunFigures(run, started_ns, ranks, dict(zip(FIGURES, figures, strict=True)))
+        for run, started_ns, ranks, *figures in rows
+    ]
+    return "time" if all(each.started_ns for each in runs) else "name", runs
 
 
 def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[StepChange]:
@@ -225,15 +209,11 @@ def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[S
     """
     values = [ns for _, ns in steps]
     borders = [0, *_cuts(values, 0, len(values), _noise(values), thresholds), len(values)]
-    parts = [steps[a:b] for a, b in pairwise(borders)]
+    levels = [median(values[a:b]) for a, b in pairwise(borders)]
     return [
-        StepChange(after[0][0], before[-1][0], _level(before), _level(after))
-        for before, after in pairwise(parts)
+        StepChange(steps[at][0], steps[at - 1][0], before, after)
+        for at, (before, after) in zip(borders[1:-1], pairwise(levels), strict=True)
     ]
-
-
-def _level(part: Sequence[tuple[str, float]]) -> float:
-    return median(ns for _, ns in part)
 
 
 def _noise(values: Sequence[float]) -> float:

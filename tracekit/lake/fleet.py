@@ -10,23 +10,132 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
-from itertools import pairwise, starmap
+from itertools import groupby, pairwise, starmap
+from operator import attrgetter, itemgetter
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from tracekit.errors import TracekitError
-from tracekit.lake.comparing import began_ns, put_in_order, shifts
-from tracekit.lake.fleet_model import Fleet, FleetCause, FleetChange, SlowHost, SlowRun
+from tracekit.lake.comparing import StepChange, runs_in_order, shifts
 from tracekit.lake.layout import Rank
 from tracekit.lake.reading import Lake
+from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
 WAITING = "waiting-for-a-rank"
 # Work of a device is no loss.
 _WORK = "compute"
 _ADVICE = "SELECT trace_id, cause, place, saves_ns FROM advice WHERE place IS NOT NULL"
+_largest_first = partial(sorted, key=attrgetter("lost_ns"), reverse=True)
+
+
+class FleetCause(Struct, frozen=True):
+    """What device time is lost to, over all runs."""
+
+    cause: str
+    """Why devices did not compute."""
+    lost_ns: int
+    """The recorded time of all devices that it took."""
+    share: float
+    """lost_ns, of the recorded time of all devices."""
+    runs: int
+    """The runs in which it takes 1 % or more (count)"""
+    worst_run: str
+    """The run in which it takes most."""
+
+
+class SlowHost(Struct, frozen=True):
+    """A host whose ranks are late more often than those of others."""
+
+    host: str
+    """Its name; the rank where traces tell no host."""
+    runs: int
+    """The runs that it took part in (count)"""
+    late_runs: int
+    """Those in which the others waited for it (count)"""
+    cause: str | None
+    """The part of a step that takes its ranks longest beyond others."""
+    late_ns: int
+    """By how much they are late in a step: the median of late_runs."""
+    lost_ns: int
+    """The recorded time of all devices that waited for it."""
+    share: float
+    """lost_ns, of the recorded time of all devices."""
+    worst_run: str
+    """The run in which it is latest."""
+
+
+class FleetChange(StepChange, frozen=True):
+    """The step took `before_ns` until the run `last_before`, and `after_ns` since the run `run`."""
+
+    before_ns: int
+    after_ns: int
+    labels: dict[str, list[str | None]]
+    """The labels that changed with this run: before and after."""
+    rank: int | None
+    """The rank that the others wait for since; null: all changed."""
+    cause: str | None
+    """What changed most."""
+    cause_ns: int
+    """By how much."""
+    place: str | None
+    """The place in the program, from the stored advice."""
+    runs: int
+    """Runs until the next change (count)"""
+    lost_ns: int
+    """The recorded time of all devices that it cost until the next change; negative: it saved."""
+    share: float
+    """lost_ns, of the recorded time of all devices in these runs."""
+
+
+class SlowRun(Struct, frozen=True):
+    """A run that was slower than the runs around it."""
+
+    run: str
+    """Its name."""
+    step_ns: int
+    """Its step."""
+    usual_ns: int
+    """The step of the runs around it."""
+    rank: int | None
+    """The rank that the others wait for; null: none."""
+    cause: str | None
+    """What takes longest beyond the usual."""
+    lost_ns: int
+    """The recorded time of all devices that it cost."""
+    share: float
+    """lost_ns, of the recorded time of all devices of all runs."""
+
+
+class Fleet(Record, frozen=True):
+    """What costs most in the runs of a lake; each list has what costs most first."""
+
+    form: ClassVar[str] = "tracekit/fleet/1"
+
+    lake: str
+    """The path of the lake."""
+    order: str
+    """time or name: the order of the runs."""
+    runs: list[str]
+    """The runs in that order."""
+    step_ns: list[int]
+    """The step of each run: the median over its ranks of their median steps."""
+    ranks: int
+    """How many ranks they have (count)"""
+    hosts: int
+    """How many hosts are known (count)"""
+    device_ns: int
+    """The recorded time of all devices."""
+    causes: list[FleetCause]
+    """What device time is lost to."""
+    slow_hosts: list[SlowHost]
+    """Hosts whose ranks are late more often than others."""
+    changes: list[FleetChange]
+    """When the step changed, with which labels, and why."""
+    slow_runs: list[SlowRun]
+    """Runs that were slower than the runs around them."""
 
 
 class _Member(Struct, frozen=True):
@@ -54,10 +163,8 @@ class _Member(Struct, frozen=True):
 class _Costs:
     """A run with what its ranks cost."""
 
-    def __init__(
-        self, name: str, members: Sequence[_Member], began: int | None, limits: Thresholds
-    ) -> None:
-        self.name, self.members, self.began = name, members, began
+    def __init__(self, name: str, members: Sequence[_Member], limits: Thresholds) -> None:
+        self.name, self.members = name, members
         self.span_ns = int(median(each.span_ns for each in members))
         self.latest = max(members, key=lambda each: each.late_ns)
         self.is_late = self.latest.late_ns >= limits.named_gain * self.span_ns
@@ -118,39 +225,28 @@ def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
         device_ns=total,
         causes=_causes(runs, total, limits),
         slow_hosts=slow_hosts,
-        changes=sorted(starmap(partial(_change, lake), pairwise(parts)), key=_loss),
-        slow_runs=sorted(slow, key=_loss),
+        changes=_largest_first(starmap(partial(_change, lake), pairwise(parts))),
+        slow_runs=_largest_first(slow),
     )
 
 
-def _loss(cost: FleetCause | SlowHost | FleetChange | SlowRun) -> int:
-    """Sorts costs, the largest first."""
-    return -cost.lost_ns
-
-
 def _runs(lake: Lake, limits: Thresholds) -> tuple[str, list[_Costs]]:
-    """The runs in order of time, or of name if a trace has no time since the epoch."""
+    """The runs with GPU ops, in order."""
     ranks = {each.trace_id: each for each in lake.ranks}
     hosts = dict(lake.fetch("SELECT trace_id, host FROM trace")[1])
-    rows: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for row in lake.ask("rank_costs"):
-        rows[row["trace_id"]].append(row)
-    if not rows:
+    members: dict[str, list[_Member]] = defaultdict(list)
+    for trace_id, rows in groupby(lake.ask("rank_costs"), itemgetter("trace_id")):
+        rank = ranks[trace_id]
+        host = rank.labels.get("host") or hosts[trace_id]
+        members[rank.run].append(_member(rank, host, list(rows)))
+    if not members:
         raise TracekitError(
             f"{lake.name}: none of its runs has GPU ops, whose time `fleet` adds up; "
             f"`tracekit history {lake.name}` tells when the steps of other runs changed"
         )
-    members: dict[str, list[_Member]] = defaultdict(list)
-    for trace_id, some in rows.items():
-        rank = ranks[trace_id]
-        host = rank.labels.get("host") or hosts[trace_id]
-        members[rank.run].append(_member(rank, host, some))
-    began = began_ns(lake)
-    runs = [
-        _Costs(name, own, min(began.get(each.rank.trace_id, 0) for each in own) or None, limits)
-        for name, own in members.items()
-    ]
-    return put_in_order(runs, lambda each: (each.began, each.name)), runs
+    order, runs = runs_in_order(lake)
+    known = [(each.run, members[each.run]) for each in runs if each.run in members]
+    return order, [_Costs(name, own, limits) for name, own in known]
 
 
 def _member(rank: Rank, host: str | None, rows: Sequence[dict[str, Any]]) -> _Member:
@@ -179,11 +275,7 @@ def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[
         worst = max(by_run, key=lambda name: by_run[name] / whole[name])
         ns = by_run.total()
         found.append(FleetCause(cause, ns, ns / total, len(much), worst))
-    found = [each for each in found if each.share >= thresholds.named_gain]
-    return sorted(found, key=_loss)
-
-
-# -- hosts
+    return _largest_first(each for each in found if each.share >= thresholds.named_gain)
 
 
 def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost]:
@@ -222,25 +314,22 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
                 usually_ns, lost, lost / total, worst.name,
             )
         )  # fmt: skip
-    return sorted(found, key=_loss)
+    return _largest_first(found)
 
 
 def _excess(runs: Iterable[_Costs]) -> str | None:
     """The part of a step that takes the latest ranks longest beyond the others."""
     more: Counter[str] = Counter()
     for run in runs:
-        for part, ns in run.latest.parts.items():
-            if part != WAITING:
-                more[part] += ns - int(median(each.parts.get(part, 0) for each in run.members))
+        usual = _medians([each.parts for each in run.members])
+        more.update({part: ns - int(usual[part]) for part, ns in run.latest.parts.items()})
+    del more[WAITING]
     return _most(more)
 
 
 def _most(more: Mapping[str, float]) -> str | None:
     best = max(more, key=lambda part: more[part], default=None)
     return best if best is not None and more[best] > 0 else None
-
-
-# -- time
 
 
 def _change(lake: Lake, before: Sequence[_Costs], after: Sequence[_Costs]) -> FleetChange:
@@ -255,14 +344,15 @@ def _change(lake: Lake, before: Sequence[_Costs], after: Sequence[_Costs]) -> Fl
     first = after[0]
     ranks = Counter(None if each.pace is None else each.pace.rank.rank for each in after)
     known = [each.pace or each.members[0] for each in after]
-    steps = sum(each.steps for each in after)
-    lost = (new - old) * steps
+    lost = (new - old) * sum(each.steps for each in after)
+    labels = [before[-1].labels, first.labels]
+    pairs = {n: [each.get(n) for each in labels] for n in sorted({*labels[0], *labels[1]})}
     return FleetChange(
         run=first.name,
         last_before=before[-1].name,
         before_ns=old,
         after_ns=new,
-        labels=_changed(before[-1].labels, first.labels),
+        labels={n: pair for n, pair in pairs.items() if n != "host" and pair[0] != pair[1]},
         rank=ranks.most_common(1)[0][0],
         cause=cause,
         cause_ns=round(more[cause]) if cause else 0,
@@ -271,15 +361,6 @@ def _change(lake: Lake, before: Sequence[_Costs], after: Sequence[_Costs]) -> Fl
         lost_ns=lost,
         share=lost / sum(each.device_ns for each in after),
     )
-
-
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[str | None]]:
-    names = sorted({*before, *after} - {"host"})
-    return {
-        name: [before.get(name), after.get(name)]
-        for name in names
-        if before.get(name) != after.get(name)
-    }
 
 
 def _place(lake: Lake, trace_ids: Set[int], cause: str | None) -> str | None:

@@ -21,17 +21,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.lake.tables import NEEDED, VERDICTS
-from tracekit.records import parsed, record
+from tracekit.records import parsed, plain, record
 from tracekit.trace.remote import holds, is_url
 
 M = TypeVar("M")
@@ -100,7 +102,7 @@ class Rank(Struct, frozen=True):
         return self.rank is None, self.rank or 0, self.name
 
 
-class Group(Struct, frozen=True):
+class Group(Struct, frozen=True, dict=True):
     """A manifest: ranks of one run, and the files that hold their tables."""
 
     run: str
@@ -116,6 +118,19 @@ class Group(Struct, frozen=True):
     all other tables."""
     layout: int = LAYOUT
     """The layout of the files."""
+    without: list[str] = field(default_factory=list)
+    """Ranks that are no longer there, though the files hold them: each version of the run says
+    which."""
+
+    @cached_property
+    def here(self) -> list[Rank]:
+        """The ranks that are still there."""
+        gone = set(self.without)
+        return [each for each in self.ranks if each.name not in gone]
+
+    def only(self, names: Set[str]) -> Group:
+        gone = [each.name for each in self.here if each.name not in names]
+        return replace(self, without=[*self.without, *gone]) if gone else self
 
     @property
     def key(self) -> str:
@@ -131,7 +146,7 @@ class Group(Struct, frozen=True):
         return f"{TABLES}/{table}/{folders}/{self.data}.parquet"
 
     def as_json(self) -> bytes:
-        return json.dumps(to_builtins(self)).encode()
+        return json.dumps(plain(replace(self, without=[]))).encode()
 
 
 class GroupEntry(Struct, frozen=True):
@@ -147,7 +162,7 @@ class Version(Struct, frozen=True):
     groups: list[GroupEntry]
 
     def as_json(self) -> bytes:
-        return json.dumps({"layout": LAYOUT} | to_builtins(self)).encode()
+        return json.dumps({"layout": LAYOUT} | plain(self)).encode()
 
 
 def read_group(text: bytes, path: str) -> Group:
@@ -186,7 +201,7 @@ def read_first(text: bytes, path: str) -> list[Group]:
 def read_version(text: bytes, path: str) -> Version:
     """The version of a run that a manifest describes; the same errors."""
     found = _read(Version, text, path)
-    if not all(_TOKEN.fullmatch(each.token) for each in found.groups):
+    if not found.groups or not all(_TOKEN.fullmatch(each.token) for each in found.groups):
         raise TracekitError(f"{path}: is not a sound manifest: it names no groups")
     return found
 
@@ -202,12 +217,7 @@ def _read(kind: type[M], text: bytes, path: str) -> M:
 
 
 def _sound(group: Group, path: str, key: Callable[[Group], str]) -> Group:
-    try:
-        is_sound = key(group) == path and _is_sound(group)
-    except ValueError:
-        # A name that is no text.
-        is_sound = False
-    if not is_sound:
+    if not _is_sound(group) or key(group) != path:
         raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
     return group
 
@@ -227,9 +237,10 @@ def _is_sound(group: Group) -> bool:
 
 
 def _is_sound_rank(rank: Rank) -> bool:
+    file_name = valid_name(rank.name.removeprefix("file="))
     return (
-        (rank.rank is None or (rank.rank >= 0 and rank.name == f"rank={rank.rank}"))
-        and (rank.rank is not None or rank.name.startswith("file="))
+        rank.name == (f"file={file_name}" if rank.rank is None else f"rank={rank.rank}")
+        and (rank.rank or 0) >= 0
         and 0 < rank.trace_id <= _MOST_TRACE_ID
         and bool(_SHA256.fullmatch(rank.sha256))
         and rank.events >= 0

@@ -6,15 +6,15 @@ Workers ask each rank by itself: the driver holds their answers, and reads no ev
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from traceback import walk_tb
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import duckdb
-from msgspec.structs import replace
 
 from tracekit.database import catalog, stored
 from tracekit.database.catalog import Query, Value
@@ -23,12 +23,13 @@ from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spil
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, Vocabulary
 from tracekit.errors import TracekitError, first_line, reason_of
+from tracekit.files import work_folder
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
 from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, MARK, Rank, Selection, selection
-from tracekit.lake.runs import RunPart, read_runs
-from tracekit.lake.storage import Storage, local_files
+from tracekit.lake.runs import LakeRun, read_runs
+from tracekit.lake.storage import WORK_PREFIX, Storage, local_files
 from tracekit.lake.tables import stored_answer_sql
 from tracekit.records import parsed
 from tracekit.trace.remote import shown
@@ -57,11 +58,7 @@ def require_lake(root: str) -> Storage:
 
 
 def check_mark(root: str, mark: bytes) -> int:
-    """The layout of a lake that this version of tracekit reads.
-
-    Raises:
-        TracekitError: when it does not.
-    """
+    """The layout of a lake; raises TracekitError if this version of tracekit does not read it."""
     try:
         layout = int(parsed(mark)["layout"])
     except (ValueError, TypeError, KeyError) as error:
@@ -73,7 +70,7 @@ def check_mark(root: str, mark: bytes) -> int:
     return layout
 
 
-def selected_parts(where: Selection) -> list[RunPart]:
+def selected_parts(where: Selection) -> list[LakeRun]:
     """The runs that a path selects, with the ranks that it selects.
 
     Raises:
@@ -81,14 +78,10 @@ def selected_parts(where: Selection) -> list[RunPart]:
     """
     lake = require_lake(where.root)
     found = [
-        RunPart(
-            where.root,
-            run,
-            frozenset(each.name for each in run.ranks.values() if where.takes(each)),
-        )
+        run.only({name for name, rank in run.ranks.items() if where.takes(rank)})
         for run in read_runs(lake, where.run)
     ]
-    parts = [each for each in found if each.names]
+    parts = [each for each in found if each.ranks]
     if not parts:
         runs = ", ".join([each.name for each in read_runs(lake)][:8]) or "none"
         raise TracekitError(f"{where}: the lake has no such rank; its runs are {runs}")
@@ -98,21 +91,14 @@ def selected_parts(where: Selection) -> list[RunPart]:
 class Lake(Session):
     """The traces of a lake, or of a part of it, as one database."""
 
-    def __init__(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        name: str,
-        parts: Sequence[RunPart],
-        resources: Resources | None = None,
-        notes: Sequence[str] = (),
-        add_names: Callable[[str], object] | None = None,
-    ) -> None:
-        super().__init__(connection, name, add_names=add_names)
-        self.parts = parts
-        self.ranks = [rank for part in parts for rank in part.ranks]
-        self.notes = notes
-        self._contexts = {rank.trace_id: part.run.context for part in parts for rank in part.ranks}
-        self.resources = resources or Resources()
+    def __init__(self, name: str, parts: Sequence[LakeRun], resources: Resources) -> None:
+        connection, bound, vocabulary = _connected(parts, resources)
+        super().__init__(connection, name, add_names=vocabulary.add)
+        self.parts, self.notes, self.resources = bound.parts, bound.notes, resources
+        self.ranks = [rank for part in self.parts for rank in part.ranks.values()]
+        self._contexts = {
+            rank.trace_id: part.context for part in self.parts for rank in part.ranks.values()
+        }
 
     @property
     def inputs(self) -> Iterable[str | Path]:
@@ -155,9 +141,7 @@ class Lake(Session):
 
     @contextmanager
     def among_all(self) -> Iterator[Session]:
-        if len(self.parts) == 1 and len(self.parts[0].ranks) < len(self.parts[0].run.ranks):
-            part = self.parts[0]
-            whole = replace(part, names=frozenset(part.run.ranks))
+        if len(self.parts) == 1 and (whole := self.parts[0].whole):
             with open_parts([whole], self.resources, self.name) as lake:
                 yield lake
         else:
@@ -166,11 +150,8 @@ class Lake(Session):
 
 def _is_own(where: TracebackType | None) -> bool:
     """Whether tracekit's own code raised an error, and not only its caller's."""
-    while where is not None:
-        if where.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-            return True
-        where = where.tb_next
-    return False
+    frames = (frame for frame, _ in walk_tb(where))
+    return any(each.f_code.co_filename.startswith(_PACKAGE) for each in frames)
 
 
 def open_lake(paths: str | Iterable[str], resources: Resources | None = None) -> Lake:
@@ -184,12 +165,7 @@ def open_lake(paths: str | Iterable[str], resources: Resources | None = None) ->
     return open_parts(parts, resources or Resources(), ", ".join(given))
 
 
-def open_run(root: str, name: str, resources: Resources) -> Lake:
-    """Opens a run of a lake."""
-    return open_parts(selected_parts(Selection(root, name)), resources)
-
-
-def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None = None) -> Lake:
+def open_parts(parts: Sequence[LakeRun], resources: Resources, name: str | None = None) -> Lake:
     """Opens some ranks.
 
     Raises:
@@ -197,10 +173,10 @@ def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None 
             version of tracekit wrote them all.
     """
     first: dict[int, Rank] = {}
-    chosen: list[RunPart] = []
+    chosen: list[LakeRun] = []
     for part in parts:
         names = set()
-        for rank in part.ranks:
+        for rank in part.ranks.values():
             other = first.setdefault(rank.trace_id, rank)
             if (other.run, other.name, other.sha256) != (rank.run, rank.name, rank.sha256):
                 raise TracekitError(
@@ -210,15 +186,12 @@ def open_parts(parts: Sequence[RunPart], resources: Resources, name: str | None 
             if other is rank:
                 names.add(rank.name)
         if names:
-            chosen.append(replace(part, names=frozenset(names)))
-    one = chosen[0]
-    name = name or f"{one.root}/run={one.run.name}"
-    connection, bound, vocabulary = _connected(chosen, resources)
-    return Lake(connection, name, bound.parts, resources, bound.notes, vocabulary.add)
+            chosen.append(part.only(names))
+    return Lake(name or f"{chosen[0].root}/run={chosen[0].name}", chosen, resources)
 
 
 def _connected(
-    parts: Sequence[RunPart], resources: Resources
+    parts: Sequence[LakeRun], resources: Resources
 ) -> tuple[duckdb.DuckDBPyConnection, Binding, Vocabulary]:
     """A connection that can read these ranks, and no other file; the ranks that it reads, with
     notes on the others; and the views that it lacks."""
@@ -248,13 +221,9 @@ def _connected(
 
 
 def _answer(
-    question: str, given: Mapping[str, Value], resources: Resources, part: RunPart
-) -> bytes:
-    """The answer of one rank as Parquet, with its run and rank.
-
-    Raises:
-        TracekitError: when the rank cannot be read, or the answer is too long.
-    """
+    question: str, given: Mapping[str, Value], resources: Resources, part: LakeRun
+) -> tuple[int, bytes]:
+    """The answer of one rank, with its run and rank: the number of rows, and these as Parquet."""
     with open_parts([part], resources) as opened:
         sql = opened.shown_sql(catalog.query(question), given)
         frame = opened.frame(f"SELECT * FROM ({sql}) LIMIT {MOST_ROWS + 1}", given)
@@ -262,7 +231,7 @@ def _answer(
         raise TracekitError(f"{question}: the answer of one rank has more than {MOST_ROWS:,} rows")
     written = io.BytesIO()
     frame.write_parquet(written)
-    return written.getvalue()
+    return frame.height, written.getvalue()
 
 
 def ask_ranks(
@@ -270,36 +239,31 @@ def ask_ranks(
     question: str,
     given: Mapping[str, Value],
     workers: Workers,
-    folder: Path,
     resources: Resources | None = None,
 ) -> Session:
-    """The answers of all ranks of a lake, or a part of it, as the table `answers`; `folder` is for
-    their files.
+    """The answers of all ranks of a lake, or a part of it, as the table `answers`.
 
     Raises:
         TracekitError: when there is no such question or parameter, or a rank cannot be read.
     """
     checked = catalog.query(question).check_parameters(given)
-    parts = [part.only(rank) for part in selected_parts(selection(lake)) for rank in part.ranks]
-    place = {part.ranks[0].trace_id: number for number, part in enumerate(parts)}
-    answer = partial(_answer, question, checked, resources or Resources())
-    for part, found in workers.each(answer, parts):
-        (rank,) = part.ranks
-        if isinstance(found, Exception):
-            raise TracekitError(f"run={rank.run}/{rank.name}: {reason_of(found)}") from found
-        (folder / f"{place[rank.trace_id]:09d}.parquet").write_bytes(found)
-    return Session(_opened(sorted(folder.glob("*.parquet")), lake), lake)
-
-
-def _opened(files: list[Path], name: str) -> duckdb.DuckDBPyConnection:
-    """A connection that holds the answers, in the order of the ranks."""
-    import polars
-
-    filled = [each for each in files if polars.scan_parquet(each).limit(1).collect().height]
-    connection = connect(":memory:", {}, name)
-    listed = [str(each) for each in filled or files[:1]]
-    connection.execute(
-        "CREATE TABLE answers AS FROM read_parquet($1, union_by_name = true)", [listed]
-    )
+    runs = selected_parts(selection(lake))
+    ranks = [rank for run in runs for rank in run.ranks.values()]
+    tasks = [run.alone(rank) for run in runs for rank in run.ranks.values()]
+    resources = resources or Resources()
+    counts: dict[int, int] = {}
+    with work_folder(resources.folder, WORK_PREFIX) as folder:
+        for task, found in workers.each(partial(_answer, question, checked, resources), tasks):
+            (rank,) = task.ranks.values()
+            if isinstance(found, Exception):
+                raise TracekitError(f"run={rank.run}/{rank.name}: {reason_of(found)}") from found
+            counts[rank.trace_id], answer = found
+            (folder / f"{rank.trace_id}.parquet").write_bytes(answer)
+        filled = [each for each in ranks if counts[each.trace_id]] or ranks[:1]
+        files = [f"{folder}/{each.trace_id}.parquet" for each in filled]
+        connection = connect(":memory:", {}, lake)
+        connection.execute(
+            "CREATE TABLE answers AS FROM read_parquet($1, union_by_name = true)", [files]
+        )
     close_to_the_outside(connection)
-    return connection
+    return Session(connection, lake)

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 
 import fsspec
 
+from tracekit.lake.storage import Storage
+
 # DuckDB reads a footer, then columns. Files up to this size are fetched in one request.
 _WHOLE_BYTES = 4 << 20
 _BLOCK_BYTES = 1 << 20
@@ -25,10 +27,10 @@ class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
         super().__init__()
         self._files: dict[str, tuple[Any, str, int]] = {}
 
-    def add(self, fs: Any, full: str, path: str, size: int) -> str:
-        """Adds a file of another file system; returns its URL here."""
-        at = f"{len(self._files)}/{path}"
-        self._files[at] = (fs, full, size)
+    def add(self, lake: Storage, path: str, size: int) -> str:
+        """Adds a file of a lake; returns its URL here."""
+        at = lake.table_uri(path).replace("://", "/", 1)
+        self._files[at] = (lake.fs, lake.uri(path), size)
         return f"{self.protocol}://{at}"
 
     def _known(self, path: str) -> tuple[Any, str, int]:
@@ -57,6 +59,3 @@ class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
 
         self._known(path)
         return datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
-
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
-        return []

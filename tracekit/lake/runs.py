@@ -41,41 +41,46 @@ _VERSION = re.compile(r"\d{8}\.json")
 _FIRST = "run="
 
 
-class GroupPart(Struct, frozen=True):
-    """A group, and its ranks that are still there."""
-
-    group: Group
-    ranks: tuple[Rank, ...]
-    is_whole: bool = True
-    """Whether its files hold no other ranks."""
-
-    def only(self, names: Set[str]) -> GroupPart:
-        left = tuple(each for each in self.ranks if each.name in names)
-        return self if len(left) == len(self.ranks) else GroupPart(self.group, left, is_whole=False)
-
-
 class LakeRun(Struct, frozen=True, dict=True):
-    """One version of a run; changes are new versions."""
+    """One version of a run, or some of its ranks; changes are new versions."""
 
+    root: str
     name: str
     number: int
-    groups: tuple[GroupPart, ...]
+    groups: tuple[Group, ...]
+    whole: LakeRun | None = None
+    """The run with all of its ranks; None: this one has them."""
 
     @cached_property
     def ranks(self) -> dict[str, Rank]:
         """The ranks by name, those with a number first."""
-        every = [rank for each in self.data for rank in each.ranks]
+        every = [rank for each in self.data for rank in each.here]
         return {each.name: each for each in sorted(every, key=lambda each: each.order)}
 
     @property
-    def data(self) -> list[GroupPart]:
-        return [each for each in self.groups if each.group.context is None]
+    def data(self) -> list[Group]:
+        return [each for each in self.groups if each.context is None]
 
     @cached_property
     def context(self) -> str:
         """A digest of the ranks among which each one is judged."""
+        if self.whole:
+            return self.whole.context
         members = sorted(each.sha256 for each in self.ranks.values() if each.rank is not None)
         return sha256("".join(members).encode()).hexdigest()[:16]
+
+    def only(self, names: Set[str]) -> LakeRun:
+        if self.ranks.keys() <= names:
+            return self
+        groups = [each.only(names) for each in self.groups]
+        here = tuple(each for each in groups if each.here)
+        return replace(self, groups=here, whole=self.whole or self)
+
+    def alone(self, rank: Rank) -> LakeRun:
+        """One rank, without what is known of others."""
+        groups = (each.only({rank.name}) for each in self.groups)
+        here = tuple(replace(each, ranks=each.here) for each in groups if each.here)
+        return LakeRun(self.root, self.name, self.number, here)
 
     def with_group(
         self, group: Group, names: Iterable[str], removed: Iterable[str] = ()
@@ -88,55 +93,32 @@ class LakeRun(Struct, frozen=True, dict=True):
         replaced = {*chosen, *removed}
         rest = [
             each
-            if group.context is not None and each.group.context is None
-            else each.only({rank.name for rank in each.ranks} - replaced)
+            if group.context is not None and each.context is None
+            else each.only({rank.name for rank in each.here} - replaced)
             for each in self.groups
         ]
-        new = GroupPart(group, tuple(group.ranks)).only(chosen)
-        return LakeRun(self.name, self.number, (*(each for each in rest if each.ranks), new))
+        left = (each for each in rest if each.here)
+        return replace(self, groups=(*left, group.only(chosen)))
 
     def with_sources(self, sources: Mapping[str, Source]) -> LakeRun:
         """The run where the files of some ranks have another state, but the same content."""
-        return replace(self, groups=tuple(_with_sources(each, sources) for each in self.groups))
+        moved = {
+            name: source
+            for name, source in sources.items()
+            if (rank := self.ranks.get(name))
+            and rank.source.is_same(source)
+            and rank.source != source
+        }
+        if not moved:
+            return self
+        return replace(self, groups=tuple(_with_sources(each, moved) for each in self.groups))
 
 
-class RunPart(Struct, frozen=True):
-    """Some ranks of one run of a lake."""
-
-    root: str
-    run: LakeRun
-    names: frozenset[str]
-
-    @property
-    def ranks(self) -> list[Rank]:
-        return [each for name, each in self.run.ranks.items() if name in self.names]
-
-    def only(self, rank: Rank) -> RunPart:
-        """The part with one rank, without what is known of others."""
-        pieces = (each.only({rank.name}) for each in self.run.groups)
-        alone = [
-            replace(each, group=replace(each.group, ranks=list(each.ranks)))
-            for each in pieces if each.ranks
-        ]  # fmt: skip
-        run = replace(self.run, groups=tuple(alone))
-        return replace(self, run=run, names=frozenset({rank.name}))
-
-    def group_parts(self) -> Iterator[GroupPart]:
-        """The groups that hold these ranks."""
-        for each in self.run.groups:
-            piece = each.only(self.names)
-            if piece.ranks:
-                yield piece
-
-
-def _with_sources(piece: GroupPart, sources: Mapping[str, Source]) -> GroupPart:
-    if piece.group.context is not None or not any(each.name in sources for each in piece.ranks):
-        return piece
-    ranks = [replace(each, source=sources.get(each.name, each.source)) for each in piece.ranks]
-    # The files still hold the ranks that were removed.
-    removed = [each for each in piece.group.ranks if each.name not in {rank.name for rank in ranks}]
-    group = replace(piece.group, token=new_token(), ranks=[*ranks, *removed])
-    return replace(piece, group=group, ranks=tuple(ranks))
+def _with_sources(group: Group, sources: Mapping[str, Source]) -> Group:
+    if group.context is not None or not any(each.name in sources for each in group.here):
+        return group
+    ranks = [replace(each, source=sources.get(each.name, each.source)) for each in group.ranks]
+    return replace(group, token=new_token(), ranks=ranks)
 
 
 def new_token() -> str:
@@ -161,7 +143,7 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     missing = next((path for path in wanted if path not in groups), None)
     if missing is not None:
         raise TracekitError(f"{lake.root}: lacks {missing}, which it names")
-    found = [_run(path, each, groups) for path, each in versions.items() if each.groups]
+    found = [_run(lake, path, each, groups) for path, each in versions.items()]
     if name is not None and not versions:
         paths = lake.paths(first_folder(name))
     changed = {dirname(path) for path in versions}
@@ -170,14 +152,14 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
 
 def _first_runs(lake: Storage, paths: Iterable[str], changed: Set[str]) -> Iterator[LakeRun]:
     """The runs of layout 1 among these manifests, except those whose folders are `changed`."""
-    ranks: dict[str, list[GroupPart]] = defaultdict(list)
+    found: dict[str, list[Group]] = defaultdict(list)
     old = [path for path in paths if basename(dirname(path)).startswith(_FIRST)]
     for path, text in lake.read_all(old):
         for group in read_first(text, path):
-            ranks[group.run].append(GroupPart(group, tuple(group.ranks)))
-    for name, groups in ranks.items():
+            found[group.run].append(group)
+    for name, groups in found.items():
         if run_folder(name) not in changed:
-            yield LakeRun(name, 0, tuple(groups))
+            yield LakeRun(lake.root, name, 0, tuple(groups))
 
 
 def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | None:
@@ -189,23 +171,18 @@ def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | 
     return found if len(found) == len(last) else None
 
 
-def _run(path: str, version: Version, groups: Mapping[str, Group]) -> LakeRun:
-    parts = []
-    for each in version.groups:
-        group = groups[f"{dirname(path)}/{each.token}.json"]
-        here = {rank.name for rank in group.ranks} - set(each.without)
-        parts.append(GroupPart(group, tuple(group.ranks)).only(here))
-    return LakeRun(parts[0].group.run, int(basename(path)[:-5]), tuple(parts))
+def _run(lake: Storage, path: str, version: Version, groups: Mapping[str, Group]) -> LakeRun:
+    named = [
+        replace(groups[f"{dirname(path)}/{each.token}.json"], without=each.without)
+        for each in version.groups
+    ]
+    here = tuple(each for each in named if each.here)
+    return LakeRun(lake.root, named[0].run, int(basename(path)[:-5]), here)
 
 
 def read_run(lake: Storage, name: str) -> LakeRun:
     """A run; one without ranks if there is none of that name."""
-    return next(iter(read_runs(lake, name)), LakeRun(name, _last_number(lake, name), ()))
-
-
-def _last_number(lake: Storage, name: str) -> int:
-    names = [basename(each) for each in lake.paths(run_folder(name))]
-    return max((int(each[:-5]) for each in names if _VERSION.fullmatch(each)), default=0)
+    return next(iter(read_runs(lake, name)), LakeRun(lake.root, name, 0, ()))
 
 
 def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -> LakeRun:
@@ -216,20 +193,15 @@ def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -
         if after is before:
             return before
         # Groups of layout 1 have no manifests of this layout.
-        known = {each.group.token for each in before.groups} if before.number else set()
+        known = {each.token for each in before.groups} if before.number else set()
         for each in after.groups:
-            if each.group.token not in known:
-                lake.write(each.group.key, each.group.as_json())
-        version = Version([_entry(each) for each in after.groups])
+            if each.token not in known:
+                lake.write(each.key, each.as_json())
+        version = Version([GroupEntry(each.token, each.without) for each in after.groups])
         if lake.create(version_path(name, before.number + 1), version.as_json()):
             if before.number >= _VERSIONS:
                 lake.remove([version_path(name, before.number + 1 - _VERSIONS)])
             return replace(after, number=before.number + 1)
-
-
-def _entry(piece: GroupPart) -> GroupEntry:
-    here = {each.name for each in piece.ranks}
-    return GroupEntry(piece.group.token, [e.name for e in piece.group.ranks if e.name not in here])
 
 
 def all_ranks(lake: Storage) -> list[Rank]:

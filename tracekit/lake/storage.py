@@ -12,9 +12,9 @@ import stat
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tracekit.errors import TracekitError
 from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NUMBERS, TABLES
@@ -22,17 +22,12 @@ from tracekit.trace.remote import filesystem, is_url, translated_errors
 
 # Prefix of the names of unfinished files.
 HIDDEN = ".writing-"
+# Prefix of the folders for work on this machine; those of dead processes are removed.
+WORK_PREFIX = "tracekit-lake-"
 # How often a file is written before a missing folder counts as an error.
 _ATTEMPTS = 20
 # The folders of a lake.
 FOLDERS = (TABLES, MANIFESTS, ARCHIVES, NUMBERS)
-
-
-class StoredFile(NamedTuple):
-    """A stored file: its path in the lake, and how long ago it was written, in seconds."""
-
-    path: str
-    age_s: float
 
 
 class Storage:
@@ -81,23 +76,24 @@ class Storage:
         """The paths of all files ending in .json below a folder."""
         return [self._inside(each) for each in self._find(folder) if each.endswith(".json")]
 
-    def list_files(self, folder: str) -> Iterator[StoredFile]:
-        """All files below a folder, unfinished ones included; no links are followed or listed."""
+    def ages(self, folder: str) -> Iterator[tuple[str, float]]:
+        """All files below a folder, unfinished ones included, and how long ago each was written, in
+        seconds; no links are followed or listed."""
         now = time.time()
         for path, info in self._find(folder, detail=True).items():
             written = info.get("LastModified") or info.get("mtime") or info.get("created") or now
             at = written.timestamp() if hasattr(written, "timestamp") else float(written)
             if not info.get("islink"):
-                yield StoredFile(self._inside(path), now - at)
+                yield self._inside(path), now - at
 
     def write(self, path: str, data: bytes) -> None:
         """Writes a small file, replacing an older one."""
-        self._write(path, lambda full: self.fs.pipe_file(full, data))
+        with self._writing(path) as full:
+            self.fs.pipe_file(full, data)
 
     def create(self, path: str, data: bytes) -> bool:
         """Writes a small file unless there is one; returns whether it did."""
-
-        def pipe(full: str) -> bool:
+        with self._writing(path) as full:
             try:
                 self.fs.pipe_file(full, data, mode="create")
             except (OSError, TypeError, NotImplementedError) as error:
@@ -107,13 +103,12 @@ class Storage:
                     raise
                 # The store cannot do both in one step.
                 self.fs.pipe_file(full, data)
-            return True
-
-        return bool(self._write(path, pipe))
+        return True
 
     def put(self, local: Path, path: str) -> None:
         """Copies a local file."""
-        self._write(path, lambda full: self.fs.put_file(str(local), full))
+        with self._writing(path) as full:
+            self.fs.put_file(str(local), full)
 
     def remove(self, paths: Iterable[str]) -> None:
         if full := [self.uri(path) for path in paths]:
@@ -134,11 +129,12 @@ class Storage:
             return not is_url(url) and Path(url).is_relative_to(self.folder)
         return url.startswith(self.root.rstrip("/") + "/")
 
-    def _write(self, path: str, write: Callable[[str], object]) -> object:
+    @contextmanager
+    def _writing(self, path: str) -> Iterator[str]:
         full = self.uri(path)
         with translated_errors(self.root):
             self.fs.makedirs(full.rpartition("/")[0], exist_ok=True)
-            return write(full)
+            yield full
 
     def _find(self, folder: str, *, detail: bool = False) -> Any:
         with translated_errors(self.root), suppress(FileNotFoundError):
@@ -231,11 +227,7 @@ class _Disk:
 
 
 def _link(beside: Path, target: Path) -> None:
-    """Gives a file its second name.
-
-    Raises:
-        FileExistsError: when another file has it.
-    """
+    """Gives a file its second name, unless another file has it: FileExistsError."""
     try:
         target.hardlink_to(beside)
     except (OSError, NotImplementedError) as error:

@@ -11,10 +11,8 @@ from tracekit.database.catalog import Query, Value
 
 # Stored relations and answers are about one trace alone, so the rows of all ranks together are what
 # the same SQL answers over all of them. A lake's views and questions read the stored rows.
-# Relations whose rows are stored: their SQL, and what they are in a lake.
-RELATIONS = {
-    "run_figures": ("FROM run_figures()", "MACRO run_figures() AS TABLE"),
-}
+# The relation whose rows are stored: a macro.
+FIGURES = "run_figures"
 # Questions whose answers are stored, as they are without parameters, ordered by trace first.
 ANSWERS = ("overview", "health", "missing", "launch_stats", "partition", "idle_causes")
 # Conditions on stored answers: each rank was alone when they were stored.
@@ -30,7 +28,7 @@ NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
 # Columns that each table of a lake begins with.
 KEYS = ("run", "rank", "trace_id")
 # Tables that every group has, even without rows.
-NEEDED = frozenset({"trace", *RELATIONS, *(f"{_PREFIX}{name}" for name in ANSWERS)})
+NEEDED = frozenset({"trace", FIGURES, *(f"{_PREFIX}{name}" for name in ANSWERS)})
 # Tables of a rank that another version wrote which this one reads, if it has their columns.
 SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
 SMALL |= {"window_timeline_parts", "steps", "collective"}
@@ -49,13 +47,12 @@ def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]
 
 def summaries() -> dict[str, str]:
     """The name of each stored summary and the SQL of its rows. (Verdicts are no SQL.)"""
-    relations = {name: sql for name, (sql, _) in RELATIONS.items()}
     answers = {
         f"{_PREFIX}{name}": "SELECT row_number() OVER () AS place, * "
         f"FROM ({catalog.query(name).sql})"
         for name in ANSWERS
     }
-    return relations | answers
+    return {FIGURES: f"FROM {FIGURES}()"} | answers
 
 
 def stored_answer_sql(question: Query, given: Mapping[str, Value]) -> str | None:

@@ -33,24 +33,17 @@ from tracekit.lake.layout import (
     TABLES,
     Group,
     Rank,
+    Selection,
     first_key,
     number_path,
     version_path,
 )
-from tracekit.lake.reading import open_run, require_lake
-from tracekit.lake.runs import (
-    GroupPart,
-    LakeRun,
-    RunPart,
-    change_run,
-    new_token,
-    read_run,
-    read_runs,
-)
-from tracekit.lake.storage import FOLDERS, HIDDEN, Storage
+from tracekit.lake.reading import open_parts, require_lake, selected_parts
+from tracekit.lake.runs import LakeRun, change_run, read_run, read_runs
+from tracekit.lake.storage import FOLDERS, HIDDEN, WORK_PREFIX, Storage
 from tracekit.lake.tables import SMALL, VERDICTS
 from tracekit.lake.workers import Workers
-from tracekit.lake.writing import WORK_PREFIX, batches, copy_rows, remove_files, write_group
+from tracekit.lake.writing import batches, remove_files, write_group, write_rows
 from tracekit.records import Record
 from tracekit.verdict.rows import rows_of
 
@@ -105,8 +98,8 @@ def _unjudged(run: LakeRun, new: Set[str]) -> list[Rank]:
     """The ranks of a run that were not judged as it is now; if there are many, the new ones."""
     judged = {
         rank.name
-        for piece in run.groups if piece.group.context == run.context
-        for rank in piece.ranks
+        for group in run.groups if group.context == run.context
+        for rank in group.here
     }  # fmt: skip
     # Ranks that another version wrote have no events to read.
     due = [
@@ -117,15 +110,12 @@ def _unjudged(run: LakeRun, new: Set[str]) -> list[Rank]:
 
 
 def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]]) -> Group:
-    """The verdicts on some ranks of a run, written as a group that no reader sees yet.
-
-    Raises:
-        TracekitError: when the run cannot be read or the lake not be written.
-    """
+    """The verdicts on some ranks of a run, written as a group that no reader sees yet."""
     name, names = task
-    with open_run(root, name, resources) as lake, lake.sharing():
+    run = selected_parts(Selection(root, name))
+    with open_parts(run, resources) as lake, lake.sharing():
         ranks: dict[int, Rank] = {each.trace_id: each for each in lake.ranks if each.name in names}
-        context = lake.parts[0].run.context
+        context = lake.parts[0].context
         rows = [rows_of(each, context) for each in examine_all(lake, list(ranks))]
     with (
         work_folder(resources.folder, WORK_PREFIX) as folder,
@@ -142,17 +132,13 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
 
 def is_compact(run: LakeRun) -> bool:
     """Whether all ranks that this version wrote are in one group, and their verdicts in another."""
-    return all(len(each) <= 1 and all(piece.is_whole for piece in each) for each in _merged(run))
+    return not _mergeable(run)
 
 
 def compact_runs(
     lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
 ) -> int:
-    """Puts the ranks of each run into one file a table; returns how many groups they were in.
-
-    Raises:
-        TracekitError: when a run cannot be read or written.
-    """
+    """Puts the ranks of each run into one file a table; returns how many groups they were in."""
     count = 0
     for name, found in workers.each(partial(_compact, lake, resources or Resources()), names):
         if isinstance(found, Exception):
@@ -161,13 +147,12 @@ def compact_runs(
     return count
 
 
-def _merged(run: LakeRun) -> list[list[GroupPart]]:
-    """The groups that can be merged: those of tables, and those of verdicts that still hold."""
+def _mergeable(run: LakeRun) -> list[list[Group]]:
+    """The groups to merge: those of tables, and those of verdicts that still hold."""
     mine = [each for each in run.groups if each.ranks[0].tables == catalog.FORMAT]
-    order = sorted(mine, key=lambda each: each.ranks[0].order)
-    return [
-        [each for each in order if each.group.context == context] for context in (None, run.context)
-    ]
+    order = sorted(mine, key=lambda each: each.here[0].order)
+    found = [[each for each in order if each.context == kind] for kind in (None, run.context)]
+    return [some for some in found if len(some) > 1 or any(each.without for each in some)]
 
 
 def _compact(root: str, resources: Resources, name: str) -> int:
@@ -176,53 +161,39 @@ def _compact(root: str, resources: Resources, name: str) -> int:
     lake = Storage(root)
     run = read_run(lake, name)
     count = 0
-    for some in _merged(run):
-        if len(some) > 1 or not all(each.is_whole for each in some):
-            group = _merge(lake, resources, run, some)
-            if _replace(lake, run, some, group):
-                count += len(some)
-            else:
-                remove_files(lake, group)
+    for some in _mergeable(run):
+        group = _merge(lake, resources, run, some)
+        if _replace(lake, name, some, group):
+            count += len(some)
+        else:
+            remove_files(lake, group)
     return count
 
 
-def _merge(lake: Storage, resources: Resources, run: LakeRun, some: list[GroupPart]) -> Group:
-    token = new_token()
-    files: dict[str, int] = {}
-    ranks = sorted((r for each in some for r in each.ranks), key=lambda each: each.order)
-    names = frozenset(each.name for each in ranks)
-    part = RunPart(lake.root, replace(run, groups=tuple(some)), names)
+def _merge(lake: Storage, resources: Resources, run: LakeRun, some: list[Group]) -> Group:
+    ranks = sorted((r for each in some for r in each.here), key=lambda each: each.order)
+    part = replace(run, groups=tuple(some))
     with (
         work_folder(resources.folder, WORK_PREFIX) as folder,
         closing(connect(":memory:", resources.settings(folder), lake.root)) as connection,
     ):
-        for table, rows in Binding(connection, [part]).scans().items():
-            local = folder / f"{table}.parquet"
-            order = " ORDER BY rank, trace_id" if table in SMALL else ""
-            copy_rows(connection, f"{rows}{order}", local)
-            group = Group(run.name, token, token, ranks, files, some[0].group.context)
-            lake.put(local, group.path(table))
-            files[table] = local.stat().st_size
-            local.unlink()
-    return group
+        selects = {
+            table: f"{rows} ORDER BY rank, trace_id" if table in SMALL else rows
+            for table, rows in Binding(connection, [part]).scans().items()
+        }
+        return write_rows(connection, selects, ranks, lake, folder, some[0].context)
 
 
-def _replace(lake: Storage, before: LakeRun, some: list[GroupPart], group: Group) -> bool:
+def _replace(lake: Storage, name: str, some: list[Group], group: Group) -> bool:
     """Puts a group in the place of others, unless these have changed; returns whether it did."""
-    merged = {each.group.token for each in some}
-    done = False
 
     def take(run: LakeRun) -> LakeRun:
-        nonlocal done
-        there = [each for each in run.groups if each.group.token in merged]
-        done = there == [each for each in before.groups if each.group.token in merged]
-        if not done:
+        if not all(each in run.groups for each in some):
             return run
-        rest = tuple(each for each in run.groups if each.group.token not in merged)
-        return replace(run, groups=(*rest, GroupPart(group, tuple(group.ranks))))
+        rest = (each for each in run.groups if each not in some)
+        return replace(run, groups=(*rest, group))
 
-    change_run(lake, before.name, take)
-    return done
+    return group in change_run(lake, name, take).groups
 
 
 # -- Delta tables
@@ -248,12 +219,12 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
             f"{root}: publishing needs deltalake: pip install 'tracekit[lake]'"
         ) from error
     for run in read_runs(lake):
-        if not all(each.is_whole for each in run.groups):
+        if any(each.without for each in run.groups):
             _compact(root, resources or Resources(), run.name)
     runs = read_runs(lake)
     groups = [
-        each.group for run in runs for each in run.groups
-        if each.is_whole and each.ranks[0].tables == catalog.FORMAT
+        each for run in runs for each in run.groups
+        if not each.without and each.ranks[0].tables == catalog.FORMAT
     ]  # fmt: skip
     done = {}
     for table in PUBLISHED:
@@ -307,9 +278,9 @@ def _schema(lake: Storage, table: str, runs: list[LakeRun]) -> Any:
     from arro3.core import Table
     from deltalake import Schema
 
-    run = next(each for each in runs if any(table in piece.group.files for piece in each.groups))
+    run = next(each for each in runs if any(table in group.files for group in each.groups))
     with duckdb.connect() as connection:
-        rows = Binding(connection, [RunPart(lake.root, run, frozenset(run.ranks))]).scans()[table]
+        rows = Binding(connection, [run]).scans()[table]
         return Schema.from_arrow(Table.from_arrow(connection.sql(f"{rows} LIMIT 0")).schema)
 
 
@@ -332,21 +303,18 @@ def clean(root: str, older_than_hours: float = 24.0) -> Cleaned:
 
     It follows no link below the lake's folder, and leaves files that are not named as a lake names
     its own.
-
-    Raises:
-        TracekitError: when there is no lake.
     """
     lake = require_lake(root)
     # List first: files that appear later are young.
-    listed = [each for folder in FOLDERS for each in lake.list_files(folder)]
+    ages = {path: age_s for folder in FOLDERS for path, age_s in lake.ages(folder)}
     runs = read_runs(lake)
-    groups = [each.group for run in runs for each in run.groups]
+    groups = [each for run in runs for each in run.groups]
     ranks = [rank for run in runs for rank in run.ranks.values()]
     used = {each.path(table) for each in groups for table in each.files}
     used |= {each.key for each in groups} | {version_path(run.name, run.number) for run in runs}
     used |= {number_path(each.trace_id) for each in ranks}
     used |= {first_key(run.name, name) for run in runs if not run.number for name in run.ranks}
-    unused = [each for each in listed if _OWN.fullmatch(each.path) and each.path not in used]
-    old = [each.path for each in unused if each.age_s >= older_than_hours * 3600]
+    unused = [path for path in ages if _OWN.fullmatch(path) and path not in used]
+    old = [path for path in unused if ages[path] >= older_than_hours * 3600]
     lake.remove(old)
     return Cleaned(tuple(old), len(unused) - len(old))

@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from itertools import chain, count, islice
+from functools import partial
+from itertools import chain, islice
 from multiprocessing.connection import Connection
 from threading import Lock, Thread, main_thread
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.trace.remote import StorageError
 
 T = TypeVar("T")
 R = TypeVar("R")
-F = TypeVar("F")
 
 # Tasks given to a pool in addition to the running ones.
 _WAITING = 2
@@ -51,21 +51,18 @@ _WAIT_S = 1.0
 
 
 def _in_window(
-    tasks: Iterable[T],
-    room: Callable[[], int],
-    submit: Callable[[T], F],
-    wait_for_any: Callable[[list[F]], Iterable[F]],
-) -> Iterator[tuple[T, F]]:
-    """Each task with its future once that has ended; at most `room()` of them are handed over."""
+    tasks: Iterable[T], room: Callable[[], int], submit: Callable[[T], Future[R]]
+) -> Iterator[tuple[T, R | Exception]]:
+    """Each task with its result or error, as they end; at most `room()` of them are handed over."""
     rest = iter(tasks)
-    pending: dict[F, T] = {}
+    pending: dict[Future[R], T] = {}
     while True:
         for task in islice(rest, max(0, room() - len(pending))):
             pending[submit(task)] = task
         if not pending:
             return
-        for future in wait_for_any(list(pending)):
-            yield pending.pop(future), future
+        for future in wait(pending, _WAIT_S, FIRST_COMPLETED).done:
+            yield pending.pop(future), _try(future.result)
 
 
 class Processes:
@@ -90,7 +87,7 @@ class Processes:
         rest = iter(tasks)
         first = list(islice(rest, 2))
         if self.count == 1 or len(first) < 2:
-            yield from ((task, _try(function, task)) for task in chain(first, rest))
+            yield from ((task, _try(partial(function, task))) for task in chain(first, rest))
             return
         # A forked process would share DuckDB's threads and locks.
         context = multiprocessing.get_context("spawn")
@@ -102,14 +99,11 @@ class Processes:
             ProcessPoolExecutor(self.count, context, _begin_worker, (theirs,)) as pool,
         ):
             try:
-                for task, future in _in_window(
+                yield from _in_window(
                     chain(first, rest),
                     lambda: self.count + _WAITING,
                     lambda task: pool.submit(_work, function, task),
-                    lambda pending: wait(pending, return_when=FIRST_COMPLETED).done,
-                ):
-                    found: R | Exception = _outcome(future)
-                    yield task, found
+                )
             except BrokenProcessPool as error:
                 ours.close()
                 raise TracekitError(
@@ -122,9 +116,11 @@ class Processes:
                 raise
 
 
-def _try(function: Callable[[T], R], task: T) -> R | Exception:
+def _try(work: Callable[[], R]) -> R | Exception:
     try:
-        return function(task)
+        return work()
+    except BrokenProcessPool:
+        raise
     except Exception as error:
         if is_interrupt(error):
             raise KeyboardInterrupt from error
@@ -183,7 +179,7 @@ def ended_by_signals() -> Iterator[None]:
         raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    heeded = [number for number in _SIGNALS if before[number] is not signal.SIG_IGN]
+    heeded = {n: handler for n, handler in before.items() if handler is not signal.SIG_IGN}
     for number in heeded:
         signal.signal(number, interrupt)
     try:
@@ -193,17 +189,8 @@ def ended_by_signals() -> Iterator[None]:
             raise SystemExit(128 + came[0]) from error
         raise
     finally:
-        for number in heeded:
-            signal.signal(number, before[number])
-
-
-def _outcome(future: Future[R]) -> R | Exception:
-    error = future.exception()
-    if error is None:
-        return future.result()
-    if isinstance(error, Exception) and not isinstance(error, BrokenProcessPool):
-        return error
-    raise error
+        for number, handler in heeded.items():
+            signal.signal(number, handler)
 
 
 class Cluster:
@@ -278,66 +265,39 @@ class Cluster:
         self, function: Callable[[T], R], tasks: Iterable[T]
     ) -> Iterator[tuple[T, R | Exception]]:
         """As the method of Processes does."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        ray = self._ray
-        # On the driver's machine: a machine that dies does not take the counts along.
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        starts = ray.remote(_Starts).options(num_cpus=0, scheduling_strategy=here).remote()
-        remote = ray.remote(_run_counted).options(
+        remote = self._ray.remote(_run_counted).options(
             num_cpus=1,
             memory=self._memory_bytes,
             max_retries=_RETRIES,
             retry_exceptions=[StorageError, ConnectionError],
             scheduling_strategy="SPREAD",
         )
-        numbers = count()
-        for task, reference in _in_window(
+        for task, found in _in_window(
             tasks,
             lambda: self.count * _TASKS_PER_CORE,
-            lambda task: remote.remote(function, task, next(numbers), starts),
-            lambda pending: ray.wait(pending, num_returns=1, timeout=_WAIT_S)[0],
+            lambda task: remote.remote(function, task).future(),
         ):
-            found: R | Exception
-            found, attempts = self._result(reference)
+            if isinstance(found, Exception):
+                cause = getattr(found, "cause", None)
+                yield task, cause if isinstance(cause, Exception) else found
+                continue
+            result, attempts = found
             if attempts > 1 and self._on_retry is not None:
-                self._on_retry(f"was begun {attempts} times: {_task_name(task)}")
-            yield task, found
-
-    def _result(self, reference: Any) -> tuple[Any, int]:
-        try:
-            found, attempts = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None)
-            return cause if isinstance(cause, Exception) else error, 1
-        return found, attempts
+                what = getattr(task, "sources", [task])[0]
+                self._on_retry(f"was begun {attempts} times: {getattr(what, 'url', what)}")
+            yield task, result
 
 
-class _Starts:
-    """Counts how often each task was begun. An actor."""
-
-    def __init__(self) -> None:
-        self._begun: dict[int, int] = {}
-
-    def begin(self, number: int) -> int:
-        self._begun[number] = self._begun.get(number, 0) + 1
-        return self._begun[number]
-
-
-def _run_counted(function: Callable[[T], R], task: T, number: int, starts: Any) -> tuple[R, int]:
+def _run_counted(function: Callable[[T], R], task: T) -> tuple[R, int]:
     """Runs a task on a machine of the cluster; returns the result, and which attempt this is."""
     import ray
 
-    attempts = 1
-    # The count is for the log: a task does not depend on it.
-    with suppress(ray.exceptions.RayError):
-        attempts = ray.get(starts.begin.remote(number), timeout=10)
-    return function(task), attempts
-
-
-def _task_name(task: object) -> str:
-    sources = getattr(task, "sources", ())
-    return str(sources[0].url if sources else task)
+    attempt = 1
+    # Ray documents no way to ask for this number.
+    with suppress(AttributeError):
+        worker = ray.get_runtime_context().worker.core_worker
+        attempt += worker.get_current_task_attempt_number()
+    return function(task), attempt
 
 
 # Each runs a function on many tasks, several at a time.

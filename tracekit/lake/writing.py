@@ -35,13 +35,14 @@ from tracekit.lake.layout import (
     valid_name,
 )
 from tracekit.lake.runs import new_token
-from tracekit.lake.storage import Storage
-from tracekit.lake.tables import KEYS, NOT_STORED, VERDICTS, stored_tables, summaries
+from tracekit.lake.storage import WORK_PREFIX, Storage
+from tracekit.lake.tables import KEYS, NEEDED, NOT_STORED, VERDICTS, stored_tables, summaries
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
 
 T = TypeVar("T")
+_Opened = tuple[Source, ByteStream, str]
 
 # Numbers that are unique in a database: their high bits hold the trace's number.
 _LABELS = ("label_id", "op_label", "place_label")
@@ -53,8 +54,6 @@ _TRACE_OF = {
 }
 _FILLED = "SELECT table_name FROM duckdb_tables() WHERE estimated_size > 0 ORDER BY ALL"
 _LEAST_QUERY_MB = 2_000
-# Prefix of the folders for the work on one file; those of dead processes are removed.
-WORK_PREFIX = "tracekit-lake-"
 # Load this many traces together: planning takes as long for one.
 MOST_TRACES = 64
 MOST_BYTES = 32 << 20
@@ -102,14 +101,6 @@ class Written(Struct, frozen=True):
     took_s: float = 0.0
 
 
-class _Opened(Struct, frozen=True):
-    """A trace that is to be read."""
-
-    source: Source
-    stream: ByteStream
-    sha256: str
-
-
 def add(task: Task) -> list[Written]:
     """Reads files, and writes the tables of their traces.
 
@@ -119,12 +110,10 @@ def add(task: Task) -> list[Written]:
         StorageError: when a file system fails, for a source or the lake. Another attempt may
             succeed.
     """
-    temp_dir = task.resources.folder
     outcomes: list[Outcome] = []
-    opened = _opened(task, temp_dir, outcomes)
-    together = batches(opened, lambda each: each.stream.stored_bytes, MOST_TRACES, MOST_BYTES)
-    done = [_write(task, batch, temp_dir) for batch in together]
-    return [*done, Written(None, outcomes)]
+    opened = _opened(task, outcomes)
+    together = batches(opened, lambda each: each[1].stored_bytes, MOST_TRACES, MOST_BYTES)
+    return [*[_write(task, batch) for batch in together], Written(None, outcomes)]
 
 
 def batches(
@@ -147,13 +136,15 @@ def batches(
         yield batch
 
 
-def _opened(task: Task, temp_dir: Path, outcomes: list[Outcome]) -> Iterator[_Opened]:
-    """The traces to read; the outcomes of the others go to `outcomes`."""
+def _opened(task: Task, outcomes: list[Outcome]) -> Iterator[_Opened]:
+    """The traces to read, each with its source and hash; the outcomes of the others go to
+    `outcomes`."""
     for source in task.sources:
         try:
+            temp_dir = task.resources.folder
             for stream in open_traces(source.url, temp_dir=temp_dir, is_read_again=True):
                 if isinstance(stream, TracekitError):
-                    outcomes.append(_failed(source, stream))
+                    outcomes.append(failed(source, stream))
                     continue
                 member = stream.path.removeprefix(source.url).lstrip("/") or None
                 here = replace(source, member=member)
@@ -166,35 +157,35 @@ def _opened(task: Task, temp_dir: Path, outcomes: list[Outcome]) -> Iterator[_Op
                         Outcome("unchanged", here, before.run, before.name, before.events)
                     )
                     continue
-                yield _Opened(here, stream, sha256)
+                yield here, stream, sha256
         except StorageError:
             raise
         except TracekitError as error:
-            outcomes.append(_failed(source, error))
+            outcomes.append(failed(source, error))
 
 
-def _failed(source: Source, error: TracekitError) -> Outcome:
-    return Outcome("failed", source, message=str(error))
+def failed(source: Source, why: object) -> Outcome:
+    return Outcome("failed", source, message=str(why))
 
 
-def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
+def _write(task: Task, batch: Sequence[_Opened]) -> Written:
     """Loads traces into one database, and writes its tables as files of the lake."""
     start = time.monotonic()
     lake = Storage(task.lake)
-    with work_folder(temp_dir, WORK_PREFIX) as folder:
+    with work_folder(task.resources.folder, WORK_PREFIX) as folder:
         try:
-            streams = [each.stream for each in batch]
+            streams = [stream for _, stream, _ in batch]
             database = folder / "trace.duckdb"
             connection, vocabulary, bad = load_opened(streams, database, task.resources)
         except StorageError:
             raise
         except TracekitError as error:
             if len(batch) == 1:
-                return Written(None, [_failed(batch[0].source, error)])
-            apart = [_write(task, [each], temp_dir) for each in batch]
+                return Written(None, [failed(batch[0][0], error)])
+            apart = [_write(task, [each]) for each in batch]
             return Written(None, [outcome for each in apart for outcome in each.outcomes])
         with closing(connection):
-            outcomes = [_failed(batch[place - 1].source, bad[place]) for place in sorted(bad)]
+            outcomes = [failed(batch[place - 1][0], bad[place]) for place in sorted(bad)]
             ranks: dict[int, Rank] = {}
             for trace_id, rank in _identities(connection, task, batch, lake):
                 other = next((each for each in ranks.values() if each.name == rank.name), None)
@@ -208,11 +199,11 @@ def _write(task: Task, batch: Sequence[_Opened], temp_dir: Path) -> Written:
 
 def clash(rank: Rank | Outcome, other: Source) -> Outcome:
     """The outcome of a trace whose rank another trace of the same addition has."""
-    message = (
+    return failed(
+        rank.source,
         f"{rank.source.url}: is {rank.name} of run {rank.run!r}, as {other.url} is: give one of "
-        "them another run (--run)"
+        "them another run (--run)",
     )
-    return Outcome("failed", rank.source, message=message)
 
 
 def _identities(
@@ -222,17 +213,17 @@ def _identities(
     for trace_id, rank, events, labels in connection.execute(
         "SELECT trace_id, rank, events, metadata->'$.tracekit.labels' FROM trace ORDER BY trace_id"
     ).fetchall():
-        given = batch[trace_id - 1]
-        file_name = (given.source.member or given.source.url).rpartition("/")[2]
+        source, _, sha256 = batch[trace_id - 1]
+        file_name = (source.member or source.url).rpartition("/")[2]
         if rank is None or rank < 0:
             rank = rank_in_name(file_name)
         name = f"file={valid_name(stem(file_name))}" if rank is None else f"rank={rank}"
-        run = valid_name(task.run) if task.run is not None else run_of(given.source)
-        number = _number(lake, run, name, given.sha256)
+        run = valid_name(task.run) if task.run is not None else run_of(source)
+        number = _number(lake, run, name, sha256)
         yield (
             trace_id,
             Rank(
-                run, name, rank, number, catalog.FORMAT, given.sha256, events, given.source,
+                run, name, rank, number, catalog.FORMAT, sha256, events, source,
                 _recorded(labels) | task.labels,
             ),
         )  # fmt: skip
@@ -249,11 +240,12 @@ def _recorded(labels: str | None) -> dict[str, str]:
 def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
     """The number of a trace, which no other trace of the lake has."""
     owner = owner_of(run, name, sha256, catalog.FORMAT)
-    for salt in count():
-        number = trace_id_of(run, name, sha256, salt)
-        if lake.create(number_path(number), owner) or lake.read(number_path(number)) == owner:
-            return number
-    raise AssertionError
+    numbers = (trace_id_of(run, name, sha256, salt) for salt in count())
+    return next(
+        number
+        for number in numbers
+        if lake.create(number_path(number), owner) or lake.read(number_path(number)) == owner
+    )
 
 
 def _write_files(
@@ -284,27 +276,41 @@ def write_group(
     folder: Path,
     context: str | None = None,
 ) -> Group:
-    """Writes these tables of a database as files of a lake: those that have rows, and all
-    summaries. `ranks` are its traces, by their trace_ids there."""
+    """Writes these tables of a database as files of a lake. `ranks` are its traces, by their
+    trace_ids there."""
     made, columns = summaries(), stored_tables(connection)
-    token = new_token()
     _number_ranks(connection, ranks)
-    files = {}
+    order = "ORDER BY place" if len(ranks) > 1 else ""
+    selects = {}
     for table in tables:
-        local = folder / f"{table}.parquet"
         rows, moved = _moved(table, columns.get(table), made)
-        order = "ORDER BY place" if len(ranks) > 1 else ""
-        sql = (
+        selects[table] = (
             f"SELECT r.run, r.rank, r.number AS trace_id, {moved} FROM {rows} AS asked "
             f"JOIN lake_rank AS r ON asked.trace_id = r.given {order}"
         )
-        if copy_rows(connection, sql, local) or table in made:
-            group_file = f"{TABLES}/{table}/{token}.parquet"
-            lake.put(local, group_file)
+    return write_rows(connection, selects, list(ranks.values()), lake, folder, context)
+
+
+def write_rows(
+    connection: duckdb.DuckDBPyConnection,
+    selects: Mapping[str, str],
+    ranks: list[Rank],
+    lake: Storage,
+    folder: Path,
+    context: str | None,
+) -> Group:
+    """Writes the rows of SELECTs as files of a lake, by table: those that have rows, and all
+    summaries."""
+    token, files = new_token(), {}
+    for table, sql in selects.items():
+        local = folder / f"{table}.parquet"
+        target = str(local).replace("'", "''")
+        done = connection.execute(f"COPY ({sql}) TO '{target}' ({PARQUET})").fetchall()
+        if done != [(0,)] or table in NEEDED:
+            lake.put(local, f"{TABLES}/{table}/{token}.parquet")
             files[table] = local.stat().st_size
         local.unlink()
-    run = next(iter(ranks.values())).run
-    return Group(run, token, token, list(ranks.values()), files, context)
+    return Group(ranks[0].run, token, token, ranks, files, context)
 
 
 def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -> tuple[str, str]:
@@ -323,9 +329,8 @@ def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -
 def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank]) -> None:
     """Makes a table of the ranks that traces of this database are in the lake."""
     connection.execute(catalog.schema("lake_rank"))
-    order = sorted(ranks, key=lambda each: ranks[each].order)
-    for place, given in enumerate(order):
-        rank = ranks[given]
+    order = sorted(ranks.items(), key=lambda each: each[1].order)
+    for place, (given, rank) in enumerate(order):
         connection.execute(
             "INSERT INTO lake_rank VALUES (?, ?, ?, ?, ?, ?)",
             [given, place, rank.run, rank.rank, rank.trace_id, rank.labels],
@@ -338,12 +343,6 @@ def _lake_column(column: str) -> str:
         return f'asked."{column}"'
     bits = _HIGH_BITS[column]
     return f"(asked.{column} & {(1 << bits) - 1}) + (r.number::BIGINT << {bits}) AS {column}"
-
-
-def copy_rows(connection: duckdb.DuckDBPyConnection, sql: str, local: Path) -> int:
-    """Writes the rows of a SELECT as Parquet; returns how many."""
-    target = str(local).replace("'", "''")
-    return int(connection.execute(f"COPY ({sql}) TO '{target}' ({PARQUET})").fetchall()[0][0])
 
 
 def remove_files(lake: Storage, group: Group) -> None:

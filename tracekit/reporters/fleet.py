@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
-from tracekit.lake.fleet_model import Fleet, FleetChange, SlowHost, SlowRun
+from tracekit.lake.fleet import Fleet, FleetChange, SlowHost, SlowRun
 from tracekit.reporters.terminal import console, section, table
 from tracekit.text import counted, duration, percent, printable
 

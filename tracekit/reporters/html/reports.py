@@ -30,7 +30,7 @@ from tracekit.text import printable
 if TYPE_CHECKING:
     from tracekit.compare.diff import Diff
     from tracekit.database.session import Session
-    from tracekit.lake.fleet_model import Fleet
+    from tracekit.lake.fleet import Fleet
     from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
