@@ -11,8 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from msgspec import Struct
 
-from tracekit.compare.diff import Diff, Pair
-from tracekit.compare.runs import common_rank, compare_runs
+from tracekit.compare.diff import Diff, Pair, common_rank, compare_runs
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import selection
@@ -76,8 +75,9 @@ def _pair(lake: Lake, parts: tuple[RunPart, RunPart], thresholds: Thresholds) ->
         open_parts(parts[1:], lake.resources) as second,
     ):
         runs = compare_runs(first, second, names, thresholds)
-    a, b, note = common_rank(names, parts[0].ranks, parts[1].ranks, runs)
-    return Pair(lake, a.trace_id, b.trace_id, note, runs)
+    first_ranks, second_ranks = ([(r.name, r.rank) for r in each.ranks] for each in parts)
+    a, b, note = common_rank(names, first_ranks, second_ranks, runs)
+    return Pair(lake, parts[0].ranks[a].trace_id, parts[1].ranks[b].trace_id, note, runs)
 
 
 class RunFigures(Struct, frozen=True):

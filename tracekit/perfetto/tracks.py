@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct, field
 
+from tracekit.causes import CAUSES
 from tracekit.examine import examine
 from tracekit.replay.changes import query_of
 from tracekit.text import duration, percent
@@ -135,7 +136,7 @@ def _critical_path(replay: Replay, database: Session, process: Process) -> None:
         if ns >= least_ns:
             process.slice(
                 f"critical path, {_SIDES[bool(device)]}",
-                f"{replay.graph.causes[cause]}: {name}" if name else replay.graph.causes[cause],
+                f"{CAUSES[cause]}: {name}" if name else CAUSES[cause],
                 start,
                 ns,
             )
