@@ -25,8 +25,7 @@ from tests.conftest import OWN_TRACES, SHARED_TRACES
 from tests.kit.simulated import write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.text import duration, percent
-from tracekit.verdict.model import Analysis
-from tracekit.verdict.run_model import RunVerdict
+from tracekit.verdict.model import Analysis, RunVerdict
 
 FILE = Path(__file__).with_name("answers.json")
 # Enough digits that only the last bits of a double are lost.

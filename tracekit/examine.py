@@ -235,10 +235,9 @@ class _Examiner:
         # Without a device, all of the trace is replayed.
         of_host = main.gpu is None and place[0] == "trace"
         window = replace(main.window, name="whole trace") if of_host else main.window
-        findings = [(each.code, each.severity, each.message) for each in self.trace.health]
         with stage("pricing possible changes"):
             found = find(
-                replayed, place, window, findings, self.missing, self.thresholds,
+                replayed, place, window, self.trace.health, self.missing, self.thresholds,
                 repeats=not is_unrepeated(self.repetition), combine=combine,
             )  # fmt: skip
         return replace(found, trace=self.trace.path)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from tracekit.ingest.resources import LoadProgress, Resources
     from tracekit.replay.whatif import RunWhatIf, WhatIf
     from tracekit.reporters.notebook import ReportPage
-    from tracekit.verdict.model import Analysis
-    from tracekit.verdict.run_model import RunVerdict
+    from tracekit.verdict.model import Analysis, RunVerdict
 
 
 # The session's attributes that `dir` of a run shows.

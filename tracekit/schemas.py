@@ -25,8 +25,8 @@ from tracekit.replay.critical_path import Link
 from tracekit.reporters import written
 from tracekit.verdict import model as analysis
 from tracekit.verdict.confidence import LEVELS
+from tracekit.verdict.model import RunVerdict
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
-from tracekit.verdict.run_model import RunVerdict
 from tracekit.version import __version__
 
 Made = Callable[[Schemas], Schema]

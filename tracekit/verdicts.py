@@ -12,8 +12,7 @@ from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
-    from tracekit.verdict.run_model import RunVerdict
+    from tracekit.verdict.model import Analysis, RunVerdict
 
 
 def verdicts(

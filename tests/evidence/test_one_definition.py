@@ -234,7 +234,7 @@ def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, t
         deepest = max(row["depth"] for row in run.ask("queue_depth"))
         # A call that waits for room counts in the depth, in addition to those that fill the queue.
         assert deepest == stats["queue_depth_max"] == summary["max_depth"] == room + 1
-        assert recorded.launched.depth().max() == deepest
+        assert recorded.streams.depth().max() == deepest
         is_full = room >= limits.queue_depth
         assert (blocked["at_limit"] > 0, summary["full_ns"] > 0) == (is_full, is_full)
         assert (len(waits_of(recorded, recorded.submitted).start) > 0) == is_full

@@ -23,7 +23,7 @@ changes = st.one_of(
 def test_any_changes_are_those_of_each_part(asked, lengths):
     cause = np.arange(PARTS, dtype=np.int8) % CAUSES
     ns = np.array(lengths, np.int64)
-    rates, expected = Rates.of(cause, CAUSES), np.ones(PARTS)
+    rates, expected = Rates.of(cause), np.ones(PARTS)
     for what, factor, which in asked:
         if what == "all":
             rates.scale(factor)
@@ -49,7 +49,7 @@ def test_any_changes_are_those_of_each_part(asked, lengths):
 
 
 def test_what_is_not_scaled_is_exact_however_long():
-    rates = Rates.of(np.zeros(2, np.int8), 1)
+    rates = Rates.of(np.zeros(2, np.int8))
     long = np.array([2**62 + 1, 3], np.int64)
     assert rates.times(long).tolist() == long.tolist()
     rates.scale(0.5, np.array([False, True]))

@@ -5,6 +5,7 @@ import pytest
 
 from tests.kit import traces
 from tests.kit.traces import gpu_op, launch
+from tracekit.causes import CAUSES
 from tracekit.replay.replay import Replay
 
 US = 1_000
@@ -131,6 +132,6 @@ def queued():
 def test_a_launch_that_goes_on_after_there_is_room_works(replay):
     assert len(replay.graph.joins) > 300
     host = replay.graph.host
-    launching = replay.graph.number("launch")
+    launching = CAUSES.index("launch")
     worked = np.diff(host.borders)[(host.cause == launching) & ~host.blocked]
     assert worked.max() == 502 * US

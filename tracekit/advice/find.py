@@ -24,7 +24,7 @@ from tracekit.replay.prices import STALLED, Prices
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tracekit.evidence.model import Window
+    from tracekit.evidence.model import Finding, Window
     from tracekit.replay.changes import Rows
     from tracekit.replay.model import Gains
     from tracekit.replay.one_offs import OneOff
@@ -58,7 +58,7 @@ def find(
     gains: WindowGains,
     place: tuple[str, int],
     window: Window,
-    findings: Sequence[tuple[str, str, str]],
+    findings: Sequence[Finding],
     missing: Mapping[str, str],
     thresholds: Thresholds,
     *,
@@ -68,10 +68,10 @@ def find(
     """Possible changes in a window of a trace; those that save most come first.
 
     One-offs come last, or first if they take longer than the rest of the window.
-    `place` is the window as `WindowGains.gains` names it. `findings` are the code, severity and
-    message of each problem of the trace, and `missing` the messages about what was not recorded,
-    by code. `repeats` says whether most kernels run again and again. Advice is listed if it saves
-    the share `advised_gain` of the window. With `combine`, the list also has the best combination.
+    `place` is the window as `WindowGains.gains` names it. `findings` are the problems of the trace,
+    and `missing` the messages about what was not recorded, by code. `repeats` says whether most
+    kernels run again and again. Advice is listed if it saves the share `advised_gain` of the
+    window. With `combine`, the list also has the best combination.
     """
     replay = gains.replay
     prices = Prices(replay, replay.window(*place))
@@ -79,11 +79,11 @@ def find(
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
-    absent = {**missing} | {code: message for code, _, message in findings}
+    absent = {**missing} | {each.code: each.message for each in findings}
     looked, unlooked = _applicable(replay, absent)
     if 0 < replay.graph.ops < thresholds.few_ops:
         looked = []
-    is_cold = any(code == "cold_start" for code, _, _ in findings)
+    is_cold = any(each.code == "cold_start" for each in findings)
     # Code that is loaded once is not a loop.
     repeats = repeats and not is_cold
     looked = [
@@ -123,7 +123,7 @@ def find(
         ]
         larger = (_larger_batch(each, prices, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
-    doubted = {code: message for code, severity, message in findings if severity != "info"}
+    doubted = {each.code: each.message for each in findings if each.severity != "info"}
     listed = [_advice(each, prices.window_ns, of_window.removed, doubted) for each in worth]
     # Once in the whole run: one-offs are compared with its length.
     whole_ns = gains.gains("trace", 0).window_ns
@@ -282,33 +282,21 @@ def _advice(
     remedy, best = place.remedy, (*place.parts, place)[0]
     # The first one, if gains are equal.
     cause = max(remedy.causes, key=lambda each: removed.get(each, 0.0))
-    return Advice(
-        remedy=remedy.name,
-        title=remedy.title,
-        cause=cause,
-        where=best.where,
+    doubts = [doubted[code] for code in remedy.codes if code in doubted]
+    return replace(
+        _of_once(remedy, cause, best.where, place.count, place.saves_ns, doubts),
         detail=best.detail,
-        count=place.count,
-        saves_ns=place.saves_ns,
         share=place.saves_ns / window_ns,
         once=False,
-        effort=remedy.effort,
-        needs=remedy.needs,
-        doubts=[each for each in [remedy.caveat] if each]
-        + [doubted[code] for code in remedy.codes if code in doubted],
         change=place.change,
         places=[
             AdvisedPlace(
-                where=each.where or "",
-                detail=each.detail,
-                count=each.count,
-                saves_ns=each.saves_ns,
-                share=each.saves_ns / window_ns,
-                change=each.change,
+                each.where or "", each.detail, each.count, each.saves_ns,
+                each.saves_ns / window_ns, each.change,
             )
             for each in place.parts
         ],
-    )
+    )  # fmt: skip
 
 
 def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
@@ -354,12 +342,8 @@ def _once(
         if not mine or saves_ns < least_ns:
             continue
         longest = max(mine, key=lambda each: each.excess_ns)
-        found.append(
-            _of_once(
-                remedy, longest.cause, _place_of(longest), len(mine), saves_ns,
-                [remedy.caveat] if remedy.caveat else [],
-            )
-        )  # fmt: skip
+        where = _place_of(longest)
+        found.append(_of_once(remedy, longest.cause, where, len(mine), saves_ns))
     return sorted(found, key=lambda each: -each.saves_ns)
 
 
@@ -369,16 +353,22 @@ def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     cold = replay.database.rows_of_trace(sql, replay.trace_id)
     saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
     found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
-    return found[0] if found else _of_once(remedy, "launch", None, len(cold), saves_ns, [])
+    return found[0] if found else _of_once(remedy, "launch", None, len(cold), saves_ns)
 
 
 def _of_once(
-    remedy: Remedy, cause: str, where: str | None, count: int, saves_ns: int, doubts: list[str]
+    remedy: Remedy,
+    cause: str,
+    where: str | None,
+    count: int,
+    saves_ns: int,
+    doubts: Sequence[str] = (),
 ) -> Advice:
     """Advice on a one-off: its price is not a share of a step, and comes from no replay."""
     return Advice(
         remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
-        effort=remedy.effort, needs=remedy.needs, doubts=doubts, change=None,
+        effort=remedy.effort, needs=remedy.needs,
+        doubts=[each for each in (remedy.caveat, *doubts) if each], change=None,
     )  # fmt: skip
 
 

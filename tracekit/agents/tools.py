@@ -39,8 +39,7 @@ from tracekit.verdicts import verdict_together, verdicts
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
-    from tracekit.verdict.run_model import RunVerdict
+    from tracekit.verdict.model import Analysis, RunVerdict
 
 T = TypeVar("T")
 ToolAnswer = dict[str, Any]

@@ -93,8 +93,7 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
 
 
 def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) -> Pair:
-    from tracekit.compare.diff import Pair
-    from tracekit.compare.runs import common_rank, compare_runs, members
+    from tracekit.compare.diff import Pair, common_rank, compare_runs, ranks_in
     from tracekit.opening import load, open_any
     from tracekit.thresholds import Thresholds
     from tracekit.trace.paths import trace_paths
@@ -110,13 +109,15 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
     names = (shown(a), shown(b))
     with open_any(a, resources) as first, open_any(b, resources) as second:
         runs = compare_runs(first, second, names, Thresholds())
-        ranks = members(first), members(second)
+        ranks = ranks_in(first), ranks_in(second)
+        paths = [row["path"] for each in (first, second) for row in each.ask("overview")]
     one, other, note = common_rank(names, *ranks, runs)
-    if all(is_url(each.path) or Path(each.path).is_file() for each in (one, other)):
-        return Pair(load([one.path, other.path], resources=resources), 1, 2, note, runs)
+    other += len(ranks[0])
+    chosen = [paths[one], paths[other]]
+    if all(is_url(path) or Path(path).is_file() for path in chosen):
+        return Pair(load(chosen, resources=resources), 1, 2, note, runs)
     # Members of archives and of databases are numbered in their order.
-    at = 1 + ranks[0].index(one), 1 + len(ranks[0]) + ranks[1].index(other)
-    return Pair(load([a, b], resources=resources), *at, note, runs)
+    return Pair(load([a, b], resources=resources), 1 + one, 1 + other, note, runs)
 
 
 @click.command()

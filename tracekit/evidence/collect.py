@@ -4,7 +4,7 @@ repetition, and the call sites of its events."""
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict, deque
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -138,18 +138,15 @@ def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
 
 def step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[int, int]:
     """The replay's number of each step, by the step's index among all accounts of one device."""
-    places: dict[tuple[str, int], int] = {}
-    met: Counter[str] = Counter()
+    # Steps of one name are in the same order in both.
+    numbers: dict[str, deque[int]] = defaultdict(deque)
     for number, name in enumerate(names):
-        places[name, met[name]] = number
-        met[name] += 1
-    met.clear()
-    found = {}
-    for at, each in enumerate(accounts):
-        if each.window.kind == "step":
-            found[at] = places[each.window.name, met[each.window.name]]
-            met[each.window.name] += 1
-    return found
+        numbers[name].append(number)
+    return {
+        at: numbers[each.window.name].popleft()
+        for at, each in enumerate(accounts)
+        if each.window.kind == "step"
+    }
 
 
 def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:

@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from tracekit.compare.diff import Diff, Pair
-from tracekit.compare.runs import common_rank, compare_runs
+from tracekit.compare.diff import Diff, Pair, common_rank, compare_runs
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
@@ -74,9 +73,10 @@ def _pair(lake: Lake, parts: tuple[LakeRun, LakeRun], thresholds: Thresholds) ->
         open_parts(parts[1:], lake.resources) as second,
     ):
         runs = compare_runs(first, second, names, thresholds)
-    ranks_a, ranks_b = (list(each.ranks.values()) for each in parts)
-    a, b, note = common_rank(names, ranks_a, ranks_b, runs)
-    return Pair(lake, a.trace_id, b.trace_id, note, runs)
+    ranks = [list(each.ranks.values()) for each in parts]
+    first_ranks, second_ranks = ([(r.name, r.rank) for r in each] for each in ranks)
+    a, b, note = common_rank(names, first_ranks, second_ranks, runs)
+    return Pair(lake, ranks[0][a].trace_id, ranks[1][b].trace_id, note, runs)
 
 
 class RunFigures(Struct, frozen=True):

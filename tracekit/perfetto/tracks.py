@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import Struct, field
 
+from tracekit.causes import CAUSES
 from tracekit.examine import examine
 from tracekit.replay.changes import query_of
 from tracekit.text import duration, percent
@@ -144,7 +145,7 @@ def _critical_path(replay: Replay, database: Session, process: Process) -> None:
         if ns >= least_ns:
             process.slice(
                 f"critical path, {'device' if device else 'host'}",
-                f"{replay.graph.causes[cause]}: {name}" if name else replay.graph.causes[cause],
+                f"{CAUSES[cause]}: {name}" if name else CAUSES[cause],
                 start,
                 ns,
             )

@@ -23,6 +23,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from tracekit.causes import CAUSES
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
@@ -63,11 +64,10 @@ def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> Non
     if change.what == "cuda-graph":
         _free_launches(scale, graph)
     elif change.what == REMEDY:
-        for part in remedies.parts(change):
-            if part.target == "cuda-graph":
-                _free_launches(scale, graph)
-            else:
-                part.apply(scale, graph)
+        rows = remedies.rows_at(change)
+        for target in sorted(set(rows["target"].tolist())):
+            here = rows["target"] == target
+            scale_parts({name: rows[name][here] for name in COLUMNS}, target, scale, graph)
     elif change.what == "fuse" or change.pattern is not None:
         _scale_named(change, scale, graph, remedies)
     else:
@@ -92,9 +92,9 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     elif what == BATCH:
         scale.op.scale(factor)
         for rates in (scale.host, scale.fixed):
-            rates.scale_cause(graph.number("input"), factor)
+            rates.scale_cause(CAUSES.index("input"), factor)
     else:
-        cause = graph.number(what)
+        cause = CAUSES.index(what)
         for rates in (scale.host, scale.op, scale.fixed):
             rates.scale_cause(cause, factor)
         if what == "copy":
@@ -109,12 +109,12 @@ def _staging(graph: Graph) -> Flags:
     """The host's work in calls that copy from pageable memory: they return shortly before their
     copy ends, so they are not launches."""
     device, host = graph.device, graph.host
-    is_copy = device.cause == graph.number("copy")
+    is_copy = device.cause == CAUSES.index("copy")
     long = device.call_end - device.start > device.ns // 2
     op = np.flatnonzero(is_copy & device.linked & ~device.is_blocking & long)
     begin = host.key(device.thread[op], host.origin_ns + device.call[op])
     end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
-    called: Flags = host.within(begin, end) & (host.cause == graph.number("launch"))
+    called: Flags = host.within(begin, end) & (host.cause == CAUSES.index("launch"))
     return called
 
 
@@ -132,8 +132,9 @@ def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies)
         if change.what == "fuse":
             nothing = ": no neighbouring operators have intermediates of known shape"
         raise TracekitError(f"{change.text!r}{nothing}")
-    factor = 1 - rows["saved_share"] if change.what == "fuse" else change.factor
-    ChangedParts.of(rows, _TARGETS[change.what], factor).apply(scale, graph)
+    left = 1 - rows["saved_share"] if change.what == "fuse" else change.factor
+    factor = np.broadcast_to(left, len(rows["event_id"]))
+    scale_parts(rows | {"factor": factor}, _TARGETS[change.what], scale, graph)
 
 
 def _free_launches(scale: Scale, graph: Graph) -> None:
@@ -154,7 +155,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
         return group[host.thread_of(key)] * host.span_ns + host.time_of(key)
 
     synced = np.unique(edges.target[edges.kind == EdgeKind.SYNC]) - 1 - graph.ops
-    border = np.isin(host.cause, [graph.number(name) for name in _BORDERS_OF_GRAPHS])
+    border = np.isin(host.cause, [CAUSES.index(name) for name in _BORDERS_OF_GRAPHS])
     border_at = distinct(np.concatenate([grouped(graph.joins[synced]), grouped(host.at[border])]))
     op = np.flatnonzero(device.linked & ~device.is_blocking)
     call = group[device.thread[op]] * host.span_ns + device.call[op]
@@ -169,7 +170,7 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
     np.minimum.at(first, region, done)
     np.maximum.at(last, region, done)
     regions = Intervals.of(first, last, np.zeros(len(first)))
-    free = np.isin(host.cause, [graph.number(name) for name in FREED_BY_GRAPHS])
+    free = np.isin(host.cause, [CAUSES.index(name) for name in FREED_BY_GRAPHS])
     for since in range(0, len(host), _STRETCHES_AT_ONCE):
         part = slice(since, since + _STRETCHES_AT_ONCE)
         free[part] &= regions.around(grouped(host.at[part]))[1]
@@ -179,21 +180,19 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
 
 def _groups(graph: Graph) -> Ints:
     """Each thread's group: the first of the threads that hand work to each other."""
-    first = list(range(len(graph.host.threads)))
-    edges = graph.edges
+    host, edges = graph.host, graph.edges
     handed = np.flatnonzero(edges.kind == EdgeKind.HANDOVER)
-    giver = edges.host_to[handed] // graph.host.span_ns
-    taker = graph.joins[edges.target[handed] - 1 - graph.ops] // graph.host.span_ns
-
-    def first_of(thread: int) -> int:
-        while first[thread] != thread:
-            first[thread] = thread = first[first[thread]]
-        return thread
-
-    for a, b in {(int(a), int(b)) for a, b in zip(giver, taker, strict=True)}:
-        low, high = sorted((first_of(a), first_of(b)))
-        first[high] = low
-    return np.array([first_of(each) for each in first], np.int64)
+    giver = host.thread_of(edges.host_to[handed])
+    taker = host.thread_of(graph.joins[edges.target[handed] - 1 - graph.ops])
+    pairs = np.unique(np.stack([giver, taker]), axis=1)
+    first = np.arange(len(host.threads))
+    before = None
+    while before is None or (first != before).any():
+        before = first.copy()
+        low = first[pairs].min(axis=0)
+        for side in pairs:
+            np.minimum.at(first, side, low)
+    return first
 
 
 def query_of(remedy: str) -> str:
@@ -241,8 +240,8 @@ class Remedies:
         """The answer to a question about the trace, as columns."""
         return self._database.arrays(question, columns, trace=self._trace_id, **given)
 
-    def parts(self, change: Change) -> list[ChangedParts]:
-        """The parts that `remedy:NAME` or `remedy:NAME:PLACE` changes.
+    def rows_at(self, change: Change) -> Rows:
+        """The rows of what `remedy:NAME` or `remedy:NAME:PLACE` changes.
 
         Raises:
             TracekitError: there is no such remedy, or it finds nothing there.
@@ -254,44 +253,27 @@ class Remedies:
             rows = {name: values[here] for name, values in rows.items()}
         if not len(rows["target"]):
             raise TracekitError(f"{change.text!r} names nothing in this trace")
-        return [ChangedParts.of(rows, target) for target in sorted(set(rows["target"].tolist()))]
+        return rows
 
 
-class ChangedParts(Struct, frozen=True):
-    """Parts of one target. The intervals of a thread do not overlap."""
-
-    target: str
-    event_id: Ints
-    pid: Ints
-    tid: Ints
-    start_ns: Ints
-    dur_ns: Ints
-    factor: Floats
-
-    @staticmethod
-    def of(rows: Rows, target: str, factor: Floats | float | None = None) -> ChangedParts:
-        """The rows with this target; without columns `target` and `factor`, all, by `factor`."""
-        chosen = rows["target"] == target if "target" in rows else slice(None)
-        plain = {name: np.ma.filled(rows[name], 0)[chosen] for name in COLUMNS[1:6] if name in rows}
-        count = len(plain["event_id"])
-        given = {name: plain.get(name, np.zeros(count, np.int64)) for name in COLUMNS[1:6]}
-        factors = rows["factor"][chosen] if factor is None else np.broadcast_to(factor, count)
-        return ChangedParts(target, **given, factor=np.ma.filled(factors, 1.0).astype(np.float64))
-
-    def apply(self, scale: Scale, graph: Graph) -> None:
-        """Scales the parts in `scale`, which a replay of `graph` takes."""
-        if self.target == "op":
-            op, first = np.unique(graph.device.numbers(self.event_id), return_index=True)
-            op, factor = op[op >= 0], self.factor[first[op >= 0]]
-            scale.op.scale_each(factor, op)
-            _close_gaps(scale, graph, op[factor == 0])
-            return
-        host = graph.host
-        thread = host.numbers(self.pid, self.tid)
-        known = thread >= 0
-        begin = host.key(thread[known], self.start_ns[known])
-        end = host.key(thread[known], (self.start_ns + self.dur_ns)[known])
-        Intervals.of(begin, end, self.factor[known]).apply(self.target, scale, graph)
+def scale_parts(rows: Rows, target: str, scale: Scale, graph: Graph) -> None:
+    """Scales the parts in these rows, which have one target, in `scale`, which a replay of `graph`
+    takes. The intervals of a thread do not overlap."""
+    if target == "cuda-graph":
+        _free_launches(scale, graph)
+        return
+    factor = np.ma.filled(rows["factor"], 1.0).astype(np.float64)
+    if target == "op":
+        event_id = np.ma.filled(rows["event_id"], 0)
+        op, first = np.unique(graph.device.numbers(event_id), return_index=True)
+        op, factor = op[op >= 0], factor[first[op >= 0]]
+        scale.op.scale_each(factor, op)
+        _close_gaps(scale, graph, op[factor == 0])
+        return
+    slices = {name: np.ma.filled(rows[name], 0) for name in COLUMNS[2:6]}
+    thread, begin, end = graph.host.slices(slices)
+    known = thread >= 0
+    Intervals.of(begin[known], end[known], factor[known]).apply(target, scale, graph)
 
 
 class Intervals(Struct, frozen=True):
@@ -330,7 +312,7 @@ class Intervals(Struct, frozen=True):
             return
         stretches = host.within(self.begin, self.end)
         if target == "overhead":
-            stretches &= np.isin(host.cause, [graph.number(name) for name in FREED_BY_GRAPHS])
+            stretches &= np.isin(host.cause, [CAUSES.index(name) for name in FREED_BY_GRAPHS])
         stretch = np.flatnonzero(stretches)
         scale.host.scale_each(self.factor[self.around(host.at[stretch])[0]], stretch)
         if target == "overhead":

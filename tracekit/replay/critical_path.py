@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, sums
 from tracekit.replay.simulator import Run
@@ -95,7 +96,7 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     """The path from `end` back to `start` (ns since the trace's start, as replayed)."""
     graph = run.graph
     chain = _chain(run, start, end.node)
-    total = np.zeros(len(graph.causes), np.int64)
+    total = np.zeros(len(CAUSES), np.int64)
     ids = [each.max(initial=-1) for each in (graph.host.event, graph.device.op_id)]
     of_event = np.zeros(int(max(ids)) + 1, np.int64)
     links = []
@@ -105,11 +106,11 @@ def critical_path(run: Run, start: int, end: End) -> Path:
         np.add.at(of_event, each.event[named], each.ns[named])
         between = each.take(~named)
         longest = between.take(np.argsort(-between.ns, kind="stable")[:_LONGEST])
-        links += _links(graph, longest, longest.ns)
+        links += _links(longest, longest.ns)
     # The trace does not show the time before its first record.
     missing = end.time - start - int(total.sum())
     if missing > 0:
-        total[graph.number("unknown")] += missing
+        total[CAUSES.index("unknown")] += missing
         links.append(Link(None, "unknown", "host", start, missing))
     # Second pass: the sums say how long an event is on the path, but not where.
     events = np.flatnonzero(of_event)
@@ -121,8 +122,8 @@ def critical_path(run: Run, start: int, end: End) -> Path:
         ours = each.take(np.isin(each.event, chosen))
         chosen = np.setdiff1d(chosen, ours.event)
         last = ours.take(np.unique(ours.event, return_index=True)[1])
-        of_events += _links(graph, last, of_event[last.event])
-    by_cause = {name: int(ns) for name, ns in zip(graph.causes, total, strict=True) if ns}
+        of_events += _links(last, of_event[last.event])
+    by_cause = {name: int(ns) for name, ns in zip(CAUSES, total, strict=True) if ns}
     return Path(
         dict(sorted(by_cause.items(), key=lambda item: -item[1])),
         sorted([*of_events, *links], key=lambda link: -link.dur_ns)[:_LONGEST],
@@ -142,11 +143,11 @@ def _pieces_of(run: Run, chain: NDArray[np.int32], start: int, end: End) -> Iter
             yield part.between(start, end.time)
 
 
-def _links(graph: Graph, pieces: Pieces, ns: Ints) -> list[Link]:
+def _links(pieces: Pieces, ns: Ints) -> list[Link]:
     """A link for each piece; `ns` are their lengths on the whole path."""
     columns = (pieces.start, ns, pieces.cause, pieces.event, pieces.on_device)
     return [
-        Link(event if event >= 0 else None, graph.causes[cause], _SIDES[on_device], start, length)
+        Link(event if event >= 0 else None, CAUSES[cause], _SIDES[on_device], start, length)
         for start, length, cause, event, on_device in zip(
             *(each.tolist() for each in columns), strict=True
         )
@@ -186,15 +187,18 @@ def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
     since = graph.since(edges.source[hosted], until)
     yield from _host_pieces(run, since, until, at[hosted])
     at[hosted] += run.work_between(since, until)
-    op_part, fixed, by_op = run.scale.lengths(graph.edges, chain)
+    by_op = np.flatnonzero((edges.source > 0) & (edges.source <= graph.ops))
     op = edges.source[by_op] - 1
+    op_part = np.zeros(len(chain), np.int64)
+    op_part[by_op] = run.scale.op.times(edges.op_ns[by_op], op)
+    fixed = run.scale.fixed.times(edges.fixed_ns, chain)
     # A negative fixed time (clocks differ) shortens the op.
     op_ns = op_part + np.minimum(fixed, 0)
     device = graph.device
     yield _pieces(at[by_op], op_ns[by_op], device.cause[op], device.op_id[op], True)
     on_device = (edges.kind != EdgeKind.HOST) & (edges.kind != EdgeKind.SYNC)
     yield _pieces(at + op_ns, np.maximum(fixed, 0), edges.fixed_cause, None, on_device)
-    unknown = np.full(len(chain), graph.number("unknown"), np.int8)
+    unknown = np.full(len(chain), CAUSES.index("unknown"), np.int8)
     yield _pieces(at + op_part + fixed, run.wait[edges.target], unknown, None, on_device)
 
 
@@ -287,6 +291,6 @@ def path_between(
     for begin, length, which, at in sorted(merged):
         begin = max(begin, end_of.get(at, begin))
         end_of[at] = begin + length
-        name = graph.causes[which // 2]
+        name = CAUSES[which // 2]
         pieces.append(PathPiece(begin + origin, length, name, _SIDES[which % 2]))
     return pieces

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from tracekit.causes import CAUSES
 from tracekit.errors import TracekitError
 
 # Aliases of causes and sides.
@@ -58,17 +60,11 @@ class Change(Struct, frozen=True):
     what: str
     pattern: str | None = None
     factor: float = 0.0
+    rank: int | None = None
+    """The only rank of a run that it concerns; None: all."""
 
 
-class RunChange(Struct, frozen=True):
-    """A change to a run: to one rank, or to all ranks that it concerns if `rank` is None."""
-
-    text: str
-    rank: int | None
-    change: Change
-
-
-def parse_of_run(text: str, causes: list[str]) -> RunChange:
+def parse_of_run(text: str) -> Change:
     """Parses a change to a run of several ranks.
 
     Raises:
@@ -81,14 +77,14 @@ def parse_of_run(text: str, causes: list[str]) -> RunChange:
             raise TracekitError(f"{text!r} is not a change: write rank:N:CHANGE: rank:6:host*0.5")
         rank = int(number)
     if re.fullmatch(r"pipeline-bubble\*0+(\.0*)?", rest) and rank is None:
-        return RunChange(text, None, Change(text, BUBBLE))
+        return Change(text, BUBBLE)
     found = re.fullmatch(r"straggler\*(\d+(\.\d*)?|\.\d+)", rest)
     if found:
-        return RunChange(text, rank, Change(text, STRAGGLER, None, float(found[1])))
-    return RunChange(text, rank, parse(rest, causes))
+        return Change(text, STRAGGLER, None, float(found[1]), rank)
+    return replace(parse(rest), text=text, rank=rank)
 
 
-def parse(text: str, causes: list[str]) -> Change:
+def parse(text: str) -> Change:
     """Parses a change as a user writes it.
 
     Raises:
@@ -116,7 +112,7 @@ def parse(text: str, causes: list[str]) -> Change:
             raise TracekitError(f"{text!r}: single synchronizations can be removed (*0), not more")
         return Change(text, what, body, factor)
     name = _ALIASES.get(body, body)
-    if name not in ("host", "device", BATCH, *causes) or name == "unknown":
-        known = ", ".join(["host", "device", BATCH, *causes[:-1]])
+    if name not in ("host", "device", BATCH, *CAUSES) or name == "unknown":
+        known = ", ".join(["host", "device", BATCH, *CAUSES[:-1]])
         raise TracekitError(f"{text!r} is not a change: {body!r} is none of {known}")
     return Change(text, name, None, factor)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from statistics import median_low
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, sums
 from tracekit.replay.simulator import Scale
@@ -59,16 +60,6 @@ class OneOff(Struct, frozen=True):
         return len(self.ops) or self.end - self.begin
 
 
-class ReplayInput(Protocol):
-    """The input of the search for one-offs; `tracekit.replay.replay.Replay` has it."""
-
-    database: Session
-    trace_id: int
-    thresholds: Thresholds
-    graph: Graph
-    steps: MarkedWindows
-
-
 def _one_off(
     row: dict[str, Any],
     usual_ns: int,
@@ -84,13 +75,15 @@ def _one_off(
     return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
 
 
-def one_offs_of(replay: ReplayInput) -> list[OneOff]:
+def one_offs_of(
+    database: Session, trace_id: int, graph: Graph, steps: MarkedWindows, thresholds: Thresholds
+) -> list[OneOff]:
     """The one-offs of a trace, in order of their starts.
 
     If one-offs inside an event cause its excess, they are listed instead of it. A slow step is
     listed as well, with the rest of its excess.
     """
-    found, slow = _priced(replay), replay.thresholds.one_range_ratio
+    found = _priced(database, trace_id, graph, steps, thresholds)
     result: list[OneOff] = []
     # From the inside out; captures first, since their contents belong to them.
     for each in sorted(found, key=lambda each: (each.kind != "capture", each.length)):
@@ -98,10 +91,11 @@ def one_offs_of(replay: ReplayInput) -> list[OneOff]:
             continue
         inner = [other for other in result if _holds(each, other)]
         covered = sum(other.excess_ns for other in inner)
-        is_explained = covered >= replay.thresholds.told_share * each.excess_ns
+        is_explained = covered >= thresholds.told_share * each.excess_ns
         if each.kind in ("step", "start"):
             rest = each.excess_ns - covered
-            if rest >= (slow - 1) / 2 * each.usual_ns and not (each.ops and is_explained):
+            least = (thresholds.one_range_ratio - 1) / 2 * each.usual_ns
+            if rest >= least and not (each.ops and is_explained):
                 result.append(replace(each, excess_ns=rest))
         elif not is_explained:
             result = [other for other in result if other not in inner] + [each]
@@ -118,10 +112,12 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
     return outer.begin <= inner.begin and inner.end <= outer.end
 
 
-def _priced(replay: ReplayInput) -> list[OneOff]:
+def _priced(
+    database: Session, trace_id: int, graph: Graph, steps: MarkedWindows, thresholds: Thresholds
+) -> list[OneOff]:
     """The candidates with the excess of their work; those without any are left out."""
-    graph, worked = replay.graph, _HostWork.of(replay.graph)
-    rows = replay.database.ask("one_off_candidates", trace=replay.trace_id)
+    worked = _HostWork(graph)
+    rows = database.ask("one_off_candidates", trace=trace_id)
     number = {each: i for i, each in enumerate(graph.host.threads)}
     index = {}
     if any(row["kind"] == "op" for row in rows):
@@ -144,12 +140,11 @@ def _priced(replay: ReplayInput) -> list[OneOff]:
             copies = _launched(graph, begin, end)
             ns = int(graph.device.ns[copies].sum())
             found.append(_one_off(row, 0, ns, ops=copies.tolist()))
-    steps = replay.steps
     if not steps.are_steps:
-        found += _slow_start(replay, worked)
-    elif len(steps) >= replay.thresholds.fewest_alike:
-        found += _slow_steps(replay, worked) + _busy_steps(replay)
-    return [each for each in found if all(rule(each, graph, replay.thresholds) for rule in RULES)]
+        found += _slow_start(database, trace_id, worked, thresholds)
+    elif len(steps) >= thresholds.fewest_alike:
+        found += _slow_steps(steps, worked, thresholds) + _busy_steps(steps, graph, thresholds)
+    return [each for each in found if all(rule(each, graph, thresholds) for rule in RULES)]
 
 
 def _takes_longer(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
@@ -177,7 +172,7 @@ def _launched(graph: Graph, begin: int, end: int) -> Ints:
 
 def without(found: list[OneOff], graph: Graph) -> Scale:
     """The scale of a replay in which one-offs have no excess."""
-    scale, worked = Scale.of(graph), _HostWork.of(graph)
+    scale, worked = Scale.of(graph), _HostWork(graph)
     host, edges = graph.host, graph.edges
     work = host.scaled_work(np.diff(host.borders), slice(None))
     left, ops_left = np.ones(len(host), np.bool_), np.ones(graph.ops, np.bool_)
@@ -209,32 +204,25 @@ def _chosen(which: Ints, count: int) -> Flags:
     return chosen
 
 
-class _HostWork(Struct, frozen=True):
+class _HostWork:
     """The work of host threads: their stretches, and the own work of calls that may wait.
 
     A synchronization's own work is left out: it is a wait that the trace does not explain.
     """
 
-    graph: Graph
-    edge: Ints
-    """The edges with the calls' own work, in the order of `at`."""
-    at: Ints
-    """The last key of each such call."""
-    ns: Ints
-    """The running sum of their own work, starting with 0."""
-
-    @staticmethod
-    def of(graph: Graph) -> _HostWork:
-        edges = graph.edges
+    def __init__(self, graph: Graph) -> None:
+        self.graph, edges = graph, graph.edges
         edge = np.flatnonzero(
             (edges.kind == EdgeKind.HOST)
             & (edges.target > graph.ops)
-            & (edges.fixed_cause != graph.number("sync"))
+            & (edges.fixed_cause != CAUSES.index("sync"))
         )
-        edge = edge[np.argsort(edges.target[edge], kind="stable")]
-        at = graph.joins[edges.target[edge] - 1 - graph.ops] - 1
-        ns = np.cumsum(np.append(0, edges.fixed_ns[edge].astype(np.int64)))
-        return _HostWork(graph, edge, at, ns)
+        self.edge: Ints = edge[np.argsort(edges.target[edge], kind="stable")]
+        """The edges with the calls' own work, in the order of `at`."""
+        self.at: Ints = graph.joins[edges.target[self.edge] - 1 - graph.ops] - 1
+        """The last key of each such call."""
+        self.ns: Ints = np.cumsum(np.append(0, edges.fixed_ns[self.edge].astype(np.int64)))
+        """The running sum of their own work, starting with 0."""
 
     def between(self, begin: Ints, end: Ints) -> Ints:
         """The work from each `begin` to its `end` on the same thread, in ns."""
@@ -259,15 +247,15 @@ class _HostWork(Struct, frozen=True):
         host = graph.host.cut(np.array([begin, end]))
         stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
         worked = host.scaled_work(np.diff(host.borders)[stretches], stretches)
-        edges, causes = graph.edges, len(graph.causes)
-        by_cause = sums(host.cause[stretches], worked, causes)
-        by_cause += sums(edges.fixed_cause[edge], edges.fixed_ns[edge], causes)
-        return graph.causes[int(by_cause.argmax())]
+        edges = graph.edges
+        by_cause = sums(host.cause[stretches], worked, len(CAUSES))
+        by_cause += sums(edges.fixed_cause[edge], edges.fixed_ns[edge], len(CAUSES))
+        return CAUSES[int(by_cause.argmax())]
 
 
-def _slow_steps(replay: ReplayInput, worked: _HostWork) -> list[OneOff]:
+def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds) -> list[OneOff]:
     """Profiler steps with far more work than the median step, split by launching thread."""
-    graph, steps, host = replay.graph, replay.steps, replay.graph.host
+    graph, host = worked.graph, worked.graph.host
     launching = graph.device.thread[graph.device.linked]
     threads = np.union1d(launching, host.thread_of(steps.begin))
     began, lasted = np.array(steps.began_ns), np.array(steps.lasted_ns)
@@ -277,7 +265,7 @@ def _slow_steps(replay: ReplayInput, worked: _HostWork) -> list[OneOff]:
     work = worked.between(begin.ravel(), end.ravel()).reshape(begin.shape)
     usual = np.sort(work, axis=0)[(len(work) - 1) // 2]
     found = []
-    for number in _far_slower(work.sum(axis=1), usual.sum(), replay.thresholds):
+    for number in _far_slower(work.sum(axis=1), usual.sum(), thresholds):
         row = _row_of(steps, number)
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
@@ -289,14 +277,13 @@ def _slow_steps(replay: ReplayInput, worked: _HostWork) -> list[OneOff]:
     return found
 
 
-def _busy_steps(replay: ReplayInput) -> list[OneOff]:
+def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> list[OneOff]:
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), split by causes with a long excess."""
-    graph, steps, thresholds = replay.graph, replay.steps, replay.thresholds
-    device, causes = graph.device, len(graph.causes)
+    device = graph.device
     launched = [steps.ops(number) for number in range(len(steps))]
     # A row for each step, a column for each cause.
-    work = np.stack([sums(device.cause[ops], device.ns[ops], causes) for ops in launched])
+    work = np.stack([sums(device.cause[ops], device.ns[ops], len(CAUSES)) for ops in launched])
     total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
     median = np.sort(total)[(len(total) - 1) // 2]
     span_ns = int(device.end.max(initial=0) - device.start.min(initial=0))
@@ -305,7 +292,7 @@ def _busy_steps(replay: ReplayInput) -> list[OneOff]:
         row = _row_of(steps, number)
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
-            row["cause"] = graph.causes[cause]
+            row["cause"] = CAUSES[cause]
             ops = launched[number][device.cause[launched[number]] == cause].tolist()
             found.append(_one_off(row, int(usual[cause]), int(work[number, cause]), ops=ops))
     return found
@@ -323,12 +310,14 @@ def _row_of(steps: MarkedWindows, number: int) -> dict[str, Any]:
     return {"kind": "step", "event_id": None, "name": steps.names[number]} | times
 
 
-def _slow_start(replay: ReplayInput, worked: _HostWork) -> list[OneOff]:
+def _slow_start(
+    database: Session, trace_id: int, worked: _HostWork, thresholds: Thresholds
+) -> list[OneOff]:
     """The start of a run without steps, if the host took far longer to its launches than later for
     launches of the same kernels; split by launching thread."""
-    graph, thresholds = replay.graph, replay.thresholds
-    op, key, ratio, enough = _paces(replay, worked)
-    if not enough:
+    graph = worked.graph
+    op, key, ratio = _paces(database, trace_id, worked, thresholds)
+    if not len(op):
         return []
     # Launches in order of time, in parts of about the same number.
     time = graph.host.time_of(key)
@@ -358,12 +347,13 @@ def _slow_start(replay: ReplayInput, worked: _HostWork) -> list[OneOff]:
     return found if is_long else []
 
 
-def _paces(replay: ReplayInput, worked: _HostWork) -> tuple[Ints, Ints, Floats, bool]:
+def _paces(
+    database: Session, trace_id: int, worked: _HostWork, thresholds: Thresholds
+) -> tuple[Ints, Ints, Floats]:
     """For each launch: one of its ops, its key, and the host's work since the thread's previous
-    launch, divided by the median for kernels of this name; and whether there are enough names to
-    compare."""
-    graph, thresholds = replay.graph, replay.thresholds
-    device, host = graph.device, graph.host
+    launch, divided by the median for kernels of this name. Empty if there are too few of one name
+    to compare."""
+    device, host = worked.graph.device, worked.graph.host
     op = np.flatnonzero(device.linked)
     key = host.key(device.thread[op], host.origin_ns + device.call[op])
     key, first = np.unique(key, return_index=True)
@@ -372,8 +362,8 @@ def _paces(replay: ReplayInput, worked: _HostWork) -> tuple[Ints, Ints, Floats, 
     work = worked.between(key[np.flatnonzero(follows) - 1], key[follows])
     op, key = op[follows], key[follows]
     if len(op) < thresholds.start_parts * thresholds.fewest_alike:
-        return op, key, np.zeros(0), False
-    rows = replay.database.arrays("op_names", trace=replay.trace_id)
+        return op[:0], key[:0], np.zeros(0)
+    rows = database.arrays("op_names", trace=trace_id)
     name = rows["name_id"][np.searchsorted(rows["event_id"], device.op_id[op])]
     order = np.lexsort((work, name))
     _, begin, count = np.unique(name[order], return_index=True, return_counts=True)
@@ -381,4 +371,6 @@ def _paces(replay: ReplayInput, worked: _HostWork) -> tuple[Ints, Ints, Floats, 
     kind = np.searchsorted(name[order][begin], name)
     known = count[kind] >= thresholds.start_parts // 2
     ratio = work / np.maximum(1, usual[kind])
-    return op[known], key[known], ratio[known], 2 * int(known.sum()) > len(op)
+    if 2 * int(known.sum()) <= len(op):
+        known = np.zeros(len(op), np.bool_)
+    return op[known], key[known], ratio[known]

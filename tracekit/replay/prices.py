@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
-from tracekit.causes import LIMITS, OF_HOST, UNKNOWN_LIMIT
+from tracekit.causes import CAUSES, LIMITS, OF_HOST, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.changes import query_of, scale_cause
 from tracekit.replay.grammar import BATCH, REMEDY, parse
@@ -59,10 +59,10 @@ class WindowGains:
         graph = replay.graph
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
         present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
-        causes = [graph.causes[cause] for cause in sorted(present)]
-        totals = graph.host.totals(len(graph.causes))
-        totals += sums(graph.device.cause, graph.device.ns, len(graph.causes))
-        self._work_ns = {name: int(ns) for name, ns in zip(graph.causes, totals, strict=True) if ns}
+        causes = [CAUSES[cause] for cause in sorted(present)]
+        totals = graph.host.totals()
+        totals += sums(graph.device.cause, graph.device.ns, len(CAUSES))
+        self._work_ns = {name: int(ns) for name, ns in zip(CAUSES, totals, strict=True) if ns}
         self._windows = {place: number for number, place in enumerate(replay.window_ids)}
         self._measured_ns = replay.lengths(replay.run(steady=True))
         has_one_offs = bool(replay.one_offs)
@@ -197,7 +197,7 @@ class Prices:
         """The factor by which the window then holds more samples."""
         if _is_marked(change, "is_batch"):
             return _TWICE
-        found = parse(change, self.replay.graph.causes)
+        found = parse(change)
         return found.factor if found.what == BATCH else 1
 
     def larger_batch(self, growth: float) -> tuple[int, int] | None:
@@ -243,7 +243,7 @@ class Prices:
 
     def _with(self, scale: Scale, change: str) -> Scale:
         changed = scale.copy()
-        self.replay.apply(parse(change, self.replay.graph.causes), changed)
+        self.replay.apply(parse(change), changed)
         return changed
 
     def _length(self, scale: Scale) -> int:

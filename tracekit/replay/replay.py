@@ -75,7 +75,7 @@ class Replay:
     @cached_property
     def one_offs(self) -> list[OneOff]:
         """Events that happened once; the change `steady` leaves them out."""
-        return one_offs_of(self)
+        return one_offs_of(self.database, self.trace_id, self.graph, self.steps, self.thresholds)
 
     def scale(self, *, steady: bool) -> Scale:
         """The scale of the replay without changes; if `steady`, without one-offs as well."""
@@ -91,7 +91,7 @@ class Replay:
         Raises:
             TracekitError: a text is not a change, or matches nothing in the trace.
         """
-        parsed = [parse(text, self.graph.causes) for text in changes]
+        parsed = [parse(text) for text in changes]
         scale = self.scale(steady=steady or any(each.what == STEADY for each in parsed))
         for change in parsed:
             self.apply(change, scale)

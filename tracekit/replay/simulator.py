@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.native import replay
-from tracekit.replay.graph import Edges, Graph
+from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import Flags, Ints, Rates, Which, distinct, times
 
 
@@ -30,11 +30,10 @@ class Scale(Struct):
 
     @staticmethod
     def of(graph: Graph) -> Scale:
-        causes = len(graph.causes)
         return Scale(
-            Rates.of(graph.host.cause, causes),
-            Rates.of(graph.device.cause, causes),
-            Rates.of(graph.edges.fixed_cause, causes),
+            Rates.of(graph.host.cause),
+            Rates.of(graph.device.cause),
+            Rates.of(graph.edges.fixed_cause),
             np.zeros(len(graph.edges), np.bool_),
         )
 
@@ -43,15 +42,6 @@ class Scale(Struct):
         # Rates replace their arrays when they change.
         host, op, fixed = (replace(each) for each in (self.host, self.op, self.fixed))
         return Scale(host, op, fixed, self.dropped.copy(), self.unknown)
-
-    def lengths(self, edges: Edges, which: Which) -> tuple[Ints, Ints, Ints]:
-        """The scaled op time and fixed time of the edges `which`, in ns, and the indices among them
-        of the edges whose source is an op."""
-        op = edges.source[which] - 1
-        by_op = np.flatnonzero((op >= 0) & (op < len(self.op.kind)))
-        op_part = np.zeros(len(op), np.int64)
-        op_part[by_op] = self.op.times(edges.op_ns[which][by_op], op[by_op])
-        return op_part, self.fixed.times(edges.fixed_ns[which], which), by_op
 
 
 class Run(Struct, frozen=True, dict=True):

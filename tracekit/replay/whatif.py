@@ -11,6 +11,7 @@ from msgspec import Struct
 from tracekit.causes import OF_MEMORY
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
+from tracekit.replay.graph.arrays import Ints, sums
 from tracekit.replay.prices import Prices
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of
@@ -19,7 +20,6 @@ from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.replay.graph.arrays import Ints
     from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 
 SCHEMA = "tracekit/whatif/1"
@@ -177,8 +177,8 @@ def what_if_run(
         TracekitError: the traces are not the ranks of one run, or do not show who waits for whom; a
         text is not a change or matches nothing.
     """
-    from tracekit.replay.ranks.prices import Pricing
     from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
+    from tracekit.replay.ranks.stragglers import Pricing
 
     if reason := not_one_run(database):
         raise TracekitError(
@@ -213,9 +213,7 @@ def what_if_run(
 
 def _waited(joined: RankReplay, run: RanksRun) -> list[int]:
     """How long each rank waits in collectives."""
-    members = run.of.members
-    collective = ~members.is_exchange
-    return [
-        int(run.wait_ns[collective & (run.of.rank == number)].sum())
-        for number in range(len(joined.trace_ids))
-    ]
+    collective = ~run.of.members.is_exchange
+    rank, wait_ns = run.of.rank[collective], run.wait_ns[collective]
+    waited: list[int] = sums(rank, wait_ns, len(joined.trace_ids)).tolist()
+    return waited

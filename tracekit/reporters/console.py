@@ -31,9 +31,8 @@ from tracekit.reporters.terminal import (
 )
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import TABLE, Thresholds
-from tracekit.verdict.model import Analysis
+from tracekit.verdict.model import RUN_QUERIES, Analysis
 from tracekit.verdict.recorder import bound_of_verdict
-from tracekit.verdict.run_model import RUN_QUERIES
 from tracekit.verdict.sentences import is_hardly_longer
 
 _BAR = 34

@@ -17,8 +17,7 @@ from tracekit.experiments.points import Sweep
 from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, console, diff, experiments, first_screen, several
 from tracekit.reporters.parts import parts_of
-from tracekit.verdict.model import Analysis
-from tracekit.verdict.run_model import RunVerdict
+from tracekit.verdict.model import Analysis, RunVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,9 +23,8 @@ from tracekit.reporters.terminal import (
     table,
 )
 from tracekit.text import counted, duration, percent, printable, share, size
-from tracekit.verdict.model import Analysis
+from tracekit.verdict.model import Analysis, Collectives, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, split_bound
-from tracekit.verdict.run_model import Collectives, RunVerdict
 from tracekit.verdict.run_words import headline, no_verdict, whole
 
 _SIDE_BY_SIDE = 3

@@ -31,8 +31,7 @@ from tracekit.version import __version__
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
-    from tracekit.verdict.run_model import RunVerdict
+    from tracekit.verdict.model import Analysis, RunVerdict
 
 # Sheets with the answers of questions.
 _QUESTIONS = {

@@ -21,6 +21,7 @@ from tracekit.verdict.regime import (
     REGIMES,
     UNKNOWN,
     bound_of,
+    guessed_ns,
     side_by_time,
     weigh,
 )
@@ -36,7 +37,7 @@ from tracekit.verdict.sentences import (
 LEVELS = ("high", "medium", "low")
 # Nobody reads more sentences than the first number; the second is kept for reasons, however many
 # doubts there are.
-_MOST, _FEWEST = 6, 4
+MOST_REASONS, _FEWEST = 6, 4
 
 Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]
 
@@ -45,7 +46,7 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
     """The verdict with its confidence lowered by each doubt, and a sentence for each."""
     margin = verdict.margin
     if verdict.regime == UNKNOWN or margin is None:
-        return replace(verdict, why=verdict.why[:_MOST])
+        return replace(verdict, why=verdict.why[:MOST_REASONS])
     found = (doubt(verdict, evidence, thresholds) for doubt in DOUBTS)
     doubts = [each for each in found if each]
     # They come last: the caveats mention them as well.
@@ -64,8 +65,8 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
     if level == 0 and (alone := _stands_alone(evidence, thresholds)):
         level = 1
         doubts.append(alone)
-    reasons = verdict.why[: max(_FEWEST, _MOST - len(doubts))]
-    why = [*reasons, *doubts][:_MOST]
+    reasons = verdict.why[: max(_FEWEST, MOST_REASONS - len(doubts))]
+    why = [*reasons, *doubts][:MOST_REASONS]
     return replace(verdict, confidence=LEVELS[level], why=why, doubts=doubts)
 
 
@@ -104,17 +105,12 @@ def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
         return None
     if evidence.host is not None:
-        unrecorded, all_ns = evidence.host.untraced_ns, evidence.host.untraced_ns
-        all_ns += evidence.host.python_ns
+        times = (evidence.host.untraced_ns, evidence.host.python_ns)
     elif evidence.idle is not None:
-        causes = evidence.idle.causes
-        unrecorded = causes.get("untraced", 0)
-        all_ns = unrecorded + causes.get("python", 0)
-    if not all_ns or unrecorded < thresholds.unrecorded_share * all_ns:
+        times = (evidence.idle.causes.get("untraced", 0), evidence.idle.causes.get("python", 0))
+    if not (guessed := guessed_ns(*times, thresholds)):
         return None
-    return (
-        f"For {duration(unrecorded)} of it nothing was recorded on the thread: Python is a guess."
-    )
+    return f"For {duration(guessed)} of it nothing was recorded on the thread: Python is a guess."
 
 
 def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:

@@ -1,4 +1,5 @@
-"""The analysis of one trace: the answers of queries, and the verdict that follows from them.
+"""The analysis of one trace: the answers of queries, and the verdict that follows from them. The
+verdict of a run of several ranks.
 
 The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
 """
@@ -25,6 +26,8 @@ from tracekit.records import Shown
 from tracekit.replay.model import Causal
 
 SCHEMA = "tracekit/analysis/1"
+# The queries whose answers the verdict of a run holds; `--explain` prints them.
+RUN_QUERIES = ("collective_members", "link_bandwidth", "rank_clocks")
 
 
 class Saving(Struct, frozen=True):
@@ -138,3 +141,159 @@ class Analysis(Shown, frozen=True):
     def margin(self) -> float | None:
         """The verdict's, as a fraction of the window; positive: compute-bound."""
         return self.verdict.margin
+
+
+# -- the verdict of a run --------------------------------------------------------------------------
+
+
+class LateRank(Struct, frozen=True):
+    """A rank for which others waited."""
+
+    rank: int | None
+    trace_id: int
+    held_up_ns: int
+    """For how long all others together waited for it in all steps
+    (tracekit/replay/ranks/stragglers.py); for a stage of a pipeline, how much less they would wait
+    if it took as long as the other stages."""
+    times_last: int
+    """The number of collectives in which it came last."""
+    cause: str | None
+    """What it spends more time on than the ranks that do the same; `start-skew`: it began later
+    than they did; `slow-link`: its messages take longer; null: unknown."""
+    place: str | None
+    """Where it does that."""
+    excess_ns: int | None
+    """The extra time, as the mean of the run's steps; a late start counts once."""
+    saves_ns: int | None
+    """How much shorter a step of the run would be if it took as long as the others."""
+    in_pipeline: bool = False
+    """Whether the others wait for it in sends and receives, not in collectives."""
+
+
+class WaitingRank(Struct, frozen=True):
+    """A rank with its waiting time in collectives, and the rank for which it waited longest."""
+
+    rank: int | None
+    trace_id: int
+    waited_ns: int
+    """How long it waited in collectives."""
+    awaited_rank: int | None
+    """The rank for which it waited longest."""
+    awaited_trace_id: int | None
+    """That rank's trace."""
+    awaited_ns: int
+    """How long it waited for that rank."""
+    length_ns: int
+    """From when the rank begins the first step until it has completed the last."""
+
+
+class Collectives(Struct, frozen=True):
+    """The collectives that several of the ranks took part in."""
+
+    count: int
+    """The number of matched collectives."""
+    exchanges: int
+    """Sends with their receives."""
+    matched_by: dict[str, int]
+    """The number of matches for each way of matching."""
+    left_out: int
+    """Collectives that could not be matched without contradiction."""
+    waited_ns: int
+    """All ranks' waits."""
+    wire_ns: int
+    """Time on the wire, each collective once: the duration on the rank that came last."""
+    bandwidth: list[dict[str, Any]]
+    """By type, size and group (queries/communication/link_bandwidth.sql)."""
+
+
+class ClockAhead(Struct, frozen=True):
+    """How far a rank's clock is ahead of the median rank's; negative: behind."""
+
+    rank: int | None
+    ahead_ns: int
+    """Negative: behind."""
+    residual_ns: int
+    """The difference between the ends of collectives that remains once clocks are aligned."""
+
+
+class Clocks(Struct, frozen=True):
+    """How far the ranks' clocks differ, by the ends of their collectives (rank_clocks)."""
+
+    apart_ns: int
+    """The largest difference between two clocks."""
+    residual_ns: int
+    """What remains of the differences once clocks are aligned."""
+    compared: int
+    """The number of ranks whose clocks could be compared."""
+    ranks: list[ClockAhead]
+
+
+class SlowLink(Struct, frozen=True):
+    """A group of ranks whose messages take longer on the wire than those of similar groups, with
+    the messages that cost most."""
+
+    ranks: list[int]
+    """The ranks of the group (id)"""
+    type: str
+    """The collective, or a send and receive."""
+    message_bytes: int
+    """The size of a message."""
+    wire_ns: int
+    """The median time on the wire."""
+    others_wire_ns: int
+    """The median in similar groups."""
+    excess_ns: int
+    """The extra time of all its slow messages in a step."""
+    saves_ns: int
+    """How much shorter a step would be without that extra time."""
+
+
+class RunSaving(Struct, frozen=True):
+    """How much shorter a step of the run would be without something, by a replay of all ranks
+    together: the mean of its steps."""
+
+    remove: str
+    """What is removed."""
+    rank: int | None
+    """None: on all ranks."""
+    saves_ns: int
+    """How much shorter a step would be: the mean of the steps."""
+    share: float
+    """A fraction of the run's length."""
+
+
+class RunVerdict(Shown, frozen=True):
+    """The verdict of a run: one for all its ranks."""
+
+    ranks: list[int | None]
+    """The ranks that have traces (id)"""
+    world_size: int | None
+    """The number of ranks in the run."""
+    steps: int
+    """Steps that all ranks recorded; 0: none, the run is judged as a whole."""
+    step_ns: int | None
+    """The median step: from when all ranks have completed the previous one. The first one begins
+    when the last rank has begun it. Without steps, the whole run."""
+    span_ns: int | None
+    """From the last rank's start to the last one's end."""
+    start_skew_ns: int | None
+    """How much later the last rank begins than the first, by one clock."""
+    pace_rank: int | None
+    """The rank for which the others wait longest; None: they wait for nobody, or it is unknown."""
+    late_ranks: list[LateRank]
+    """The ranks for which others waited, the worst first."""
+    waiting: list[WaitingRank]
+    """How long each rank waited."""
+    collectives: Collectives | None
+    clocks: Clocks | None
+    bubble_ns: int
+    """How long ranks wait for the stages before or after them in a pipeline (`pipeline-bubble`),
+    summed over ranks."""
+    slow_links: list[SlowLink]
+    """Groups whose messages take longer than those of similar groups."""
+    savings: list[RunSaving]
+    """What removing something would save, the most first."""
+    why: list[str]
+    """The reasons, as sentences."""
+    unknown: list[str]
+    """What the traces do not show, and why."""

@@ -16,13 +16,12 @@ from tracekit.causes import OF_HOST, words
 from tracekit.evidence.model import Evidence, Finding
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.confidence import LEVELS, MOST_REASONS
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, weigh
 
 # In ascending order; `none` belongs to an unknown regime.
-_LEVELS = ("none", "low", "medium", "high")
-# As many reasons as a verdict has at most.
-_MOST = 6
+_LEVELS = ("none", *reversed(LEVELS))
 
 
 class RuleInput(Struct, frozen=True):
@@ -129,7 +128,7 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
     advice = [words("record")[each.code] for each in found]
     if level == "none":
         # The remaining reasons and prices are only about the work that happened to be recorded.
-        why = [*sentences, *verdict.why[:1]][:_MOST]
+        why = [*sentences, *verdict.why[:1]][:MOST_REASONS]
         unknown = replace(verdict, regime=UNKNOWN, bottleneck=None, confidence="none", margin=None)
         return replace(
             unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
@@ -139,7 +138,7 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
         headline=f"{sentences[0]} {verdict.headline}",
         doubts=[*sentences, *verdict.doubts],
         confidence=min(verdict.confidence, level, key=_LEVELS.index),
-        why=[*sentences, *verdict.why][:_MOST],
+        why=[*sentences, *verdict.why][:MOST_REASONS],
         try_next=[*advice, *verdict.try_next],
     )
 

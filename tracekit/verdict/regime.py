@@ -111,7 +111,9 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     turns = turns and abs(bound.margin) < thresholds.close_margin
     # Where they take turns, neither side is the one to look at.
     names = (*OF_HOST, *OF_DEVICE) if turns else _OF_SIDE[bound.side]
-    bottleneck = _bottleneck(names, gains, _is_guess(idle, thresholds), thresholds)
+    untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
+    is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
+    bottleneck = _bottleneck(names, gains, is_guess, thresholds)
     return replace(bound, is_capped=host < gains.host, takes_turns=turns, bottleneck=bottleneck)
 
 
@@ -171,11 +173,10 @@ def side_by_time(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
 
 
-def _is_guess(idle: Idle, thresholds: Thresholds) -> bool:
-    """Whether nothing was recorded for most of what counts as Python."""
-    unrecorded = idle.causes.get("untraced", 0)
-    python = unrecorded + idle.causes.get("python", 0)
-    return python > 0 and unrecorded >= thresholds.unrecorded_share * python
+def guessed_ns(untraced_ns: int, python_ns: int, thresholds: Thresholds) -> int:
+    """The time in which nothing was recorded, if that is most of what counts as Python; else 0."""
+    is_most = untraced_ns >= thresholds.unrecorded_share * (untraced_ns + python_ns)
+    return untraced_ns if is_most else 0
 
 
 def _bottleneck(

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
+from tracekit.causes import CAUSES
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import places_of
 from tracekit.replay.grammar import BUBBLE
-from tracekit.replay.ranks.prices import Pricing
+from tracekit.replay.graph.arrays import sums
 from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
-from tracekit.replay.ranks.stragglers import PeerRanks, blamed_wait_ns
+from tracekit.replay.ranks.stragglers import PeerRanks, Pricing, blamed_wait_ns
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.run_model import (
+from tracekit.verdict.model import (
     ClockAhead,
     Clocks,
     Collectives,
@@ -237,7 +238,7 @@ class _Judge:
             return START_SKEW, None, skew
         if more < least_ns or more <= 0:
             return None, None, None
-        name = self.joined.graphs[number].causes[cause]
+        name = CAUSES[cause]
         return name, self._place(number, side, cause), more
 
     def _slow_links(self) -> list[SlowLink]:
@@ -284,20 +285,17 @@ class _Judge:
     # -- waiting
 
     def _waiting(self, lengths: list[int]) -> list[WaitingRank]:
-        joined, members = self.joined, self.joined.members
-        awaited = joined.rank[joined.last[members.meeting]]
+        members, rank, ranks = self.joined.members, self.joined.rank, len(self.analyses)
+        pair = rank * ranks + rank[self.joined.last[members.meeting]]
+        # A row for each rank, a column for each awaited one.
+        waits = sums(pair, np.where(members.is_exchange, 0, members.wait_ns), ranks**2)
         found = []
-        for number, each in enumerate(self.analyses):
-            own = (joined.rank == number) & ~members.is_exchange
-            by = np.bincount(awaited[own], weights=members.wait_ns[own])
-            for_whom = int(np.argmax(by)) if by.size and by.max() > 0 else None
-            waited = int(members.wait_ns[own].sum())
-            last = None if for_whom is None else self.analyses[for_whom].trace
+        for number, by in enumerate(waits.reshape(ranks, ranks)):
+            own, last = (self.analyses[each].trace for each in (number, int(by.argmax())))
             found.append(
                 WaitingRank(
-                    each.trace.rank, each.trace.trace_id, waited, last.rank if last else None,
-                    last.trace_id if last else None, int(by.max()) if last else 0,
-                    lengths[number],
+                    own.rank, own.trace_id, int(by.sum()), last.rank if by.any() else None,
+                    last.trace_id if by.any() else None, int(by.max()), lengths[number],
                 )
             )  # fmt: skip
         return found
@@ -362,7 +360,7 @@ class _Judge:
             found.append((BUBBLE, None, self._saves_without(BUBBLE)))
         graphs = self.joined.graphs
         causes = [cause for each in graphs for cause in (each.host.cause, each.device.cause)]
-        names = [graphs[0].causes[each] for each in np.unique(np.concatenate(causes))]
+        names = [CAUSES[each] for each in np.unique(np.concatenate(causes))]
         found += [
             ("network" if name == "communication" else name, None, self._saves_without(name))
             for name in names

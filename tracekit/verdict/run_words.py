@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.text import duration, printable, share, size
-from tracekit.verdict.run_model import LateRank, RunVerdict, SlowLink, WaitingRank
+from tracekit.verdict.model import LateRank, RunVerdict, SlowLink, WaitingRank
 from tracekit.verdict.sentences import lowered
 
 if TYPE_CHECKING:

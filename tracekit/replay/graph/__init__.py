@@ -25,7 +25,7 @@ https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -94,7 +94,6 @@ class Edges(Columns, frozen=True):
 class Graph(Struct, frozen=True):
     """The graph of one trace, ready for replays. Times are ns since the trace's start."""
 
-    causes: list[str]
     host: Host
     device: Device
     edges: Edges
@@ -117,29 +116,18 @@ class Graph(Struct, frozen=True):
     def ops(self) -> int:
         return len(self.device.start)
 
-    def number(self, cause: str) -> int:
-        return self.causes.index(cause)
-
-    def root(self, key: Ints) -> Ints:
+    def root(self, key: Ints, side: Literal["left", "right"] = "right") -> Ints:
         """The node that each instant of the host follows: the last join of the thread at or before
-        it, or the start of the trace."""
-        return root_of(self.host, self.joins, self.ops, key)
+        it (before it, with the side `left`), or the start of the trace."""
+        if not len(self.joins):
+            return np.zeros(len(key), np.int64)
+        index = np.searchsorted(self.joins, key, side) - 1
+        mine = (index >= 0) & (self.host.thread_of(self.joins[index]) == self.host.thread_of(key))
+        return np.where(mine, 1 + self.ops + index, 0)
 
     def since(self, node: Numbers, key: Ints) -> Ints:
         """The key of each `node`, on the thread of the instant `key` that follows it."""
-        return since(self.host, self.joins, self.ops, node, key)
-
-
-def root_of(host: Host, joins: Ints, ops: int, key: Ints, side: str = "right") -> Ints:
-    index = np.searchsorted(joins, key, side) - 1  # type: ignore[call-overload]
-    if not len(joins):
-        return np.zeros(len(key), np.int64)
-    mine = (index >= 0) & (host.thread_of(joins[index]) == host.thread_of(key))
-    return np.where(mine, 1 + ops + index, 0)
-
-
-def since(host: Host, joins: Ints, ops: int, node: Numbers, key: Ints) -> Ints:
-    begun = host.start_of(host.thread_of(key))
-    joined = node > ops
-    begun[joined] = joins[node[joined] - 1 - ops]
-    return begun
+        begun = self.host.start_of(self.host.thread_of(key))
+        joined = node > self.ops
+        begun[joined] = self.joins[node[joined] - 1 - self.ops]
+        return begun

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from tracekit.causes import CAUSES
 from tracekit.native.replay import Parts
 
 Ints = NDArray[np.int64]
@@ -46,7 +47,9 @@ class Columns(Struct, frozen=True):
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """The rows of all parts, concatenated; there has to be at least one part."""
+        """The rows of all parts."""
+        if not parts:
+            return cls(*(np.zeros(0, np.int64) for _ in cls.__struct_fields__))
         columns = ([getattr(part, name) for part in parts] for name in cls.__struct_fields__)
         return cls(*(np.concatenate(column) for column in columns))
 
@@ -71,9 +74,9 @@ class Rates(Struct):
     """The rate of each kind: the factor by which its measured time is multiplied."""
 
     @staticmethod
-    def of(cause: NDArray[np.int8], causes: int) -> Rates:
-        """Rates of parts with these causes: numbers below `causes`."""
-        return Rates(cause, np.arange(causes), np.ones(causes))
+    def of(cause: NDArray[np.int8]) -> Rates:
+        """Rates of parts with these causes."""
+        return Rates(cause, np.arange(len(CAUSES)), np.ones(len(CAUSES)))
 
     @property
     def parts(self) -> Parts:
@@ -119,9 +122,6 @@ class Rates(Struct):
         """Scales `ns`: the measured times of the parts `which`, or pieces of those times."""
         if self.all_one:
             return ns.astype(np.int64, copy=False)
-        if np.isin(self.rate, (0, 1)).all():
-            exact: Ints = ns * self.rate.astype(np.int64)[self.kind[which]]
-            return exact
         return times(ns, self.rate[self.kind[which]])
 
 

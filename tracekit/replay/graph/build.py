@@ -9,12 +9,12 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from tracekit.replay.graph import EdgeKind, Edges, Graph, root_of, since
+from tracekit.causes import CAUSES
+from tracekit.replay.graph import EdgeKind, Edges, Graph
 from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
-from tracekit.replay.graph.device import Device
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of, stream_waits
-from tracekit.replay.graph.waits import Waits, waits_of
+from tracekit.replay.graph.waits import waits_of
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -27,45 +27,20 @@ def build(database: Session, trace_id: int, thresholds: Thresholds) -> Graph:
     Raises:
         TracekitError: no event has a time, or the trace's times do not fit into 64 bits.
     """
-    recorded = recording_of(database, trace_id, thresholds)
-    causes, device = recorded.causes, recorded.device
-    host, joins, edges = _Builder(recorded).edges()
-    ends = _ends(recorded, host)
+    builder = _Builder(recording_of(database, trace_id, thresholds))
+    graph, edges = builder.graph, builder.edges()
     # Frees what only the search for edges needed.
-    del recorded
-    return _finished(causes, host, device, joins, edges, ends)
+    del builder
+    return _finished(graph, edges)
 
 
-def _ends(recorded: Recording, host: Host) -> tuple[Ints, Ints]:
-    """The keys at which the threads' work begins and ends (`Graph.first_keys`, `last_keys`)."""
-    leading = recorded.leading
-    works = np.flatnonzero((host.event >= 0) & ~host.blocked)
-    thread = host.thread_of(host.at[works])
-    launching = np.unique(recorded.device.thread[recorded.device.linked])
-    others = np.setdiff1d(np.intersect1d(launching, thread), leading)
-    first = works[np.searchsorted(thread, others)]
-    last = works[np.searchsorted(thread, others, "right") - 1]
-    leads = leading * host.span_ns
-    return (
-        np.concatenate([leads, host.at[first]]),
-        np.concatenate([leads + host.span_ns - 1, host.borders[last + 1]]),
-    )
-
-
-def _finished(
-    causes: list[str],
-    host: Host,
-    device: Device,
-    joins: Ints,
-    edges: Edges,
-    ends: tuple[Ints, Ints],
-) -> Graph:
-    """The graph of these edges, with fixed times that fit the measured times.
+def _finished(graph: Graph, edges: Edges) -> Graph:
+    """The graph with these edges, whose fixed times fit the measured times.
 
     Shortens an edge that would put its target later than measured. Leaves out an edge whose source
     was measured after its target.
     """
-    time = np.concatenate([[0], device.start, host.time_of(joins)]).astype(np.int64)
+    time = graph.time
     in_order = time[edges.source] <= time[edges.target]
     rejected = int((~in_order).sum())
     if rejected:
@@ -74,21 +49,27 @@ def _finished(
     if len(tied):
         rejected += len(tied)
         edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
-    fixed_ns, reached = _fitted(host, device, joins, edges, time)
+    # The earliest time of the target that each edge allows.
+    reached = time[edges.source] + edges.op_ns
+    hosted = np.flatnonzero(edges.host_to >= 0)
+    until = edges.host_to[hosted]
+    reached[hosted] += graph.host.work_between(graph.since(edges.source[hosted], until), until)
+    fixed_ns = np.minimum(edges.fixed_ns, time[edges.target] - reached)
+    reached += fixed_ns
     edges = replace(edges, fixed_ns=compact_ids(fixed_ns))
     latest = np.full(len(time), NEVER)
     latest[0] = 0
     np.maximum.at(latest, edges.target, reached)
     orphans = np.flatnonzero(latest == NEVER)
     if len(orphans):
-        source = _before(time, orphans, len(device.start))
+        source = _before(time, orphans, graph.ops)
         latest[orphans] = time[source]
         edges = Edges.concatenate([edges, Edges.make(EdgeKind.STREAM, source, orphans)])
     # In topological order of the targets; edges of one target are ordered by kind.
     edges = edges.take(
         np.argsort(rank[edges.target].astype(np.int64) * len(EdgeKind) + edges.kind, kind="stable")
     )
-    return Graph(causes, host, device, edges, time, time - latest, joins, *ends, rejected)
+    return replace(graph, edges=edges, unknown=time - latest, rejected=rejected)
 
 
 def _before(time: Ints, orphans: Ints, ops: int) -> Ints:
@@ -100,19 +81,6 @@ def _before(time: Ints, orphans: Ints, ops: int) -> Ints:
     ordered = np.argsort(time[1 : 1 + ops], kind="stable")
     place = np.searchsorted(time[1 : 1 + ops][ordered], time[orphans], "left") - 1
     return np.where(place >= 0, 1 + np.append(ordered, 0)[place], 0)
-
-
-def _fitted(host: Host, device: Device, joins: Ints, edges: Edges, time: Ints) -> tuple[Ints, Ints]:
-    """The edges' fixed times, shortened where necessary, and the earliest time of the target that
-    each edge allows."""
-    reached = time[edges.source] + edges.op_ns
-    hosted = np.flatnonzero(edges.host_to >= 0)
-    until = edges.host_to[hosted]
-    begun = since(host, joins, len(device.start), edges.source[hosted], until)
-    reached[hosted] += host.work_between(begun, until)
-    fixed_ns = np.minimum(edges.fixed_ns, time[edges.target] - reached)
-    reached += fixed_ns
-    return fixed_ns, reached
 
 
 def _rank_nodes(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
@@ -160,63 +128,83 @@ def _ranks(order: Ints) -> NDArray[np.int32]:
 
 
 class _Builder:
+    """Finds the nodes of a recording's graph, and all edges between them."""
+
     def __init__(self, recorded: Recording) -> None:
         self.recorded = recorded
-        self.latency = recorded.causes.index("latency")
-        self.device = recorded.device
-        self.order = recorded.order
+        self.latency = CAUSES.index("latency")
+        self.device, self.streams = recorded.device, recorded.streams
         self.stream_waits = stream_waits(recorded)
         self.submitted = recorded.submitted_beside(self.stream_waits[0])
         self.limited_by = self._limited_by()
-
-    def edges(self) -> tuple[Host, Ints, Edges]:
-        """The threads (blocked where they may wait), their joins, and all edges."""
-        waits = waits_of(self.recorded, self.submitted)
+        self.waits = waits_of(recorded, self.submitted)
         # Waits that end at the same instant share a join.
-        host = self.recorded.host.blocking(waits.start, waits.end)
-        joins, join = np.unique(waits.end, return_inverse=True)
-        ops = len(self.device.start)
-        parts = [
-            self._thread_edges(host, joins, waits, join),
-            *self._release_edges(host, joins, waits, join, ops),
-            *self._stream_edges(),
-            self._launch_edges(host, joins, ops),
-            self._wait_edges(),
-        ]
-        return host, joins, Edges.concatenate(parts)
+        joins, self.join = np.unique(self.waits.end, return_inverse=True)
+        host = recorded.host.blocking(self.waits.start, self.waits.end)
+        time = np.concatenate([[0], self.device.start, host.time_of(joins)]).astype(np.int64)
+        none = Edges.concatenate([])
+        ends = self._ends(host)
+        self.graph = Graph(host, self.device, none, time, time, joins, *ends, 0)
 
-    def _thread_edges(self, host: Host, joins: Ints, waits: Waits, join: Ints) -> Edges:
+    def _ends(self, host: Host) -> tuple[Ints, Ints]:
+        """The keys at which the threads' work begins and ends (`Graph.first_keys`, `last_keys`)."""
+        leading = self.recorded.leading
+        works = np.flatnonzero((host.event >= 0) & ~host.blocked)
+        thread = host.thread_of(host.at[works])
+        launching = np.unique(self.device.thread[self.device.linked])
+        others = np.setdiff1d(np.intersect1d(launching, thread), leading)
+        first = works[np.searchsorted(thread, others)]
+        last = works[np.searchsorted(thread, others, "right") - 1]
+        leads = leading * host.span_ns
+        return (
+            np.concatenate([leads, host.at[first]]),
+            np.concatenate([leads + host.span_ns - 1, host.borders[last + 1]]),
+        )
+
+    def edges(self) -> Edges:
+        """All edges."""
+        return Edges.concatenate(
+            [
+                self._thread_edges(),
+                *self._release_edges(),
+                *self._stream_edges(),
+                self._launch_edges(),
+                self._wait_edges(),
+            ]
+        )
+
+    def _thread_edges(self) -> Edges:
         """From each join of a thread to the next, over the work between them."""
-        node = 1 + len(self.device.start) + np.arange(len(joins))
-        source = root_of(host, joins, len(self.device.start), joins, "left")
+        graph, joins = self.graph, self.graph.joins
+        node = 1 + graph.ops + np.arange(len(joins))
         own_ns = np.full(len(joins), np.iinfo(np.int64).max)
-        np.minimum.at(own_ns, join, waits.own_ns)
+        np.minimum.at(own_ns, self.join, self.waits.own_ns)
         cause = np.zeros(len(joins), np.int64)
-        cause[join] = waits.own_cause
-        return Edges.make(EdgeKind.HOST, source, node, host_to=joins, fixed_ns=own_ns, cause=cause)
-
-    def _release_edges(
-        self, host: Host, joins: Ints, waits: Waits, join: Ints, ops: int
-    ) -> list[Edges]:
-        """From the op or host instant that a thread waits for to the join."""
-        by_op = waits.op >= 0
-        op = waits.op[by_op]
-        length = np.where(waits.kind[by_op] == EdgeKind.QUEUE, 0, self.device.ns[op])
-        released = Edges.make(
-            waits.kind[by_op], 1 + op, 1 + ops + join[by_op], op_ns=length,
-            fixed_ns=waits.lag_ns[by_op], cause=waits.own_cause[by_op],
+        cause[self.join] = self.waits.own_cause
+        return Edges.make(
+            EdgeKind.HOST, graph.root(joins, "left"), node, host_to=joins, fixed_ns=own_ns,
+            cause=cause,
         )  # fmt: skip
-        instant = waits.instant[~by_op]
-        source = root_of(host, joins, ops, instant)
+
+    def _release_edges(self) -> list[Edges]:
+        """From the op or host instant that a thread waits for to the join."""
+        by_op = self.waits.op >= 0
+        node = 1 + self.graph.ops + self.join
+        for_op, others = self.waits.take(by_op), self.waits.take(~by_op)
+        length = np.where(for_op.kind == EdgeKind.QUEUE, 0, self.device.ns[for_op.op])
+        released = Edges.make(
+            for_op.kind, 1 + for_op.op, node[by_op], op_ns=length, fixed_ns=for_op.lag_ns,
+            cause=for_op.own_cause,
+        )  # fmt: skip
         handed = Edges.make(
-            waits.kind[~by_op], source, 1 + ops + join[~by_op], host_to=instant,
-            fixed_ns=waits.lag_ns[~by_op], cause=waits.own_cause[~by_op],
+            others.kind, self.graph.root(others.instant), node[~by_op], host_to=others.instant,
+            fixed_ns=others.lag_ns, cause=others.own_cause,
         )  # fmt: skip
         return [released, handed]
 
     def _stream_edges(self) -> list[Edges]:
-        device, order, end = self.device, self.order, self.device.end
-        later = np.flatnonzero(~order.is_first)
+        device, streams, end = self.device, self.streams, self.device.end
+        later = np.flatnonzero(~streams.is_first)
         before = later - 1
         gap = device.start[later] - end[before]
         overlaps = gap < 0
@@ -236,9 +224,9 @@ class _Builder:
         # After overlapping ops, the op that ended last may not be the previous one.
         before_each = np.arange(len(end)) - 1
         other = np.flatnonzero(
-            (order.last >= 0) & (order.last != before_each) & (order.free <= device.start)
+            (streams.last >= 0) & (streams.last != before_each) & (streams.free <= device.start)
         )
-        last = order.last[other]
+        last = streams.last[other]
         rest = Edges.make(
             EdgeKind.STREAM, 1 + last, 1 + other, op_ns=device.ns[last],
             fixed_ns=self._allowed(EdgeKind.STREAM, other, device.start[other] - end[last]),
@@ -246,10 +234,10 @@ class _Builder:
         )  # fmt: skip
         return [chain, rest]
 
-    def _launch_edges(self, host: Host, joins: Ints, ops: int) -> Edges:
-        op = np.flatnonzero(self.device.linked)
+    def _launch_edges(self) -> Edges:
+        op, host = np.flatnonzero(self.device.linked), self.graph.host
         key = host.key(self.device.thread[op], host.origin_ns + self.submitted[op])
-        source = root_of(host, joins, ops, key)
+        source = self.graph.root(key)
         fixed = self._allowed(EdgeKind.LAUNCH, op, self.device.start[op] - self.submitted[op])
         return Edges.make(
             EdgeKind.LAUNCH, source, 1 + op, host_to=key, fixed_ns=fixed, cause=self.latency
@@ -274,7 +262,7 @@ class _Builder:
         usual = self.recorded.usual
         launched = np.where(self.device.linked, self.submitted + usual.latency_ns, NEVER)
         gap_ns = usual.gap_ns
-        latest = np.argmax([launched, self.order.free + gap_ns, waited + gap_ns], axis=0)
+        latest = np.argmax([launched, self.streams.free + gap_ns, waited + gap_ns], axis=0)
         kinds = np.array([EdgeKind.LAUNCH, EdgeKind.STREAM, EdgeKind.WAIT], np.int8)
         return np.where(self.device.linked, kinds[latest], np.int8(-1))
 

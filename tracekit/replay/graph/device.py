@@ -117,30 +117,6 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     )
 
 
-class Order(Struct, frozen=True):
-    """What precedes each op on its stream."""
-
-    is_first: Flags
-    last: NDArray[np.int32]
-    """The earlier op of the stream that ends last; -1: none."""
-    free: Ints
-    """When that op ends; NEVER for the first op of a stream."""
-
-
-def order_of(device: Device) -> Order:
-    n = len(device.start)
-    end = device.end
-    first = np.append(True, np.diff(device.queue) != 0)[:n]
-    # One running maximum serves all streams: each stream's ends are moved above the previous one's.
-    above = device.queue.astype(np.int64) * (int(end.max(initial=0)) + 1) + end
-    index = np.arange(n, dtype=np.int32)
-    if n:
-        index = np.where(above >= np.maximum.accumulate(above), index, 0)
-        index = np.maximum.accumulate(index)
-    last = np.where(first, -1, np.append(np.int32(-1), index[:-1])[:n])
-    return Order(first, last, np.where(last >= 0, end[last], NEVER) if n else end)
-
-
 class UsualTimes(Struct, frozen=True):
     """The delays, in ns, of ops and calls that nothing else delays."""
 
@@ -154,48 +130,55 @@ class UsualTimes(Struct, frozen=True):
     """The length of a launch call that found room in the queue: the median."""
 
 
-def usual_times_of(
-    device: Device, order: Order, launched: LaunchedOps, thresholds: Thresholds
-) -> UsualTimes:
-    linked = device.linked & ~device.is_blocking
-    idle = linked & (order.free <= device.call)
-    after_call = (device.start - device.call_end)[idle]
-    after_call = after_call[(after_call > 0) & (after_call <= thresholds.wait_ns)]
-    queued = linked & (order.free > device.call_end + thresholds.wait_ns)
-    gap = (device.start - order.free)[queued]
-    gap = gap[(gap >= 0) & (gap <= thresholds.wait_ns)]
-    roomy = linked & (launched.depth() <= thresholds.queue_depth)
-    calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
-    return UsualTimes(
-        latency_ns=int(np.median(after_call)) if len(after_call) else thresholds.launch_latency_ns,
-        least_latency_ns=int(np.quantile(after_call, thresholds.quick_share))
-        if len(after_call)
-        else 0,
-        gap_ns=int(np.median(gap)) if len(gap) else thresholds.kernel_gap_ns,
-        call_ns=int(np.median(calls)) if len(calls) else 0,
-    )
-
-
-class LaunchedOps:
+class Streams:
     """The ops of each stream, in order of their starts and in order of their launches."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._end = end = device.end
-        border = np.flatnonzero(np.diff(device.queue)) + 1
-        every = np.arange(len(end), dtype=np.int32)
-        self.by_start = np.split(every, border) if len(end) else []
+        n = len(end)
+        self.is_first: Flags = np.append(True, np.diff(device.queue) != 0)[:n]
+        """Which ops are the first of their stream."""
+        # One running maximum serves all streams: each stream's ends are moved above the previous
+        # one's.
+        above = device.queue.astype(np.int64) * (int(end.max(initial=0)) + 1) + end
+        before = np.append(np.int32(-1), _latest(above))[:n]
+        self.last: NDArray[np.int32] = np.where(self.is_first, -1, before)
+        """The earlier op of the stream that ends last; -1: none."""
+        self.free: Ints = np.where(self.last >= 0, end[self.last], NEVER)
+        """When that op ends; NEVER for the first op of a stream."""
+        border = np.flatnonzero(self.is_first)[1:]
+        self.by_start = np.split(np.arange(n, dtype=np.int32), border) if n else []
         """The ops of each stream."""
         linked = (ops[device.linked[ops]] for ops in self.by_start)
         self.by_launch = [
             ops[np.argsort(device.call[ops], kind="stable")] for ops in linked if len(ops)
         ]
         """The linked ops of each stream that has any."""
-        self._ends_last: list[NDArray[np.int32]] = []
-        for ops in self.by_launch:
-            most = np.maximum.accumulate(end[ops])
-            index = np.where(end[ops] >= most, np.arange(len(ops)), 0)
-            self._ends_last.append(ops[np.maximum.accumulate(index)])
+        self._ends_last = [ops[_latest(end[ops])] for ops in self.by_launch]
+
+    def usual_times(self, thresholds: Thresholds) -> UsualTimes:
+        """The usual delays of ops and calls."""
+        device, free = self._device, self.free
+        linked = device.linked & ~device.is_blocking
+        idle = linked & (free <= device.call)
+        after_call = (device.start - device.call_end)[idle]
+        after_call = after_call[(after_call > 0) & (after_call <= thresholds.wait_ns)]
+        queued = linked & (free > device.call_end + thresholds.wait_ns)
+        gap = (device.start - free)[queued]
+        gap = gap[(gap >= 0) & (gap <= thresholds.wait_ns)]
+        roomy = linked & (self.depth() <= thresholds.queue_depth)
+        calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
+        return UsualTimes(
+            latency_ns=int(np.median(after_call))
+            if len(after_call)
+            else thresholds.launch_latency_ns,
+            least_latency_ns=int(np.quantile(after_call, thresholds.quick_share))
+            if len(after_call)
+            else 0,
+            gap_ns=int(np.median(gap)) if len(gap) else thresholds.kernel_gap_ns,
+            call_ns=int(np.median(calls)) if len(calls) else 0,
+        )
 
     def before(self, until: Ints, not_after: Ints, stream: Ints) -> tuple[Ints, Flags]:
         """The op that was launched before each instant `until` and ends last, but not after
@@ -229,3 +212,9 @@ class LaunchedOps:
             started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
             depth[op] = launches - started
         return depth
+
+
+def _latest(end: Ints) -> NDArray[np.int32]:
+    """The index of the latest end up to each; of equal ones, the last."""
+    index = np.arange(len(end), dtype=np.int32)
+    return np.maximum.accumulate(np.where(end >= np.maximum.accumulate(end), index, 0))

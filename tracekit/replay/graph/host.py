@@ -12,7 +12,7 @@ work to its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from tracekit.causes import CAUSES
 from tracekit.errors import TracekitError
 from tracekit.native.replay import work_at
 from tracekit.replay.graph.arrays import (
@@ -91,6 +92,12 @@ class Host(Struct, frozen=True):
         ]
         return np.repeat(np.array(known, np.int64), np.diff(np.append(first, len(pid))))
 
+    def slices(self, rows: Mapping[str, Ints]) -> tuple[Ints, Ints, Ints]:
+        """The threads of slices (-1: one without stretches), and the keys at which the slices begin
+        and end."""
+        thread, start_ns = self.numbers(rows["pid"], rows["tid"]), rows["start_ns"]
+        return thread, self.key(thread, start_ns), self.key(thread, start_ns + rows["dur_ns"])
+
     def cut(self, keys: Ints) -> Host:
         """A copy with a border at each of these instants."""
         keys = distinct(keys)
@@ -119,14 +126,14 @@ class Host(Struct, frozen=True):
         host = self.cut(np.concatenate([start, end]))
         return replace(host, blocked=host.blocked | host.within(start, end))
 
-    def totals(self, causes: int) -> Ints:
+    def totals(self) -> Ints:
         """The work of all threads by cause, in ns."""
         ns = np.where(self.blocked, 0, np.diff(self.borders))
         # Each thread's section of the axis has one instant more than its time has nanoseconds.
         if len(self):
             last = self.stretch_of(self.span_ns * np.arange(1, len(self.threads) + 1) - 1)
             ns[last] -= ~self.blocked[last]
-        return sums(self.cause, ns, causes)
+        return sums(self.cause, ns, len(CAUSES))
 
     def work_between(self, since: Ints, until: Ints) -> Ints:
         """The measured work from each `since` to its `until` on the same thread, in ns."""
@@ -228,13 +235,13 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
     for each in order:
         if each in threads_in_play:
             of_process.setdefault(host.threads[each][0], []).append(each)
-    found = [
-        given
-        for turn in of_process.values()
-        for given in _in_process(host, turn, workers, thresholds)
-    ]
-    nothing = np.zeros(0, np.int64)
-    return Handovers.concatenate([Handovers(*[nothing] * len(Handovers.__struct_fields__)), *found])
+    return Handovers.concatenate(
+        [
+            given
+            for turn in of_process.values()
+            for given in _in_process(host, turn, workers, thresholds)
+        ]
+    )
 
 
 def _in_process(

@@ -13,19 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from tracekit.causes import CAUSES
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.replay.graph.arrays import NEVER, Flags, Ints, distinct, sums
-from tracekit.replay.graph.device import (
-    Device,
-    LaunchedOps,
-    Order,
-    UsualTimes,
-    device_from,
-    order_of,
-    usual_times_of,
-)
+from tracekit.replay.graph.device import Device, Streams, UsualTimes, device_from
 from tracekit.replay.graph.host import Handovers, Host, handovers, host_from
 from tracekit.thresholds import Thresholds
 
@@ -49,7 +40,6 @@ class Recording(Struct, frozen=True, dict=True):
     database: Session
     trace_id: int
     thresholds: Thresholds
-    causes: list[str]
     host: Host
     device: Device
     calls: dict[str, NDArray[Any]]
@@ -58,16 +48,12 @@ class Recording(Struct, frozen=True, dict=True):
     """In a trace without GPU ops, the thread that computes."""
 
     @cached_property
-    def order(self) -> Order:
-        return order_of(self.device)
+    def streams(self) -> Streams:
+        return Streams(self.device)
 
     @cached_property
     def usual(self) -> UsualTimes:
-        return usual_times_of(self.device, self.order, self.launched, self.thresholds)
-
-    @cached_property
-    def launched(self) -> LaunchedOps:
-        return LaunchedOps(self.device)
+        return self.streams.usual_times(self.thresholds)
 
     @cached_property
     def handovers(self) -> Handovers:
@@ -108,7 +94,7 @@ class Recording(Struct, frozen=True, dict=True):
         """
         device, usual = self.device, self.usual
         start = np.clip(device.start - usual.least_latency_ns, device.call, device.call_end)
-        queued = device.is_blocking & (self.order.free > device.call)
+        queued = device.is_blocking & (self.streams.free > device.call)
         start = np.where(queued, np.minimum(start, device.call + usual.call_ns), start)
         return np.where(device.linked, start, 0)
 
@@ -117,7 +103,7 @@ class Recording(Struct, frozen=True, dict=True):
         begin long after their stream was free were being prepared until then.
         """
         device, usual = self.device, self.usual
-        late = device.is_blocking & (device.start - self.order.free > self.thresholds.wait_ns)
+        late = device.is_blocking & (device.start - self.streams.free > self.thresholds.wait_ns)
         late[waiting] = False
         start = np.clip(device.start - usual.least_latency_ns, device.call, device.call_end)
         return np.where(late & device.linked, start, self.submitted)
@@ -126,7 +112,7 @@ class Recording(Struct, frozen=True, dict=True):
     def ready(self) -> Ints:
         """The earliest start of each op that its launch and its stream allow."""
         return np.maximum(
-            self.submitted + self.usual.latency_ns, self.order.free + self.usual.gap_ns
+            self.submitted + self.usual.latency_ns, self.streams.free + self.usual.gap_ns
         )
 
     @property
@@ -143,7 +129,6 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
     Raises:
         TracekitError: no event has a time, or the trace's times do not fit into 64 bits.
     """
-    causes = list(CAUSES)
     spans = database.rows_of_trace("SELECT trace_id, start_ns, end_ns FROM trace_span", trace_id)
     if not spans:
         raise TracekitError("the trace has no events with a time: there is nothing to replay")
@@ -170,7 +155,7 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
             ops |= database.arrays("device_work", columns, trace=trace_id)
     calls = database.arrays("host_waits", trace=trace_id)
     device = _on_time(device_from(ops, host, thresholds), calls, host.origin_ns, thresholds)
-    return Recording(database, trace_id, thresholds, causes, host, device, calls, computing)
+    return Recording(database, trace_id, thresholds, host, device, calls, computing)
 
 
 def _by_cpu_work(database: Session, trace_id: int, host: Host) -> tuple[Host, Ints]:
@@ -198,7 +183,7 @@ def _on_time(
     chosen = np.flatnonzero(~np.isin(calls["scope"].astype(str), ("maybe", "ready")))
     end = (calls["start_ns"] + calls["dur_ns"])[chosen] - origin_ns
     stream = np.ma.filled(calls["stream"], -1).astype(np.int64)[chosen]
-    last = LaunchedOps(device).before(
+    last = Streams(device).before(
         calls["until_ns"][chosen] - origin_ns, np.full(len(chosen), -NEVER), stream
     )[0]
     late = (np.append(device.end, 0)[last] - end)[last >= 0]
@@ -241,8 +226,12 @@ def stream_waits(recorded: Recording) -> tuple[Ints, Ints]:
     The waits come from the trace's own records, or are inferred from its calls and times.
     """
     rows = recorded.database.arrays("stream_waits", trace=recorded.trace_id)
-    pairs = [_recorded_waits(recorded, rows), _inferred_waits(recorded, rows)]
-    return _distinct_pairs(pairs, len(recorded.device.start))
+    pairs = [_recorded_waits(recorded, rows), *_inferred_waits(recorded, rows)]
+    ops = len(recorded.device.start)
+    # Each pair as one number.
+    both = distinct(np.concatenate([target * ops + source for target, source in pairs]))
+    target, source = np.divmod(both, max(1, ops))
+    return target, source
 
 
 def _recorded_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
@@ -253,7 +242,7 @@ def _recorded_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, I
     until = np.ma.getdata(rows["until_ns"])[has_record] - origin
     stream = np.ma.filled(rows["stream"], -1)[has_record]
     other = np.ma.filled(rows["wait_on_stream"], -1)[has_record]
-    source, _ = recorded.launched.before(until, np.full(len(until), -NEVER), other)
+    source, _ = recorded.streams.before(until, np.full(len(until), -NEVER), other)
     target = np.full(len(call), -1, np.int64)
     # The first op launched on each stream from the call on.
     linked = np.flatnonzero(device.linked)
@@ -269,7 +258,7 @@ def _recorded_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, I
     return target[good], source[good]
 
 
-def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, Ints]:
+def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tuple[Ints, Ints]]:
     """The waits inferred from calls that make streams wait, and from late starts.
 
     An op launched right after such a call waits for the op that its thread launched right before
@@ -278,36 +267,25 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> tuple[Ints, I
     itself comes after the previous launch on the late op's stream; within a CUDA graph, it has to
     belong to the same graph launch.
     """
-    device, order, ready = recorded.device, recorded.order, recorded.ready
+    device, ready = recorded.device, recorded.ready
     late = device.linked & (device.start > ready + recorded.usual.gap_ns)
     calls = np.sort(
         recorded.host.key(recorded.host.numbers(rows["pid"], rows["tid"]), rows["start_ns"])
     )
     key = recorded.host.key(device.thread, recorded.host.origin_ns + device.call)
-    pairs = [_neighbours(recorded, calls, key)]
     if len(calls):
-        same = ~order.is_first & (np.roll(device.thread, 1) == device.thread)
-        since = np.where(
-            same,
-            np.roll(key, 1),
-            recorded.host.start_of(device.thread),
-        )
+        yield _neighbours(recorded, calls, key)
+        same = ~recorded.streams.is_first & (np.roll(device.thread, 1) == device.thread)
+        since = np.where(same, np.roll(key, 1), recorded.host.start_of(device.thread))
         index = np.searchsorted(calls, key) - 1
         waits = late & (index >= 0) & (calls[index] >= since) & ~device.is_graph
         op = np.flatnonzero(waits)
-        pairs.append(
-            _late(
-                recorded,
-                op,
-                _ended_before(recorded, op, recorded.host.time_of(calls[index[op]])),
-                ready,
-            )
-        )
+        source = _ended_before(recorded, op, recorded.host.time_of(calls[index[op]]))
+        yield _late(recorded, op, source, ready)
     op = np.flatnonzero(late & device.is_graph)
     source = _ended_before(recorded, op, device.call_end[op] + 1)
     other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
-    pairs.append(_late(recorded, op, np.where(other, -1, source), ready))
-    return _distinct_pairs(pairs, len(device.start))
+    yield _late(recorded, op, np.where(other, -1, source), ready)
 
 
 def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
@@ -317,8 +295,6 @@ def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints
     op = np.flatnonzero(device.linked)
     op = op[np.argsort(key[op], kind="stable")]
     first, second = op[:-1], op[1:]
-    if not len(calls):
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     index = np.searchsorted(calls, key[second]) - 1
     waits = (index >= 0) & (calls[index] >= key[first])
     good = (
@@ -346,7 +322,7 @@ def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
     best = np.full(len(op), -1, np.int64)
     best_end = np.full(len(op), NEVER)
     linked, end = device.linked, device.end
-    for queue in recorded.launched.by_start if len(op) else []:
+    for queue in recorded.streams.by_start if len(op) else []:
         mine = queue[np.argsort(end[queue], kind="stable")]
         latest = device.start[op] + recorded.thresholds.clock_tick_ns
         index = np.searchsorted(end[mine], latest, "right") - 1
@@ -362,10 +338,3 @@ def _ended_before(recorded: Recording, op: Ints, until: Ints) -> Ints:
         best = np.where(good, candidate, best)
         best_end = np.where(good, end[candidate], best_end)
     return best
-
-
-def _distinct_pairs(pairs: list[tuple[Ints, Ints]], ops: int) -> tuple[Ints, Ints]:
-    """The distinct pairs of ops, in order; ops are numbers below `ops`."""
-    both = distinct(np.concatenate([target * ops + source for target, source in pairs]))
-    target, source = np.divmod(both, max(1, ops))
-    return target, source

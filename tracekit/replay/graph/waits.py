@@ -7,10 +7,9 @@ has the call's cause.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
+from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind
 from tracekit.replay.graph.arrays import NEVER, Columns, Flags, Ints
 from tracekit.replay.graph.recording import Recording
@@ -43,13 +42,6 @@ class Waits(Columns, frozen=True):
         }
         return Waits(start, end, kind=np.full(n, kind, np.int64), **columns)
 
-    @staticmethod
-    def all(parts: Iterable[Waits]) -> Waits:
-        return Waits.concatenate([Waits.make(EdgeKind.SYNC, _NONE, _NONE), *parts])
-
-
-_NONE = np.zeros(0, np.int64)
-
 
 def waits_of(recorded: Recording, submitted: Ints) -> Waits:
     """The stretches in which the trace's threads may stand still.
@@ -57,13 +49,16 @@ def waits_of(recorded: Recording, submitted: Ints) -> Waits:
     Args:
         submitted: the instant in each launch call from which its op could start.
     """
-    return Waits.all(
+    given = recorded.handovers
+    return Waits.concatenate(
         [
             _sync_calls(recorded),
             _blocking_copies(recorded, submitted),
             _full_queues(recorded),
             _fetches(recorded),
-            *_handovers(recorded),
+            # A thread that gets work is blocked until then, and its giver until that work is done.
+            Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
+            Waits.make(EdgeKind.HANDOVER, given.still_from, given.returned, instant=given.end),
             _idling(recorded),
             _unrecorded(recorded),
             _answers(recorded),
@@ -80,7 +75,7 @@ def _sync_calls(recorded: Recording) -> Waits:
     begin, end = rows["start_ns"] - origin, rows["start_ns"] - origin + rows["dur_ns"]
     scope = rows["scope"].astype(str)
     stream = np.ma.filled(rows["stream"], -1).astype(np.int64)
-    op, pending = recorded.launched.before(
+    op, pending = recorded.streams.before(
         rows["until_ns"] - origin, end + recorded.thresholds.wait_ns, stream
     )
     ended = _ends(recorded, op)
@@ -91,7 +86,7 @@ def _sync_calls(recorded: Recording) -> Waits:
     ended = _ends(recorded, op)
     # Such a call waited if it ended right after the op and no other op was pending.
     maybe = scope == "maybe"
-    allocates = rows["cause"] == recorded.causes.index("allocation")
+    allocates = rows["cause"] == CAUSES.index("allocation")
     known = np.where(allocates, recorded.thresholds.return_ns, recorded.thresholds.wait_ns)
     follows = (end - ended <= known) & (ended <= end + recorded.thresholds.clock_tick_ns)
     proved = (ended > begin) & ~pending & follows
@@ -143,18 +138,18 @@ def _blocked_until(ended: Ints, end: Ints, thresholds: Thresholds) -> Ints:
 
 def _blocking_copies(recorded: Recording, submitted: Ints) -> Waits:
     """Copy calls that return when their own op has ended."""
-    device = recorded.device
+    device, host = recorded.device, recorded.host
     op = np.flatnonzero(device.is_blocking)
     # A call with several such ops waits for the one that ends last.
     op = op[np.lexsort((device.end[op], device.launch_id[op]))]
     op = op[np.append(np.diff(device.launch_id[op]) != 0, True)[: len(op)]]
-    origin, ended = recorded.host.origin_ns, device.end[op]
+    ended = device.end[op]
     blocked_until = _blocked_until(ended, device.call_end[op], recorded.thresholds)
     return Waits.make(
         EdgeKind.SYNC,
-        recorded.host.key(device.thread[op], origin + submitted[op]),
-        recorded.host.key(device.thread[op], origin + blocked_until),
-        own_cause=recorded.causes.index("copy"),
+        host.key(device.thread[op], host.origin_ns + submitted[op]),
+        host.key(device.thread[op], host.origin_ns + blocked_until),
+        own_cause=CAUSES.index("copy"),
         op=op,
         lag_ns=blocked_until - ended,
     )
@@ -165,7 +160,7 @@ def _full_queues(recorded: Recording) -> Waits:
     changed run."""
     device, thresholds = recorded.device, recorded.thresholds
     found: list[Waits] = []
-    for launched in recorded.launched.by_launch:
+    for launched in recorded.streams.by_launch:
         op = launched[~device.is_blocking[launched]]
         op = op[np.append(True, np.diff(device.launch_id[op]) != 0)[: len(op)]]
         if not len(op):
@@ -206,12 +201,12 @@ def _full_queues(recorded: Recording) -> Waits:
                 recorded.host.key(device.thread[target], origin + begin),
                 recorded.host.key(device.thread[target], origin + blocked_until),
                 own_ns=np.where(is_blocked, np.maximum(own - worked, 0), length[chosen]),
-                own_cause=recorded.causes.index("launch"),
+                own_cause=CAUSES.index("launch"),
                 op=source,
                 lag_ns=np.where(is_blocked, lag, np.minimum(lag, usual)),
             )
         )
-    return Waits.all(found)
+    return Waits.concatenate(found)
 
 
 def _fetches(recorded: Recording) -> Waits:
@@ -221,9 +216,7 @@ def _fetches(recorded: Recording) -> Waits:
     batch to the next as it did in the trace.
     """
     rows = recorded.database.arrays("input_waits", trace=recorded.trace_id)
-    thread = recorded.host.numbers(rows["pid"], rows["tid"])
-    start = recorded.host.key(thread, rows["start_ns"])
-    end = recorded.host.key(thread, rows["start_ns"] + rows["dur_ns"])
+    thread, start, end = recorded.host.slices(rows)
     long = rows["dur_ns"] > recorded.thresholds.prefetched_ns
     follows = np.append(False, thread[1:] == thread[:-1])[: len(thread)]
     chosen = np.flatnonzero(long & follows & (thread >= 0))
@@ -234,20 +227,10 @@ def _fetches(recorded: Recording) -> Waits:
         start[chosen],
         end[chosen],
         own_ns=own,
-        own_cause=recorded.causes.index("input"),
+        own_cause=CAUSES.index("input"),
         instant=end[chosen - 1],
         lag_ns=end[chosen] - end[chosen - 1],
     )
-
-
-def _handovers(recorded: Recording) -> list[Waits]:
-    """Threads that work while another one stands still in one slice and waits for them."""
-    given = recorded.handovers
-    # The worker is blocked until it gets work, and the giver until that work is done.
-    return [
-        Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
-        Waits.make(EdgeKind.HANDOVER, given.still_from, given.returned, instant=given.end),
-    ]
 
 
 # -- waits that no call marks: by their times
@@ -259,26 +242,20 @@ def _idling(recorded: Recording) -> Waits:
     point at which they went on in the trace.
     """
     rows = recorded.database.arrays("thread_waits", trace=recorded.trace_id)
-    thread = recorded.host.numbers(rows["pid"], rows["tid"])
+    thread, start, end = recorded.host.slices(rows)
     launching = np.unique(recorded.device.thread[recorded.device.linked])
     chosen = np.isin(thread, launching) & ~np.isin(thread, recorded.leading)
-    start = recorded.host.key(thread[chosen], rows["start_ns"][chosen])
-    end = recorded.host.key(thread[chosen], (rows["start_ns"] + rows["dur_ns"])[chosen])
     leader = recorded.leading[:1] * recorded.host.span_ns
-    instant = recorded.host.time_of(end) + (leader if len(leader) else 0)
-    return Waits.make(EdgeKind.HANDOVER, start, end, instant=instant)
+    instant = recorded.host.time_of(end[chosen]) + (leader if len(leader) else 0)
+    return Waits.make(EdgeKind.HANDOVER, start[chosen], end[chosen], instant=instant)
 
 
 def _unrecorded(recorded: Recording) -> Waits:
     """Where it is unknown what a launching thread did: nothing in the trace explains when it goes
     on."""
-    host = recorded.host
     rows = recorded.database.arrays("unrecorded_work", trace=recorded.trace_id)
-    thread = host.numbers(rows["pid"], rows["tid"])
-    start, end = (
-        host.key(thread, at)[thread >= 0]
-        for at in (rows["start_ns"], rows["start_ns"] + rows["dur_ns"])
-    )
+    thread, start, end = recorded.host.slices(rows)
+    start, end = start[thread >= 0], end[thread >= 0]
     return Waits.make(EdgeKind.HANDOVER, start, end, instant=start)
 
 
@@ -289,11 +266,11 @@ def _answers(recorded: Recording) -> Waits:
     The network or the other side takes the time; no edge leads there.
     """
     host = recorded.host
-    chosen = np.flatnonzero(host.cause == recorded.causes.index("communication"))
+    chosen = np.flatnonzero(host.cause == CAUSES.index("communication"))
     start, end = host.at[chosen], host.borders[chosen + 1]
     end = np.minimum(end, host.start_of(host.thread_of(start) + 1) - 1)
     return Waits.make(
-        EdgeKind.HANDOVER, start, end, own_cause=recorded.causes.index("communication"),
+        EdgeKind.HANDOVER, start, end, own_cause=CAUSES.index("communication"),
         instant=start, lag_ns=end - start,
     )  # fmt: skip
 
@@ -306,11 +283,11 @@ def _spins(recorded: Recording) -> list[Waits]:
     """
     thresholds, device, host = recorded.thresholds, recorded.device, recorded.host
     rows = recorded.database.arrays("possible_waits", trace=recorded.trace_id)
-    thread = host.numbers(rows["pid"], rows["tid"])
+    thread, first, last = host.slices(rows)
     begin = rows["start_ns"] - host.origin_ns
     end = begin + rows["dur_ns"]
     everywhere = np.full(len(begin), -1, np.int64)
-    op, late = recorded.launched.before(begin, end + thresholds.clock_tick_ns, everywhere)
+    op, late = recorded.streams.before(begin, end + thresholds.clock_tick_ns, everywhere)
     start, ended = np.append(device.start, NEVER)[op], np.append(device.end, NEVER)[op]
     known = np.minimum(thresholds.spin_ns, thresholds.spin_share * rows["dur_ns"])
     covered = 2 * (ended - np.maximum(begin, start)) >= ended - start
@@ -318,10 +295,6 @@ def _spins(recorded: Recording) -> list[Waits]:
     is_message = np.ma.filled(rows["is_message"], False).astype(np.bool_)
     pending = late | (ended > begin) | is_message
     given = np.sort(recorded.handovers.returned)
-    first, last = (
-        host.key(thread, rows["start_ns"]),
-        host.key(thread, rows["start_ns"] + rows["dur_ns"]),
-    )
     handed = np.searchsorted(given, first) < np.searchsorted(given, last, "right")
     usable = (thread >= 0) & ~handed
     group = np.unique(np.stack([thread, rows["alike"]]), axis=1, return_inverse=True)[1].ravel()
@@ -338,11 +311,11 @@ def _spins(recorded: Recording) -> list[Waits]:
     return [
         Waits.make(
             EdgeKind.SYNC, first[of_device], last[of_device], op=op[of_device],
-            own_cause=recorded.causes.index("sync"), lag_ns=np.maximum(end - ended, 0)[of_device],
+            own_cause=CAUSES.index("sync"), lag_ns=np.maximum(end - ended, 0)[of_device],
         ),
         Waits.make(
             EdgeKind.HANDOVER, first[of_others], last[of_others], instant=first[of_others],
-            own_cause=recorded.causes.index("communication"),
+            own_cause=CAUSES.index("communication"),
             lag_ns=(last - first)[of_others],
         ),
     ]  # fmt: skip

@@ -76,8 +76,7 @@ def members_of(database: Session) -> tuple[CollectiveMembers, int]:
         return np.ma.filled(rows[name], -1).astype(np.int64)
 
     def words(name: str) -> NDArray[Any]:
-        return np.array(["" if each is None or each is np.ma.masked else str(each)
-                         for each in rows[name].tolist()], dtype=np.str_)  # fmt: skip
+        return np.ma.filled(rows[name].astype(object), "").astype(np.str_)
 
     found = CollectiveMembers(
         numbers("call") - 1, numbers("trace_id"), numbers("event_id"), numbers("dur_ns"),
@@ -158,9 +157,7 @@ def _groups(edges: Edges, nodes: int) -> tuple[Ints, Ints]:
     return first, last
 
 
-def turns_of(
-    seats: list[Seats], arrivals: Ints, at_ns: Ints, hosted: list[Ints]
-) -> tuple[Turns, np.ndarray]:
+def turns_of(seats: list[Seats], arrivals: Ints, at_ns: Ints) -> tuple[Turns, np.ndarray]:
     """The turns of a replay of all ranks, and which meetings take place.
 
     Where ranks come to their meetings in contradictory orders, the replay cannot go on until a
@@ -170,7 +167,6 @@ def turns_of(
         seats: the seats of each rank.
         arrivals: how many kernels arrive at each meeting.
         at_ns: when each meeting ended, as measured.
-        hosted: each rank's edges with host work.
     """
     is_met = np.ones(len(arrivals), np.bool_)
     pending, done = arrivals.copy(), np.zeros(len(arrivals), np.bool_)
@@ -211,9 +207,10 @@ def turns_of(
     columns = np.array(turns, np.int64).reshape(-1, 3)
     run, first, last = (np.ascontiguousarray(column) for column in columns.T)
     begin = np.zeros(len(turns), np.int64)
-    for number, edges in enumerate(hosted):
+    for number, each in enumerate(seats):
         own = run == number
-        begin[own] = np.searchsorted(edges, first[own])
+        hosted = np.flatnonzero(each.graph.edges.host_to >= 0)
+        begin[own] = np.searchsorted(hosted, first[own])
     return Turns(run.astype(np.int32), first, last, begin, len(run)), is_met
 
 

@@ -126,11 +126,12 @@ class RankReplay:
         self.trace_ids = list(trace_ids)
         found, self.ambiguous = members_of(database)
         self.replays = [Replay(database, each, thresholds) for each in trace_ids]
-        self._number = {trace: number for number, trace in enumerate(self.trace_ids)}
-        known = np.isin(found.trace_id, self.trace_ids)
-        rank = np.array([self._number.get(each, -1) for each in found.trace_id.tolist()], np.int64)
-        op = self._ops(found, rank)
-        known &= op >= 0
+        rank, op = np.full((2, len(found)), -1, np.int64)
+        for number, (trace_id, replay) in enumerate(zip(trace_ids, self.replays, strict=True)):
+            own = found.trace_id == trace_id
+            rank[own] = number
+            op[own] = replay.graph.device.numbers(found.event_id[own])
+        known = op >= 0
         # A meeting needs two members.
         many = np.bincount(found.meeting[known], minlength=found.count) > 1
         known &= many[found.meeting]
@@ -164,14 +165,6 @@ class RankReplay:
 
     # -- laying out
 
-    def _ops(self, members: CollectiveMembers, rank: Ints) -> Ints:
-        """Each member's kernel among the ops of its rank; -1: not there."""
-        op = np.full(len(members), -1, np.int64)
-        for number, replay in enumerate(self.replays):
-            own = rank == number
-            op[own] = replay.graph.device.numbers(members.event_id[own])
-        return op
-
     def _ahead(self) -> Ints:
         query = "SELECT trace_id, coalesce(base_time_ns, 0) FROM trace"
         base = dict(self.database.fetch(query)[1])
@@ -204,22 +197,20 @@ class RankReplay:
         self.arrive_ns: Ints = np.where(left, ahead, ended[members.meeting] - end)
         self._leave_ns = end - ended[members.meeting]
         self.recorded_end_ns = ended
-        seats = [
-            Seats(replay.graph, self.op[own], members.meeting[own], self.waits[own])
-            for number, replay in enumerate(self.replays)
-            for own in [self.rank == number]
-        ]
-        hosted = [np.flatnonzero(each.graph.edges.host_to >= 0) for each in self.replays]
+        seats: list[Seats] = []
+        self._leaving = np.zeros(len(members), np.int64)
+        for number, replay in enumerate(self.replays):
+            own = self.rank == number
+            each = Seats(replay.graph, self.op[own], members.meeting[own], self.waits[own])
+            self._leaving[own] = each.leaving
+            seats.append(each)
         arrivals = np.bincount(members.meeting, minlength=count)
-        self._turns, self.is_met = turns_of(seats, arrivals, ended, hosted)
+        self._turns, self.is_met = turns_of(seats, arrivals, ended)
         self.graphs = [each.with_ends(self.is_met) for each in seats]
         self.simulators = [
             Simulator(graph, replay.watched)
             for graph, replay in zip(self.graphs, self.replays, strict=True)
         ]
-        self._leaving = np.zeros(len(members), np.int64)
-        for number, each in enumerate(seats):
-            self._leaving[self.rank == number] = each.leaving
         self.last = last
         """The member of each meeting that came last."""
         every = np.ones(len(members), np.bool_)
@@ -284,13 +275,12 @@ class RankReplay:
             laid_out, native, self._turns, self._arrive, self._leave, wire_ns
         )
         runs = []
-        for number, (simulator, (length, time)) in enumerate(
-            zip(self.simulators, found, strict=True)
-        ):
-            op_ns = scale_times(simulator.graph.device.ns, scales[number].op.parts)
+        played = zip(self.simulators, scales, works, found, strict=True)
+        for number, (simulator, scale, work, (length, time)) in enumerate(played):
+            op_ns = scale_times(simulator.graph.device.ns, scale.op.parts)
             own = (self.rank == number) & self.waits & self.is_met[members.meeting]
             op_ns[self.op[own]] = time[self._leaving[own]] - time[1 + self.op[own]]
-            runs.append(Run(simulator, scales[number], time, length, op_ns, works[number]))
+            runs.append(Run(simulator, scale, time, length, op_ns, work))
         return RanksRun(self, runs, ended, wire_ns)
 
     # -- windows

@@ -1,15 +1,21 @@
-"""The rank that others wait for: which came last, which made it come last, and what it spends more
-time on than the ranks that do the same."""
+"""The rank that others wait for: which came last, which made it come last, what it spends more time
+on than the ranks that do the same; and what changes to a run of several ranks would save."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from tracekit.causes import CAUSES
+from tracekit.errors import TracekitError
+from tracekit.replay.grammar import BUBBLE, STEADY, STRAGGLER, Change, parse_of_run
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
-from tracekit.replay.ranks.rank_replay import RankReplay
+from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 from tracekit.replay.simulator import Scale
 
 HOST, DEVICE = 0, 1
@@ -124,7 +130,6 @@ class PeerRanks:
 
     def __init__(self, joined: RankReplay) -> None:
         self.joined = joined
-        self.causes = len(joined.graphs[0].causes) if joined.graphs else 0
         self._begin = [self._order(number) for number in range(len(joined.graphs))]
         self._signature = [each[1] for each in self._begin]
         self._totals: dict[int, Ints] = {}
@@ -165,16 +170,13 @@ class PeerRanks:
         )
         ns = np.diff(host.borders)[stretch]
         # Communication is left out: it contains the waiting.
-        op = np.flatnonzero(device.cause != graph.number("communication"))
-        submitted = np.where(device.linked[op], device.call[op], -1)
-        inside = (device.linked[op] & (submitted >= first) & (submitted < last)) | (
-            ~device.linked[op] & (device.start[op] >= first) & (device.start[op] < last)
-        )
-        op, submitted = op[inside], submitted[inside]
+        op = np.flatnonzero(device.cause != CAUSES.index("communication"))
+        begun = np.where(device.linked, device.call, device.start)
+        op = op[(begun[op] >= first) & (begun[op] < last)]
         segment = np.where(
-            submitted >= 0,
-            np.searchsorted(launches, submitted, "right"),
-            np.searchsorted(np.sort(device.start[members]), device.start[op], "right"),
+            device.linked[op],
+            np.searchsorted(launches, begun[op], "right"),
+            np.searchsorted(np.sort(device.start[members]), begun[op], "right"),
         )
         segments = len(launches) + 1
         host_part = self._part(HOST, np.searchsorted(launches, at[stretch], "right"),
@@ -185,7 +187,7 @@ class PeerRanks:
         )
 
     def _part(self, side: int, segment: Ints, cause: Numbers, segments: int) -> Ints:
-        return (side * segments + segment) * self.causes + cause.astype(np.int64)
+        return (side * segments + segment) * len(CAUSES) + cause.astype(np.int64)
 
     def _span(self, number: int) -> tuple[int, int]:
         """When the host begins the first of the common steps and ends the last."""
@@ -202,8 +204,8 @@ class PeerRanks:
         if number not in self._totals:
             found = self.stretches(number)
             segments = len(self._begin[number][0]) + 1
-            total = sums(found.part, found.ns, 2 * segments * self.causes)
-            self._totals[number] = total.reshape(2, segments, self.causes)
+            total = sums(found.part, found.ns, 2 * segments * len(CAUSES))
+            self._totals[number] = total.reshape(2, segments, len(CAUSES))
         return self._totals[number]
 
     def usual(self, number: int) -> Ints | None:
@@ -249,7 +251,7 @@ class PeerRanks:
             usual = self.usual(number)
             assert usual is not None
             more = (self.totals(number) - usual)[side, :, cause] > 0
-            chosen = (part % self.causes == cause) & more[part // self.causes % len(more)]
+            chosen = (part % len(CAUSES) == cause) & more[part // len(CAUSES) % len(more)]
             every, ns = every[chosen], ns[chosen]
         event, place = np.unique(every, return_inverse=True)
         return dict(zip(event.tolist(), sums(place, ns, len(event)).tolist(), strict=True))
@@ -265,7 +267,7 @@ class PeerRanks:
         found, own = self.stretches(number), self.totals(number).ravel()
         meant = (usual + factor * (self.totals(number) - usual)).ravel()
         # The last rank waits less in copies; do not count that as saved work.
-        waiting = [self.joined.graphs[number].number(each) for each in _WAITING]
+        waiting = [CAUSES.index(each) for each in _WAITING]
         is_waiting = np.zeros(usual.shape, np.bool_)
         is_waiting[HOST][:, waiting] = True
         meant = np.where(is_waiting.ravel(), np.minimum(meant, own), meant)
@@ -280,3 +282,102 @@ class PeerRanks:
             changed: Flags = rate != 1
             rates.scale_each(rate[changed], which[changed])
         return True
+
+
+class Pricing:
+    """Replays of a run's ranks with changes. Lengths are in ns."""
+
+    def __init__(self, joined: RankReplay) -> None:
+        self.joined = joined
+        self.peers = PeerRanks(joined)
+
+    def saved(self, run: RanksRun) -> int:
+        """How much shorter the run is in a replay, from start to end."""
+        return self.joined.measured.span_ns - run.span_ns
+
+    def changed(self, texts: Sequence[str]) -> RanksRun:
+        """The replay with changes such as `rank:6:host*0.5` or `straggler*0`.
+
+        Raises:
+            TracekitError: a text is not a change, or matches nothing.
+        """
+        joined = self.joined
+        changes = [parse_of_run(text) for text in texts]
+        whats = {each.what for each in changes}
+        scales = joined.scales(steady=STEADY in whats)
+        for each in changes:
+            if each.what == STRAGGLER:
+                number = self._late() if each.rank is None else self._number(each)
+                if not self.peers.scale(number, each.factor, scales[number]):
+                    raise TracekitError(
+                        f"{each.text!r}: rank {self._ranks[number]} has no peers: no other rank "
+                        "does the same work"
+                    )
+            elif each.what != BUBBLE:
+                self._apply(each, scales)
+        if BUBBLE not in whats:
+            return joined.run(scales)
+        self._set_apart(scales)
+        return self._apart.run(scales)
+
+    def _apply(self, each: Change, scales: list[Scale]) -> None:
+        """Applies a change to a rank, or to all ranks in which it matches something."""
+        numbers = range(len(scales)) if each.rank is None else [self._number(each)]
+        errors = []
+        for number in numbers:
+            try:
+                self.joined.replays[number].apply(each, scales[number])
+            except TracekitError as error:
+                errors.append(error)
+        if len(errors) == len(numbers):
+            raise errors[0]
+
+    @cached_property
+    def _ranks(self) -> list[int]:
+        ranks = {row["trace_id"]: row["rank"] for row in self.joined.database.ask("overview")}
+        return [ranks[each] for each in self.joined.trace_ids]
+
+    def _number(self, each: Change) -> int:
+        if each.rank not in self._ranks:
+            known = ", ".join(map(str, sorted(self._ranks)))
+            raise TracekitError(f"{each.text!r}: there is no rank {each.rank}; there are {known}")
+        return self._ranks.index(each.rank)
+
+    def _late(self) -> int:
+        """The rank for which the others wait longest."""
+        blamed_ns = blamed_wait_ns(self.joined)
+        if not blamed_ns:
+            raise TracekitError("straggler: no rank is waited for")
+        return max(blamed_ns, key=lambda number: (blamed_ns[number], -number))
+
+    def like_the_others(self, numbers: Iterable[int]) -> RanksRun | None:
+        """The replay in which these ranks take as long as their peers; None: they have no peers."""
+        scales = self.joined.scales()
+        found = [self.peers.scale(number, 0.0, scales[number]) for number in numbers]
+        return self.joined.run(scales) if any(found) else None
+
+    def with_quick_messages(self, rows: Sequence[dict[str, Any]]) -> RanksRun:
+        """The replay in which the messages in these rows of the query link_bandwidth take as long
+        as the same messages in other groups."""
+        members, last = self.joined.members, self.joined.last
+        wire = np.maximum(members.wire_ns[last], 1)
+        factor = np.ones(members.count)
+        for row in rows:
+            alike = (members.group[last] == row["group_key"]) & (members.type[last] == row["type"])
+            alike &= members.bytes[last] == row["message_bytes"]
+            factor[alike] = np.minimum(1.0, row["others_wire_ns"] / wire[alike])
+        return self.joined.run(self.joined.scales(), factor)
+
+    @cached_property
+    def _apart(self) -> RankReplay:
+        """The ranks without their sends and receives."""
+        return self.joined.without(self.joined.members.is_exchange)
+
+    def _set_apart(self, scales: list[Scale]) -> None:
+        """Scales sends and receives to their time on the wire, for replays of `apart`."""
+        joined = self.joined
+        exchange = joined.members.is_exchange
+        for number, scale in enumerate(scales):
+            own = np.flatnonzero(exchange & (joined.rank == number) & (joined.members.ns > 0))
+            rate = joined.members.wire_ns[own] / joined.members.ns[own]
+            scale.op.scale_each(rate, joined.op[own])
