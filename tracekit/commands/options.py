@@ -55,6 +55,8 @@ class Request:
         from tracekit.opening import open_any
         from tracekit.run import Database
 
+        # Nothing here has a use for BLAS: NumPy would start a thread of it for each core.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         judged = self.thresholds
         opened = open_any(path, self.resources, self.output)
         tell_notes(opened)
