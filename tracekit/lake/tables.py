@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import duckdb
 
@@ -23,8 +24,6 @@ _STILL = {
 _PREFIX = "answer_"
 # Tables that verdicts fill, in groups of their own.
 VERDICTS = ("verdict", "evidence", "one_off", "advice")
-# Tables that a lake does not store: the reader makes them.
-NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
 # Columns that each table of a lake begins with.
 KEYS = ("run", "rank", "trace_id")
 # Tables that every group has, even without rows.
@@ -32,6 +31,12 @@ NEEDED = frozenset({"trace", FIGURES, *(f"{_PREFIX}{name}" for name in ANSWERS)}
 # Tables of a rank that another version wrote which this one reads, if it has their columns.
 SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
 SMALL |= {"window_timeline_parts", "steps", "collective"}
+
+
+@cache
+def not_stored() -> tuple[str, ...]:
+    """Tables that a lake does not store: the reader makes them."""
+    return ("tracekit", "loading", "hardware", *facts.over_traces())
 
 
 def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]:
@@ -42,7 +47,7 @@ def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]
         "WHERE database_name = current_database() AND schema_name = 'main' "
         "GROUP BY ALL ORDER BY ALL"
     ).fetchall()
-    return {name: columns for name, columns in rows if name not in NOT_STORED}
+    return {name: columns for name, columns in rows if name not in not_stored()}
 
 
 def summaries() -> dict[str, str]:

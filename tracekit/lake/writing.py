@@ -36,7 +36,7 @@ from tracekit.lake.layout import (
 )
 from tracekit.lake.runs import new_token
 from tracekit.lake.storage import WORK_PREFIX, Storage
-from tracekit.lake.tables import KEYS, NEEDED, NOT_STORED, VERDICTS, stored_tables, summaries
+from tracekit.lake.tables import KEYS, NEEDED, VERDICTS, not_stored, stored_tables, summaries
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
@@ -264,7 +264,7 @@ def _write_files(
     vocabulary.add("\n".join([alone, *summaries().values()]))
     connection.execute(alone)
     filled = connection.execute(_FILLED).fetchall()
-    tables = [name for (name,) in filled if name not in (*VERDICTS, *NOT_STORED)]
+    tables = [name for (name,) in filled if name not in (*VERDICTS, *not_stored())]
     return write_group(connection, ranks, [*tables, *summaries()], lake, folder)
 
 
