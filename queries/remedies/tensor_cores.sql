@@ -49,7 +49,7 @@ faster AS (
     FROM device_peaks
 ),
 held AS (
-    SELECT w.trace_id, w.event_id, w.dims, w.busy_ns, unnest(w.gpu_op_ids) AS gpu_op_id, format,
+    SELECT w.trace_id, w.event_id, w.dims, w.kind, w.busy_ns, unnest(w.gpu_op_ids) AS gpu_op_id, format,
            flops * 1e9 / peak_of(flop_per_s, 'fp32', TRUE) AS math_ns,
            flops * 1e9 / peak_of(flop_per_s, format, TRUE) AS fast_ns,
            (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s AS memory_ns,
@@ -75,9 +75,10 @@ unshaped AS (
 ),
 shaped AS (
     SELECT h.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns,
-           format || ', mostly ' || array_to_string(list_transform(
-               list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2], lambda each: each::VARCHAR
-           ), ' by ') AS told
+           -- The first input of addmm and baddbmm is what the product is added to.
+           CASE WHEN h.kind IN ('addmm', 'baddbmm') THEN shapes_of(dims)[2:3]
+               ELSE list_filter(shapes_of(dims), lambda each: len(each) > 1)[:2] END AS factors,
+           format || ', mostly ' || array_to_string(factors::VARCHAR[], ' by ') AS told
     FROM held AS h JOIN gpu_ops AS g ON h.trace_id = g.trace_id AND h.gpu_op_id = g.event_id
     WHERE bound = 'math'
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))

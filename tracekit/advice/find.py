@@ -127,7 +127,7 @@ def find(
     listed = [_advice(each, prices.window_ns, of_window.removed, doubted) for each in worth]
     # Once in the whole run: one-offs are compared with its length.
     whole_ns = gains.gains("trace", 0).window_ns
-    once = _once(replay.one_offs, _recurring(replay), max(1, thresholds.advised_gain * whole_ns))
+    once = _once(replay, _recurring(replay), max(1, thresholds.advised_gain * whole_ns))
     if is_cold:
         once = [_warm(replay, once), *(each for each in once if each.remedy != _WARM)]
     is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
@@ -326,17 +326,31 @@ def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | Non
     return None
 
 
+def _is_early(event: OneOff, replay: Replay) -> bool:
+    """Whether it happened while a run warms up: before most launches."""
+    device = replay.graph.device
+    launched_ns = device.call[device.linked] + replay.graph.host.origin_ns
+    before = int(np.count_nonzero(launched_ns < event.start_ns))
+    return bool(before <= replay.thresholds.one_off_early_share * len(launched_ns))
+
+
 def _once(
-    one_offs: Sequence[OneOff], recurring: dict[str, list[tuple[int, int]]], least_ns: float
+    replay: Replay, recurring: dict[str, list[tuple[int, int]]], least_ns: float
 ) -> list[Advice]:
-    """Advice on one-offs, a line for each remedy."""
+    """Advice on one-offs, a line for each remedy. No warm-up helps against later ones."""
     found = []
+    one_offs = replay.one_offs
     owner = {id(each): _recurs(each, recurring) for each in one_offs}
     for remedy in catalogue().values():
         mine = [
             each
             for each in one_offs
-            if owner[id(each)] == remedy.name or (not owner[id(each)] and _answers(remedy, each))
+            if owner[id(each)] == remedy.name
+            or (
+                not owner[id(each)]
+                and _answers(remedy, each)
+                and (remedy.name != _WARM or _is_early(each, replay))
+            )
         ]
         saves_ns = sum(each.excess_ns for each in mine)
         if not mine or saves_ns < least_ns:

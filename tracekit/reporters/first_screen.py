@@ -8,9 +8,10 @@ from textwrap import wrap
 
 from rich.text import Text
 
+from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
-from tracekit.reporters.parts import bound_text, devices_of, is_of_recording, screen_parts_of
+from tracekit.reporters.parts import ONCE, bound_text, devices_of, lists_of, screen_parts_of
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
@@ -56,12 +57,21 @@ def _traced(analysis: Analysis) -> str:
     length = duration(window.span_ns)
     judged = [f"{printable(window.name)} {length}"] if window.span_ns else []
     if window.kind == "step":
-        judged = [f"1 step of {length}" if steps == 1 else f"{steps} steps, the median {length}"]
+        judged = [
+            f"1 step of {length}" if steps == 1 else f"{steps} steps, {_step(analysis)} {length}"
+        ]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
     whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', *judged])}"
     return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, *judged])}"
+
+
+def _step(analysis: Analysis) -> str:
+    """Which step is judged: the one of median length, unless steps with one-offs are left out."""
+    spans = sorted(each.window.span_ns for each in analysis.steps)
+    middle = spans[(len(spans) - 1) // 2 : len(spans) // 2 + 1]
+    return "the median" if analysis.judged.window.span_ns in middle else "a usual one"
 
 
 def _parts(analysis: Analysis) -> list[Text]:
@@ -88,20 +98,23 @@ def _parts(analysis: Analysis) -> list[Text]:
 def _advice(analysis: Analysis, free: int) -> list[Text]:
     """What to change: a line for each, and where there is room a line with its place. What happened
     once comes first where it takes most of the time, and else only if nothing else is to do."""
-    shown = [each for each in analysis.advice if not is_of_recording(each)]
-    once = [each for each in shown if each.once]
-    recurring = [each for each in shown if not each.once]
-    if not shown or free < 3:
-        return [] if free < 3 else _next(analysis, free)
-    if not recurring:
+    lists = lists_of(analysis.advice, "What to change")
+    once = dict(lists).get(ONCE, [])
+    lines: list[Text] = []
+    if not lists or (len(lists) == 1 and once and analysis.verdict.regime == UNKNOWN):
         # What to record comes first where the trace does not tell what holds the run up.
-        asked = _next(analysis, free) if analysis.verdict.regime == UNKNOWN else []
-        return asked + _listed(_ONE_OFFS, None, once[:_CHANGES], analysis, free - len(asked))
-    changes = ("What to change", _of(analysis), recurring[:_CHANGES], analysis)
-    if not shown[0].once:
-        return _listed(*changes, free)
-    lines = _listed(_ONE_OFFS, None, once[:_ONCE], analysis, free)
-    return lines + (_listed(*changes, free - len(lines)) if free - len(lines) > 2 else [])
+        lines = _next(analysis, free) if free > 2 else []
+    for place, (heading, advice) in enumerate(lists):
+        left = free - len(lines)
+        if left < 3:
+            break
+        if heading != ONCE:
+            shown = heading.partition(" (")[0]
+            lines += _listed(shown, _of(analysis), advice[:_CHANGES], analysis, left)
+        elif not place:
+            most = _ONCE if len(lists) > 1 else _CHANGES
+            lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
+    return lines
 
 
 def _listed(
@@ -120,12 +133,15 @@ def _listed(
             part = share(each.saves_ns, gains.window_ns) if gains else percent(each.share)
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
-        with_place = change + [Text(f"    {place}", "dim") for place in _place(each)]
-        if len(lines) + len(with_place) > free:
-            # The first one is worth its line, if there is no room for its place.
-            lines += change if number == 1 and len(lines) + len(change) <= free else []
+        place = [Text(f"    {line}", "dim") for line in _place(each)]
+        if len(lines) + len(change) + len(place) > free:
+            # A change is worth its line without its place, but for one of several places.
+            if number > 1 and remedy(each.remedy).is_by_place:
+                break
+            place = []
+        if len(lines) + len(change) > free:
             break
-        lines += with_place
+        lines += change + place
     return lines if len(lines) > 2 else []
 
 
