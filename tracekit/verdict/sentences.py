@@ -112,8 +112,8 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
     most = min(gpu.busy_ns, late) / span if span else 0.0
     return (
         f"Host and GPU take turns ({share(late, span)} and {share(gpu.busy_ns, span)} of the "
-        f"time): {turns.get(why, turns[''])}. Overlapping them would save at most "
-        f"{percent(most)}"
+        f"time): {turns.get(why, turns[''])}. Overlapping them alone would save at "
+        f"most {percent(most)}"
     )
 
 
