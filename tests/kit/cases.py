@@ -175,7 +175,9 @@ def answer(
         return [list(row) for row in run.fetch(query)[1]]
     given = ("a", "b") if name.startswith("diff_") else ("trace",)
     rows = run.ask(name, **parameters, **dict.fromkeys(given, trace_id))
-    assert all([*each] == known for each in rows[:1]), f"{name}: the header says {known}"
+    assert all([*each] == known for each in rows[:1]), (
+        f"{name}: the header says {known}, not {[*rows[0]]}"
+    )
     return [[each[column] for column in columns] for each in rows]
 
 
