@@ -259,7 +259,7 @@ def test_every_command_that_prints_json_has_a_schema():
                 yield f"{before}{name}", formats
 
     printing = {name for name, formats in all_of(cli) if formats & {"--json", "json"}}
-    assert printing == set(outputs.commands())
+    assert printing == set(outputs.commands()), "in _OUTPUTS of tracekit/schemas.py, or not"
 
 
 # What programs that read the verdict rely on: keys may be added, never changed or taken away.

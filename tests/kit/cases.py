@@ -167,7 +167,7 @@ def answer(
 ) -> list[list[Any]]:
     """These columns of what a question or a relation says of a trace."""
     try:
-        catalog.query(name)
+        known = [each.name for each in catalog.query(name).columns]
     except tracekit.TracekitError:
         order = "event_id" if "event_id" in run.fetch(f"FROM {name} LIMIT 0")[0] else "ALL"
         asked = ", ".join(columns) or "*"
@@ -175,6 +175,9 @@ def answer(
         return [list(row) for row in run.fetch(query)[1]]
     given = ("a", "b") if name.startswith("diff_") else ("trace",)
     rows = run.ask(name, **parameters, **dict.fromkeys(given, trace_id))
+    assert all([*each] == known for each in rows[:1]), (
+        f"{name}: the header says {known}, not {[*rows[0]]}"
+    )
     return [[each[column] for column in columns] for each in rows]
 
 

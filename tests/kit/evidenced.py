@@ -17,6 +17,14 @@ SPAN_NS = 100 * MS
 WINDOW = Window("gpu_active", "GPU-active span", 0, SPAN_NS, SPAN_NS)
 
 
+def gpu(ops: int, busy_ns: int, comm_ns: int = 0, *, idle_ns: int) -> Gpu:
+    """A device whose ops are all launched kernels."""
+    return Gpu(
+        device_id=0, kernels=ops, gpu_ops=ops, linked=ops, busy_ns=busy_ns,
+        compute_ns=busy_ns - comm_ns, exposed_comm_ns=comm_ns, exposed_memcpy_ns=0, idle_ns=idle_ns,
+    )  # fmt: skip
+
+
 def evidence(
     *,
     busy: float = 0.5,
@@ -42,7 +50,7 @@ def evidence(
     )
     given = {
         "window": WINDOW,
-        "gpu": Gpu(0, ops, ops, ops, busy_ns, busy_ns, 0, 0, late_ns),
+        "gpu": gpu(ops, busy_ns, idle_ns=late_ns),
         "idle": Idle(late_ns, 0, 0, 0, 0, {"python": late_ns}, late_ns),
         "launch": Launch(ops, 6000, 9000, 6000, 5000, 1, 10_000),
         "ops": ops,

@@ -312,7 +312,7 @@ def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made)
                                          "WHERE schema_name = 'lake'")[1]
         }  # fmt: skip
     everything = stored | set(tables.summaries())
-    assert told == everything
+    assert told == everything, "in the table of examples/lake.md, or not"
     # Trino's statement needs no columns: the Delta table has them (test_lake_engines.py).
     published = page.split("It publishes")[1].split(".")[0]
     named = set(re.findall(r"`(\w+)`", published)) - {"answer_"}

@@ -7,13 +7,12 @@ from importlib.resources import files
 import pytest
 from msgspec.structs import asdict, replace
 
-from tests.kit.evidenced import MS, SPAN_NS, WINDOW, evidence, host_evidence, judge
+from tests.kit.evidenced import MS, SPAN_NS, WINDOW, evidence, gpu, host_evidence, judge
 from tracekit.causes import RECORDERS, words
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import (
     Evidence,
     Finding,
-    Gpu,
     Idle,
     Launch,
     OneOffEvent,
@@ -63,8 +62,8 @@ def linked_ops(count):
 
 
 def communicating(ms):
-    gpu = Gpu(0, 1000, 1000, 1000, 45 * MS, (45 - ms) * MS, ms * MS, 0, 55 * MS)
-    return evidence(busy=0.45, host_gain=0.36, device_gain=0.06, gpu=gpu)
+    device = gpu(1000, 45 * MS, ms * MS, idle_ns=55 * MS)
+    return evidence(busy=0.45, host_gain=0.36, device_gain=0.06, gpu=device)
 
 
 def happened_once():

@@ -86,7 +86,11 @@ class Remedy(Struct, frozen=True):
 
 def parse_remedy(name: str, sql: str) -> Remedy:
     """Parses a remedy's header: a comment `-- FIELD: words` for each field of `Remedy`. Line
-    breaks count in code only."""
+    breaks count in code only.
+
+    Raises:
+        TracekitError: a field is missing.
+    """
     types = Remedy.__annotations__
     values: dict[str, Any] = {}
     for comment in header(sql):
@@ -96,7 +100,10 @@ def parse_remedy(name: str, sql: str) -> Remedy:
             values[field] = words == "true"
         elif field in types:
             values[field] = words if types[field] == "str" else tuple(re.split(r",? ", words))
-    return Remedy(name=name, **values)
+    try:
+        return Remedy(name=name, **values)
+    except TypeError as error:
+        raise TracekitError(f"the header of the remedy {name}: {error}") from error
 
 
 @cache

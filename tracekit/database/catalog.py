@@ -274,6 +274,9 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     four more spaces continues the line before. All remedies take and return the same, in the same
     order: their headers describe only what differs, and their SQL does not sort. A query whose SQL
     reads the parameter `trace` takes it and returns `trace_id` first, without a line in its header.
+
+    Raises:
+        TracekitError: queries/columns.csv does not describe a name that the header takes from it.
     """
     question, doubts, also = "", "", ""
     parameters: dict[str, Parameter] = {}
@@ -289,6 +292,12 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
             also = line.removeprefix("-- also: ")
         elif match := _NAMES.fullmatch(line):
             names = match[2].split(", ")
+            known = common_parameters if match[1] == "param" else common_columns
+            if unknown := [each for each in names if each not in known]:
+                raise TracekitError(
+                    f"queries/{topic}/{name}.sql: queries/columns.csv has no {match[1]} "
+                    f"{unknown[0]}; describe it in the header: `-- {match[1]} {unknown[0]} (...)`"
+                )
             if match[1] == "param":
                 parameters |= {each: common_parameters[each] for each in names}
             else:
