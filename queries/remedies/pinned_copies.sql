@@ -64,11 +64,20 @@ synced AS (
     WHERE copy_kind = 'HtoD' AND has(op_traits, 'copies')
     GROUP BY ALL
 ),
+-- An operator such as aten::index copies an input that is on the host by itself: its caller cannot say how.
+inside AS (
+    SELECT s.trace_id, s.event_id, n.name AS operator
+    FROM host_site AS s JOIN event_row AS o ON s.trace_id = o.trace_id AND s.outer_op_id = o.event_id
+    JOIN slice_label AS n USING (label_id)
+    WHERE starts_with(n.name, 'aten::') AND NOT has(n.traits, 'copies')
+),
 slow AS MATERIALIZED (
     SELECT *, launch_end_ns - launch_start_ns AS call_ns,
            concat_ws(', ', 'up to ' || formatReadableDecimalSize(nullif(max(bytes) OVER here, 0)),
-               if(bool_or(memory = 'pageable') OVER here, 'pageable memory', 'the call waits')) AS detail
+               if(bool_or(memory = 'pageable') OVER here, 'pageable memory', 'the call waits'),
+               CASE WHEN count(operator) OVER here > 0 THEN 'an input to keep on the device' END) AS detail
     FROM at_place LEFT JOIN synced USING (trace_id, copy_id) LEFT JOIN quick USING (trace_id)
+    LEFT JOIN inside USING (trace_id, event_id)
     LEFT JOIN pinned USING (trace_id, device_id, copy_kind)
     LEFT JOIN link USING (trace_id, device_id, copy_kind)
     WHERE memory = 'pageable' OR copy_kind = 'HtoD' AND (is_blocking OR sync_ns IS NOT NULL)
