@@ -235,8 +235,8 @@ def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[st
 
 
 def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> list[str]:
-    """What runs more often or less often than in the stored figures, the largest change first; but
-    not of figures that are `listed` already."""
+    """Names that run more or less often than in the stored figures, largest change first, without
+    the figures that are `listed` already."""
     found = []
     for figure in COUNTS:
         if figure in ("copied_bytes", *listed) or figure not in figures.counts:
@@ -327,7 +327,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-# For a figure and the name of what it counts: how often a step runs it in each place.
+# How often a step runs an operator, call or kernel at each line. The key is a figure and a name.
 Places = dict[tuple[str, str], dict[str, float]]
 
 

@@ -6,7 +6,7 @@
 -- resulted in original graph node creation")
 CREATE TABLE graph_node (
     trace_id INTEGER, node_id UBIGINT, -- the node, as `graph_node_id` gives it
-    root_id  UBIGINT, -- the node that a capture made, of which it is a clone; itself: it is that one
+    root_id  UBIGINT, -- the captured node that it was cloned from; its own id: it was captured
     pid BIGINT, tid BIGINT,
     made_ns  BIGINT   -- when it was made
 );

@@ -2,11 +2,12 @@
 -- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND work = 'triton'
--- Inductor's Triton kernels, which are named after the operators that they fuse. Of their arguments, those
--- that are read and written come first, then inputs, outputs and numbers, of which the last is the number of
--- elements. The trace does not mark them. A kernel with one tensor works in place, unless it only fills it; a
--- pointwise one whose last tensor has too few elements for a result works in place, too, on the first. Of any
--- other, assume that each tensor moves once and that the last is the output.
+-- Inductor's Triton kernels, which are named after the operators that they fuse. Their arguments are, in this
+-- order: tensors that are read and written, inputs, outputs, and numbers; the last number is the number of
+-- elements. The trace does not say which argument is which. A kernel with one tensor works in place, unless
+-- it only fills it. A pointwise kernel whose last tensor has too few elements for a result works in place,
+-- too, on the first tensor. For any other kernel, assume that each tensor moves once and that the last is
+-- the output.
 -- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
 WITH told AS (
     SELECT *, TRY_CAST(c[-1] AS BIGINT) AS numel,

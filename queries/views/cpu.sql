@@ -63,7 +63,8 @@ role AS (
     SELECT trace_id, event_id, CASE WHEN is_slow_allocation THEN 'allocation'
                WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
                WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role,
-           -- By intensity: peaks of CPUs are not known. With so little work, its dispatch takes the time.
+           -- Judged by arithmetic intensity, since the peaks of CPUs are not known. An operator with hardly
+           -- any work spends its time on dispatch.
            CASE WHEN flops >= thresholds().host_flop_per_byte * (read_bytes + written_bytes)
                    THEN CASE WHEN flops >= thresholds().host_work_per_ns * self_ns THEN 'math' END
                WHEN read_bytes + written_bytes >= thresholds().host_work_per_ns * self_ns

@@ -211,7 +211,7 @@ known AS (
                frame['function']) END AS line
     FROM told
 ),
--- Of a file and the kernel's arguments, the latter come first.
+-- If both a file and the kernel's arguments have annotations, the arguments win.
 chosen AS (
     SELECT trace_id, event_id, arg_min({'is_backward': is_backward, 'path': module, 'from': known_from}, rank)
                FILTER (module IS NOT NULL) AS module,

@@ -13,7 +13,7 @@ import tracekit
 from tests.conftest import TRACEKIT
 from tests.kit import nsys_simulated as nsys
 
-# What a stand-in is called with is noted beside it. It runs the program behind its own switches.
+# A stand-in writes its arguments to a file, and runs the program that follows its own switches.
 NSYS = """#!/bin/sh
 echo "$@" >> {folder}/asked
 if [ "$2" = --help ]; then echo {pytorch}; exit; fi

@@ -138,7 +138,7 @@ def test_the_artifact_is_the_file_that_is_saved_and_found_again(tmp_path):
         each for each in yaml.safe_load(ACTION.read_text())["runs"]["steps"] if "uses" in each
     )
     given = step["with"]
-    # Of one file, an artifact has that file at its root; those in hidden folders are left out.
+    # An artifact of one file has it at its root; files in hidden folders are left out by default.
     assert given["path"] == ".tracekit/baselines/${{ inputs.baseline }}.json.gz"
     assert given["include-hidden-files"] and given["overwrite"]
     assert given["name"] == "tracekit-${{ inputs.baseline }}"

@@ -63,7 +63,7 @@ def test_analyze_reads_a_pipe(run, trace):
 def test_a_command_that_is_forked_does_what_one_that_is_started_does(run, database):
     for arguments in (["query", "top_kernels", database], ["no-command"]):
         forked = run(*arguments)
-        # What Python reads when it starts cannot be changed in a fork.
+        # Python reads this variable when it starts, so it cannot be changed in a fork.
         started = run(*arguments, PYTHONHASHSEED="0")
         assert vars(forked) == vars(started)
 

@@ -133,7 +133,7 @@ def test_numbers_are_read_from_the_list():
     )
     assert (found.times(), found.workers()) == (8, 3)
     assert found.others(APPLIED) == ["pinned-copies"]
-    # Of tensor cores, only TF32 is promised.
+    # Tensor cores have a promised ratio only if the change is TF32.
     for detail, is_promised in (("tf32, mostly [8, 8]", True), ("fp16", False)):
         ratio = promises(advice(TENSOR_CORES, 0.3, detail=detail)).of(TENSOR_CORES).ratio
         assert (ratio is not None) == is_promised
@@ -192,7 +192,8 @@ def test_a_change_that_fails_while_it_is_timed_is_left_out():
 
 
 def variants(device: str, target="mlp-eager", listed=(), **options) -> dict[tuple, Variant]:
-    """By remedies, as for a device of that type; steps that use the device fail without one."""
+    """The variants for a device of that type, by their remedies. Without such a device, steps that
+    use it fail."""
     plain = Runnable(target, SimpleNamespace(type=device), lambda: None, {})
     found = RemedyVariants(plain, Options(device=device, **options), promises(*listed)).all()
     return {each.names: each for each in found}

@@ -303,7 +303,7 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
         assert set(opened.top_kernels()["trace_id"]) == {1}
     done = run("query", str(trace), "graph_known", "--format", "csv")
     assert "capture by order" in done.stdout
-    assert "also read what tells its graphs" in done.stderr
+    assert "also read, to describe its graphs" in done.stderr
     assert "without a capture beside it" in done.stderr
     # A capture alone is what is asked about.
     with tracekit.load(folder / "bs_2_rank0.json") as opened:
@@ -354,10 +354,10 @@ def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
     [
         ({node(2, 21): node(1, 1), node(2, 22): node(1, 2)},
          [("aten::relu", "capture by node"), ("aten::mm", "capture by node")]),
-        # By way of a third graph.
+        # The nodes were copied through a third graph.
         ({node(2, 21): node(3, 5), node(3, 5): node(1, 1), node(2, 22): node(1, 2)},
          [("aten::relu", "capture by node"), ("aten::mm", "capture by node")]),
-        # Of nodes that nothing made, in a circle, or of none: by their order.
+        # If the copies lead to an unknown node or in a circle, or are missing, order decides.
         ({node(2, 21): node(7, 1), node(2, 22): node(7, 2)},
          [("aten::relu", "capture by order"), ("aten::mm", "capture by order")]),
         ({node(2, 21): node(2, 22), node(2, 22): node(2, 21)},

@@ -149,7 +149,7 @@ def cases() -> dict[str, Case]:
 
 
 def content() -> bytes:
-    """What the database of all cases is made of."""
+    """The bytes that the database of all cases depends on, as a key for its cache."""
     files = [*sorted(FOLDER.glob("*.txt")), Path(__file__), Path(traces.__file__)]
     return b"".join(each.read_bytes() for each in files)
 

@@ -79,7 +79,7 @@ class Together:
         return self.add(lambda path, **base: write(path, events, **base | metadata))
 
     def of(self, *events: Any, **metadata: Any) -> pytest.MarkDecorator:
-        """A decorator: the test's argument `trace` is the trace_id that these events will have."""
+        """A decorator that passes the trace_id of these events as the test's argument `trace`."""
         return pytest.mark.parametrize("trace", [self.events(list(events), **metadata)], ids=[""])
 
     def load(self, folder: Path, database: Path | None = None) -> tracekit.Database:

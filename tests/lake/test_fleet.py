@@ -19,7 +19,7 @@ def lake(tmp_path_factory):
     folder = tmp_path_factory.mktemp("year")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(year, "BAD_HOST", SLOW_HOST)
-        # Of two ranks, one that is late hides what the other does.
+        # With two ranks, a late rank would hide what the other does.
         patched.setattr(year, "PLANTED", year.PLANTED[1:])
         nights = groupby(range(NIGHTS), lambda night: year.job_of(night, NIGHTS, RANKS)[1])
         for labels, alike in nights:

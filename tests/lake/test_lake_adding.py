@@ -83,7 +83,7 @@ def test_a_changed_trace_takes_the_place_of_the_old_one(lake, tmp_path):
     kernel = "SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'"
     with open_lake(str(lake)) as before:
         assert statuses(add(lake, dgemm(tmp_path / "run" / "trace_rank0.json"))) == ["replaced"]
-        # Who has the lake open sees what it was.
+        # A reader that had the lake open before still sees the old rows.
         assert before.fetch(kernel)[1] == [("sgemm",)]
     with open_lake(str(lake)) as after:
         assert after.fetch(kernel)[1] == [("dgemm",)]
@@ -179,7 +179,7 @@ def test_a_rank_is_known_by_the_trace_or_by_its_files_name(tmp_path):
     with open_lake(str(lake)) as opened:
         _, rows = opened.fetch("SELECT rank FROM trace ORDER BY rank")
         assert rows == [(7,), (None,), (None,)]
-        # What has no rank is compared with nothing.
+        # Traces without a rank are not compared.
         assert opened.ask("stragglers") == []
 
 
@@ -318,7 +318,7 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
         children = [int(each) for each in children_of(started.pid)]
         assert len(children) >= 2
         started.send_signal(number)
-        # Who has standard error open is alive.
+        # This returns when all processes that hold standard error have ended.
         _, errors = started.communicate(timeout=60)
     is_kill = number == signal.SIGKILL
     wanted = 130 if number == signal.SIGINT else -number if is_kill else 128 + number

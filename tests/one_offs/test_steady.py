@@ -333,7 +333,7 @@ def test_windows_that_say_the_same_have_one_row(shared_verdict, capsys):
         console.render(shared_verdict(f"{name}.json.gz"))
         return capsys.readouterr().out
 
-    # Of a trace that is hardly longer than the span, and of a step that is all of the steps.
+    # The first trace is hardly longer than the span; in the last, one step covers all steps.
     assert "Window by window" not in shown("a100-vit-recapture")
     assert "whole trace" in shown("h100-bert-small")
     of_steps = shown("cpu-only")

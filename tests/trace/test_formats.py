@@ -177,7 +177,7 @@ def damaged(tmp_path_factory):
         yield run
 
 
-# What is changed, how many events are left, and what is said.
+# The SQL that damages the file, the number of events that are left, and the message.
 DAMAGED = [
     ("DROP TABLE rocpd_timestamp{u}", 1, "5 of its rows have no times, or no process"),
     ("DROP TABLE rocpd_track{u}", 1, "5 of its rows have no times, or no process"),

@@ -46,7 +46,7 @@ def row(text: str) -> dict:
 
 
 def nanoseconds(number: str) -> int | None:
-    """Of microseconds, half of one rounded away from zero; None beyond 64 bits."""
+    """Converts microseconds; half a nanosecond is rounded away from zero. None beyond 64 bits."""
     exact = Fraction(number) * 1000
     rounded = math.floor(abs(exact) + Fraction(1, 2)) * (1 if exact >= 0 else -1)
     return rounded if -(2**63) <= rounded < 2**63 else None
@@ -249,7 +249,7 @@ def hard_trace() -> bytes:
     return b'{"traceEvents": [' + ",".join(texts).encode() + b"]}"
 
 
-# Of each kind of device and writer.
+# One trace for each kind of device and writer.
 FUZZED = (
     None, "cpu-mlp-eager", "a100-triton", "h100-bert-small", "mi300x-vllm-decode",
     "b200-moe-reads", "mtia-inference", "no-categories",

@@ -19,7 +19,7 @@ OTHER = SHARED_TRACES / "other"
 EXPECTED = json.loads((OTHER / "expected.json").read_text()) if OTHER.exists() else {}
 WITHOUT = [pytest.param(None, marks=pytest.mark.skip(reason=f"{OTHER} is not there"))]
 each_file = pytest.mark.parametrize("name", sorted(EXPECTED) or WITHOUT)
-# What another count calls differently.
+# The expected file's names of figures, and tracekit's.
 _OURS = {"idle_host_late_ns": "host_late_ns", "idle_device_ns": "device_ns",
          "idle_unlinked_ns": "unlinked_ns", "device": "device_id"}  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tm
 @pytest.mark.sampled(6, of=6)
 @pytest.mark.parametrize("name", ["", *EXPECTED])
 def test_every_command_takes_it(name, tmp_path):
-    """Of simulated files, a report of nsys and a trace of JAX."""
+    """The files without a name are a simulated report of nsys and a simulated trace of JAX."""
     files = [str(OTHER / name)] if name else [str(report(tmp_path)), f"{tmp_path}/h.xplane.pb"]
     if not name:
         (tmp_path / "h.xplane.pb").write_bytes(space())

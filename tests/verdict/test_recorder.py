@@ -122,7 +122,7 @@ UNENDED, ENDED = recorded(stacked(), open_at_the_stop("<built-in")), recorded(st
 
 
 def test_python_calls_without_an_end_add_nothing_to_pythons_time(analyses):
-    # What they cover was Python's already, or an operator's.
+    # The time that they cover already belonged to Python or to an operator.
     verdict, whole = analyses[UNENDED].verdict, analyses[ENDED].verdict
     assert analyses[UNENDED].one_offs == []
     assert verdict.savings == whole.savings

@@ -51,7 +51,7 @@ def gpu_active(regime):
 
 
 def late_for(python_ms, device_ms=0, untraced_ms=0):
-    """What the host does while the device is late, and what nothing explains."""
+    """Idle time in which the host is late: what it does, and the time that nothing explains."""
     late = (python_ms + untraced_ms) * MS
     causes = {"python": python_ms * MS, "untraced": untraced_ms * MS}
     return Idle(late, device_ms * MS, 0, 0, 0, causes, late)

@@ -93,7 +93,7 @@ def _rocprofv3(folder: Path, recorded: Mapping[str, bool]) -> list[str]:
 
 
 def _help(*command: str) -> str:
-    """What a program says of its switches; empty if it does not say anything."""
+    """A program's help text on its switches; empty if it prints none."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_HELP_S).stdout
     except (OSError, subprocess.TimeoutExpired):

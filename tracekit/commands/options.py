@@ -249,7 +249,7 @@ RESOURCES = (
     option("--hardware", "A TOML file of device peaks, looked up before tracekit's own."),
     option(
         "--annotations",
-        "What a program said of the nodes of its CUDA graphs: JSON, or a pickle of dictionaries.  "
+        "Annotations of the nodes of CUDA graphs: JSON, or a pickle of dictionaries.  "
         "[default: kernel_annotations* beside the trace]",
         multiple=True,
         metavar="FILE",

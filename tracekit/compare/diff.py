@@ -28,7 +28,7 @@ SCHEMA = "tracekit/diff/1"
 
 _SERIOUS = ("error", "warning")
 
-# What stands for a module in the name of a part.
+# How a module is written in the name of a part.
 _MODULE = re.compile(r"\[\d+\](/|$)")
 
 Rows = list[dict[str, Any]]

@@ -225,7 +225,7 @@ _OF_REMEDIES = (
     "-- columns trace_id, place, detail, target, event_id, pid, tid, start_ns, dur_ns, factor",
 )
 _ORDER_OF_REMEDIES = "ORDER BY trace_id, place, start_ns, target, pid, tid\n"
-# Of each other query that a parameter limits to one trace.
+# The header lines of all other queries that a parameter limits to one trace.
 _OF_A_TRACE = ("-- params trace", "-- columns trace_id")
 _READS_TRACE = re.compile(r"is_asked\(|getvariable\('trace'\)")
 _ALSO = re.compile(r"(\w+)(?: \((\w+) = (\w+)\))?")

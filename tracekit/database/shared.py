@@ -112,7 +112,7 @@ class Shared:
 def is_about_each(name: str, parameters: Mapping[str, Value]) -> bool:
     """Whether an answer about one trace is the rows of that trace in the answer about all.
 
-    It is not if the question limits the number of rows, or chooses some of the trace's parts.
+    False if the question limits the number of rows, or chooses parts of the trace.
     """
     question = catalog.query(name)
     limits = {each.name for each in question.parameters if each.name.endswith(_OF_LIMITS)}

@@ -208,8 +208,8 @@ def _scanned(files: _Files, by_name: bool) -> str:
 
 
 def _read(paths: Sequence[str], layout: int, by_name: bool = False) -> str:
-    """The SQL that reads Parquet files; in layout 1, their paths have the keys. Each use of a view
-    parses the list again, and one text is parsed three times as quickly as hundreds."""
+    """The SQL that reads Parquet files; in layout 1, their paths have the keys. DuckDB parses the
+    list at each use of a view, and one long text is parsed three times as quickly as hundreds."""
     between = "\n"
     while any(between in each for each in paths):
         between += "\n"

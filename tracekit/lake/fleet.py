@@ -41,7 +41,7 @@ class FleetCause(Struct, frozen=True):
     share: float
     """lost_ns, of the recorded time of all devices."""
     runs: int
-    """The runs in which it takes 1 % or more (count)"""
+    """The number of runs in which it takes 1 % or more (count)."""
     worst_run: str
     """The run in which it takes most."""
 
@@ -98,7 +98,7 @@ class SlowRun(Struct, frozen=True):
     step_ns: int
     """Its step."""
     usual_ns: int
-    """The step of the runs around it."""
+    """The usual step: that of the runs around it."""
     rank: int | None
     """The rank that the others wait for; null: none."""
     cause: str | None
@@ -146,7 +146,7 @@ class _Member(Struct, frozen=True):
     steps: int
     span_ns: int
     parts: dict[str, int]
-    """The step by what it consists of; waits for other ranks are a part of their own."""
+    """The time of each part of the step; waits for other ranks are one of the parts."""
     late_ns: int
     """How much later than the last but one it comes, in each step."""
 
@@ -161,7 +161,7 @@ class _Member(Struct, frozen=True):
 
 
 class _Costs:
-    """A run with what its ranks cost."""
+    """The costs of a run, from those of its ranks."""
 
     def __init__(self, name: str, members: Sequence[_Member], limits: Thresholds) -> None:
         self.name, self.members = name, members
@@ -188,7 +188,8 @@ class _Costs:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The step by what it consists of: of the rank that sets the pace, else the medians."""
+        """The time of each part of the step, on the rank that sets the pace; if there is no such
+        rank, the median over ranks."""
         if self.pace is not None:
             return dict(self.pace.parts)
         parts = _medians([each.parts for each in self.members])

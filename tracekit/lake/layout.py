@@ -76,7 +76,7 @@ class Source(Struct, frozen=True):
     """How many traces the archive has, once all of them are in the lake (count)"""
 
     def is_same(self, other: Source) -> bool:
-        """Whether both are one trace, in whatever state its file was."""
+        """Whether both are the same trace, even if its file has changed in between."""
         return (self.url, self.member) == (other.url, other.member)
 
 

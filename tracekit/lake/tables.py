@@ -15,7 +15,8 @@ from tracekit.database.catalog import Query, Value
 FIGURES = "run_figures"
 # Questions whose answers are stored, as they are without parameters, ordered by trace first.
 ANSWERS = ("overview", "health", "missing", "launch_stats", "partition", "idle_causes")
-# Conditions on stored answers: each rank was alone when they were stored.
+# Conditions on stored answers. They were computed for one rank at a time, so some rows are false
+# for a run of several.
 _STILL = {
     "missing": " AND (code <> 'one_rank' OR trace_id IN "
     "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"

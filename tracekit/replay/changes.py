@@ -336,8 +336,7 @@ class Intervals(Struct, frozen=True):
 
 
 def _close_gaps(scale: Scale, graph: Graph, ops: Ints) -> None:
-    """Takes the gaps before removed ops out of their streams: what follows starts that much
-    earlier."""
+    """Closes the gaps before removed ops: later ops of their streams start that much earlier."""
     if not len(ops):
         return
     removed = np.zeros(len(graph.time), np.bool_)

@@ -104,7 +104,7 @@ def _map(sweep: Sweep, title: str, rows: Mapping[str, Mapping[_Place, Cell]]) ->
 
 
 def _variants(sweep: Sweep) -> dict[str, str]:
-    """The short names of variants: without what the names of all begin with."""
+    """The short names of variants: without their common prefix."""
     prefix = sweep.variants[0].split("-")[0] + "-" if len(sweep.variants) > 1 else ""
     return {name: name.removeprefix(prefix) for name in sweep.variants}
 

@@ -23,7 +23,7 @@ LINES, WIDTH = 24, 80
 _PARTS, _BAR = 5, 24
 # Columns of a part's name, of a change, of its place, and of its share.
 _NAME, _TITLE, _PLACE, _SHARE = 30, 48, 76, 21
-# Lines of changes that come again and again, and of what happened once.
+# The most lines of recurring changes, and of one-off events.
 _CHANGES, _ONCE = 5, 2
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"

@@ -116,8 +116,8 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
 
 
 def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
-    """The parts with the device's first gap apart, if it worked on what was launched before the
-    recording: that is no idle time."""
+    """The parts, with the device's first gap as a part of its own if the device was then busy with
+    work that was launched before the recording: that is not idle time."""
     found = (each.time_ns for each in analysis.trace.health if each.code == "queued_before")
     queued_ns = next(found, None) or 0
     holding = max(parts[3:], key=lambda part: part.ns)

@@ -82,8 +82,8 @@ class ReadableTable(Struct, frozen=True):
         return replace(found, notes=[*found.notes, note])
 
     def _cut_to(self, width: int) -> bool:
-        """Sets the widths of columns of long text to what is left for them; whether that will do.
-        The first has twice the room of others."""
+        """Divides the width that other columns leave among the columns of long text; the first gets
+        twice as much as each other one. Returns whether that is enough."""
         widths = [
             max([max(map(cell_len, str(column.header).split("\n"))), *map(cell_len, cells)])
             for column, cells in zip(self.columns, self._texts(), strict=True)
@@ -105,7 +105,7 @@ class ReadableTable(Struct, frozen=True):
         return free >= 0
 
     def _folded(self) -> ReadableTable:
-        """The table with headings on several lines, if they are longer than what is below."""
+        """The table with headings on several lines, where they are longer than the cells below."""
         columns = []
         for column, cells in zip(self.columns, self._texts(), strict=True):
             head = _folded(str(column.header), max([_HEAD, *map(cell_len, cells)]))
@@ -176,8 +176,7 @@ def _named(value: Any) -> Name:
 
 
 def _folded(head: str, width: int) -> str:
-    """A heading on several lines, broken at underscores and before its unit, if it is longer than
-    what stands beneath."""
+    """A heading, broken at underscores and before its unit if it is longer than `width`."""
     lines = [""]
     for part in re.findall(r"[^_ ]+_?| \(.*\)", head):
         if lines[-1] and len(lines[-1]) + len(part) > width:
@@ -227,7 +226,8 @@ def _scale(values: Sequence[Any], unit: str) -> tuple[str, int, int]:
 
 
 def _fixed(value: Any, power: int, decimals: int) -> str:
-    """A number over a power of ten, with so many decimals; what would be 0 is said to be less."""
+    """A number divided by a power of ten, with `decimals` decimals; a value that would round to 0
+    is shown as less than the smallest such number."""
     if not value:
         return "" if value is None else "0"
     scaled = float(value) / 10**power

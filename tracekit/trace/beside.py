@@ -2,8 +2,8 @@
 nodes by the program (torch.cuda.graph_annotations).
 
 vLLM and SGLang write the former to a folder `capture_traces`. By PyTorch's convention the latter
-are called `kernel_annotations_rank0_...` and lie in the trace's folder or the one above; those that
-are called as the trace, with `.annotations` behind, count too.
+are called `kernel_annotations_rank0_...` and lie in the trace's folder or the one above. Files with
+the trace's name and `.annotations` appended count too.
 https://docs.pytorch.org/tutorials/advanced/cuda_graph_annotations_tutorial.html
 """
 

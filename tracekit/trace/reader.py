@@ -193,8 +193,9 @@ class TraceReader:
         raise self._error(f"is not JSON: {reason}")
 
     def events_begin(self) -> tuple[int, int]:
-        """Where the text behind the bracket of `traceEvents` begins, and where the trace's own
-        events begin: behind what `tracekit annotate` added. Both in bytes. Instead of `pieces`.
+        """Two offsets in bytes: that of the text after the bracket of `traceEvents`, and that of
+        the trace's own events, which follow those that `tracekit annotate` added. Call it instead
+        of `pieces`.
 
         Raises:
             TracekitError: when the file is not a trace.

@@ -43,7 +43,7 @@ def is_url(path: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """A text without what may be secret in the URLs in it."""
+    """The text with possible secrets (users, passwords and queries) removed from its URLs."""
     return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
 
 
@@ -121,7 +121,7 @@ def _info(fs: Any, path: str, url: str) -> dict[str, Any]:
     try:
         return dict(fs.info(path))
     except FileNotFoundError as error:
-        # fsspec says so of whatever a server refuses.
+        # fsspec raises this error for any refusal of a server, so its cause has the reason.
         reason = f": {_reason(error.__cause__)}" if error.__cause__ else ""
         raise TracekitError(f"{shown(url)}: no trace is there{reason}") from error
 

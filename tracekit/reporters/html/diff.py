@@ -36,7 +36,8 @@ _FIRST = {
 _CHANGE = {"change": "what changed"}
 # How many kernels, operators and modules the tables hold, and how many parts sentences name.
 _TOP = 200
-# Only the whole row has these: they differ where the two runs spell a kernel's name differently.
+# The table does not show these columns; only the details of a row do. The names differ where the
+# two runs spell a kernel's name differently.
 _HIDDEN = {"hidden": ["a_name", "b_name"]}
 _NAMED = 3
 _FRAME_COLUMNS = (

@@ -68,7 +68,7 @@ class View(Struct, frozen=True, dict=True):
     facts: dict[str, Any]
     parts: Sequence[Part]
     label: str | None = None
-    """What the button says that shows it, if not its title."""
+    """The text of the button that shows it; None means its title."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "parts", [part for part in self.parts if part.figures])

@@ -57,8 +57,8 @@ def write_any(
     the runs of a lake, or of several traces, such as the ranks of a job. Returns the verdicts on
     it, in the order of trace_ids.
 
-    Of ranks, the first one and those for which the others wait longest get a page of their own in
-    the same file, as many as fit.
+    The page of several ranks contains pages of single ranks, as many as fit: the first rank, then
+    those for which the others wait longest.
 
     Raises:
         TracekitError: as `Database.verdict` does, for the window of a sweep or of several runs, or

@@ -51,7 +51,7 @@ class JsonWalk:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-                # A number may go on in what was not read yet.
+                # A number at the end of the text read so far may continue in the rest of the file.
                 if end < len(self._text) or self._ended:
                     self._at = end
                     return value

@@ -1,7 +1,7 @@
 """Reports of Nsight Systems, exported to SQLite: `nsys export --type sqlite`.
 
-The schemas of its versions differ: what a report is, and what it says, is decided by the tables and
-columns that are there. https://docs.nvidia.com/nsight-systems/UserGuide (Exporting to SQLite)
+The schemas of its versions differ, so the reader checks which tables and columns a report has.
+https://docs.nvidia.com/nsight-systems/UserGuide (Exporting to SQLite)
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def is_report(tables: Tables) -> bool:
 
 def processes(tables: Tables, name: str) -> list[OneProcess]:
     """The processes that used a device, in the order of the devices; each is a rank where there are
-    several. What other processes did stands with the first.
+    several. The events of other processes are added to the first.
 
     Raises:
         TracekitError: when the file is damaged.
@@ -96,7 +96,7 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
 def _members(tables: Tables) -> dict[str, Any]:
     """What the report says of the whole recording, as members of a Kineto trace."""
     counts = {
-        # Of tables that are read, whether there are rows is enough.
+        # For tables that are read, it is enough to know whether they have rows.
         table: tables.count(table, 1 if table != GRAPH and _is_read(columns) else None)
         for table, columns in tables.columns.items()
         if not _RESOLVED.match(table)

@@ -293,7 +293,7 @@ class _Packets:
             for track, start, end, *both in self._marks.execute(f"SELECT {columns} FROM pair"):
                 parts, last = map(json.loads, both)
                 yield track + _HALF, start, end, _BEGIN, _merged(parts, last)
-        # Ends come before what begins at the same instant.
+        # At the same instant, ends come before beginnings.
         ordered = self._marks.execute(
             "SELECT track, at, kind, parts FROM mark"
             " WHERE kind IS NOT NULL AND (block IS NULL OR block NOT IN in_rows)"

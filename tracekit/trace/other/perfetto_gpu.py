@@ -1,5 +1,5 @@
-"""What Perfetto's traces say of GPUs: counters, and render stages, as which PyTorch writes all that
-a device runs.
+"""GPU events in Perfetto's traces: counters and render stages. PyTorch writes each kernel and copy
+as a render stage.
 
 https://perfetto.dev/docs/reference/trace-packet-proto (GpuRenderStageEvent, GpuCounterEvent);
 PyTorch's writer is torch/profiler/_cuspy/trace.py
