@@ -245,10 +245,10 @@ def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> li
         for name in now.keys() | then.keys():
             change = now.get(name, 0) - then.get(name, 0)
             if abs(change) > _SLACK:
-                told = f"{change:+,g} {printable(name)} ({figure}: {then.get(name, 0):,g} before)"
-                found.append((-abs(change), figure, told))
+                line = f"{change:+,g} {printable(name)} ({figure}: {then.get(name, 0):,g} before)"
+                found.append((-abs(change), figure, line))
     more = len(found) - _MOST_CHANGES
-    largest = [told for _, _, told in sorted(found)[:_MOST_CHANGES]]
+    largest = [line for _, _, line in sorted(found)[:_MOST_CHANGES]]
     return largest + ([f"and {more:,} more"] if more > 0 else [])
 
 

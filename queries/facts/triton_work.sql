@@ -9,7 +9,7 @@
 -- too, on the first tensor. For any other kernel, assume that each tensor moves once and that the last is
 -- the output.
 -- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
-WITH told AS (
+WITH triton_kernel AS (
     SELECT *, TRY_CAST(c[-1] AS BIGINT) AS numel,
            CASE WHEN len(tensors) = 1
                     THEN NOT regexp_matches(name, '^triton_[a-z]+_fused(_new)?(_(zeros?|ones|full|fill|empty|'
@@ -27,4 +27,4 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        )) AS flops,
        CASE WHEN is_in_place THEN input_bytes ELSE coalesce(list_sum(sizes[:-2]), 0) END AS read,
        CASE WHEN is_in_place THEN sizes[1] ELSE sizes[-1] END AS written
-FROM told
+FROM triton_kernel

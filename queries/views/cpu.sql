@@ -94,7 +94,7 @@ running AS (
     SELECT trace_id, 'operator', start_ns, end_ns
     FROM operator ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
 ),
-told AS (
+resolved_segment AS (
     SELECT trace_id, start_ns, end_ns, role,
            CASE role WHEN 'compute' THEN limit_by WHEN 'communication' THEN peer END AS limit_by
     FROM segment WHERE role <> 'untraced'
@@ -106,4 +106,5 @@ told AS (
                     THEN 'remote' END
     FROM interval_labels('running') WHERE list_contains(labels, 'untraced')
 )
-SELECT trace_id, pid, tid, d.start_ns, d.end_ns, role, limit_by FROM told AS d JOIN thread USING (trace_id);
+SELECT trace_id, pid, tid, d.start_ns, d.end_ns, role, limit_by
+FROM resolved_segment AS d JOIN thread USING (trace_id);

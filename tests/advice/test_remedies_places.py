@@ -186,7 +186,7 @@ def test_a_remedy_applies_at_these_places(title, loaded):
     assert found == expected
 
 
-def test_long_stalls_are_no_warm_up(loaded):
+def test_long_stalls_do_not_count_as_warm_up(loaded):
     advice = loaded.advise(trace=len(CASES)).advice
     assert "warm-up" not in {each.remedy for each in advice}
     stalls = [each.saves_ns for each in advice if each.remedy == "threads-and-quota"]

@@ -94,7 +94,9 @@ def test_a_program_is_recorded_exported_and_loaded(
         (["sh", "--", "-c", "exit 7"], True, "nsys sh: ended with status 7: nothing is kept"),
     ],
 )
-def test_what_cannot_be_recorded_is_one_line(program, is_there, said, run, stand_ins, tmp_path):
+def test_a_program_that_cannot_be_recorded_is_an_error_of_one_line(
+    program, is_there, said, run, stand_ins, tmp_path
+):
     path = os.environ["PATH"] if is_there else "/usr/bin:/bin"
     done = run("capture", "--with", "nsys", "-o", "run.duckdb", *program, PATH=path)
     assert done.returncode == 2
@@ -103,7 +105,7 @@ def test_what_cannot_be_recorded_is_one_line(program, is_there, said, run, stand
     assert not (tmp_path / "run.duckdb").exists()
 
 
-def test_what_was_recorded_until_an_interrupt_is_kept(stand_ins, tmp_path):
+def test_events_recorded_before_an_interrupt_are_written(stand_ins, tmp_path):
     # An older nsys, which is not asked for operators.
     (stand_ins.parent / "nsys").write_text(NSYS.format(folder=stand_ins.parent, pytorch=""))
     command = ["capture", "--with", "nsys", "-o", "run.duckdb", "sh", "--", "-c",

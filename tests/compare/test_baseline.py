@@ -34,7 +34,7 @@ def test_a_trace_is_compared_with_a_baseline(run, tmp_path):
         (["save", "main", "none.json"], "none.json: cannot be read"),
     ],
 )
-def test_what_is_wrong_is_one_line(run, tmp_path, given, said):
+def test_errors_are_one_line(run, tmp_path, given, said):
     done = run("baseline", *given)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert said in done.stderr

@@ -242,7 +242,7 @@ def test_streams_that_fail_are_reported_in_one_line(database):
         TracekitError("s.duckdb: cannot be loaded: busy"),
     ],
 )
-def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, tmp_path):
+def test_ctrl_c_is_never_reported_as_an_error(ended, monkeypatch, capsys, tmp_path):
     def interrupted(*_: object, **__: object) -> None:
         try:
             raise KeyboardInterrupt
@@ -320,7 +320,7 @@ def test_an_interrupt_while_it_is_cleaned_up_leaves_nothing_behind(tmp_path, mon
     assert (tmp_path / "out").read_text() == "whole"
 
 
-def test_an_error_that_is_its_own_cause_is_no_interrupt():
+def test_an_error_that_is_its_own_cause_is_not_an_interrupt():
     error = ValueError("x")
     error.__cause__ = error
     assert not is_interrupt(error)

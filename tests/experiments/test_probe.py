@@ -150,7 +150,7 @@ def test_predictions_and_verdicts_are_borne_out_by_what_the_changed_program_does
             assert judge(each, *parts, 0.1).agrees is (each == regime)
 
 
-def test_what_the_profiler_cost_is_undone_first(tmp_path):
+def test_the_cost_of_the_profiler_is_removed_first(tmp_path):
     """A host that the profiler slows so much that it looks like the bottleneck."""
     atoms = program(20 * US, 30 * US)
     found, span_ns, _ = predictor(atoms, tmp_path, 0, Machine(overhead_ns=40 * US))

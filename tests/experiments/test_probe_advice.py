@@ -219,7 +219,7 @@ def test_on_a_cpu_nothing_is_tried_that_needs_a_gpu_or_a_compiler_that_is_not_th
     assert "needs a C++ compiler" in refusal(found[COMPILE,])
 
 
-def test_what_torch_compile_skips_or_no_graph_can_hold_is_not_tried(monkeypatch):
+def test_steps_that_compile_skips_or_graphs_cannot_hold_are_not_tried(monkeypatch):
     import torch
 
     def refuses(call):

@@ -193,7 +193,7 @@ NO_ANNOTATIONS = [
 ]
 
 
-def test_what_is_no_annotations_is_refused_in_one_line(run, tmp_path, capsys):
+def test_files_without_annotations_are_refused_in_one_line(run, tmp_path, capsys):
     mine = tmp_path / "mine.bin"
     for text, reason in NO_ANNOTATIONS:
         mine.write_bytes(text)
@@ -219,7 +219,7 @@ def test_annotations_that_name_one_text_many_times_are_refused(tmp_path, monkeyp
         list(beside.annotated_nodes(str(path)))
 
 
-def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
+def test_annotations_without_plain_values_are_left_out(tmp_path):
     said = pickle.dumps(
         {node(3, 1): [{"name": "a", "x": _ITSELF, "y": {"z": 1}, 5: math.nan}, _ITSELF]}
     )

@@ -165,7 +165,7 @@ def load(folder: Path, database: Path) -> None:
 def answer(
     run: tracekit.Database, trace_id: int, name: str, parameters: dict[str, Any], columns: list[str]
 ) -> list[list[Any]]:
-    """These columns of what a question or a relation says of a trace."""
+    """These columns of a question or relation, for one trace."""
     try:
         catalog.query(name)
     except tracekit.TracekitError:

@@ -64,7 +64,7 @@ def test_the_terminal_and_the_page_say_the_same(lake, run, tmp_path):
 
 
 def test_labels_and_hosts_of_traces_are_texts_or_nothing_and_may_be_given(tmp_path, run):
-    # The last ones are those of a trace that tracekit recorded.
+    # Only the last labels have the form that tracekit records.
     recorded = [[1], "x", {"a": {"b": 1}, "c": "d"}, None, {"branch": "main", "commit": "1f3"}]
     for rank, labels in enumerate(recorded):
         path = write_rank(tmp_path / "in", rank)

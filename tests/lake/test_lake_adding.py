@@ -192,7 +192,7 @@ def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(lake
     assert seen(lake) == [("run", "rank=0")]
 
 
-def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
+def test_one_of_two_simultaneous_additions_to_a_rank_is_refused_and_leaves_nothing(
     tmp_path, monkeypatch
 ):
     first = write_rank(tmp_path / "run", 0)
@@ -292,7 +292,7 @@ def test_any_text_may_name_a_run_and_any_folder_be_a_lake(tmp_path, name):
         assert [each.run for each in opened.ranks] == [run]
 
 
-def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
+def test_an_unwritable_lake_is_reported_in_one_line(tmp_path, run):
     path = write_rank(tmp_path / "in", 0)
     done = run("lake", "add", str(path), "--to", f"{path}/lake")
     assert (done.returncode, done.stdout) == (2, "")

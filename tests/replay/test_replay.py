@@ -41,7 +41,7 @@ def predicted(replay, *changes):
 
 @pytest.mark.sampled(6, of=60)
 @pytest.mark.parametrize("name", trace_names())
-def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_trace):
+def test_without_changes_every_real_op_starts_when_it_did(name, shared_trace):
     replay = Replay(*shared_trace(name))
     graph = replay.graph
     if not graph.ops:
@@ -256,7 +256,7 @@ WRONG = (
 
 
 @TRACES.of(launch(0, 5, 1), gpu_op(7, 50, 1))
-def test_what_is_no_change_is_refused_in_one_line(replay):
+def test_invalid_changes_are_refused_in_one_line(replay):
     for change, said in WRONG:
         with pytest.raises(TracekitError, match=said):
             replay.run(change)
@@ -329,7 +329,7 @@ def test_devices_of_one_trace_run_beside_each_other(replay, trace):
     assert [gpu.device_id for gpu in replay.database.verdict(trace).devices] == [1, 0]
 
 
-def test_what_makes_a_prediction_doubtful_comes_with_it(tmp_path):
+def test_a_prediction_comes_with_its_doubts(tmp_path):
     events = [launch(0, 5, 1), gpu_op(7, 50, 1), gpu_op(60, 10, 99)]
     whole = traces.write(tmp_path / "1.json", events[:2])
     (tmp_path / "2.json").write_text(traces.write(tmp_path / "t", events).read_text()[:-20])

@@ -78,7 +78,7 @@ def test_an_event_s_wait_ends_with_what_was_launched_before_its_record(replay):
 
 
 @pytest.mark.parametrize("trace", [calling(each, 117) for each in WAITS])
-def test_the_usual_way_back_from_a_wait_is_no_work(replay):
+def test_the_usual_return_from_a_wait_is_not_work(replay):
     # The 10 us after the op stay, however fast the host is; only the next launch's 5 us shrink.
     assert predicted(replay) - predicted(replay, "host*0.5") == 2.5
 

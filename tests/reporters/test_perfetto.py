@@ -244,7 +244,7 @@ def test_a_false_block_of_annotations_loses_nothing_silently(small, tmp_path):
         tracekit.load(output)
 
 
-def test_what_cannot_be_annotated_is_said_in_a_line(small, tmp_path):
+def test_files_that_cannot_be_annotated_are_an_error_of_one_line(small, tmp_path):
     path = small[0]
     for arguments, said in (
         ([path, "-o", path], "is also an input"),

@@ -181,7 +181,7 @@ def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(trace, small, tm
 
 
 @pytest.mark.parametrize(("trace", "is_told"), [(DOUBTFUL, True), (HARDLY_DOUBTFUL, False)])
-def test_a_doubt_is_said_once_and_only_where_it_could_change_a_figure(trace, is_told, small):
+def test_a_doubt_is_shown_once_and_only_where_it_could_change_a_figure(trace, is_told, small):
     view = trace_view(Subject(small, trace))
     doubtful = [figure for part in view.parts for figure in part.figures if figure.doubts]
     assert bool(doubtful) is is_told

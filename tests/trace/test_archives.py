@@ -173,7 +173,7 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("between", BETWEEN)
-def test_other_members_are_read_beside_what_is_no_trace(between, tmp_path, spooled):
+def test_other_members_than_traces_do_not_disturb_the_reading(between, tmp_path, spooled):
     member, said = BETWEEN[between]
     archive = trace("first.json") + member + trace("last.json") + END
     for pack in (bytes, gzip.compress, zstandard.compress):

@@ -72,7 +72,7 @@ def timed(number: str) -> tuple[int | None, int | None, str]:
 @example("1" + "0" * 400 + "e-400")
 def test_microseconds_become_nanoseconds_exactly(number):
     ns = nanoseconds(number)
-    # The column does not say in full that a time is text.
+    # The tables lose that the duration was text, so the original is kept.
     assert timed(number) == (ns, ns, f'{{"ts":{number},"dur":"{number}"}}')
 
 
@@ -146,7 +146,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("damaged", DAMAGED)
-def test_reading_stops_before_what_is_no_event(damaged):
+def test_reading_stops_before_an_element_that_is_not_an_event(damaged):
     found = read(WHOLE + b", " + damaged + b", " + WHOLE)
     assert (found.stop, found.batch.rows, found.end) == (Stop.AT_ERROR, 1, len(WHOLE) + 2)
     assert found.error

@@ -88,7 +88,7 @@ def test_verdict_and_prices_are_what_the_raw_events_show(
 
 @pytest.mark.sampled(5, of=5)
 @each_file
-def test_what_is_exported_is_a_trace_that_loads_alike(name, tmp_path):
+def test_an_exported_trace_loads_as_the_same_rows(name, tmp_path):
     with tracekit.load(OTHER / name, verdicts=False) as first:
         ids = first.trace_ids()
         for each in ids:

@@ -98,7 +98,7 @@ TRACE = {name: TRACES.program(atoms) for name, atoms in PROGRAMS.items()}
 
 
 @pytest.mark.parametrize("cause", CONTROLS)
-def test_what_bounds_a_run_is_found(cause, loaded):
+def test_the_planted_bottleneck_is_found(cause, loaded):
     trace = TRACE[cause]
     analysis = loaded.verdict(trace)
     assert analysis.verdict.bottleneck == cause, analysis.causal

@@ -138,7 +138,7 @@ OPEN = {
 
 
 @pytest.mark.parametrize("trace", OPEN.values(), ids=OPEN)
-def test_what_is_open_when_the_recording_stops_is_no_one_off(trace, analyses):
+def test_a_slice_open_at_the_end_of_the_recording_is_not_a_one_off(trace, analyses):
     assert analyses[trace].one_offs == []
     assert analyses[trace].verdict.regime == "compute-bound"
 
@@ -333,7 +333,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("title", FOUND)
-def test_what_the_recorder_did_comes_first(title, analyses, capsys, monkeypatch):
+def test_effects_of_the_recorder_come_first(title, analyses, capsys, monkeypatch):
     trace, reason, regime, confidence, advice = FOUND[title]
     verdict = analyses[trace].verdict
     assert verdict.why[0].startswith(reason)

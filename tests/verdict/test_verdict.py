@@ -102,8 +102,8 @@ SPLIT = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
 DOUBTED = (
     "truncated", "shared_file", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch",
 )  # fmt: skip
-# By title: the evidence, what the verdict is, and words that it says, begins with ("^ ...") or does
-# not say ("not ...").
+# Cases by title: the evidence, the expected verdict, and words that the verdict has, begins with
+# ("^ ...") or lacks ("not ...").
 JUDGED = {
     # The host dispatches without a pause: faster kernels gain nothing.
     "a busy device does not make a run compute-bound": (
@@ -341,7 +341,7 @@ def test_a_launch_delay_is_near_the_floor_or_a_queue_only_where_it_is(
     assert any("(floor: up to 1 ms)" in each for each in slow) == (delay_us > 0)
 
 
-def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
+def test_at_most_six_reasons_are_given_and_no_doubt_hides_the_bottleneck():
     found = evidence(
         busy=0.05,
         host_gain=0.24,
@@ -367,7 +367,7 @@ def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
         ("perfetto", "record_shapes=True"),
     ],
 )
-def test_what_to_record_is_told_in_the_switches_of_the_profiler(profiler, switch):
+def test_advice_on_recording_uses_the_switches_of_the_profiler(profiler, switch):
     found = evidence(busy=1.0, device_gain=0.5, removed={"math-or-memory": 0.5}, profiler=profiler)
     said = " ".join(judge(found).try_next)
     assert switch in said

@@ -48,7 +48,7 @@ MEMORY = {
         )
     ],
 )
-def test_a_job_with_a_gpu_is_no_cpu_run(trace, judged):
+def test_a_job_with_a_gpu_is_not_a_cpu_run(trace, judged):
     verdict, _ = judged(trace)
     assert (verdict.regime, verdict.bottleneck) == ("unknown", None)
     assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
@@ -242,7 +242,7 @@ def test_a_lake_of_cpu_runs_has_a_history(tmp_path):
     assert found.diff.waterfall
 
 
-def test_who_waits_for_other_ranks_is_not_said_to_compute(tmp_path, run):
+def test_waits_for_other_ranks_do_not_count_as_computation(tmp_path, run):
     said = run("analyze", str(waiting_run(tmp_path, "a", 5000)), "--full").stdout
     assert "bound by communication" in said
     assert "compute-bound" not in said

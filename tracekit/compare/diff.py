@@ -244,8 +244,8 @@ def ranks_in(session: Session) -> Ranks:
 def common_rank(
     names: tuple[str, str], a: Ranks, b: Ranks, runs: RunComparison | None
 ) -> tuple[int, int, str]:
-    """The rank that sets the pace of the slower of two runs, or the first one that they have in
-    common: its places among the ranks of both; and which rank that is, if they have several.
+    """The rank that sets the pace of the slower of two runs, else the first that both have. Returns
+    its index in each run, and a note that names it if they have several ranks.
 
     Raises:
         TracekitError: when they have none.

@@ -130,7 +130,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def shown_default(self) -> Value:
-        """The default where it is a number; otherwise None."""
+        """The default if it is a number; otherwise None."""
         return int(self.default) if self.default.isdecimal() else None
 
     def convert(self, value: Value) -> Value:
@@ -198,7 +198,7 @@ class Query(Struct, frozen=True):
         return {name: known[name].convert(value) for name, value in given.items()}
 
     def check_columns(self, names: Sequence[str]) -> list[str]:
-        """The names, if they are columns of its answer.
+        """Checks that all names are columns of the answer, and returns them.
 
         Raises:
             TracekitError: for an unknown column.

@@ -228,8 +228,8 @@ class Job(Struct):
         given: Mapping[str, Nodes],
         beside: Iterable[str],
     ) -> None:
-        """Writes what files say of the nodes of a trace's graphs: given ones, and those beside."""
-        # An interrupted load may have begun this.
+        """Writes the annotations of a trace's graphs, from given files and those next to it."""
+        # An interrupted load may have written some of them.
         connection.execute("DELETE FROM graph_annotation WHERE trace_id = ?", [trace_id])
         files = dict(given)
         for path in beside:

@@ -113,8 +113,8 @@ class Binding:
     # -- what other versions wrote
 
     def _has_others(self) -> bool:
-        """Leaves out the ranks that another version wrote in another way, and says so; returns
-        whether others of another version are left."""
+        """Leaves out the ranks that another version of tracekit wrote and this one cannot read, and
+        warns about them. Returns whether readable ranks of other versions are left."""
         counts = Counter(rank.tables for part in self.parts for rank in part.ranks.values())
         count = counts.total()
         others = counts.keys() - {catalog.FORMAT}

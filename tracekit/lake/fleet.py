@@ -280,9 +280,9 @@ def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[
 
 
 def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost]:
-    """The hosts that are late in more of their runs than others by a factor; takes what they add
-    out of the steps of runs. Where one rank alone was on a host, what it does may be the reason:
-    then it is the host only if it is always late."""
+    """The hosts that are late in more of their runs than others by a factor. The time that they add
+    is taken out of the steps of runs. If only one rank ever ran on a host, that rank's work may be
+    the reason, so the host counts as slow only if it is always late."""
     here: dict[str, set[str]] = defaultdict(set)
     late: dict[str, list[_Costs]] = defaultdict(list)
     for run in runs:

@@ -52,8 +52,8 @@ class WindowPart(Struct, frozen=True):
 
 
 def devices_of(analysis: Analysis) -> str:
-    """The trace's devices by name, equal ones counted; else that they have no names, or that there
-    are none."""
+    """The names of the trace's devices, with the number of each; or the words that they have no
+    names, or that there are none."""
     named = Counter(name for name in analysis.trace.devices if name)
     if named:
         alike = (f"{count} x {name}" if count > 1 else name for name, count in named.items())

@@ -64,8 +64,8 @@ _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 
 class Original(NamedTuple):
-    """The bytes of an event that its row does not say in full, or of an element before the event
-    `event_id` that is not one. Without an event_id: the metadata, without its braces."""
+    """Original bytes that the tables do not hold in full: of the event `event_id`, or of a rejected
+    element before it. Without an event_id, the metadata without its braces."""
 
     event_id: int | None
     offset: int

@@ -28,7 +28,7 @@ class StorageError(TracekitError, OSError):
     """A file system failed: another attempt may succeed."""
 
 
-class Found(NamedTuple):
+class RemoteFile(NamedTuple):
     """A file at a URL, its size, and a text that changes with it."""
 
     url: str
@@ -88,7 +88,7 @@ def filesystem(url: str) -> tuple[Any, str]:
     return fs, str(path).rstrip("/")
 
 
-def find(url: str, endings: tuple[str, ...]) -> list[Found]:
+def find(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
     """The files at a URL that is a file, a folder or a pattern: all that match a pattern, and of a
     folder those with one of `endings`.
 
@@ -112,7 +112,7 @@ def find(url: str, endings: tuple[str, ...]) -> list[Found]:
     if not infos:
         raise TracekitError(f"{shown(url)}: no trace is there")
     return [
-        Found(fs.unstrip_protocol(str(info["name"])), int(info.get("size") or 0), _stamp(info))
+        RemoteFile(fs.unstrip_protocol(str(info["name"])), int(info.get("size") or 0), _stamp(info))
         for info in sorted(infos, key=lambda each: str(each["name"]))
     ]
 

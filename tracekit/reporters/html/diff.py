@@ -144,7 +144,7 @@ def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
     )
     tips = ("class:N", "run:N", "run_ns=time per step", "kernels:Q=kernels per step|,.4~g")
-    bars = charts.told(base, *tips).mark_bar().encode(
+    bars = charts.with_tooltip(base, *tips).mark_bar().encode(
         y=alt.Y("class:N", title=None, sort=rows["class"].to_list()),
         yOffset=alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1)),
         x=alt.X("run_ns:Q", title="GPU time per step", axis=charts.time_axis(tickCount=5)),

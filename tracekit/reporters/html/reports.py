@@ -148,8 +148,8 @@ def _fleet_view(fleet: Fleet) -> View:
     rows = pl.DataFrame(
         {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
     )
-    told = charts.told(alt.Chart(rows), "run:N", "step_ns=length")
-    chart = told.mark_line(point=True).encode(
+    with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "step_ns=length")
+    chart = with_tips.mark_line(point=True).encode(
         x=alt.X("place:Q", title=f"runs in order of {fleet.order}"),
         y=alt.Y("step_ns:Q", title="step", axis=charts.time_axis()),
     )

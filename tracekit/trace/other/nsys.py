@@ -154,8 +154,8 @@ def _records(tables: Tables, table: str) -> Rows:
 
 def _complaints(diagnostics: Rows) -> list[str]:
     """Warnings and errors of the recorder (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
-    told = (row.get("text") for row in diagnostics if row.get("severity") in (2, 3))
-    return sorted({str(text) for text in told if text})
+    texts = (row.get("text") for row in diagnostics if row.get("severity") in (2, 3))
+    return sorted({str(text) for text in texts if text})
 
 
 def _base_ns(said: Mapping[str, Rows], export: Mapping[Any, Any]) -> int | None:
@@ -170,8 +170,8 @@ def _base_ns(said: Mapping[str, Rows], export: Mapping[Any, Any]) -> int | None:
 
 
 def _is_mine(owner: int | None, owners: Sequence[int | None], column: str) -> str:
-    """A condition on a table's rows: that they are those of a process. Rows of other processes than
-    `owners` stand with the first."""
+    """The SQL condition that a table's rows belong to a process. Rows of processes that are not in
+    `owners` count for the first owner."""
     if owner is not None and owner != owners[0]:
         return f"{column} >> 24 = {owner}"
     others = ", ".join(map(str, owners[1:]))

@@ -337,8 +337,8 @@ def _slices(
     opened: list[tuple[int, dict[str, Any]]] = []
     for at, same in groupby(marks, key=itemgetter(0)):
         later: list[dict[str, Any]] = []
-        for _, kind, told in same:
-            parts = json.loads(told)
+        for _, kind, encoded in same:
+            parts = json.loads(encoded)
             if kind == _END:
                 if opened:
                     yield _closed(opened, at, parts)
