@@ -121,7 +121,7 @@ class _Examiner:
         self.ranges: tuple[str, int | None] | None = None
         self.repetition = repetition_of(database, trace_id)
         absent = database.ask("missing", trace=trace_id)
-        # By code, the messages about what was not recorded.
+        # The messages about missing data, by code.
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:

@@ -40,7 +40,7 @@ from tracekit.verdict.sentences import list_notes
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000
 READ = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
-# By remedy: a fault in a step, and the atoms without it.
+# For each remedy: a step's atoms with a fault, and the atoms without it.
 FAULTS = {
     "dataloader-workers": (
         [Slice(LOADER, "user_annotation", (Work(1500 * US, "input"),))],

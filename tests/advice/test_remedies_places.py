@@ -150,8 +150,12 @@ CASES = {
         items("serve.py(3): classify"),
         {("Classifier_0", "8 calls in a row"): (103, 1_848 * US)},
     ),
-    "a loop over tokens is no loop over items": ("batch_items", items("model.py(9): generate"), {}),
-    "a loop over steps is no loop over items": ("batch_items", items(), {}),
+    "a loop over tokens is not a loop over items": (
+        "batch_items",
+        items("model.py(9): generate"),
+        {},
+    ),
+    "a loop over steps is not a loop over items": ("batch_items", items(), {}),
     "products of a graph are priced without their shapes": (
         "tensor_cores",
         replaying("ampere_sgemm_128x64_tn"),

@@ -90,7 +90,7 @@ def test_a_program_is_recorded_exported_and_loaded(
     ("program", "is_there", "said"),
     [
         (["train.py"], False, "nsys is not on the path"),
-        (["no-such-program"], True, "no-such-program: is no program on the path"),
+        (["no-such-program"], True, "no-such-program: is neither a program on the path"),
         (["sh", "--", "-c", "exit 7"], True, "nsys sh: ended with status 7: nothing is kept"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
         assert "launches cannot be known: the trace has no work of a device" in output
         assert "5 failed, 1 error" in output
     assert "operators: 5 a step, budget 3" in output
-    # What was counted, how often before, and where.
+    # The operator, its stored count, and its line.
     assert re.search(r"5 aten::neg \(3 before\), from test_step\.py\(\d+\): step", output)
     left = list((tmp_path / ".tracekit").glob("*stored-*.json.gz"))
     with tracekit.load(left[0], verdicts=False) as run:

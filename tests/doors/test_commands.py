@@ -60,7 +60,7 @@ def test_analyze_reads_a_pipe(run, trace):
     assert json.loads(done.stdout)["trace"]["events"] == len(EVENTS)
 
 
-def test_a_command_that_is_forked_does_what_one_that_is_started_does(run, database):
+def test_a_forked_command_does_the_same_as_a_new_process(run, database):
     for arguments in (["query", "top_kernels", database], ["no-command"]):
         forked = run(*arguments)
         # Python reads this variable when it starts, so it cannot be changed in a fork.
@@ -159,7 +159,7 @@ def test_the_example_of_each_command_is_a_valid_call():
 
 
 def parsed(words: list[str]) -> click.Context:
-    """The context of a command line. Raises a UsageError if it is no valid call."""
+    """The context of a command line. Raises a UsageError if it is not a valid call."""
     context, command = None, cli
     while isinstance(command, click.Group):
         context = context or click.Context(cli)

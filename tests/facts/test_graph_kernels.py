@@ -185,8 +185,8 @@ NO_ANNOTATIONS = [
     (pickle.dumps(["a list"]), "no pickle of plain dictionaries"),
     (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
     (b'["a list"]', "a dictionary by node"),
-    (b'{"layer": "x"}', "'layer' is no node's id"),
-    (b'{"-1": "x"}', "'-1' is no node's id"),
+    (b'{"layer": "x"}', "'layer' is not a node's id"),
+    (b'{"-1": "x"}', "'-1' is not a node's id"),
     (b"[" * 100_000, "recursion"),
     (b"{", "holds no annotations"),
     (gzip.compress(as_json(ANNOTATIONS))[:-20], "ends early"),
@@ -246,7 +246,7 @@ def test_annotations_without_plain_values_are_left_out(tmp_path):
         (3, nodes(9, 41, 42, 43), [(name, "order") for name in OPERATORS]),
         (None, nodes(3, 1, 2, 3), [(name, "order") for name in OPERATORS]),
         (3, [{}, {}, {}], [(name, "order") for name in OPERATORS]),
-        # Zero is no node.
+        # Zero is not a node's id.
         (3, [{"graph id": 0, "graph node id": 0}] * 3, [(name, "order") for name in OPERATORS]),
         # Neither nodes nor the number of kernels agree.
         (3, nodes(9, 1, 2), None),

@@ -92,7 +92,7 @@ class CommandServer:
         self._control.settimeout(LIMIT_S)
 
     def changes(self, environment: dict[str, str]) -> dict[str, str | None] | None:
-        """The changes that a fork makes to its environment to get this one; None if it cannot."""
+        """The variables that a fork has to change to get this environment; None if it cannot."""
         names = self._environment.keys() | environment.keys()
         changed = {
             name: environment.get(name)

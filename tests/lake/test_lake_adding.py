@@ -74,7 +74,7 @@ def test_adding_again_reads_only_what_is_new_or_changed(lake, tmp_path):
     write_rank(tmp_path / "run", 1)
     assert sorted(statuses(add(lake, tmp_path / "run"))) == ["added", "unchanged"]
     assert files < parquet_files(lake)
-    # The folder has the lake, too, whose files are no sources.
+    # The folder has the lake, too, whose files are not traces to add.
     again = add(lake, tmp_path)
     assert (again.outcomes, again.unread) == ([], 2)
 

@@ -49,7 +49,7 @@ def calling(call, ends_us=107, between=()):
 
 # The call waits until 107 us, then works for another 400 us.
 @pytest.mark.parametrize(("trace", "cause"), [(calling(each, 507), of) for each, of in CALLS])
-def test_a_call_that_goes_on_after_the_device_fell_idle_works(trace, cause, replay):
+def test_a_call_that_lasts_beyond_its_wait_is_host_work(trace, cause, replay):
     assert (replay.graph.unknown == 0).all()
     assert path_us(replay)[cause] == 400
     assert predicted(replay) == 607

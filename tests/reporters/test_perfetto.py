@@ -272,7 +272,7 @@ def server(tmp_path):
         thread.join()
 
 
-def test_a_connection_that_asks_nothing_or_breaks_off_delays_nobody(server, capfd):
+def test_silent_or_broken_connections_do_not_delay_others(server, capfd):
     with socket.create_connection(("127.0.0.1", server.server_port)):
         with socket.create_connection(("127.0.0.1", server.server_port)) as leaving:
             leaving.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -130,7 +130,7 @@ def odd_texts(tables, strings):
 
 NCCL = [("type, message_bytes, communicator, scope FROM collective",
          [("allreduce", 8192, "12345", "ncclAllReduce")])]  # fmt: skip
-# Of each report, SELECTs without their first word, and their rows in order.
+# For each report: SELECTs without their first word, and their rows in order.
 ASKED = {
     plain: [
         ("cpu_op, launch_name, name, start_ns, dur_ns FROM gpu_op_origin",
@@ -222,7 +222,7 @@ def test_odd_texts_and_numbers_are_events_whoever_makes_the_rows(loaded, tmp_pat
         assert same.fetch(asked.format("true")) == kept
 
 
-# -- what is no report -----------------------------------------------------------------------------
+# -- files that are not reports --------------------------------------------------------------------
 
 
 def test_a_report_is_exported_by_nsys_where_it_is(tmp_path, monkeypatch):

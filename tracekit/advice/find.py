@@ -300,8 +300,8 @@ def _advice(
 
 
 def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
-    """By remedy: the event and start of work that recurs, although parts of it are long enough to
-    be one-offs."""
+    """The event and start of recurring work of which parts are long enough to be one-offs, by its
+    remedy."""
     causes = {each.cause for each in replay.one_offs}
     found = {}
     for name in (_ALLOCATOR, STALLED):

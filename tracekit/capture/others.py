@@ -52,7 +52,7 @@ def record(
     if first.endswith(".py"):
         program = [sys.executable, *program]
     elif shutil.which(first) is None:
-        raise TracekitError(f"{first}: is no program on the path, and no script (.py)")
+        raise TracekitError(f"{first}: is neither a program on the path nor a script (.py)")
     with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
         begun = _nsys if profiler == "nsys" else _rocprofv3
         status, is_ended = _run([*begun(folder, recorded), *program])

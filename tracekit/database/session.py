@@ -60,7 +60,7 @@ class Session:
         self._inputs = inputs
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
-        # By thresholds, the queries whose conditions hold.
+        # The queries whose conditions hold, by thresholds.
         self._possible: dict[str, set[str]] = {}
 
     def __enter__(self) -> Self:

@@ -136,7 +136,7 @@ def _tables_sql() -> tuple[str, ...]:
 
 
 def entries(connection: duckdb.DuckDBPyConnection, database: str) -> list[Entry]:
-    """All catalog entries of one attached database, sorted. None of them is run."""
+    """All catalog entries of one attached database, sorted. Listing them runs no code in them."""
     found = []
     for kind, (function, columns) in _LISTED.items():
         only = " AND NOT internal" if kind in _INTERNAL else ""

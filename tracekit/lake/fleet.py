@@ -25,7 +25,7 @@ from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
 WAITING = "waiting-for-a-rank"
-# Work of a device is no loss.
+# The part of a step in which the device works, which is not lost.
 _WORK = "compute"
 _ADVICE = "SELECT trace_id, cause, place, saves_ns FROM advice WHERE place IS NOT NULL"
 _largest_first = partial(sorted, key=attrgetter("lost_ns"), reverse=True)
@@ -58,7 +58,7 @@ class SlowHost(Struct, frozen=True):
     cause: str | None
     """The part of a step that takes its ranks longest beyond others."""
     late_ns: int
-    """By how much they are late in a step: the median of late_runs."""
+    """How late they are in a step: the median of late_runs."""
     lost_ns: int
     """The recorded time of all devices that waited for it."""
     share: float

@@ -9,7 +9,7 @@ changes:
   wait      no call in the interval waits for the device; its own work remains
   op        a GPU op
 
-The target `cuda-graph` is no part: it stands for the change of that name.
+The target `cuda-graph` does not name a part: it is the change of that name.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def devices_of(analysis: Analysis) -> str:
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
     """The advice on what recurs, on throughput and on what happened once, each under its heading,
-    in the order of the fix list. Recording less is no change to the program, and in none."""
+    in the order of the fix list. Recording less does not change the program, so it is left out."""
     found: dict[str, list[Advice]] = {}
     for each in advice:
         if not is_of_recording(each):

@@ -53,7 +53,7 @@ class ReadableTable(Struct, frozen=True):
     columns: list[Column]
     rows: list[list[Cell]]
     notes: list[str]
-    """The values that all rows share, which are no columns; and the columns left out."""
+    """The values that all rows share, which have no columns; and the columns left out."""
     spare: int = 0
     """How many columns may be left out."""
 
@@ -133,8 +133,8 @@ def record(found: ReadableTable, row: Sequence[Cell]) -> list[tuple[Text, Cell]]
 def shown(
     names: Sequence[str], rows: Sequence[Sequence[Any]], units: Mapping[str, str] | None
 ) -> ReadableTable:
-    """The rows as a table. With the units of a question's columns, each column has one unit that
-    reads well, which its heading tells, and an id that all rows share is no column."""
+    """The rows as a table. With the units of a question's columns, numbers are scaled to a readable
+    unit, which the heading names, and an id that all rows share becomes a note."""
     columns, cells, common = [], [], []
     metrics = next((at for at, name in enumerate(names) if name == "metric"), None)
     for place, name in enumerate(names):

@@ -112,7 +112,7 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
             node = -1
         if not 0 <= node < 2**64:
             raise TracekitError(
-                f"{path}: holds no annotations of graphs: {str(key)[:40]!r} is no node's id"
+                f"{path}: holds no annotations of graphs: {str(key)[:40]!r} is not a node's id"
             )
         text = strict_json(_annotation(value))
         # A pickle may name one text many times.

@@ -42,7 +42,7 @@ def cut_reason(text: bytes | bytearray) -> str:
 
 
 def kind_of(element: bytes | bytearray) -> str:
-    """The kind of an element that is no object, in words."""
+    """The kind of an element that is not an object, in words."""
     words = {b"null": "null", b"true": "true", b"fals": "false"}
     first = {ord('"'): "a text", ord("["): "a list"}
     return words.get(bytes(element[:4])) or first.get(element[0]) or "a number"

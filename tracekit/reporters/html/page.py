@@ -32,7 +32,7 @@ from tracekit.text import duration, figure_of, percent, share
 from tracekit.verdict.regime import split_bound
 from tracekit.version import __version__
 
-# Longer sentences have a name in them that is no name.
+# A sentence is longer only if a name from the trace in it is absurdly long.
 _LONGEST_SENTENCE = 2_000
 
 

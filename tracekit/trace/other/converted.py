@@ -76,7 +76,7 @@ class Converted(ByteStream):
 
     def close(self) -> None:
         self._pieces = iter(())
-        # It may be closed again.
+        # A second call does nothing.
         close, self._close = self._close, lambda: None
         close()
 

@@ -29,17 +29,17 @@ class JsonWalk:
         self._text, self._at, self._ended = "", 0, False
 
     def members(self) -> Iterator[str]:
-        """The keys of the object that stands here; nothing if it is no object."""
+        """The keys of the object at this position; none if it is not an object."""
         if self._opens("{"):
             while self._peek() != "}":
                 key = self.value()
                 if not isinstance(key, str):
-                    raise JsonError("a key is no text")
+                    raise JsonError("a key is not text")
                 yield key
             self._at += 1
 
     def elements(self) -> Iterator[None]:
-        """Stands before each element of the array here; nothing if it is no array."""
+        """Stops before each element of the array at this position. Yields nothing for other values."""
         if self._opens("["):
             while self._peek() != "]":
                 yield

@@ -71,7 +71,7 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
     # Without a key, each text would be searched from the first on.
     key = re.search(r"\bid\b[^,]*\bPRIMARY\s+KEY", tables.definitions["StringIds"], re.IGNORECASE)
     if key is None:
-        raise TracekitError(f"{name}: is no export of nsys: its table StringIds has no key")
+        raise TracekitError(f"{name}: is not an export of nsys: its table StringIds has no key")
     first_device: dict[int, int] = {}
     for table in ON_DEVICE:
         if tables.columns.get(table, {}).keys() >= {"globalPid", "deviceId"}:

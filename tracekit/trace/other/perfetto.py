@@ -107,7 +107,7 @@ class _Packets:
         self._texts: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
         self._text_bytes = 0
         self._default: dict[int, int] = {}
-        # By sequence and number, 0 for the last one that a sample brings: a GPU and its counters.
+        # A GPU and its counters, by sequence and number. A sample can bring its own: number 0.
         self._counters: dict[tuple[int, int], tuple[int, dict[int, str]]] = {}
         self._block, self._last, self._places = 0, _END, [0, 0]
 
