@@ -85,7 +85,7 @@ segment AS (
     LEFT JOIN role USING (trace_id, event_id)
     LEFT JOIN (SELECT trace_id, event_id, peer FROM waiting) AS c USING (trace_id, event_id)
 ),
--- Time in which nothing was recorded on the thread, and only collectives on others.
+-- Time in which nothing was recorded on the thread, while other threads ran only collectives.
 running AS (
     SELECT trace_id AS key, 'untraced' AS label, start_ns, end_ns FROM segment WHERE role = 'untraced'
     UNION ALL

@@ -116,7 +116,7 @@ capture AS MATERIALIZED (
                'node': node_id % (1::UBIGINT << 32)} ORDER BY place)) AS work
     FROM site GROUP BY ALL
 ),
--- Each place twice: by its number, and by the node if there is one.
+-- Two rows for each place: one by its number, and one by its node if it has one.
 captured AS MATERIALIZED (
     SELECT s.*, by_node, CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
     FROM site AS s CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)

@@ -256,7 +256,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_probe_of_a_gpu_names_what_it_was_replayed_with_and_fails_where_the_verdict_does(
+def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(
     monkeypatch,
 ):
     ratio = StepRatio(1.02, 1.01, 1.03)

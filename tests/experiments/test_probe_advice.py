@@ -157,7 +157,7 @@ def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
 # -- measurements ----------------------------------------------------------------------------------
 
 
-def test_a_promise_stands_beside_the_median_of_what_was_measured():
+def test_a_promise_is_shown_with_the_measured_median():
     variant = Variant((GRAPH,), "a graph", lambda: print)
     rounds = {UNCHANGED: Rounds([100, 200, 100], []), "a graph": Rounds([50, 110, 52], [])}
     turns = VariantRounds(rounds, {})
@@ -287,9 +287,7 @@ def test_a_function_is_called_with_the_numbers_that_its_parameters_take(tmp_path
 # -- the command -----------------------------------------------------------------------------------
 
 
-def test_a_loader_in_the_main_process_gets_workers_and_is_timed_beside_the_promise(
-    tmp_path, monkeypatch
-):
+def test_a_loader_in_the_main_process_gets_workers_and_is_timed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)

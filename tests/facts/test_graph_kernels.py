@@ -50,8 +50,7 @@ def captured(graph: int | None = None, kernels: list[str] | None = None) -> list
 def replayed(
     args: list[dict[str, Any]], at: float = 1000, correlation: int = 1, name: str = "sgemm_{}"
 ) -> list[dict]:
-    """A replay of a graph whose kernels have these arguments besides, under an operator of its
-    own."""
+    """A replay of a graph, inside an operator. Its kernels have these additional arguments."""
     events = [
         traces.operator("Compiled", at - 1, 10),
         traces.launch(at, 5, correlation, "cudaGraphLaunch"),

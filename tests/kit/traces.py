@@ -75,7 +75,7 @@ class Together:
         return len(self._made)
 
     def events(self, events: list[Any], **metadata: Any) -> int:
-        """The trace_id that these events will have."""
+        """Adds a trace of these events and returns its future trace_id."""
         return self.add(lambda path, **base: write(path, events, **base | metadata))
 
     def of(self, *events: Any, **metadata: Any) -> pytest.MarkDecorator:

@@ -77,7 +77,7 @@ def test_lanes_add_up_to_what_threads_and_streams_did(bins, run):
         "SELECT 'device', activity::VARCHAR, sum(dur_ns)::BIGINT FROM gpu_ops GROUP BY activity"
     ).filter(pl.col("ns") > 0)
     assert sorted(drawn.rows()) == sorted(expected.rows())
-    # On a thread, nothing is drawn over another piece by more than one part.
+    # The pieces of a thread overlap by at most one part.
     part = (rows["end_ns"].max() - rows["start_ns"].min()) / bins + 1
     for _, lane in rows.filter(side="host").group_by("lane"):
         ordered = lane.sort("start_ns")

@@ -30,7 +30,7 @@ NOT_STORED = ("tracekit", "loading", "hardware", *facts.over_traces())
 KEYS = ("run", "rank", "trace_id")
 # Tables that every group has, even without rows.
 NEEDED = frozenset({"trace", FIGURES, *(f"{_PREFIX}{name}" for name in ANSWERS)})
-# Tables of a rank that another version wrote which this one reads, if it has their columns.
+# If another version wrote a rank, these of its tables are read, provided that their columns match.
 SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
 SMALL |= {"window_timeline_parts", "steps", "collective"}
 

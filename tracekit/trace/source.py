@@ -354,6 +354,6 @@ def _readable(path: str) -> Iterator[None]:
 
 def unreadable(path: str, error: OSError) -> TracekitError:
     if isinstance(error, TracekitError):
-        # It says which file.
+        # Its message names the file already.
         return error
     return TracekitError(f"{path}: cannot be read: {error.strerror or error}")

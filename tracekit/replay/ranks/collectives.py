@@ -57,7 +57,7 @@ class CollectiveMembers(Columns, frozen=True):
 
     @property
     def is_exchange(self) -> Flags:
-        """Which are sends or receives."""
+        """Which collectives are sends or receives."""
         found: Flags = self.direction != ""
         return found
 

@@ -246,8 +246,8 @@ def _name(ranks: Ranks, column: str = "trace_id") -> pl.Expr:
 
 
 def _cells(ranks: Ranks) -> tuple[pl.DataFrame, int]:
-    """A row for each rank and step: the steps that a matrix can show, those with most waiting; and
-    how many steps are left out."""
+    """A row for each rank and step, and the number of steps that are left out. If a matrix cannot
+    show all steps, it has those with most waiting."""
     waits = {(row["trace_id"], row["step"]): row for row in ranks.stragglers.iter_rows(named=True)}
     rows = []
     for each in ranks.analyses:

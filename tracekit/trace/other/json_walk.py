@@ -39,7 +39,7 @@ class JsonWalk:
             self._at += 1
 
     def elements(self) -> Iterator[None]:
-        """Stops before each element of the array at this position. Yields nothing for other values."""
+        """Stops before each element of the array at this position; other values have none."""
         if self._opens("["):
             while self._peek() != "]":
                 yield

@@ -84,7 +84,7 @@ def counter_events(
 
 
 def _value(said: str) -> Any:
-    """All values are texts here; numbers and lists are read from them."""
+    """The value of an annotation, which is text: numbers and lists are parsed."""
     if said[:1] in "-0123456789[{":
         try:
             return json.loads(said)

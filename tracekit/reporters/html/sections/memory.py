@@ -41,7 +41,7 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     return Figure(
         f"At most {size(first['peak_bytes'])} were allocated"
         f"{reserved}, {duration(first['peak_at_ns'] - subject.window.start_ns)} after the window's "
-        "start. The band is what was between least and most allocated.",
+        "start. The band spans the least and the most allocated memory.",
         rows,
         _over_time(rows),
         title=f"Memory of {_device(first)} over time",
