@@ -264,7 +264,7 @@ def test_budgets_that_make_no_sense_are_refused(budget):
 
 @pytest.mark.thorough
 def test_the_workflow_for_pull_requests_runs(tmp_path):
-    """Its steps, but for those that install and upload."""
+    """Runs the workflow's steps, except those that install and upload."""
     pytest.importorskip("torch")
     yaml = pytest.importorskip("yaml")
     steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["budgets"]["steps"]

@@ -126,9 +126,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     ("kernel_us", "synced", "regime"),
     [(5, False, OVERHEAD), (5, True, OVERHEAD), (300, False, COMPUTE), (300, True, COMPUTE)],
 )
-def test_predictions_and_verdicts_are_borne_out_by_what_the_changed_program_does(
-    kernel_us, synced, regime, tmp_path
-):
+def test_changed_programs_confirm_predictions_and_verdicts(kernel_us, synced, regime, tmp_path):
     atoms = program(20 * US, kernel_us * US, synced)
     found, span_ns, host_ns = predictor(atoms, tmp_path, delay_ns=0)
     found.delay_ns = host_ns

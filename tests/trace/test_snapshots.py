@@ -111,7 +111,7 @@ def test_another_pickle_is_refused_in_one_line(tmp_path):
 def test_the_intact_part_of_a_cut_file_is_loaded(tmp_path):
     whole = write(tmp_path / "w.pickle", trained(60)).read_bytes()
     half = len(whole) // 2
-    # Within an opcode and its number, too.
+    # Some of the cuts are between an opcode and its argument.
     paths = [tmp_path / f"{end}.pickle" for end in (*range(half, half + 30), len(whole) - 9)]
     for path in paths:
         path.write_bytes(whole[: int(path.stem)])

@@ -193,7 +193,7 @@ JUDGED = {
         {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
         "so the host is late",
     ),
-    "a device that was not done with it": (
+    "a device that had not finished its work": (
         on_host(UNRECORDED, last_wait_ns=40 * MS), {"regime": "unknown"}, "",
     ),
     "work beside other ranks": (

@@ -33,7 +33,7 @@ _MODULE = re.compile(r"\[\d+\](/|$)")
 
 Rows = list[dict[str, Any]]
 
-# The queries `diff_NAME`: those that answer in full, and those of which the first rows are shown.
+# The queries `diff_NAME`: all rows of the first ones are shown, and the first rows of the others.
 _WHOLE = ("summary", "waterfall", "classes")
 _LISTS = ("kernels", "operators", "modules", "parts", "memory")
 

@@ -1,7 +1,7 @@
 """Applies changes to a replay: what each one scales, removes or frees.
 
-Parts are intervals of host threads and GPU ops, each with a factor. A target says what of a part
-changes:
+Parts are intervals of host threads and GPU ops, each with a factor. A target says which time of a
+part changes:
 
   host      the host's work in an interval, and, with factor 0, the waits in it
   call      the same, and the GPU ops that it launched, or captured for the replays of a graph

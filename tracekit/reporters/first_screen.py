@@ -86,15 +86,16 @@ def _parts(analysis: Analysis) -> list[Text]:
 
 
 def _advice(analysis: Analysis, free: int) -> list[Text]:
-    """What to change: a line for each, and where there is room a line with its place. What happened
-    once comes first where it takes most of the time, and else only if nothing else is to do."""
+    """What to change: a line for each change and, if there is room, a line with its place. One-off
+    events come first if they take most of the time; otherwise they are shown only if there is
+    nothing else to change."""
     shown = [each for each in analysis.advice if not is_of_recording(each)]
     once = [each for each in shown if each.once]
     recurring = [each for each in shown if not each.once]
     if not shown or free < 3:
         return [] if free < 3 else _next(analysis, free)
     if not recurring:
-        # What to record comes first where the trace does not tell what holds the run up.
+        # If the trace does not show what holds the run up, advice on recording comes first.
         asked = _next(analysis, free) if analysis.verdict.regime == UNKNOWN else []
         return asked + _listed(_ONE_OFFS, None, once[:_CHANGES], analysis, free - len(asked))
     changes = ("What to change", _of(analysis), recurring[:_CHANGES], analysis)

@@ -27,7 +27,7 @@ _SCALES = {
 # Instants on the trace's clock: one copies them into other questions.
 INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
 SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
-# The median of a column has so many digits.
+# The number of digits with which the median of a column is shown.
 _DIGITS = 4
 # Up to this, every whole number is a float.
 _EXACT = 2.0**53
@@ -169,7 +169,7 @@ def shown(
 
 
 def _named(value: Any) -> Name:
-    """A name; or a list of names, which keeps its end: call paths begin alike."""
+    """A name; or a list of names, which keeps its end, since call paths differ there."""
     if isinstance(value, list):
         return Name(", ".join(short_name(str(each), _LISTED) for each in value), fit=clipped_start)
     return Name("" if value is None else str(value))

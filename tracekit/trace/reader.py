@@ -350,7 +350,7 @@ class TraceReader:
             yield "label", self._labels.take()
 
     def _kept(self, least_bytes: int = 0) -> Iterator[Piece]:
-        """The rejected and original texts, if they take at least so much memory."""
+        """The rejected and original texts, if they take at least `least_bytes` of memory."""
         if self._kept_bytes < least_bytes:
             return
         if self._rejected:

@@ -164,7 +164,7 @@ class _Reading:
         self.close = file.close
 
     def seekable(self) -> bool:
-        # A server that tells no size answers no ranges, whatever fsspec says.
+        # A server that does not give a file's size cannot serve ranges, even if fsspec says it can.
         return bool(self._file.seekable()) and getattr(self._file, "size", None) is not None
 
     def read(self, size: int = -1) -> bytes:

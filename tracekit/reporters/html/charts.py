@@ -37,7 +37,8 @@ _WIDTH = 720
 # A short name of a kernel has at most this many characters.
 _SHORT = 60
 _PYTHON_LINE = re.compile(r"/([^/]+\.pyx?\(\d+\): .*)$")
-# Values so many times below the median are not drawn if their weight is a smaller share than this.
+# Values are not drawn if they are this many times below the median, and their weight is a smaller
+# share than the second number.
 _FAR, _LITTLE = 1e3, 0.05
 
 
