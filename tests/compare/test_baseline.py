@@ -153,6 +153,6 @@ def test_budgets_are_run_and_fail(tmp_path):
         assert found == status
 
 
-def test_what_a_pull_request_names_never_reaches_the_shell_unquoted():
+def test_names_from_a_pull_request_never_reach_the_shell_unquoted():
     for step in yaml.safe_load(ACTION.read_text())["runs"]["steps"]:
         assert "${{" not in step.get("run", "")

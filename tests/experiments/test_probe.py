@@ -63,7 +63,7 @@ def test_a_step_follows_what_moves_it(ratio, grew, recorded, device, host, regim
         assert judged.agrees is (None if regime == UNKNOWN else verdict == regime)
 
 
-def test_noise_widens_the_range_until_nothing_can_be_told():
+def test_noise_widens_the_range_until_the_result_is_open():
     def noisy(low, high):
         return part_of_device(
             StepRatio(1.4, low, high), at_most=2, grew=2, recorded=1, limits=LIMITS

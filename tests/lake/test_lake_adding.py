@@ -133,7 +133,7 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run)
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
 
 
-def test_half_a_rank_is_not_seen_and_does_no_harm(lake, tmp_path, monkeypatch):
+def test_an_unfinished_rank_is_not_seen_and_does_no_harm(lake, tmp_path, monkeypatch):
     path = write_rank(tmp_path / "run", 1)
     put, left = Storage.put, iter(range(7))
 
@@ -323,7 +323,7 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
     is_kill = number == signal.SIGKILL
     wanted = 130 if number == signal.SIGINT else -number if is_kill else 128 + number
     assert started.returncode == wanted
-    # Python tells of semaphores that a killed process left.
+    # After a kill, Python warns of semaphores that the process left.
     assert is_kill or errors.strip() == ""
     deadline = time.monotonic() + 60
     while any(is_alive(each) for each in children) and time.monotonic() < deadline:

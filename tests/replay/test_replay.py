@@ -76,7 +76,7 @@ BACKWARD = ["a100-nccl", "mi250-minitoy", "mi300x-resnet-checkpoint", "v100-ns-r
 
 
 @pytest.mark.parametrize("name", BACKWARD)
-def test_threads_to_which_autograd_s_arrows_lead_are_those_that_take_work_over(name, shared_trace):
+def test_autograds_arrows_lead_to_threads_that_take_work_over(name, shared_trace):
     database, trace = shared_trace(f"{name}.json.gz")
     graph = Replay(database, trace).graph
     _, ends = database.fetch(
@@ -188,7 +188,7 @@ def test_work_of_another_thread_is_waited_for_by_the_one_that_stands_still(repla
 
 
 @TRACES.of(launch(100, 5, 1), gpu_op(97, 20, 1), launch(200, 5, 2), gpu_op(203, 20, 2))
-def test_a_device_clock_that_runs_ahead_is_set_right_by_the_least_that_mends_it(replay, trace):
+def test_a_device_clock_that_is_ahead_is_corrected_by_the_smallest_shift(replay, trace):
     assert replay.graph.device.shift_ns == {0: 3 * US}
     assert predicted(replay) == 126
     analysis = replay.database.verdict(trace)

@@ -193,9 +193,7 @@ def waiting_at_first(begins_us):
 BLOCKED = waiting_at_first(10)
 
 
-def test_a_call_that_blocks_from_the_begin_on_waits_for_what_nobody_recorded(
-    analyses, capsys, monkeypatch
-):
+def test_a_call_that_blocks_from_the_start_waits_for_unrecorded_work(analyses, capsys, monkeypatch):
     verdict = analyses[BLOCKED].verdict
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math-or-memory")
     assert verdict.confidence == "medium"

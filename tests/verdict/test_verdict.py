@@ -33,7 +33,7 @@ from tracekit.thresholds import FORMER, Thresholds
          "communication copy memory-bandwidth math math-or-memory latency sync"),
     ],
 )  # fmt: skip
-def test_a_run_that_gains_by_a_faster_side_is_blamed_on_what_that_side_does(
+def test_a_run_that_gains_by_a_faster_side_is_blamed_on_that_sides_work(
     regime, given, beside, causes
 ):
     for cause in causes.split():

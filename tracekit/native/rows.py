@@ -37,7 +37,7 @@ _AT_ONCE = 4096
 
 
 class RoleKind(IntEnum):
-    """What a column of a query becomes; the same numbers as in src/rows.h."""
+    """The role of a query's column in the event; the same numbers as in src/rows.h."""
 
     NUMBER = 0
     """A column of the event."""

@@ -155,7 +155,7 @@ def open_url(url: str) -> BinaryIO:
 
 
 class _Reading:
-    """A file of fsspec, whose errors say which one it is."""
+    """A file of fsspec, whose errors name the file."""
 
     def __init__(self, url: str, file: Any) -> None:
         self._url = url
