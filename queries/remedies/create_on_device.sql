@@ -19,8 +19,8 @@
 -- column detail (text): the operators there that make, change and copy it
 -- column factor (fraction of the time taken): what remains: a launch for the operators that make the tensor
 -- doubts: no_runtime_calls, no_stacks
--- Between a launch and the copy to the device that is its thread's next, an operator makes a tensor. What
--- other operators do there, they do to it.
+-- If the launch after a launch is a copy to the device, an operator between the two made the copied tensor.
+-- Other operators between them work on that tensor.
 WITH launched AS (
     SELECT trace_id, pid, tid, launch_id, launch_start_ns, event_id AS op_id,
            lag(launch_start_ns, 1, -thresholds().late_time_ns)

@@ -50,7 +50,7 @@ class SlowHost(Struct, frozen=True):
     """A host whose ranks are late more often than those of others."""
 
     host: str
-    """Its name; the rank where traces tell no host."""
+    """Its name; the rank if traces do not name hosts."""
     runs: int
     """The runs that it took part in (count)"""
     late_runs: int
@@ -152,7 +152,7 @@ class _Member(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Its host, or the rank where traces tell no host."""
+        """Its host, or the rank if traces do not name hosts."""
         return self.host or self.rank.name
 
     @property

@@ -288,7 +288,7 @@ class _Snapshot:
         return data
 
     def _new_list(self, stack: list[Any]) -> list[Any]:
-        """An empty list for what begins on top of the stack."""
+        """An empty list for the list that begins on top of the stack."""
         outer = self._outer
         if not outer:
             # Old snapshots consist of this list only.
