@@ -33,7 +33,8 @@ class Platform(NamedTuple):
     tag: str  # as wheels name it
 
 
-# By system and machine. Both names include the oldest system version that the library runs on.
+# Platforms by system and machine. Both names of a platform include the oldest system version that
+# the library runs on.
 # https://packaging.python.org/en/latest/specifications/platform-compatibility-tags
 PLATFORMS = {
     "linux-x86_64": Platform("x86_64-linux-gnu.2.17", "manylinux_2_17_x86_64"),

@@ -51,7 +51,7 @@ Answer = dict[str, Any]
 def compact(analysis: Analysis) -> Answer:
     """The answers of an analysis, in the order in which changes are printed."""
     found = _plain(analysis.as_dict())
-    # The trace's number in its database is no answer.
+    # The trace's number in its database is not part of the answer.
     for each in found["top_kernels"] + found["memory_traffic"]:
         each["trace_id"] = 1
     verdict, causal = found["verdict"], found["causal"] or {}

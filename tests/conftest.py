@@ -160,8 +160,8 @@ def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
 
 @pytest.fixture(scope="session")
 def small_traces(made_once: MadeOnce) -> tuple[tracekit.Database, dict[str, int]]:
-    """One database of all traces that are small, and their trace_ids by file name: a load costs
-    more than its traces. Of the ranks of a run it has the first, which so is judged as if alone."""
+    """One database of all small traces, and their trace_ids by file name. One load of all is faster
+    than a load for each. It has only the first rank of each run, which is judged as if alone."""
     paths = _small_traces()
     numbers = {path.name: n for n, path in enumerate(paths, start=1)}
     return made_once("small", _content(paths), partial(_load, paths)), numbers

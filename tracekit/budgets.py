@@ -235,8 +235,8 @@ def _time(allowed: float, figures: Figures, base: Figures | None) -> Iterator[st
 
 
 def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> list[str]:
-    """What runs more often or less often than in the stored figures, the largest change first; but
-    not of figures that are `listed` already."""
+    """Names that run more or less often than in the stored figures, largest change first, without
+    the figures that are `listed` already."""
     found = []
     for figure in COUNTS:
         if figure in ("copied_bytes", *listed) or figure not in figures.counts:
@@ -245,10 +245,10 @@ def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> li
         for name in now.keys() | then.keys():
             change = now.get(name, 0) - then.get(name, 0)
             if abs(change) > _SLACK:
-                told = f"{change:+,g} {printable(name)} ({figure}: {then.get(name, 0):,g} before)"
-                found.append((-abs(change), figure, told))
+                line = f"{change:+,g} {printable(name)} ({figure}: {then.get(name, 0):,g} before)"
+                found.append((-abs(change), figure, line))
     more = len(found) - _MOST_CHANGES
-    largest = [told for _, _, told in sorted(found)[:_MOST_CHANGES]]
+    largest = [line for _, _, line in sorted(found)[:_MOST_CHANGES]]
     return largest + ([f"and {more:,} more"] if more > 0 else [])
 
 
@@ -327,7 +327,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
-# For a figure and the name of what it counts: how often a step runs it in each place.
+# How often a step runs an operator, call or kernel at each line. The key is a figure and a name.
 Places = dict[tuple[str, str], dict[str, float]]
 
 

@@ -14,13 +14,13 @@ CAUSES = (
     "unknown",
 )
 
-# What tells who holds memory, of a snapshot too.
+# The commands that show who holds memory, in a trace or a snapshot.
 OF_MEMORY = (
     "`tracekit report`, or `tracekit query` with memory_sites, memory_peak, largest_allocations, "
     "fragmentation or out_of_memory"
 )
 
-# The time of kernels of which the trace does not tell whether math or memory limits them.
+# The cause of kernel time if the trace does not show whether math or memory limits the kernels.
 UNKNOWN_LIMIT = "math-or-memory"
 # The causes that such kernels may have.
 LIMITS = ("math", "memory-bandwidth")
@@ -61,7 +61,7 @@ RECORDERS = ("kineto", "nsys", "rocprofv3", "jax")
 
 
 def in_switches_of(recorder: str, text: str) -> str:
-    """A text in which each {code} is what this recorder calls the switch that records it."""
+    """The text with each {code} replaced by this recorder's switch that records it."""
     known = words(f"switch {recorder if recorder in RECORDERS else RECORDERS[0]}")
     for code, switch in known.items():
         text = text.replace(f"{{{code}}}", switch)

@@ -17,7 +17,7 @@ class TracekitError(Exception):
 
 @contextmanager
 def needing(what: str, extra: str) -> Iterator[None]:
-    """Imports packages of an extra, of which an absent one is named.
+    """Turns a failed import in its `with` block into an error that names the missing package.
 
     Raises:
         TracekitError: when one is absent.

@@ -109,19 +109,19 @@ class _Examiner:
         main = accounts[0].gpu
         self.devices = [a.gpu for a in accounts if a.gpu and a.window.kind == "gpu_active"]
         self.names = list(dict.fromkeys(each.window.name for each in accounts))
-        # Those of the main device.
+        # The windows of the main device.
         self.accounts = [
             each
             for each in accounts
             if main is None or (each.gpu and each.gpu.device_id == main.device_id)
         ]
-        # A trace without events that last has no span.
+        # The span is unknown if no event has a duration.
         self.is_replayable = overview["span_ns"] is not None
         self.no_replay = ""
         self.ranges: tuple[str, int | None] | None = None
         self.repetition = repetition_of(database, trace_id)
         absent = database.ask("missing", trace=trace_id)
-        # By code, the messages about what was not recorded.
+        # The messages about missing data, by code.
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:

@@ -154,7 +154,7 @@ def is_own(path: Path) -> bool:
         found = path.stat()
     except OSError:
         return False
-    # A hard link may be to any file of the user.
+    # A hard link may lead to any file of the user.
     is_linked = stat.S_ISREG(found.st_mode) and found.st_nlink > 1
     return os.name == "nt" or (
         found.st_uid == _USER and not found.st_mode & 0o022 and not is_linked

@@ -92,8 +92,8 @@ def open_database(
     spill_mb: int | None = None,
     copy: BinaryIO | None = None,
 ) -> Session:
-    """Opens a database that `load` wrote, read-only: see `tracekit.open_database`. Of one at a URL,
-    it opens the `copy`, or makes one."""
+    """Opens a database that `load` wrote, read-only: see `tracekit.open_database`. If `path` is a
+    URL, it opens `copy`, or downloads the database if there is none."""
     copy = copy or fetched_database(str(path))
     if spill_mb is None:
         spill_mb = 0 if limit_mb is None else SPILL_MB
@@ -183,9 +183,9 @@ class LoadedSession(Session):
 class StoredSession(Session):
     """A database in a file, whose rows others may have changed.
 
-    An exception that ends its `with` block is the fault of such rows only if they are not those
-    that loading its traces again gives; then it becomes a TracekitError. Others stay as they are.
-    `copy` is the file, if it is a temporary one.
+    If an exception ends its `with` block, the traces are loaded again. If that gives other rows,
+    the changed rows caused the exception, which becomes a TracekitError; otherwise it stays as it
+    is. `copy` is the file, if it is a temporary one.
     """
 
     is_stored = True

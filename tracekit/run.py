@@ -280,8 +280,8 @@ def load(
     replaces an existing one; `append` adds to the existing one instead. With `resume`, an
     interrupted load keeps its progress in DATABASE.partial, and the same call continues from there;
     it skips traces that are loaded already. `Resources` explains `memory_mb`, `threads`,
-    `temp_dir`, `hardware`, `spill_mb` and `annotations`. Of a trace that replays graphs, what lies
-    beside it and tells what they run is loaded, too: traces in capture_traces/, and annotations.
+    `temp_dir`, `hardware`, `spill_mb` and `annotations`. If a trace replays graphs, files next to
+    it that describe the graphs are loaded, too: traces in capture_traces/, and annotations.
 
     A bad trace ends the load, unless `on_bad` is given: it is called with the error, and the other
     traces are loaded. With `verdicts`, each trace is judged and the tables verdict, evidence,

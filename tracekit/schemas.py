@@ -165,11 +165,13 @@ def _of_rows(question: str | None) -> Schema:
             "type": "object",
             "description": "One row: a property for each column, in any type of JSON.",
         }
-        told = "The rows of the answer. NaN and the infinities are null."
+        description = "The rows of the answer. NaN and the infinities are null."
     else:
         rows = row_schema(catalog.query(question).name)
-        told = "The rows of the answer; with --columns, they have only the properties chosen."
-    return {"description": told, "type": "array", "items": rows}
+        description = (
+            "The rows of the answer; with --columns, they have only the properties chosen."
+        )
+    return {"description": description, "type": "array", "items": rows}
 
 
 def _one(kind: type[Record], **more: Schema) -> Made:

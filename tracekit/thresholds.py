@@ -37,7 +37,7 @@ class Threshold(NamedTuple):
     in_sql: bool
     """Whether queries read it."""
     is_settable: bool
-    """Whether a user can set it for one run: no stored table depends on it."""
+    """Whether a user can set it for one run. False if a stored table depends on it."""
 
 
 def _read() -> dict[str, Threshold]:

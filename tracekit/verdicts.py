@@ -1,6 +1,6 @@
 """The verdicts on the traces of a database: those that it stores, or new ones.
 
-What judges is imported on use: stored verdicts do not need it.
+The rules are imported on use: stored verdicts do not need them.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ other AS (
     WHERE kind = 'device_sync' OR (h.stream <> -1 AND kind NOT IN ('kernel', 'memcpy', 'memset'))
 ),
 -- Code, analyses, count and message.
-found AS (
+rules AS (
     SELECT trace_id, unnest([
         ('rounding', ['temporal', 'kernels', 'overlap', 'idle', 'launches', 'queue'],
             count(*) FILTER (hta_start_ns <> start_ns OR hta_end_ns <> end_ns),
@@ -93,5 +93,5 @@ found AS (
     FROM other GROUP BY trace_id
 )
 SELECT trace_id, rule[1] AS code, rule[2] AS analyses, rule[3] AS count, rule[4] AS message
-FROM found WHERE count > 0
+FROM rules WHERE count > 0
 ORDER BY trace_id, code = 'thresholds', count DESC, code

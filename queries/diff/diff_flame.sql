@@ -12,8 +12,8 @@
 -- column gpu_ns (ns): a_gpu_ns and b_gpu_ns
 -- columns host_from_ns, gpu_from_ns
 -- doubts: no_operators, no_stacks, unlinked_gpu_ops
--- Paths below thresholds().drawn_share of both times are left out. Frames are as wide as both runs together,
--- so that what went and what appeared stand side by side.
+-- Paths below thresholds().drawn_share of both times are left out. A frame is as wide as both runs together,
+-- so that removed and added frames stand side by side.
 WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
 path AS MATERIALIZED (FROM call_paths('run', NULL, NULL, by_thread := FALSE)),
 compared AS MATERIALIZED (

@@ -25,7 +25,7 @@ kernel AS (
     WHERE g.kind = 'kernel'
 ),
 -- Shapes distinguish products only if nearly all of their time has shapes, on both sides.
-told AS (
+shape_use AS (
     SELECT min(shaped) >= thresholds().shaped_share AS by_shape FROM (
         SELECT side, sum(dur_ns) FILTER (dims IS NOT NULL) / nullif(sum(dur_ns), 0) AS shaped FROM kernel
         WHERE class IN ('gemm', 'convolution', 'attention') GROUP BY side
@@ -37,7 +37,7 @@ keyed AS (
                        regexp_replace(name, '\([^()]*\)( const)?$|^void ', '', 'g'),
                        '(?i)^(sm[0-9]+_xmma|ampere|volta|turing|hopper|maxwell|sm[0-9]+)_', ''
                    ), '[0-9]+', '#', 'g')) END AS kernel
-    FROM kernel LEFT JOIN told ON TRUE
+    FROM kernel LEFT JOIN shape_use ON TRUE
 ),
 summed AS (
     SELECT side, kernel, any_value(class) AS class, count(*) / steps AS count,

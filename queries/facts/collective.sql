@@ -38,7 +38,7 @@ WITH scope AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, args FROM slices
     WHERE has(traits, 'collective_call') AND kind <> 'python' AND name <> 'record_param_comms'
 ),
-told AS (
+communication_kernel AS (
     SELECT
         g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns,
         l.launch_start_ns, l.pid, l.tid,
@@ -57,7 +57,7 @@ scoped AS (
     SELECT t.*, CASE WHEN t.launch_start_ns < s.end_ns THEN s.name END AS scope,
            CASE WHEN t.launch_start_ns < s.end_ns THEN s.args END AS scope_args,
            t.args->>'Collective name' AS collective
-    FROM told AS t ASOF LEFT JOIN scope AS s
+    FROM communication_kernel AS t ASOF LEFT JOIN scope AS s
       ON t.trace_id = s.trace_id AND t.pid = s.pid AND t.tid = s.tid AND t.launch_start_ns >= s.start_ns
 ),
 typed AS (

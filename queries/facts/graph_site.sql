@@ -2,8 +2,9 @@
 -- needs: gpu_op_launch, gpu_ops, thread_slice, host_thread, slice_label, graph_node, graph_captures
 -- when: call = 'launch_graph'
 -- scope: all
--- Of each, the first that tells it: the program's annotation in the trace, one in a file beside it, the
--- graph's capture by nodes, the capture by order. Kernels of which nothing is known have no row.
+-- Each column comes from the first of these sources that knows it: the program's annotation in the trace, one
+-- in a file next to it, the graph's capture by nodes, the capture by order. Kernels that no source knows have
+-- no row.
 CREATE TABLE graph_site (
     trace_id INTEGER, event_id BIGINT, -- the kernel
     launch_id     BIGINT,  -- the replay

@@ -1,4 +1,4 @@
--- fact: A call that launched GPU ops, and the number of ops that its thread had launched by then.
+-- fact: A call that launched GPU ops, and the number of ops that its thread had launched so far.
 -- needs: gpu_op_launch
 -- of: gpu_ops
 CREATE TABLE launch_call (

@@ -1,10 +1,10 @@
--- fact: Replays of graphs of which kernels are missing, and equal gaps between the kernels of replays.
+-- fact: Replays of graphs with missing kernels, and equal gaps between the kernels of replays.
 -- into: recorder_finding
 -- needs: gpu_ops, gpu_op_launch, windows
 -- when: call = 'launch_graph'
--- A replay is unseen if it has no ops, and no ops without a launch start before the next one. It is cut if it
--- has at most half of the ops of another replay of its graph. Without a graph's id, a replay is cut if its
--- sequence of names occurs once and is the begin or the end of a longer one that recurs.
+-- A replay is unseen if it has no ops, and no op without a launch starts before the next replay. It is cut if
+-- it has at most half of the ops of another replay of its graph. Without a graph's id, a replay is cut if its
+-- sequence of names occurs once and is the beginning or end of a longer sequence that recurs.
 WITH launch AS (
     SELECT trace_id, event_id AS launch_id, pid, start_ns,
            lead(start_ns) OVER (PARTITION BY trace_id, pid ORDER BY start_ns, event_id) AS next_ns

@@ -2,8 +2,8 @@
 -- into: recorder_finding
 -- needs: gpu_timeline, trace_span, windows
 -- when: activity IN ('sync', 'copy')
--- A call that blocks, begins when recording begins and returns when the device goes on, waits for work that
--- was launched before: the device was busy with what nobody recorded.
+-- If a blocking call begins when recording begins and returns when the device goes on, it waited for work
+-- that was launched before the recording. So the device was busy in that gap.
 WITH active AS (
     SELECT trace_id, device_id, start_ns, end_ns - start_ns AS ns
     FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active'

@@ -2,7 +2,7 @@
 -- into: recorder_finding
 -- needs: slice_label, gpu_op_launch
 -- when: kind = 'cpu_op'
--- The main thread launches most, or, where nothing is launched, runs the most operators.
+-- The main thread is the one that launches most or, if nothing is launched, runs the most operators.
 WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_op_launch GROUP BY ALL),
 recorded AS (
     SELECT trace_id, max(ts_ns + dur_ns) - min(ts_ns) AS span_ns,

@@ -2,13 +2,14 @@
 -- into: input_work
 -- of: operator_input
 -- when: kind = 'cpu_op' AND work = 'triton'
--- Inductor's Triton kernels, which are named after the operators that they fuse. Of their arguments, those
--- that are read and written come first, then inputs, outputs and numbers, of which the last is the number of
--- elements. The trace does not mark them. A kernel with one tensor works in place, unless it only fills it; a
--- pointwise one whose last tensor has too few elements for a result works in place, too, on the first. Of any
--- other, assume that each tensor moves once and that the last is the output.
+-- Inductor's Triton kernels, which are named after the operators that they fuse. Their arguments are, in this
+-- order: tensors that are read and written, inputs, outputs, and numbers; the last number is the number of
+-- elements. The trace does not say which argument is which. A kernel with one tensor works in place, unless
+-- it only fills it. A pointwise kernel whose last tensor has too few elements for a result works in place,
+-- too, on the first tensor. For any other kernel, assume that each tensor moves once and that the last is
+-- the output.
 -- https://github.com/pytorch/pytorch/blob/main/torch/_inductor/codegen/common.py (KernelArgs.python_argdefs)
-WITH told AS (
+WITH triton_kernel AS (
     SELECT *, TRY_CAST(c[-1] AS BIGINT) AS numel,
            CASE WHEN len(tensors) = 1
                     THEN NOT regexp_matches(name, '^triton_[a-z]+_fused(_new)?(_(zeros?|ones|full|fill|empty|'
@@ -26,4 +27,4 @@ SELECT name, dims, types, concrete, type, FALSE AS is_matrix,
        )) AS flops,
        CASE WHEN is_in_place THEN input_bytes ELSE coalesce(list_sum(sizes[:-2]), 0) END AS read,
        CASE WHEN is_in_place THEN sizes[1] ELSE sizes[-1] END AS written
-FROM told
+FROM triton_kernel

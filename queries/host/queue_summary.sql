@@ -27,7 +27,7 @@ WITH call AS (
 ),
 -- When a queue is full, many calls return with the stream's maximum number of launches queued, within
 -- `full_slack`: the depth at which it is full follows from its own calls. NULL: it never is.
-found AS (
+queue_limit AS (
     SELECT trace_id, device_id, stream, coalesce(getvariable('limit'), full_depth) AS full_depth FROM (
         SELECT trace_id, device_id, stream, CASE
             WHEN count(*) FILTER (left_waiting >= thresholds().queue_depth) > 0
@@ -39,7 +39,7 @@ found AS (
 ),
 met AS (
     SELECT c.*, coalesce(met >= full_depth, FALSE) AS is_full
-    FROM call AS c JOIN found USING (trace_id, device_id, stream)
+    FROM call AS c JOIN queue_limit USING (trace_id, device_id, stream)
 ),
 usual AS (
     SELECT trace_id, device_id, stream, percentile(list(call_ns) FILTER (NOT is_full), 50) AS usual_call_ns
@@ -65,7 +65,7 @@ depths AS (
            min(depth) FILTER (10 * up_to >= 9 * total) AS p90_depth, max(depth) AS max_depth,
            sum_where(ns, depth = 0) AS empty_ns, empty_ns / nullif(any_value(total), 0) AS share_empty,
            sum_where(ns, depth >= full_depth) AS full_ns, full_ns / nullif(any_value(total), 0) AS share_full
-    FROM ranked LEFT JOIN found USING (trace_id, device_id, stream) GROUP BY ALL
+    FROM ranked LEFT JOIN queue_limit USING (trace_id, device_id, stream) GROUP BY ALL
 )
 FROM depths FULL JOIN blocked USING (trace_id, device_id, stream)
 ORDER BY trace_id, device_id, stream

@@ -22,7 +22,7 @@ call AS (
 ),
 -- One call may issue several copies: a graph's launch. Its time counts with the first.
 once AS (SELECT DISTINCT trace_id, event_id, name, dur_ns FROM call),
-asked AS (
+costed_copy AS (
     SELECT c.trace_id, c.copy_id, c.is_blocking, s.cpu_op, s.python_line,
            CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN c.dur_ns ELSE 0 END AS host_ns,
            CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN s.gpu_idle_ns ELSE 0 END AS gpu_idle_ns
@@ -35,7 +35,7 @@ SELECT
     sum(c.dur_ns)::BIGINT AS total_ns,
     sum(bytes) * 1e9 / nullif(sum(c.dur_ns) FILTER (bytes IS NOT NULL), 0) AS bytes_per_s,
     coalesce(sum(a.host_ns), 0)::BIGINT AS host_ns, coalesce(sum(a.gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
-FROM copy AS c LEFT JOIN asked AS a ON c.trace_id = a.trace_id AND c.event_id = a.copy_id
+FROM copy AS c LEFT JOIN costed_copy AS a ON c.trace_id = a.trace_id AND c.event_id = a.copy_id
 GROUP BY c.trace_id, device_id, copy_kind, host_memory, cpu_op, python_line
 ORDER BY c.trace_id, total_ns DESC, device_id, copy_kind, host_memory, cpu_op, python_line
 LIMIT coalesce(getvariable('top'), 20)

@@ -43,19 +43,19 @@ early AS (
            count(*) AS launches
     FROM launched GROUP BY ALL
 ),
-apart AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
-at_place AS (FROM placed('apart')),
+uncaptured AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
+at_place AS (FROM placed('uncaptured')),
 quartered AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters
-    FROM apart AS n ASOF JOIN launched AS l ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid
-        AND n.start_ns < l.at_ns
+    FROM uncaptured AS n ASOF JOIN launched AS l
+      ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid AND n.start_ns < l.at_ns
     WHERE frees
     GROUP BY n.trace_id
 ),
 short AS (
     SELECT trace_id, count(*) AS frees
     FROM (SELECT *, bool_or(NOT frees) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns
-              ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS allocates_later FROM apart)
+              ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS allocates_later FROM uncaptured)
     JOIN early USING (trace_id, pid, tid)
     WHERE frees AND allocates_later AND start_ns > until_ns
     GROUP BY trace_id

@@ -39,11 +39,11 @@ launched AS (
     JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
     WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other'
 ),
-kept AS (
+run_member AS (
     FROM launched
     QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, class, stream, run) >= thresholds().fewest_batched
 ),
-at_place AS MATERIALIZED (FROM placed('kept')),
+at_place AS MATERIALIZED (FROM placed('run_member')),
 rate AS (
     SELECT trace_id, class, max(message_bytes / dur_ns) AS bytes_per_ns FROM timed
     WHERE message_bytes > thresholds().small_message_bytes AND dur_ns > 0 GROUP BY trace_id, class

@@ -19,8 +19,8 @@
 -- column detail (text): the operators there that make, change and copy it
 -- column factor (fraction of the time taken): what remains: a launch for the operators that make the tensor
 -- doubts: no_runtime_calls, no_stacks
--- Between a launch and the copy to the device that is its thread's next, an operator makes a tensor. What
--- other operators do there, they do to it.
+-- If the launch after a launch is a copy to the device, an operator between the two made the copied tensor.
+-- Other operators between them work on that tensor.
 WITH launched AS (
     SELECT trace_id, pid, tid, launch_id, launch_start_ns, event_id AS op_id,
            lag(launch_start_ns, 1, -thresholds().late_time_ns)
@@ -49,7 +49,7 @@ operator AS (
         AND o.start_ns <= c.launch_start_ns
     WHERE o.start_ns > c.since_ns
 ),
-made AS (
+creation AS (
     SELECT * EXCLUDE place, arg_min(place, start_ns) FILTER (makes) OVER whole AS place,
            list(name) FILTER (NOT is_copying) OVER whole AS names,
            row_number() OVER (PARTITION BY trace_id, copying_id, makes ORDER BY start_ns) AS number
@@ -58,12 +58,13 @@ made AS (
     -- Something else happens if it is made faster than memory can be written.
     QUALIFY sum(dur_ns) FILTER (makes) OVER whole >= coalesce(least_ns, 0)
 ),
-told AS (
+detailed_op AS (
     SELECT *, array_to_string(list_sort(list_distinct(first(names) OVER here))[:4], ', ') AS detail
-    FROM made WINDOW here AS (PARTITION BY trace_id, place)
+    FROM creation WINDOW here AS (PARTITION BY trace_id, place)
 )
 SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,
        if(makes AND number = 1, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0)), 0) AS factor
-FROM told WHERE NOT is_copying
+FROM detailed_op WHERE NOT is_copying
 UNION ALL
-SELECT trace_id, place, detail, 'call', event_id, pid, tid, start_ns, dur_ns, 0 FROM told WHERE is_copying
+SELECT trace_id, place, detail, 'call', event_id, pid, tid, start_ns, dur_ns, 0
+FROM detailed_op WHERE is_copying

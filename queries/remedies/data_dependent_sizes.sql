@@ -28,13 +28,13 @@ WITH named AS (
         AND (has(traits, 'data_dependent_size')
             OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
 ),
-asked AS (FROM outermost('named')),
+sized_operator AS (FROM outermost('named')),
 -- Printing a tensor asks for sizes, too; another remedy is about prints.
 waiting AS (FROM waiting_call WHERE is_sized AND NOT is_printed AND is_asked(trace_id)),
 call AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,
            a.event_id AS operator_id
-    FROM outermost('waiting') AS c JOIN asked AS a ON c.trace_id = a.trace_id AND c.pid = a.pid
+    FROM outermost('waiting') AS c JOIN sized_operator AS a ON c.trace_id = a.trace_id AND c.pid = a.pid
         AND c.tid = a.tid AND c.start_ns BETWEEN a.start_ns AND a.end_ns
 )
 SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,

@@ -27,14 +27,14 @@
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution
 -- column detail (text): what it waits for, and whether a copy to the host came before
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
--- A call that no operator makes is the program's. Those with no launch of their thread before or after them
--- (the profiler's own), or next to a graph's capture, are not in the loop.
+-- A call outside all operators is the program's. A call is not in the loop if its thread launches nothing
+-- before or after it (the profiler's own calls), or if it is next to a graph's capture.
 WITH waiting AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, call FROM runtime_calls
     WHERE activity = 'sync' AND is_asked(trace_id)
 ),
-apart AS (FROM apart_from_captures('waiting', thresholds().after_capture_ns)),
-at_place AS (FROM placed('apart')),
+outside_capture AS (FROM apart_from_captures('waiting', thresholds().after_capture_ns)),
+at_place AS (FROM placed('outside_capture')),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
     SELECT w.*

@@ -16,7 +16,7 @@
 --
 --     # Hugging Face: attn_implementation="sdpa"; nn.MultiheadAttention: need_weights=False
 -- risks: Sums are taken in another order, so results differ in the last bits. With an arbitrary mask or in
---     fp32, PyTorch takes a slower fused kernel, or the products again: torch.nn.attention.sdpa_kernel
+--     fp32, PyTorch takes a slower fused kernel or separate products; torch.nn.attention.sdpa_kernel
 --     forbids that.
 -- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources:

@@ -96,11 +96,11 @@ call AS (
     FROM member WHERE factor < 1
 ),
 at_place AS (FROM placed_ops('call')),
-told AS (FROM detailed('at_place'))
+detailed_op AS (FROM detailed('at_place'))
 SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
        dur_ns, factor
-FROM told
+FROM detailed_op
 UNION ALL
 SELECT t.trace_id, place, detail, 'host', op_id, s.pid, s.tid, s.ts_ns, s.dur_ns, 0
-FROM told AS t JOIN event_row AS s ON t.trace_id = s.trace_id AND op_id = s.event_id
+FROM detailed_op AS t JOIN event_row AS s ON t.trace_id = s.trace_id AND op_id = s.event_id
 WHERE turn < last_place AND known_from = 'call'

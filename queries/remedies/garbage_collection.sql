@@ -33,8 +33,8 @@ WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
     WHERE kind = 'python' AND name IN ('Python GC', '<built-in function collect>') AND is_asked(trace_id)
 ),
-apart AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
-collection AS (FROM outermost('apart')),
+outside_capture AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
+collection AS (FROM outermost('outside_capture')),
 called AS (SELECT * REPLACE (CASE WHEN name <> 'Python GC' THEN place END AS place) FROM placed('collection'))
 SELECT trace_id, place,
        format('{} collections, the longest {:.1f} ms', count(*) OVER here, max(dur_ns) OVER here / 1e6)

@@ -37,7 +37,7 @@ slice AS (
         AND (kind = 'annotation' OR kind = 'python' AND NOT has(traits, 'thread_wait')
             AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')))
 ),
--- Up to the function around each.
+-- From each slice up to the function around it.
 climbing AS (
     SELECT *, event_id AS owner_id FROM slice
     UNION ALL

@@ -24,7 +24,7 @@
 -- column detail (text): the operator that waits, or that a tensor is printed
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it.
--- Those in operators whose result's size depends on values are another remedy's, except in a print.
+-- Another remedy handles operators whose result's size depends on values, except in a print.
 WITH call AS (FROM waiting_call WHERE is_read AND (is_printed OR NOT is_sized) AND is_asked(trace_id))
 SELECT trace_id, place, if(is_printed, 'a tensor is printed', cpu_op) AS detail, 'host' AS target,
        event_id, pid, tid, start_ns, dur_ns, 0 AS factor

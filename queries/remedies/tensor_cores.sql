@@ -59,7 +59,7 @@ held AS (
     FROM work AS w JOIN faster AS f ON w.trace_id = f.trace_id AND w.device_id = f.device_id
     WHERE peak = 'fp32' AND (w.trace_id, w.device_id, contains(kind, 'convolution')) NOT IN (FROM allowed)
 ),
--- Products in graphs, or in traces without shapes.
+-- Matrix products whose shapes are unknown: in graphs, or in traces without shapes.
 unshaped AS (
     SELECT g.trace_id, l.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
            g.dur_ns AS ns, format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told,

@@ -22,8 +22,8 @@
 -- column detail (text): the number of calls, the longest, and when the first and the last began
 -- column factor (fraction of the time taken): what remains: the median of calls of that name
 -- doubts: absurd_duration
--- Calls without others in them, which neither wait nor load, not only at the start. Calls of one name only
--- have a reason of their own, unless they are most of what the host does.
+-- Calls without other calls in them that neither wait nor load, and that happen after the start, too. If only
+-- calls of one name are slow, they have a reason of their own, unless they are most of the host's time.
 WITH own AS NOT MATERIALIZED (
     SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns FROM slices AS s
     WHERE is_asked(s.trace_id)

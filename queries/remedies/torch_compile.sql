@@ -87,9 +87,10 @@ fixed AS (
         SELECT (trace_id, cpu_op_id) FROM waiting_call JOIN host_site USING (trace_id, event_id)
         WHERE is_read)
 ),
-kept AS (FROM outermost('fixed')),
+fixed_call AS (FROM outermost('fixed')),
 unit AS (
-    SELECT u.* FROM outer_part AS u SEMI JOIN launched USING (trace_id, pid, tid) ASOF LEFT JOIN kept AS k
+    SELECT u.* FROM outer_part AS u SEMI JOIN launched USING (trace_id, pid, tid)
+    ASOF LEFT JOIN fixed_call AS k
       ON u.trace_id = k.trace_id AND u.pid = k.pid AND u.tid = k.tid AND u.start_ns >= k.start_ns
     WHERE (u.start_ns >= k.end_ns) IS NOT FALSE
 ),
@@ -98,7 +99,7 @@ launch AS (
     SELECT l.*, u.event_id AS unit_id, u.name
     FROM launched AS l ASOF JOIN unit AS u
       ON l.trace_id = u.trace_id AND l.pid = u.pid AND l.tid = u.tid AND l.start_ns >= u.start_ns
-    ASOF LEFT JOIN kept AS k
+    ASOF LEFT JOIN fixed_call AS k
       ON l.trace_id = k.trace_id AND l.pid = k.pid AND l.tid = k.tid AND l.start_ns >= k.start_ns
     WHERE l.start_ns < u.end_ns AND (l.start_ns >= k.end_ns) IS NOT FALSE
 ),
@@ -107,7 +108,7 @@ cut AS (
     SELECT trace_id, unit_id, start_ns, end_ns FROM launch
     UNION ALL
     SELECT k.trace_id, u.event_id, k.start_ns, k.end_ns
-    FROM kept AS k ASOF JOIN unit AS u
+    FROM fixed_call AS k ASOF JOIN unit AS u
       ON k.trace_id = u.trace_id AND k.pid = u.pid AND k.tid = u.tid AND k.start_ns >= u.start_ns
     WHERE k.start_ns < u.end_ns
     UNION ALL

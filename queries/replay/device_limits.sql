@@ -74,7 +74,7 @@ server_step AS (
            prompt + generated_tokens(name) AS tokens
     FROM annotations WHERE side = 'host' AND has(traits, 'server_step')
 ),
-found AS (
+kernel_limit AS (
     SELECT g.trace_id, g.event_id, sibling_roof,
            CASE WHEN sibling_roof IS NOT NULL THEN 'sibling'
                 -- With few tokens, matrix products take as long as reading the weights. Attention to one
@@ -103,5 +103,5 @@ SELECT op.trace_id, op.event_id,
            ELSE CASE coalesce(roof, sibling_roof) WHEN 'memory' THEN 'memory-bandwidth'
                ELSE coalesce(roof, sibling_roof, 'math-or-memory') END END AS cause,
        coalesce(known_by, found_by) AS known_by
-FROM op LEFT JOIN found AS f ON op.trace_id = f.trace_id AND op.event_id = f.event_id
+FROM op LEFT JOIN kernel_limit AS f ON op.trace_id = f.trace_id AND op.event_id = f.event_id
 ORDER BY op.trace_id, op.device_id, op.stream, op.start_ns, op.event_id

@@ -21,11 +21,12 @@
 --     HAVING count(*) < thresholds().fewest_alike))
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
--- What recurs is left out: in half of the profiler's steps or, without steps, in most quarters of the run (by
--- launches), or twice at the same place of the program after the run's first quarter. A trace of one or two
--- steps does not tell what each step repeats: it has no stretches here, and of kernels only the first
--- collective of ranks that begin to record at different times. A trace of few launches has captures alone.
--- Copies in a row are weights or a checkpoint; with steps, the step tells.
+-- Recurring events are left out. An event recurs if it happens in half of the profiler's steps or, without
+-- steps, in most quarters of the run (by launches), or twice at the same line of the program after the run's
+-- first quarter. One or two steps do not show what each step repeats, so in such a trace no stretch is a
+-- candidate, and no kernel is except the first collective of ranks that begin to record at different times.
+-- In a trace of few launches, only captures are candidates. Copies in a row are weights or a checkpoint; with
+-- steps, copies are judged like other events.
 WITH span AS (
     SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
     FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active' AND is_asked(trace_id)

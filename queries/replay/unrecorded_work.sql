@@ -1,4 +1,4 @@
--- question: Where is it unknown what a launching thread did, since the trace has its calls alone?
+-- question: Where is it unknown what a launching thread did, since only its calls were recorded?
 -- columns pid, tid
 -- column start_ns (ns): where the stretch begins
 -- columns dur_ns

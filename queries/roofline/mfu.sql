@@ -12,8 +12,8 @@
 --     operator's FLOPs are known; the others add no FLOPs
 -- column captured_flops (floating-point operations): the part of flops from graph replays, by their capture
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
--- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. What a trace shows is the work
--- done, recomputation included (there: hardware FLOPs utilization).
+-- Model FLOPs utilization: PaLM, https://arxiv.org/abs/2204.02311, appendix B. A trace shows all work that
+-- was done, so recomputation counts; the paper calls that hardware FLOPs utilization.
 WITH work AS MATERIALIZED (
     SELECT *, CASE known_from WHEN 'call' THEN 0 ELSE flops END AS captured_flops, start_ns AS host_ns
     FROM all_work() WHERE is_asked(trace_id)

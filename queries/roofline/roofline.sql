@@ -6,9 +6,9 @@
 -- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
 -- column calls (count): how often; of a capture, how often replays ran it
 -- column gpu_ns (ns): sum over calls of the union of a call's GPU ops; of a capture, the sum of its kernels
--- column flops (floating-point operations): of all calls, by shapes. A multiply-add counts as two; a
---     convolution's backward pass as one forward pass for each wanted gradient of input and weight, the
---     bias's as none; normalization as 8 an element, twice that backward; softmax as 5; else one an element
+-- column flops (floating-point operations): of all calls, by shapes. A multiply-add is 2 operations. A
+--     convolution's backward pass costs one forward pass for each gradient of input and weight, and nothing
+--     for the bias. Normalization takes 8 an element, and 16 backward; softmax 5; other operators 1
 -- column moved_bytes (bytes): the least that all calls must read and write, by shapes. A Triton kernel is
 --     assumed to write only its last tensor unless the trace shows that it works in place
 -- column tflop_per_s (10^12 operations per second): flops over gpu_ns

@@ -34,7 +34,7 @@ chosen AS (
     FROM slice JOIN earlier USING (pid, tid)
     WHERE start_ns <= launch_start_ns AND end_ns > launch_start_ns
 ),
-kept AS (
+chosen_event AS (
     SELECT event_id, min(key_ns) AS key_ns, any_value(pid) AS pid, any_value(tid) AS tid,
            any_value(ts_ns) AS ts_ns
     FROM chosen JOIN event_row USING (event_id)
@@ -45,7 +45,8 @@ arrow_end AS (
     SELECT f.event_id, category, flow_id,
            coalesce(k.key_ns, CASE WHEN f.ts_ns BETWEEN getvariable('from_ns') AND getvariable('to_ns')
                                    THEN f.ts_ns END) AS key_ns
-    FROM flows AS f LEFT JOIN (SELECT pid, tid, ts_ns, min(key_ns) AS key_ns FROM kept GROUP BY ALL) AS k
+    FROM flows AS f LEFT JOIN
+        (SELECT pid, tid, ts_ns, min(key_ns) AS key_ns FROM chosen_event GROUP BY ALL) AS k
       USING (pid, tid, ts_ns)
     WHERE trace_id = getvariable('trace')
 ),
@@ -54,7 +55,7 @@ arrow AS (
     WINDOW one_flow AS (PARTITION BY category, flow_id)
     QUALIFY count(key_ns) OVER one_flow = count(*) OVER one_flow
 )
-SELECT event_id, key_ns FROM kept
+SELECT event_id, key_ns FROM chosen_event
 UNION ALL
 SELECT event_id, key_ns FROM arrow
 UNION ALL

@@ -25,7 +25,7 @@ WITH range AS (
            regexp_extract(name, '\b(?:toks|tokens|num_tokens)=(\d+)', 1) AS tokens
     FROM annotations WHERE side = 'host' AND is_asked(trace_id)
 ),
-told AS (
+parsed_step AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns, s.mode AS mode,
            coalesce(TRY_CAST(v.prefills AS BIGINT), TRY_CAST(w.prefills AS BIGINT),
                CASE WHEN is_prefill THEN TRY_CAST(s.requests AS BIGINT) WHEN is_decode THEN 0 END)
@@ -42,7 +42,7 @@ told AS (
                  s.mode IN ('DECODE', 'TARGET_VERIFY') AS is_decode FROM range)
     WHERE v.prefills <> '' OR w.prefills <> '' OR s.mode <> ''
 ),
-step AS (FROM outermost('told'))
+step AS (FROM outermost('parsed_step'))
 SELECT
     trace_id, name, CASE WHEN mode = 'MIXED' OR prefill_requests > 0 AND decode_requests > 0 THEN 'mixed'
         WHEN prefill_requests > 0 THEN 'prefill'

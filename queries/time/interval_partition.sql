@@ -17,11 +17,11 @@ WITH clipped AS MATERIALIZED (
     FROM windows WHERE kind = 'gpu_active' AND is_asked(trace_id)
         AND device_id = coalesce(getvariable('device'), device_id)
 ),
-asked AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
+asked_interval AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
 part AS MATERIALIZED (
     SELECT trace_id, device_id, a.kind, a.name, a.start_ns AS window_start_ns, a.end_ns AS window_end_ns,
            activity, idle_class, cause, least(t.end_ns, a.end_ns) - greatest(t.start_ns, a.start_ns) AS ns
-    FROM gpu_timeline_by_cause AS t JOIN asked AS a USING (trace_id, device_id)
+    FROM gpu_timeline_by_cause AS t JOIN asked_interval AS a USING (trace_id, device_id)
     WHERE t.end_ns > a.start_ns AND t.start_ns < a.end_ns
 ),
 caused AS (
@@ -33,7 +33,7 @@ caused AS (
 counted AS (
     SELECT o.trace_id, o.device_id, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
            count(l.event_id) AS linked
-    FROM gpu_ops AS o JOIN asked AS a USING (trace_id, device_id)
+    FROM gpu_ops AS o JOIN asked_interval AS a USING (trace_id, device_id)
     LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.start_ns >= a.start_ns AND o.start_ns < a.end_ns
     GROUP BY ALL

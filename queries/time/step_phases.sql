@@ -9,8 +9,9 @@
 -- Backward is what autograd's engine runs (autograd::engine::evaluate_function, recomputed activations
 -- included), forward what is inside a module, a range of DistributedDataParallel or an operator that autograd
 -- numbers (Sequence number), optimizer what Optimizer.step annotates, but for a closure's forward and
--- backward. Annotated ranges named forward or backward count too. Of nested ones the outermost decides. A
--- replay's kernels are of the phase in which they were captured, where the trace has that, or as annotated.
+-- backward. Annotated ranges named forward or backward count too. The outermost of nested ranges decides. A
+-- replay's kernels belong to the phase in which they were captured if the trace has that, else to the
+-- annotated one.
 -- Names: torch/csrc/autograd/engine.cpp and torch/optim/optimizer.py in https://github.com/pytorch/pytorch
 WITH mark AS (
     SELECT trace_id, pid, tid, start_ns, end_ns,

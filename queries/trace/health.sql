@@ -91,7 +91,7 @@ first_launch AS (
     GROUP BY trace_id
 ),
 -- Code, severity, count and message of each finding.
-found AS (
+findings AS (
     SELECT trace_id, unnest([
         ('truncated', 'error', (damage IS NOT NULL)::BIGINT,
             'the end is missing: ' || damage || ', and ' || events || ' whole events were loaded'),
@@ -168,6 +168,6 @@ found AS (
 )
 SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count,
        time_ns
-FROM found WHERE count > 0 AND is_asked(trace_id)
+FROM findings WHERE count > 0 AND is_asked(trace_id)
   AND severity = coalesce(getvariable('severity'), severity)
 ORDER BY trace_id, array_position(['error', 'warning', 'info'], severity), code

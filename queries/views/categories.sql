@@ -2,7 +2,7 @@
 CREATE OR REPLACE VIEW gpu_op_name AS
 SELECT DISTINCT kind, name, expert, traits FROM slice_label WHERE kind IN ('kernel', 'memcpy', 'memset');
 
--- Every event with a start and a duration, from any vendor, but for those with negative, missing or absurd
+-- Every event with a start and a duration, from any vendor, except those with negative, missing or absurd
 -- times, so that sums do not contain them. `pid` or `tid` is -1 if the event does not have it.
 CREATE OR REPLACE VIEW slices AS
 SELECT

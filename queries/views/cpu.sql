@@ -63,7 +63,8 @@ role AS (
     SELECT trace_id, event_id, CASE WHEN is_slow_allocation THEN 'allocation'
                WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
                WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role,
-           -- By intensity: peaks of CPUs are not known. With so little work, its dispatch takes the time.
+           -- Judged by arithmetic intensity, since the peaks of CPUs are not known. An operator with hardly
+           -- any work spends its time on dispatch.
            CASE WHEN flops >= thresholds().host_flop_per_byte * (read_bytes + written_bytes)
                    THEN CASE WHEN flops >= thresholds().host_work_per_ns * self_ns THEN 'math' END
                WHEN read_bytes + written_bytes >= thresholds().host_work_per_ns * self_ns
@@ -84,7 +85,7 @@ segment AS (
     LEFT JOIN role USING (trace_id, event_id)
     LEFT JOIN (SELECT trace_id, event_id, peer FROM waiting) AS c USING (trace_id, event_id)
 ),
--- Time in which nothing was recorded on the thread, and only collectives on others.
+-- Time in which nothing was recorded on the thread, while other threads ran only collectives.
 running AS (
     SELECT trace_id AS key, 'untraced' AS label, start_ns, end_ns FROM segment WHERE role = 'untraced'
     UNION ALL
@@ -93,7 +94,7 @@ running AS (
     SELECT trace_id, 'operator', start_ns, end_ns
     FROM operator ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
 ),
-told AS (
+resolved_segment AS (
     SELECT trace_id, start_ns, end_ns, role,
            CASE role WHEN 'compute' THEN limit_by WHEN 'communication' THEN peer END AS limit_by
     FROM segment WHERE role <> 'untraced'
@@ -105,4 +106,5 @@ told AS (
                     THEN 'remote' END
     FROM interval_labels('running') WHERE list_contains(labels, 'untraced')
 )
-SELECT trace_id, pid, tid, d.start_ns, d.end_ns, role, limit_by FROM told AS d JOIN thread USING (trace_id);
+SELECT trace_id, pid, tid, d.start_ns, d.end_ns, role, limit_by
+FROM resolved_segment AS d JOIN thread USING (trace_id);

@@ -21,7 +21,7 @@ WITH recorded AS (
       ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.start_ns >= c.start_ns
     WHERE launched_kind = 'kernel' AND l.start_ns < c.end_ns
 ),
-made AS (
+captured_node AS (
     SELECT l.trace_id, l.event_id, min(n.node_id) AS node_id
     FROM (FROM graph_node WHERE node_id = root_id) AS n ASOF JOIN recorded AS l
       ON n.trace_id = l.trace_id AND n.pid = l.pid AND n.tid = l.tid AND n.made_ns >= l.start_ns
@@ -30,7 +30,7 @@ made AS (
 SELECT r.* EXCLUDE (own_node_id), coalesce(own_node_id, node_id) AS node_id,
        row_number() OVER (PARTITION BY r.trace_id, capture_id ORDER BY r.start_ns, r.event_id) AS place,
        o.event_id AS cpu_op_id, w.event_id AS outer_op_id
-FROM recorded AS r LEFT JOIN made AS m USING (trace_id, event_id)
+FROM recorded AS r LEFT JOIN captured_node AS m USING (trace_id, event_id)
 LEFT JOIN host_site AS h USING (trace_id, event_id)
 LEFT JOIN event_row AS o
   ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id AND o.ts_ns >= capture_start_ns
@@ -62,7 +62,7 @@ WITH RECURSIVE inside AS MATERIALIZED (
     FROM (SELECT DISTINCT trace_id, event_id FROM query_table(host_slices)) AS s
     JOIN host_site USING (trace_id, event_id) WHERE module_id IS NOT NULL
 ),
--- The modules around a module, as far out as there are some.
+-- Each module and all modules around it, with their distance.
 module AS (
     SELECT DISTINCT trace_id, module_id AS inner_id, module_id, 0 AS distance FROM inside
     UNION ALL
@@ -116,7 +116,7 @@ capture AS MATERIALIZED (
                'node': node_id % (1::UBIGINT << 32)} ORDER BY place)) AS work
     FROM site GROUP BY ALL
 ),
--- Each place twice: by its number, and by the node if there is one.
+-- Two rows for each place: one by its number, and one by its node if it has one.
 captured AS MATERIALIZED (
     SELECT s.*, by_node, CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
     FROM site AS s CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
@@ -171,8 +171,8 @@ chosen AS (
            any_value(matched_share) AS matched_share, any_value(told_share) AS told_share
     FROM fitting GROUP BY trace_id, sequence HAVING count(DISTINCT work) = 1
 ),
--- The last capture before the replay; the first of all if the replay came before, or is of another trace.
-taken AS (
+-- The last capture before the replay. If there is none, or captures are in another trace, the first of all.
+chosen_capture AS (
     SELECT r.trace_id, r.launch_id, r.device_id, w.capture_trace_id, w.by_node, w.matched_share, w.told_share,
            coalesce(
                arg_max(c.capture_id, c.start_ns)
@@ -185,7 +185,7 @@ taken AS (
 )
 SELECT k.trace_id, k.event_id, t.capture_trace_id, t.capture_id, s.event_id AS capture_launch_id, s.cpu_op_id,
        s.cpu_op, s.dims, s.modules, s.python_line, t.by_node, t.matched_share, t.told_share
-FROM taken AS t JOIN replayed AS k USING (trace_id, launch_id, device_id)
+FROM chosen_capture AS t JOIN replayed AS k USING (trace_id, launch_id, device_id)
 JOIN captured AS s
   ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_id AND t.by_node = s.by_node
     AND CASE WHEN t.by_node THEN k.node_id % (1::UBIGINT << 32) ELSE k.place END = s.key;
@@ -196,22 +196,22 @@ JOIN captured AS s
 -- a file beside the trace has it (graph_annotation), by the node of the graph.
 -- https://docs.pytorch.org/docs/main/generated/torch.cuda.graph_annotations.mark_kernels.html
 CREATE OR REPLACE VIEW annotated_kernel AS
-WITH told AS (
-    SELECT trace_id, event_id, args AS told, 'annotation' AS known_from, 1 AS rank FROM replayed_kernels
+WITH annotation AS (
+    SELECT trace_id, event_id, args, 'annotation' AS known_from, 1 AS rank FROM replayed_kernels
     UNION ALL
     SELECT k.trace_id, k.event_id, a.annotation, 'annotations file', 2
     FROM replayed_kernels AS k JOIN graph_annotation AS a USING (trace_id, node_id)
 ),
 known AS (
-    SELECT trace_id, event_id, known_from, rank, told->>'autograd_phase' = 'backward' AS is_backward,
-           nullif(coalesce(told->>'module_fqn', told->>'name', told->>'annotation'), '') AS module,
+    SELECT trace_id, event_id, known_from, rank, args->>'autograd_phase' = 'backward' AS is_backward,
+           nullif(coalesce(args->>'module_fqn', args->>'name', args->>'annotation'), '') AS module,
            -- Frames are written file:line:function, the innermost first.
-           regexp_extract(told->>'stack', '^([^\n]*):(\d+):([^\n]*)', ['file', 'line', 'function']) AS frame,
+           regexp_extract(args->>'stack', '^([^\n]*):(\d+):([^\n]*)', ['file', 'line', 'function']) AS frame,
            CASE WHEN frame['file'] <> '' THEN format('{}({}): {}', frame['file'], frame['line'],
                frame['function']) END AS line
-    FROM told
+    FROM annotation
 ),
--- Of a file and the kernel's arguments, the latter come first.
+-- If both a file and the kernel's arguments have annotations, the arguments win.
 chosen AS (
     SELECT trace_id, event_id, arg_min({'is_backward': is_backward, 'path': module, 'from': known_from}, rank)
                FILTER (module IS NOT NULL) AS module,

@@ -8,11 +8,10 @@
 -- A grid is known to count blocks only if Kineto also wrote `blocks per SM` (NVIDIA). On AMD it counts
 -- blocks or threads, depending on the call that launched the kernel
 -- (https://github.com/pytorch/kineto/blob/main/libkineto/src/RoctracerActivityApi.cpp). resident_blocks is
--- Kineto's own number in recent traces. Else it is computed as CUDA's occupancy calculator does
--- (cuda_occupancy.h): limited by warps, by registers (a warp gets a multiple of 256, from one of the four
--- parts of the register file) and by shared memory (since capability 8 with 1 KiB per block for the
--- system). A device that the trace does not list has the properties of the listed ones if they are all the
--- same.
+-- Kineto's own number in recent traces. Otherwise it is computed as in CUDA's occupancy calculator
+-- (cuda_occupancy.h). The limits are warps, registers (a warp gets a multiple of 256, from one of the four
+-- parts of the register file) and shared memory (since capability 8, the system takes 1 KiB per block). A
+-- device that the trace does not list has the properties of the listed ones if they are all the same.
 CREATE OR REPLACE MACRO kernel_grids() AS TABLE
 WITH launch AS (
     SELECT trace_id, device_id, name, class, grid, block,

@@ -9,13 +9,13 @@ SELECT e.*, o.name AS cpu_op, cpu_op_id, o.traits AS op_traits, python_id, modul
 FROM query_table(events) AS e LEFT JOIN host_site AS s ON e.trace_id = s.trace_id AND e.event_id = s.event_id
 LEFT JOIN slice_label AS p ON place_label = p.label_id LEFT JOIN slice_label AS o ON op_label = o.label_id;
 
--- Rows of a relation (trace_id, place, told, ns) with `detail`: their place's text (told) of most time (ns).
+-- Rows of a relation (trace_id, place, told, ns) with `detail`: the text (told) of most time at that place.
 CREATE OR REPLACE MACRO detailed(rows) AS TABLE
 SELECT *, arg_max(told, (told_ns, told)) OVER (PARTITION BY trace_id, place) AS detail
 FROM (SELECT *, sum(ns) OVER (PARTITION BY trace_id, place, told) AS told_ns FROM query_table(rows));
 
 -- GPU ops (trace_id, gpu_op_id, and event_id: the launch, the operator, or NULL) with the call site of their
--- operator, as in `placed`: in a replay that of the captured launch, or what the program told of the kernel.
+-- operator, as in `placed`. In a replay, it is that of the captured launch, or from the kernel's annotation.
 CREATE OR REPLACE MACRO placed_ops(ops) AS TABLE
 WITH known AS (
     SELECT o.* REPLACE (CASE WHEN g.capture_trace_id = o.trace_id

@@ -54,8 +54,8 @@ LEFT JOIN window_partition USING (trace_id, device_id, kind, name, start_ns, end
 LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked USING (trace_id)
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id);
 
--- What the steps of a trace do, one row for each: the figure that it counts in, and the event of the host
--- that is it or that launched it. Without steps, of the whole trace. `which` is a trace_id; NULL: all traces.
+-- The counted work of a trace's steps, or of the whole trace if it has none. Each row has the figure that
+-- counts it, and the host event that did or launched it. `which` is a trace_id; NULL: all traces.
 CREATE OR REPLACE MACRO counted_work(which) AS TABLE
 WITH span AS (
     SELECT t.trace_id, s.start_ns, s.end_ns FROM trace AS t LEFT JOIN steps AS s USING (trace_id)

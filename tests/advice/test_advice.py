@@ -21,7 +21,7 @@ def step_for(bottleneck, graph_share=0.0, compiled_share=None):
 
 
 @pytest.mark.parametrize("bottleneck", ["launch", "dispatch", "python"])
-def test_nobody_is_told_to_capture_or_compile_what_runs_in_graphs(bottleneck):
+def test_work_in_graphs_gets_no_advice_to_capture_or_compile_it(bottleneck):
     assert "torch.compile" in step_for(bottleneck, 0.4) or bottleneck == "launch"
     assert step_for(bottleneck, 0.4) == NEXT[bottleneck]
     captured = step_for(bottleneck, 0.6)
@@ -30,7 +30,7 @@ def test_nobody_is_told_to_capture_or_compile_what_runs_in_graphs(bottleneck):
 
 
 @pytest.mark.parametrize("bottleneck", ["dispatch", "python", "memory-bandwidth"])
-def test_nobody_is_told_to_compile_what_inductor_wrote(bottleneck):
+def test_inductors_kernels_get_no_advice_to_compile_them(bottleneck):
     compiled = step_for(bottleneck, compiled_share=0.9)
     assert compiled != NEXT[bottleneck]
     assert "torch.compile the model" not in compiled
@@ -58,7 +58,7 @@ REPLAYED = TRACES.events(list(replays()), **device(A100))
 
 
 @pytest.mark.parametrize(("trace", "is_told"), [(SHAPELESS, True), (SHAPED, False)])
-def test_nobody_is_told_to_record_shapes_that_are_recorded(trace, is_told, loaded):
+def test_recorded_shapes_are_not_asked_for_again(trace, is_told, loaded):
     verdict = loaded.verdict(trace).verdict
     (missing,) = (row for row in loaded.ask("missing", trace=trace) if row["code"] == "no_shapes")
     assert verdict.bottleneck == "math-or-memory"
@@ -66,7 +66,7 @@ def test_nobody_is_told_to_record_shapes_that_are_recorded(trace, is_told, loade
         assert ("record_shapes=True" in each) == is_told
 
 
-def test_replays_of_a_graph_are_not_told_to_become_a_graph(loaded):
+def test_replays_of_a_graph_get_no_advice_to_capture_a_graph(loaded):
     verdict = loaded.verdict(REPLAYED).verdict
     assert verdict.regime == "overhead-bound"
     assert not any("as in a CUDA graph" in why for why in verdict.why)

@@ -40,7 +40,7 @@ from tracekit.verdict.sentences import list_notes
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000
 READ = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
-# By remedy: a fault in a step, and the atoms without it.
+# For each remedy: a step's atoms with a fault, and the atoms without it.
 FAULTS = {
     "dataloader-workers": (
         [Slice(LOADER, "user_annotation", (Work(1500 * US, "input"),))],
@@ -160,7 +160,7 @@ def test_two_fixes_of_one_wait_do_not_add_up(loaded):
     )
 
 
-def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told(loaded, capsys):
+def test_one_change_is_the_best_combination_and_comes_with_the_new_bound(loaded, capsys):
     fixes = loaded.advise(trace=TRACE["one fault"])
     assert [each.remedy for each in fixes.together.additions] == ["dataloader-workers"]
     assert fixes.together.saves_ns == fixes.advice[0].saves_ns
@@ -180,12 +180,12 @@ def test_one_change_is_the_best_combination_and_what_bounds_the_run_then_is_told
         ({"unknown": 0.9, "math": 0.1}, 0.01, "does not explain 90.0 % of its critical path"),
     ],
 )
-def test_what_bounds_the_run_after_the_changes_is_told_only_where_it_is_known(path, device, said):
+def test_the_bound_after_the_changes_is_shown_only_if_it_is_known(path, device, said):
     together = BestCombination(10 * US, 0.1, [], [], path, 0.0, device)
     assert said in _bound_then(together)
 
 
-def test_a_share_of_the_peak_of_next_to_none_of_the_work_is_not_told():
+def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
     limits = Thresholds()
     verdict = Verdict("", "compute-bound", "math", "high", WINDOW, {}, [], [], 0.4, [])
     empty = FixList("t", "the span", 1000, "math", [], None, [], [])
@@ -195,9 +195,7 @@ def test_a_share_of_the_peak_of_next_to_none_of_the_work_is_not_told():
         assert len(list_notes(empty, verdict, database, 1, limits)) == notes
 
 
-def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
-    shared_database, monkeypatch
-):
+def test_remedies_find_the_same_when_a_large_trace_saves_memory(shared_database, monkeypatch):
     database = shared_database("v100-dlrm-rank0.json.gz")
     names = ["torch-compile", "waiting-for-a-rank"]
 
@@ -213,7 +211,7 @@ def test_what_remedies_find_is_the_same_where_a_large_trace_saves_memory(
     assert usual[0]
 
 
-def test_a_sound_run_is_told_that_nothing_was_found(loaded):
+def test_advice_on_a_sound_run_says_that_nothing_was_found(loaded):
     fixes = loaded.advise(trace=TRACE["sound"])
     assert fixes.advice == []
     assert any("No remedy" in note for note in fixes.notes)
@@ -235,7 +233,7 @@ def test_the_list_is_printed_and_is_json(loaded, run, tmp_path):
     assert predicted.window_ns - predicted.predicted_ns == first.saves_ns
 
 
-def test_what_happened_once_has_a_list_of_its_own_and_recording_less_is_a_caveat(capsys):
+def test_one_off_events_have_their_own_list_and_recording_less_is_a_caveat(capsys):
     def advice(remedy, saves_ns, share):
         words = catalogue()[remedy]
         return Advice(

@@ -39,7 +39,7 @@ def recorded(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("remedy", "calls"), [("in_place", 2), ("mask_again", 4)])
-def test_what_is_built_and_copied_in_each_call_is_found_at_its_line_alone(recorded, remedy, calls):
+def test_a_tensor_built_and_copied_in_each_call_is_found_at_its_line_only(recorded, remedy, calls):
     rows = recorded.ask(remedy)
     assert len(rows) == calls
     assert all(row["place"].endswith(": again") for row in rows)

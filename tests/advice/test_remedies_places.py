@@ -150,8 +150,12 @@ CASES = {
         items("serve.py(3): classify"),
         {("Classifier_0", "8 calls in a row"): (103, 1_848 * US)},
     ),
-    "a loop over tokens is no loop over items": ("batch_items", items("model.py(9): generate"), {}),
-    "a loop over steps is no loop over items": ("batch_items", items(), {}),
+    "a loop over tokens is not a loop over items": (
+        "batch_items",
+        items("model.py(9): generate"),
+        {},
+    ),
+    "a loop over steps is not a loop over items": ("batch_items", items(), {}),
     "products of a graph are priced without their shapes": (
         "tensor_cores",
         replaying("ampere_sgemm_128x64_tn"),
@@ -186,7 +190,7 @@ def test_a_remedy_applies_at_these_places(title, loaded):
     assert found == expected
 
 
-def test_long_stalls_are_no_warm_up(loaded):
+def test_long_stalls_do_not_count_as_warm_up(loaded):
     advice = loaded.advise(trace=len(CASES)).advice
     assert "warm-up" not in {each.remedy for each in advice}
     stalls = [each.saves_ns for each in advice if each.remedy == "threads-and-quota"]

@@ -76,7 +76,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Record:
-    """How a task ended, as PART/NAME.json keeps it."""
+    """A task's result, as PART/NAME.json stores it."""
 
     name: str
     status: str

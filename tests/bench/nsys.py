@@ -78,7 +78,7 @@ def load(paths: list[Path], database: Path) -> list[Path]:
 
 
 def main(folder: Path, times: int = 40) -> None:
-    # What is done once in a process belongs to neither.
+    # A first load does the work that a process does once, so that it counts for neither.
     tracekit.load(REPORT, verdicts=False).close()
     report = repeated(REPORT, folder / "report.sqlite", times)
     load(load([report], folder / "report.duckdb"), folder / "json.duckdb")

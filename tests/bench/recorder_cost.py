@@ -51,7 +51,7 @@ def training() -> Callable[[], None]:
 
 
 def costs(turns: int) -> dict[str, tuple[float, Counter[str]]]:
-    """By setting: the nanoseconds that recording adds to a turn, and its events by category."""
+    """The nanoseconds that recording adds to a turn in each setting, and the events by category."""
     steps = training()
     steps()
     added: dict[str, list[int]] = {name: [] for name in SETTINGS}

@@ -127,7 +127,8 @@ def measure_variants(names: list[str], options: Options) -> list[Row]:
 
 
 def as_graphs(steps: Mapping[str, Step]) -> dict[str, Step]:
-    """Several steps of each as one CUDA graph; without those that cannot be captured."""
+    """Captures several repetitions of each step as one CUDA graph. Leaves out steps that cannot be
+    captured."""
     found: dict[str, Step] = {}
     for name, step in steps.items():
 

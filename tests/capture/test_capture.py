@@ -107,7 +107,7 @@ def test_the_users_own_function_is_called_once_a_step(run, tmp_path):
     assert operators(tmp_path, "mine")["aten::sin"] == 3
 
 
-def test_no_gpu_is_said_plainly(run):
+def test_a_missing_gpu_is_a_clear_error(run):
     import torch
 
     if torch.cuda.is_available():

@@ -103,7 +103,7 @@ def test_an_interrupt_by_the_code_stays_an_interrupt(here):
 WORK = "import os, sys, shutil, torch\ntorch.ones(2).sin()\n"
 
 
-def test_a_script_that_changes_folders_is_recorded_where_it_was_asked(here):
+def test_a_script_that_changes_folders_is_still_written_to_the_requested_path(here):
     for code in (
         "sys.exit(0)", "sys.exit()", "os.chdir('/')", "shutil.rmtree('out')",
         "shutil.rmtree('out'); os.mkdir('out')",
@@ -116,7 +116,7 @@ def test_a_script_that_changes_folders_is_recorded_where_it_was_asked(here):
         assert [each.name for each in (here / "out").iterdir()] == ["t.json.gz"]
 
 
-def test_a_step_that_changes_folders_is_recorded_where_it_was_asked(here):
+def test_a_step_that_changes_folders_is_still_written_to_the_requested_path(here):
     (here / "out").mkdir()
     code = "def step(): torch.ones(2).sin(); os.chdir('/'); shutil.rmtree(out, True)\n"
     (here / "moves.py").write_text(f"{WORK}out = {str(here / 'out')!r}\n{code}")
@@ -181,7 +181,7 @@ def test_a_recording_replaces_neither_its_program_nor_a_loaded_database(record, 
     record("recorded.duckdb")
 
 
-def test_an_output_that_cannot_be_written_is_said_before_the_code_runs(here):
+def test_an_unwritable_output_is_an_error_before_the_code_runs(here):
     (here / "s.py").write_text("open('ran', 'w')")
     (here / "runs.py").write_text("open('ran', 'w')\ndef step(): pass")
     for output in ("no/t.json.gz", "x" * 300 + ".json.gz"):
@@ -236,7 +236,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("call", ENDS)
-def test_what_ends_the_process_unseen_ends_with_the_refusal(call):
+def test_code_that_ends_the_process_itself_still_gets_the_refusal(call):
     child = os.fork()
     if child == 0:
         try:

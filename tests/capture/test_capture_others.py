@@ -13,7 +13,7 @@ import tracekit
 from tests.conftest import TRACEKIT
 from tests.kit import nsys_simulated as nsys
 
-# What a stand-in is called with is noted beside it. It runs the program behind its own switches.
+# A stand-in writes its arguments to a file, and runs the program that follows its own switches.
 NSYS = """#!/bin/sh
 echo "$@" >> {folder}/asked
 if [ "$2" = --help ]; then echo {pytorch}; exit; fi
@@ -90,11 +90,13 @@ def test_a_program_is_recorded_exported_and_loaded(
     ("program", "is_there", "said"),
     [
         (["train.py"], False, "nsys is not on the path"),
-        (["no-such-program"], True, "no-such-program: is no program on the path"),
+        (["no-such-program"], True, "no-such-program: is neither a program on the path"),
         (["sh", "--", "-c", "exit 7"], True, "nsys sh: ended with status 7: nothing is kept"),
     ],
 )
-def test_what_cannot_be_recorded_is_one_line(program, is_there, said, run, stand_ins, tmp_path):
+def test_a_program_that_cannot_be_recorded_is_an_error_of_one_line(
+    program, is_there, said, run, stand_ins, tmp_path
+):
     path = os.environ["PATH"] if is_there else "/usr/bin:/bin"
     done = run("capture", "--with", "nsys", "-o", "run.duckdb", *program, PATH=path)
     assert done.returncode == 2
@@ -103,7 +105,7 @@ def test_what_cannot_be_recorded_is_one_line(program, is_there, said, run, stand
     assert not (tmp_path / "run.duckdb").exists()
 
 
-def test_what_was_recorded_until_an_interrupt_is_kept(stand_ins, tmp_path):
+def test_events_recorded_before_an_interrupt_are_written(stand_ins, tmp_path):
     # An older nsys, which is not asked for operators.
     (stand_ins.parent / "nsys").write_text(NSYS.format(folder=stand_ins.parent, pytorch=""))
     command = ["capture", "--with", "nsys", "-o", "run.duckdb", "sh", "--", "-c",

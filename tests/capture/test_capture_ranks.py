@@ -83,7 +83,7 @@ def test_an_environment_without_sense_is_refused(rank, world, said, environment)
     assert len(str(refused.value)) < 200
 
 
-def test_what_torch_distributed_says_comes_before_the_environment(environment):
+def test_ranks_of_torch_distributed_come_before_the_environment(environment):
     environment("../../x", "abc")
     assert rank_path(OUTPUT, initialized(1, 2)) == Path("out/t.rank1.json.gz")
     assert rank_path(OUTPUT, initialized(0, 1)) == OUTPUT

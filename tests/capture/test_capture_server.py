@@ -150,14 +150,14 @@ def test_a_stop_that_never_answers_is_not_waited_for(tmp_path):
         ("dies", r"ended before it had written host-TP-0\.trace\.json\.gz: "),
     ],
 )
-def test_what_goes_wrong_is_said(tmp_path, fault, said):
+def test_failures_of_the_server_are_reported(tmp_path, fault, said):
     engine = Engine(tmp_path, fault=fault)
     with pytest.raises(TracekitError, match=said) as raised:
         captured(engine, timeout_s=1 if fault == "writes nothing" else 20)
     assert "\n" not in str(raised.value)
 
 
-def test_a_trace_that_is_not_finished_in_time_is_said(tmp_path):
+def test_a_trace_that_is_not_finished_in_time_is_reported(tmp_path):
     with pytest.raises(TracekitError, match="has not finished writing host-TP-0"):
         captured(Engine(tmp_path, lasts_s=4), timeout_s=1.5)
 

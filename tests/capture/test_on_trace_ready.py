@@ -64,7 +64,7 @@ def test_training_does_not_wait_for_the_verdict(tmp_path, monkeypatch):
         wait()
 
 
-def test_what_fails_is_one_warning(tmp_path):
+def test_a_failure_is_one_warning(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(RuntimeWarning, match="tracekit: ") as said:
         train(tracekit.on_trace_ready(tmp_path / "file"))

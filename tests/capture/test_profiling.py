@@ -61,7 +61,7 @@ def test_a_block_that_fails_writes_nothing_and_hides_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_few_steps_are_said(tmp_path):
+def test_too_few_steps_are_reported(tmp_path):
     with (
         pytest.raises(tracekit.TracekitError, match="made 2 steps; recording 3 needs 7"),
         tracekit.profile(tmp_path / "run.json.gz", steps=3) as run,
@@ -79,6 +79,6 @@ def test_too_few_steps_are_said(tmp_path):
         ("run.json.gz", {"steps": 1, "warmup": 0}, "one to warm up"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused(output, given, said, tmp_path):
+def test_impossible_recordings_are_refused(output, given, said, tmp_path):
     with pytest.raises(tracekit.TracekitError, match=said):
         tracekit.profile(tmp_path / output, **given)

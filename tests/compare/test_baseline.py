@@ -34,7 +34,7 @@ def test_a_trace_is_compared_with_a_baseline(run, tmp_path):
         (["save", "main", "none.json"], "none.json: cannot be read"),
     ],
 )
-def test_what_is_wrong_is_one_line(run, tmp_path, given, said):
+def test_errors_are_one_line(run, tmp_path, given, said):
     done = run("baseline", *given)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert said in done.stderr
@@ -138,7 +138,7 @@ def test_the_artifact_is_the_file_that_is_saved_and_found_again(tmp_path):
         each for each in yaml.safe_load(ACTION.read_text())["runs"]["steps"] if "uses" in each
     )
     given = step["with"]
-    # Of one file, an artifact has that file at its root; those in hidden folders are left out.
+    # An artifact of one file has it at its root; files in hidden folders are left out by default.
     assert given["path"] == ".tracekit/baselines/${{ inputs.baseline }}.json.gz"
     assert given["include-hidden-files"] and given["overwrite"]
     assert given["name"] == "tracekit-${{ inputs.baseline }}"
@@ -153,6 +153,6 @@ def test_budgets_are_run_and_fail(tmp_path):
         assert found == status
 
 
-def test_what_a_pull_request_names_never_reaches_the_shell_unquoted():
+def test_names_from_a_pull_request_never_reach_the_shell_unquoted():
     for step in yaml.safe_load(ACTION.read_text())["runs"]["steps"]:
         assert "${{" not in step.get("run", "")

@@ -17,7 +17,7 @@ from tracekit.compare.crosscheck import ANALYSES, ask, compare, crosscheck
 from tracekit.compare.hta import analysis_of
 from tracekit.errors import TracekitError
 
-# In one process: shared data is made once.
+# All tests run in one process, so that shared data is made once.
 pytestmark = pytest.mark.xdist_group("crosscheck")
 needs_hta = pytest.mark.skipif(
     find_spec("hta") is None,
@@ -110,7 +110,7 @@ def test_hta_drops_flow_arrows_that_tracekit_keeps(tmp_path):
 LAUNCHED = [traces.launch(10, 4, 1), traces.gpu_op(20, 10, 1)]
 # Events that trigger one rule each; they come before a launch and its kernel.
 QUIRKS = {
-    "a stream that is no number": [
+    "a stream that is not a number": [
         traces.slice_event("cpu_op", "triton", 5, 90, args={"stream": "0x0"})
     ],
     "a stream that is a number in quotes": [

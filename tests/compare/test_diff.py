@@ -154,7 +154,7 @@ def test_parts_are_matched_by_their_place_in_the_program(runs):
     assert (block["a_gpu_ns"], block["b_gpu_ns"]) == (10_000, 6_000)
 
 
-def test_a_part_without_a_partner_is_said_once(runs, capsys):
+def test_a_part_without_a_partner_is_reported_once(runs, capsys):
     expected = {"Block[0]": "removed", "Other[0]": "added", "aten::sum": "same"}
     found, view = diff_view(runs, EAGER, RENAMED)
     assert {row["part"]: row["change"] for row in found.parts} == expected

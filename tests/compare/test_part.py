@@ -109,7 +109,7 @@ def test_a_range_is_a_part_by_its_name_and_number(tmp_path):
         (["--step", "1", "--format", "speedscope"], "a part is written as a trace"),
     ],
 )
-def test_what_is_not_there_is_said_in_one_line(given, message, overhead, tmp_path):
+def test_missing_things_are_reported_in_one_line(given, message, overhead, tmp_path):
     refused = (TracekitError, click.UsageError)
     with pytest.raises(refused, match=f"^[^\n]*{message}[^\n]*$"):
         export(overhead, "-o", tmp_path / "part.json", *given)

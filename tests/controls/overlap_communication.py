@@ -1,4 +1,4 @@
-"""Gradients are reduced in one bucket, after the backward pass; in the twin, in four, beside it."""
+"""Gradients are reduced in one bucket after the backward pass; in the twin, in four during it."""
 
 from tests.kit.atoms import NAMES, US, HandOver, Launch, Op, StreamWait, Sync, Work, operator, step
 from tests.kit.simulator import Machine

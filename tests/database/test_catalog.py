@@ -99,7 +99,7 @@ def test_rows_of_equal_traces_keep_their_order():
                 assert re.search(r"\b(trace_id|key|lane)\b", order), message
 
 
-def test_what_touches_an_answer_is_a_known_finding():
+def test_each_doubt_of_a_question_is_a_known_finding():
     text = "".join(catalog.query(name).sql for name in ("health", "missing"))
     text += "".join(f.rows for f in facts.facts().values() if f.into == "recorder_finding")
     for query in ALL:
@@ -109,7 +109,7 @@ def test_what_touches_an_answer_is_a_known_finding():
         assert not unknown, f"{query.name}: no findings of `health`: {unknown}"
 
 
-def test_other_names_fix_a_parameter_and_are_no_questions_of_their_own():
+def test_aliases_fix_a_parameter_and_are_not_questions_of_their_own():
     for query in ALL:
         for name, fixed, _ in query.also:
             other = catalog.query(name)
@@ -131,7 +131,7 @@ def test_one_question_alone_reads_verdicts_and_makes_a_trace_be_judged():
     assert asking == {"one_offs"}
 
 
-def test_what_the_analysis_asks_is_in_the_catalog():
+def test_questions_of_the_analysis_are_in_the_catalog():
     assert set(QUERIES) <= set(catalog.queries())
 
 

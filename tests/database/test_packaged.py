@@ -62,7 +62,7 @@ def script(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
 @pytest.mark.sampled(3, of=3)
 @pytest.mark.skipif(os.name != "posix", reason="on Windows, user folders are private")
 @pytest.mark.parametrize("others", ["write the file", "own the file", "own the folder"])
-def test_what_others_can_have_written_is_not_read_from_the_cache(
+def test_cache_files_that_others_could_have_written_are_not_read(
     cache: Path, script: Callable[[], str], others: str
 ) -> None:
     if others != "write the file" and os.getuid():

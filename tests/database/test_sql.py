@@ -152,7 +152,7 @@ def test_sql_in_python_is_one_short_line_or_about_duckdb_itself():
         assert is_short or re.search(r"duckdb_\w+\(|system\.main", text), (place, text)
 
 
-def test_what_python_judges_by_is_in_the_table_of_thresholds_and_the_other_way_round():
+def test_python_uses_the_table_of_thresholds_and_all_of_it():
     files = (QUERIES.parent / "tracekit").rglob("*.py")
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text())))
     read = [node for node in nodes if isinstance(node, ast.Attribute)]

@@ -77,7 +77,7 @@ def test_frames_outlive_the_database_quietly(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_there_is_can_be_listed(run):
+def test_names_and_questions_can_be_listed(run):
     assert dir(tracekit) == sorted(tracekit.__all__)
     listed = dir(run)
     assert {"verdict", "advise", "report", "sql", "top_kernels", "questions"} <= set(listed)

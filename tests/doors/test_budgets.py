@@ -116,7 +116,7 @@ def test_a_step_is_held_to_its_budget_and_to_what_was_stored(tried, tmp_path):
         assert "launches cannot be known: the trace has no work of a device" in output
         assert "5 failed, 1 error" in output
     assert "operators: 5 a step, budget 3" in output
-    # What was counted, how often before, and where.
+    # The operator, its stored count, and its line.
     assert re.search(r"5 aten::neg \(3 before\), from test_step\.py\(\d+\): step", output)
     left = list((tmp_path / ".tracekit").glob("*stored-*.json.gz"))
     with tracekit.load(left[0], verdicts=False) as run:
@@ -264,7 +264,7 @@ def test_budgets_that_make_no_sense_are_refused(budget):
 
 @pytest.mark.thorough
 def test_the_workflow_for_pull_requests_runs(tmp_path):
-    """Its steps, but for those that install and upload."""
+    """Runs the workflow's steps, except those that install and upload."""
     pytest.importorskip("torch")
     yaml = pytest.importorskip("yaml")
     steps = yaml.safe_load(WORKFLOW.read_text())["jobs"]["budgets"]["steps"]

@@ -60,10 +60,10 @@ def test_analyze_reads_a_pipe(run, trace):
     assert json.loads(done.stdout)["trace"]["events"] == len(EVENTS)
 
 
-def test_a_command_that_is_forked_does_what_one_that_is_started_does(run, database):
+def test_a_forked_command_does_the_same_as_a_new_process(run, database):
     for arguments in (["query", "top_kernels", database], ["no-command"]):
         forked = run(*arguments)
-        # What Python reads when it starts cannot be changed in a fork.
+        # Python reads this variable when it starts, so it cannot be changed in a fork.
         started = run(*arguments, PYTHONHASHSEED="0")
         assert vars(forked) == vars(started)
 
@@ -159,7 +159,7 @@ def test_the_example_of_each_command_is_a_valid_call():
 
 
 def parsed(words: list[str]) -> click.Context:
-    """The context of a command line. Raises a UsageError if it is no valid call."""
+    """The context of a command line. Raises a UsageError if it is not a valid call."""
     context, command = None, cli
     while isinstance(command, click.Group):
         context = context or click.Context(cli)
@@ -242,7 +242,7 @@ def test_streams_that_fail_are_reported_in_one_line(database):
         TracekitError("s.duckdb: cannot be loaded: busy"),
     ],
 )
-def test_ctrl_c_is_no_error_whatever_it_interrupts(ended, monkeypatch, capsys, tmp_path):
+def test_ctrl_c_is_never_reported_as_an_error(ended, monkeypatch, capsys, tmp_path):
     def interrupted(*_: object, **__: object) -> None:
         try:
             raise KeyboardInterrupt
@@ -320,7 +320,7 @@ def test_an_interrupt_while_it_is_cleaned_up_leaves_nothing_behind(tmp_path, mon
     assert (tmp_path / "out").read_text() == "whole"
 
 
-def test_an_error_that_is_its_own_cause_is_no_interrupt():
+def test_an_error_that_is_its_own_cause_is_not_an_interrupt():
     error = ValueError("x")
     error.__cause__ = error
     assert not is_interrupt(error)

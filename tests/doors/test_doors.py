@@ -48,7 +48,7 @@ def listed(one_offs: list[dict[str, Any]]) -> list[str]:
 
 
 def doors(path: Path, database: tracekit.Database, folder: Path) -> Iterator[tuple[str, Any]]:
-    """Each door that answers with data, and what it says: only what that door tells."""
+    """The interfaces that answer with data, each with the part of its answer to compare."""
     yield "a verdict judged again", said(database.verdict(window=None, thresholds=ANEW).as_dict())
     fixes = database.advise()
     yield "advise", {"saved": [(each.remedy, each.saves_ns) for each in fixes.advice]}
@@ -74,7 +74,8 @@ def doors(path: Path, database: tracekit.Database, folder: Path) -> Iterator[tup
     tools.close()
 
 
-# Other than the default in what no verdict reads: it is judged anew.
+# These thresholds differ from the defaults, so the trace is judged again, but with the same result:
+# the one that differs does not affect verdicts.
 ANEW = replace(Thresholds(), shown_gain=0.0006)
 
 

@@ -92,7 +92,7 @@ ASKED = sample("questions whose answers follow their schemas", QUESTIONS, QUESTI
 
 @pytest.mark.sampled(100, of=60)
 @pytest.mark.parametrize("name", sorted(trace_names(), key=lambda name: name != OVERHEAD))
-def test_what_is_told_of_a_trace_follows_the_schemas(name, shared_database, shared_verdict):
+def test_documents_about_a_trace_follow_the_schemas(name, shared_database, shared_verdict):
     check("analyze", json.dumps(shared_verdict(name).as_dict(), default=str))
     database = shared_database(name)
     for command, ask in (
@@ -143,7 +143,7 @@ PRINTED = [
     [None, "probe", "linear", *TINY, "--json"],
     [None, "probe", "linear", "--advice", *TINY, "--json"],
 ]  # fmt: skip
-# What commands write, and of what there are how many.
+# Commands with the files that they write: name, and the number and kind of things in it.
 WRITTEN = [
     ("load a.gz none.gz -o w.duckdb --no-verdict", [("w.duckdb", 1, "traces")]),
     ("load a.gz -o w.duckdb", [("w.duckdb", 1, "traces")]),
@@ -157,7 +157,7 @@ WRITTEN = [
 ]
 
 
-def test_what_commands_print_follows_their_schemas(run, tmp_path):
+def test_output_of_commands_follows_their_schemas(run, tmp_path):
     for name in (OVERHEAD, COMPUTE, *RANKS):
         shutil.copy(OWN_TRACES / name, tmp_path)
     for several, names in (("ranks.duckdb", RANKS), ("unlike.duckdb", (OVERHEAD, COMPUTE))):
@@ -172,7 +172,7 @@ def test_what_commands_print_follows_their_schemas(run, tmp_path):
         assert arguments[0] != "unlike.duckdb" or command != "analyze" or found["no_run"]
 
 
-def test_what_commands_write_is_told_in_one_form(run, tmp_path):
+def test_commands_report_written_files_in_one_form(run, tmp_path):
     shutil.copy(OWN_TRACES / OVERHEAD, tmp_path / "a.gz")
     for rank in range(2):
         add(tmp_path / "lake", write_rank(tmp_path / "in", rank, 2))

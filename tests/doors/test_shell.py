@@ -58,7 +58,7 @@ def said(*command, **more):
 
 
 @pytest.mark.parametrize(("typed", "offered"), OFFERED)
-def test_what_fits_is_offered_with_what_it_is(typed, offered):
+def test_completions_come_with_descriptions(typed, offered):
     *before, last = typed
     completer = ShellComplete(cli, {}, "tracekit", "_TRACEKIT_COMPLETE")
     found = {each.value: each.help for each in completer.get_completions(before, last)}

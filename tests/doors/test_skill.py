@@ -29,7 +29,7 @@ def test_it_is_installed_where_agents_look(run, tmp_path):
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 
 
-def test_its_head_is_what_agents_read():
+def test_its_head_has_the_fields_that_agents_read():
     yaml = pytest.importorskip("yaml")
     head = yaml.safe_load(SKILL.split("---")[1])
     assert head["name"] == "tracekit"
@@ -55,7 +55,7 @@ def test_each_command_of_the_loop_runs(run, tmp_path):
         assert done.returncode == 0, (line, done.stderr)
 
 
-def test_what_it_tells_to_read_is_there(shared_verdict):
+def test_the_files_that_it_names_exist(shared_verdict):
     found = shared_verdict("simulated-overhead-bound.json.gz").as_dict()
     for path in re.findall(r"`(verdict\.\w+)`", SKILL):
         assert path.split(".")[1] in found["verdict"], path

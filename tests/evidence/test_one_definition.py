@@ -189,7 +189,7 @@ def test_all_that_count_steps_count_one_that_is_marked_twice_once(name, made):
 
 
 def test_no_reporter_compares_gains_or_holds_a_regimes_name():
-    """tracekit/verdict/regime.py judges, for all."""
+    """Only tracekit/verdict/regime.py judges; reporters use its results."""
     judging = []
     for file in (Path(tracekit.__file__).parent / "reporters").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

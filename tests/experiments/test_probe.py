@@ -63,7 +63,7 @@ def test_a_step_follows_what_moves_it(ratio, grew, recorded, device, host, regim
         assert judged.agrees is (None if regime == UNKNOWN else verdict == regime)
 
 
-def test_noise_widens_the_range_until_nothing_can_be_told():
+def test_noise_widens_the_range_until_the_result_is_open():
     def noisy(low, high):
         return part_of_device(
             StepRatio(1.4, low, high), at_most=2, grew=2, recorded=1, limits=LIMITS
@@ -126,9 +126,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     ("kernel_us", "synced", "regime"),
     [(5, False, OVERHEAD), (5, True, OVERHEAD), (300, False, COMPUTE), (300, True, COMPUTE)],
 )
-def test_predictions_and_verdicts_are_borne_out_by_what_the_changed_program_does(
-    kernel_us, synced, regime, tmp_path
-):
+def test_changed_programs_confirm_predictions_and_verdicts(kernel_us, synced, regime, tmp_path):
     atoms = program(20 * US, kernel_us * US, synced)
     found, span_ns, host_ns = predictor(atoms, tmp_path, delay_ns=0)
     found.delay_ns = host_ns
@@ -150,7 +148,7 @@ def test_predictions_and_verdicts_are_borne_out_by_what_the_changed_program_does
             assert judge(each, *parts, 0.1).agrees is (each == regime)
 
 
-def test_what_the_profiler_cost_is_undone_first(tmp_path):
+def test_the_cost_of_the_profiler_is_removed_first(tmp_path):
     """A host that the profiler slows so much that it looks like the bottleneck."""
     atoms = program(20 * US, 30 * US)
     found, span_ns, _ = predictor(atoms, tmp_path, 0, Machine(overhead_ns=40 * US))
@@ -256,7 +254,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_probe_of_a_gpu_names_what_it_was_replayed_with_and_fails_where_the_verdict_does(
+def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(
     monkeypatch,
 ):
     ratio = StepRatio(1.02, 1.01, 1.03)

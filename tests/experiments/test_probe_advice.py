@@ -133,7 +133,7 @@ def test_numbers_are_read_from_the_list():
     )
     assert (found.times(), found.workers()) == (8, 3)
     assert found.others(APPLIED) == ["pinned-copies"]
-    # Of tensor cores, only TF32 is promised.
+    # Tensor cores have a promised ratio only if the change is TF32.
     for detail, is_promised in (("tf32, mostly [8, 8]", True), ("fp16", False)):
         ratio = promises(advice(TENSOR_CORES, 0.3, detail=detail)).of(TENSOR_CORES).ratio
         assert (ratio is not None) == is_promised
@@ -157,7 +157,7 @@ def test_one_change_is_priced_as_the_list_prices_it(tmp_path):
 # -- measurements ----------------------------------------------------------------------------------
 
 
-def test_a_promise_stands_beside_the_median_of_what_was_measured():
+def test_a_promise_is_shown_with_the_measured_median():
     variant = Variant((GRAPH,), "a graph", lambda: print)
     rounds = {UNCHANGED: Rounds([100, 200, 100], []), "a graph": Rounds([50, 110, 52], [])}
     turns = VariantRounds(rounds, {})
@@ -192,7 +192,8 @@ def test_a_change_that_fails_while_it_is_timed_is_left_out():
 
 
 def variants(device: str, target="mlp-eager", listed=(), **options) -> dict[tuple, Variant]:
-    """By remedies, as for a device of that type; steps that use the device fail without one."""
+    """The variants for a device of that type, by their remedies. Without such a device, steps that
+    use it fail."""
     plain = Runnable(target, SimpleNamespace(type=device), lambda: None, {})
     found = RemedyVariants(plain, Options(device=device, **options), promises(*listed)).all()
     return {each.names: each for each in found}
@@ -218,7 +219,7 @@ def test_on_a_cpu_nothing_is_tried_that_needs_a_gpu_or_a_compiler_that_is_not_th
     assert "needs a C++ compiler" in refusal(found[COMPILE,])
 
 
-def test_what_torch_compile_skips_or_no_graph_can_hold_is_not_tried(monkeypatch):
+def test_steps_that_compile_skips_or_graphs_cannot_hold_are_not_tried(monkeypatch):
     import torch
 
     def refuses(call):
@@ -286,9 +287,7 @@ def test_a_function_is_called_with_the_numbers_that_its_parameters_take(tmp_path
 # -- the command -----------------------------------------------------------------------------------
 
 
-def test_a_loader_in_the_main_process_gets_workers_and_is_timed_beside_the_promise(
-    tmp_path, monkeypatch
-):
+def test_a_loader_in_the_main_process_gets_workers_and_is_timed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.delenv("CXX", raising=False)

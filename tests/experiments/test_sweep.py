@@ -144,7 +144,7 @@ def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(ending, tmp_pat
 
 
 @pytest.mark.thorough
-def test_what_cannot_run_is_a_row_with_the_reason_and_no_failure(run):
+def test_a_point_that_cannot_run_is_a_row_with_the_reason_and_not_a_failure(run):
     some = ["--batch", "2", "--seq", "4", "--dim", "8", "--hidden", "16", "--device", "cpu"]
     three = ["--variants", "eager,cudagraph,triton", *FEW]
     done = run("sweep", "mlp", *some, *three, "--json")
@@ -183,7 +183,7 @@ def test_a_wrong_answer_is_a_row_and_exit_status_1(tmp_path, monkeypatch):
     assert rows["mlp-torch-fused"]["speedup"] is None
 
 
-def test_what_fails_while_it_is_timed_does_not_stop_the_others(tmp_path, monkeypatch):
+def test_a_variant_that_fails_while_it_is_timed_does_not_stop_the_others(tmp_path, monkeypatch):
     from tracekit.capture.workload import Runnable
 
     prepare = sweeping.prepare

@@ -50,8 +50,7 @@ def captured(graph: int | None = None, kernels: list[str] | None = None) -> list
 def replayed(
     args: list[dict[str, Any]], at: float = 1000, correlation: int = 1, name: str = "sgemm_{}"
 ) -> list[dict]:
-    """A replay of a graph whose kernels have these arguments besides, under an operator of its
-    own."""
+    """A replay of a graph, inside an operator. Its kernels have these additional arguments."""
     events = [
         traces.operator("Compiled", at - 1, 10),
         traces.launch(at, 5, correlation, "cudaGraphLaunch"),
@@ -185,15 +184,15 @@ NO_ANNOTATIONS = [
     (pickle.dumps(["a list"]), "no pickle of plain dictionaries"),
     (pickle.dumps(ANNOTATIONS)[:-9], "is damaged"),
     (b'["a list"]', "a dictionary by node"),
-    (b'{"layer": "x"}', "'layer' is no node's id"),
-    (b'{"-1": "x"}', "'-1' is no node's id"),
+    (b'{"layer": "x"}', "'layer' is not a node's id"),
+    (b'{"-1": "x"}', "'-1' is not a node's id"),
     (b"[" * 100_000, "recursion"),
     (b"{", "holds no annotations"),
     (gzip.compress(as_json(ANNOTATIONS))[:-20], "ends early"),
 ]
 
 
-def test_what_is_no_annotations_is_refused_in_one_line(run, tmp_path, capsys):
+def test_files_without_annotations_are_refused_in_one_line(run, tmp_path, capsys):
     mine = tmp_path / "mine.bin"
     for text, reason in NO_ANNOTATIONS:
         mine.write_bytes(text)
@@ -219,7 +218,7 @@ def test_annotations_that_name_one_text_many_times_are_refused(tmp_path, monkeyp
         list(beside.annotated_nodes(str(path)))
 
 
-def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
+def test_annotations_without_plain_values_are_left_out(tmp_path):
     said = pickle.dumps(
         {node(3, 1): [{"name": "a", "x": _ITSELF, "y": {"z": 1}, 5: math.nan}, _ITSELF]}
     )
@@ -246,7 +245,7 @@ def test_what_a_node_is_said_to_be_without_plain_values_is_left(tmp_path):
         (3, nodes(9, 41, 42, 43), [(name, "order") for name in OPERATORS]),
         (None, nodes(3, 1, 2, 3), [(name, "order") for name in OPERATORS]),
         (3, [{}, {}, {}], [(name, "order") for name in OPERATORS]),
-        # Zero is no node.
+        # Zero is not a node's id.
         (3, [{"graph id": 0, "graph node id": 0}] * 3, [(name, "order") for name in OPERATORS]),
         # Neither nodes nor the number of kernels agree.
         (3, nodes(9, 1, 2), None),
@@ -303,7 +302,7 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
         assert set(opened.top_kernels()["trace_id"]) == {1}
     done = run("query", str(trace), "graph_known", "--format", "csv")
     assert "capture by order" in done.stdout
-    assert "also read what tells its graphs" in done.stderr
+    assert "also read, to describe its graphs" in done.stderr
     assert "without a capture beside it" in done.stderr
     # A capture alone is what is asked about.
     with tracekit.load(folder / "bs_2_rank0.json") as opened:
@@ -354,10 +353,10 @@ def nsys_report(folder: Path, clones: dict[int, int | None]) -> Path:
     [
         ({node(2, 21): node(1, 1), node(2, 22): node(1, 2)},
          [("aten::relu", "capture by node"), ("aten::mm", "capture by node")]),
-        # By way of a third graph.
+        # The nodes were copied through a third graph.
         ({node(2, 21): node(3, 5), node(3, 5): node(1, 1), node(2, 22): node(1, 2)},
          [("aten::relu", "capture by node"), ("aten::mm", "capture by node")]),
-        # Of nodes that nothing made, in a circle, or of none: by their order.
+        # If the copies lead to an unknown node or in a circle, or are missing, order decides.
         ({node(2, 21): node(7, 1), node(2, 22): node(7, 2)},
          [("aten::relu", "capture by order"), ("aten::mm", "capture by order")]),
         ({node(2, 21): node(2, 22), node(2, 22): node(2, 21)},

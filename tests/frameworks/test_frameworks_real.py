@@ -154,7 +154,7 @@ each_trainer = pytest.mark.parametrize("train", [huggingface, lightning, pytorch
 
 
 @each_framework
-def test_training_is_alike_and_leaves_a_trace_and_a_verdict(train, output, tmp_path):
+def test_training_is_unchanged_and_leaves_a_trace_and_a_verdict(train, output, tmp_path):
     assert equal(train(tmp_path, output, (8, 10)), train(tmp_path))
     assert steps_in(output) == 3
     as_json, as_text = verdict_paths(output)
@@ -171,7 +171,7 @@ def test_an_evaluation_is_left_out(train, output, tmp_path):
 
 
 @each_trainer
-def test_training_that_fails_fails_alike_and_can_be_repeated(train, output, tmp_path):
+def test_training_that_fails_fails_as_without_tracekit_and_can_be_repeated(train, output, tmp_path):
     with warnings.catch_warnings(), pytest.raises(ZeroDivisionError):
         warnings.simplefilter("ignore", TracekitWarning)
         train(tmp_path, output, (8, 10), breaks=True)

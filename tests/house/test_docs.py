@@ -31,7 +31,7 @@ def listed(entries: list) -> list[str]:
     return found
 
 
-def test_every_command_is_told_with_its_options():
+def test_every_command_is_documented_with_its_options():
     text = pages()["reference/commands.md"]
     for context, command in all_commands():
         assert f"## {context.command_path}\n" in text
@@ -93,6 +93,6 @@ def test_text_of_the_code_is_shown_as_it_is():
     assert table(("a",), []) == ""
 
 
-def test_a_link_to_a_file_that_is_no_page_is_an_error():
+def test_a_link_to_a_file_that_is_not_a_page_is_an_error():
     with pytest.raises(ValueError, match=r"tests/nowhere\.md is not a page"):
         sources.relinked("[there](tests/nowhere.md)", "README.md")

@@ -80,7 +80,9 @@ def load_commands(library: bytes) -> dict[int, tuple[int, ...]]:
 
 @pytest.mark.sampled(2, of=2)
 @pytest.mark.parametrize("name", LINKED)
-def test_a_library_exports_what_python_calls_and_runs_where_its_wheel_says(name, cache, tmp_path):
+def test_a_library_exports_the_functions_that_python_calls_and_runs_on_its_wheels_platform(
+    name, cache, tmp_path
+):
     library, tag = linked(name, cache, tmp_path), PLATFORMS[name].tag
     assert exported(library) == set(FUNCTIONS)
     wanted = tuple(map(int, re.findall(r"\d+", tag)[:2]))
@@ -129,7 +131,7 @@ def test_names_clash_with_no_system_header(name, cache, tmp_path):
         ("linux-riscv64", "riscv64", "glibc", None),
     ],
 )
-def test_what_is_compiled_is_for_the_system_that_installs_it(
+def test_the_library_is_compiled_for_the_system_that_installs_it(
     system, machine, libc, found, monkeypatch
 ):
     monkeypatch.setattr(sysconfig, "get_platform", lambda: system)

@@ -10,7 +10,7 @@ MS = 1_000_000
 
 # Kernel names by cause. Every version of tracekit's patterns gives them the same class.
 NAMES = {
-    # Without shapes, a trace does not show the limit of this one: "math" is known to the machine.
+    # The same kernel: without its shapes, a trace does not show that math limits it.
     "math": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "math-or-memory": "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn",
     "memory-bandwidth": "void at::native::vectorized_elementwise_kernel<4, AddFunctor>",

@@ -149,7 +149,7 @@ def cases() -> dict[str, Case]:
 
 
 def content() -> bytes:
-    """What the database of all cases is made of."""
+    """The bytes that the database of all cases depends on, as a key for its cache."""
     files = [*sorted(FOLDER.glob("*.txt")), Path(__file__), Path(traces.__file__)]
     return b"".join(each.read_bytes() for each in files)
 
@@ -165,7 +165,7 @@ def load(folder: Path, database: Path) -> None:
 def answer(
     run: tracekit.Database, trace_id: int, name: str, parameters: dict[str, Any], columns: list[str]
 ) -> list[list[Any]]:
-    """These columns of what a question or a relation says of a trace."""
+    """These columns of a question or relation, for one trace."""
     try:
         known = [each.name for each in catalog.query(name).columns]
     except tracekit.TracekitError:

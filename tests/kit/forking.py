@@ -92,7 +92,7 @@ class CommandServer:
         self._control.settimeout(LIMIT_S)
 
     def changes(self, environment: dict[str, str]) -> dict[str, str | None] | None:
-        """The changes that a fork makes to its environment to get this one; None if it cannot."""
+        """The variables that a fork has to change to get this environment; None if it cannot."""
         names = self._environment.keys() | environment.keys()
         changed = {
             name: environment.get(name)
@@ -188,8 +188,8 @@ def _serve(control: socket.socket) -> None:
 
 
 def _end(main: Callable[[], object]) -> NoReturn:
-    """Runs a program's `main` and ends the process as Python does, but for freeing memory: to take
-    the modules apart takes 0.1 s."""
+    """Runs a program's `main` and ends the process as Python does, except that modules are not
+    freed, which would take 0.1 s."""
     try:
         status = main()
     except SystemExit as ended:

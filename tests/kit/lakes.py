@@ -111,8 +111,8 @@ def files_in_use(lake: Path | str) -> set[str]:
 
 
 def add_meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Added]) -> list[Added]:
-    """While the next rank of an addition is written, and not visible yet, `work` runs once; its
-    result is then in the list."""
+    """Runs `work` once while the next rank is being added, before readers see that rank. The list
+    then holds the result of `work`."""
     written, done = writing._write_files, []
 
     def write(*given: Any) -> Group:

@@ -17,7 +17,7 @@ for needed in ("s3fs", "moto"):
 
 
 class Store:
-    """moto's server, some of whose answers are errors or late."""
+    """moto's server, which can be told to fail or to answer late."""
 
     def __init__(self):
         from moto.moto_server import werkzeug_app as moto

@@ -9,7 +9,7 @@ from pathlib import Path
 def ran(
     *command: str | Path, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """What a program printed, and its exit status; `python` is this one."""
+    """Runs a program and returns its output and exit status; `python` is this interpreter."""
     program, *arguments = command
     return subprocess.run(
         [sys.executable if program == "python" else program, *arguments],

@@ -37,13 +37,13 @@ class Job:
     message_ns: int = 100 * US
     python_ns: int = 60 * US
     late: dict[int, int] = field(default_factory=dict)
-    """By rank: its extra Python work in each step, in ns."""
+    """The extra Python work of a rank in each step, in ns."""
     slow_kernels: dict[int, float] = field(default_factory=dict)
-    """By rank: the factor on its kernels' times."""
+    """The factor on the times of a rank's kernels."""
     slow_links: dict[tuple[int, ...], float] = field(default_factory=dict)
-    """By group: the factor on its messages' times."""
+    """The factor on the times of a group's messages."""
     clocks: dict[int, int] = field(default_factory=dict)
-    """By rank: how far its clock is ahead, in ns."""
+    """How far a rank's clock is ahead, in ns."""
     is_apart: bool = False
     """Whether the stages of the pipeline run without waiting for each other."""
     has_sequence: bool = True

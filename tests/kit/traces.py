@@ -75,11 +75,11 @@ class Together:
         return len(self._made)
 
     def events(self, events: list[Any], **metadata: Any) -> int:
-        """The trace_id that these events will have."""
+        """Adds a trace of these events and returns its future trace_id."""
         return self.add(lambda path, **base: write(path, events, **base | metadata))
 
     def of(self, *events: Any, **metadata: Any) -> pytest.MarkDecorator:
-        """A decorator: the test's argument `trace` is the trace_id that these events will have."""
+        """A decorator that passes the trace_id of these events as the test's argument `trace`."""
         return pytest.mark.parametrize("trace", [self.events(list(events), **metadata)], ids=[""])
 
     def load(self, folder: Path, database: Path | None = None) -> tracekit.Database:

@@ -19,7 +19,7 @@ def lake(tmp_path_factory):
     folder = tmp_path_factory.mktemp("year")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(year, "BAD_HOST", SLOW_HOST)
-        # Of two ranks, one that is late hides what the other does.
+        # With two ranks, a late rank would hide what the other does.
         patched.setattr(year, "PLANTED", year.PLANTED[1:])
         nights = groupby(range(NIGHTS), lambda night: year.job_of(night, NIGHTS, RANKS)[1])
         for labels, alike in nights:
@@ -64,7 +64,7 @@ def test_the_terminal_and_the_page_say_the_same(lake, run, tmp_path):
 
 
 def test_labels_and_hosts_of_traces_are_texts_or_nothing_and_may_be_given(tmp_path, run):
-    # The last ones are those of a trace that tracekit recorded.
+    # Only the last labels have the form that tracekit records.
     recorded = [[1], "x", {"a": {"b": 1}, "c": "d"}, None, {"branch": "main", "commit": "1f3"}]
     for rank, labels in enumerate(recorded):
         path = write_rank(tmp_path / "in", rank)

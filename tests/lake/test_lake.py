@@ -136,7 +136,8 @@ ODD = [
 
 
 def changed_anywhere(value, odd):
-    """The JSON values in which one value, at any depth, became an odd one or is gone."""
+    """Copies of a JSON value in which one part, at any depth, is replaced by an odd value or
+    removed."""
     yield from (each for each in odd if each != value or type(each) is not type(value))
     if isinstance(value, dict):
         for key in value:
@@ -240,7 +241,7 @@ def test_rows_of_a_lake_that_contradict_each_other_are_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_lake_of_a_later_layout_is_said_and_left_as_it_is(tmp_path, run):
+def test_a_lake_of_a_later_layout_is_reported_and_not_changed(tmp_path, run):
     (tmp_path / "lake").mkdir()
     (tmp_path / "lake" / layout.MARK).write_text('{"layout": 3}')
     write_rank(tmp_path / "in", 0)
@@ -285,7 +286,7 @@ finally:
     assert machinery == ["False", "False"]
 
 
-def test_each_rank_is_asked_by_itself(made, run):
+def test_a_question_is_asked_about_each_rank_separately(made, run):
     part = f"{made}/lake/run=monday"
     done = run("lake", "ask", "partition", part, "--param", "kind=gpu_active", "--format", "csv",
                "--workers", "1")  # fmt: skip

@@ -74,7 +74,7 @@ def test_adding_again_reads_only_what_is_new_or_changed(lake, tmp_path):
     write_rank(tmp_path / "run", 1)
     assert sorted(statuses(add(lake, tmp_path / "run"))) == ["added", "unchanged"]
     assert files < parquet_files(lake)
-    # The folder has the lake, too, whose files are no sources.
+    # The folder has the lake, too, whose files are not traces to add.
     again = add(lake, tmp_path)
     assert (again.outcomes, again.unread) == ([], 2)
 
@@ -83,7 +83,7 @@ def test_a_changed_trace_takes_the_place_of_the_old_one(lake, tmp_path):
     kernel = "SELECT DISTINCT name FROM kernels WHERE name LIKE '%gemm'"
     with open_lake(str(lake)) as before:
         assert statuses(add(lake, dgemm(tmp_path / "run" / "trace_rank0.json"))) == ["replaced"]
-        # Who has the lake open sees what it was.
+        # A reader that had the lake open before still sees the old rows.
         assert before.fetch(kernel)[1] == [("sgemm",)]
     with open_lake(str(lake)) as after:
         assert after.fetch(kernel)[1] == [("dgemm",)]
@@ -133,7 +133,7 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run)
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(18,)]
 
 
-def test_half_a_rank_is_not_seen_and_does_no_harm(lake, tmp_path, monkeypatch):
+def test_an_unfinished_rank_is_not_seen_and_does_no_harm(lake, tmp_path, monkeypatch):
     path = write_rank(tmp_path / "run", 1)
     put, left = Storage.put, iter(range(7))
 
@@ -179,7 +179,7 @@ def test_a_rank_is_known_by_the_trace_or_by_its_files_name(tmp_path):
     with open_lake(str(lake)) as opened:
         _, rows = opened.fetch("SELECT rank FROM trace ORDER BY rank")
         assert rows == [(7,), (None,), (None,)]
-        # What has no rank is compared with nothing.
+        # Traces without a rank are not compared.
         assert opened.ask("stragglers") == []
 
 
@@ -192,7 +192,7 @@ def test_another_trace_of_the_same_rank_is_refused_unless_it_should_replace(lake
     assert seen(lake) == [("run", "rank=0")]
 
 
-def test_of_two_additions_to_one_rank_at_once_one_is_refused_and_leaves_nothing(
+def test_one_of_two_simultaneous_additions_to_a_rank_is_refused_and_leaves_nothing(
     tmp_path, monkeypatch
 ):
     first = write_rank(tmp_path / "run", 0)
@@ -292,7 +292,7 @@ def test_any_text_may_name_a_run_and_any_folder_be_a_lake(tmp_path, name):
         assert [each.run for each in opened.ranks] == [run]
 
 
-def test_a_lake_that_cannot_be_written_is_said_in_one_line(tmp_path, run):
+def test_an_unwritable_lake_is_reported_in_one_line(tmp_path, run):
     path = write_rank(tmp_path / "in", 0)
     done = run("lake", "add", str(path), "--to", f"{path}/lake")
     assert (done.returncode, done.stdout) == (2, "")
@@ -318,12 +318,12 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
         children = [int(each) for each in children_of(started.pid)]
         assert len(children) >= 2
         started.send_signal(number)
-        # Who has standard error open is alive.
+        # This returns when all processes that hold standard error have ended.
         _, errors = started.communicate(timeout=60)
     is_kill = number == signal.SIGKILL
     wanted = 130 if number == signal.SIGINT else -number if is_kill else 128 + number
     assert started.returncode == wanted
-    # Python tells of semaphores that a killed process left.
+    # After a kill, Python warns of semaphores that the process left.
     assert is_kill or errors.strip() == ""
     deadline = time.monotonic() + 60
     while any(is_alive(each) for each in children) and time.monotonic() < deadline:

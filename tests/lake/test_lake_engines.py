@@ -26,8 +26,8 @@ RUNS = ["0042", "42"]
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """A published lake of two runs; then a rank of one was replaced, one came to the other, and one
-    is unfinished."""
+    """A published lake of two runs. Afterwards a rank of the first was replaced, one was added to
+    the second, and another addition was left unfinished."""
     folder = tmp_path_factory.mktemp("engines")
     lake = folder / "lake"
     for number, run in enumerate(RUNS):

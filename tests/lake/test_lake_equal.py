@@ -27,7 +27,7 @@ def both(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"ranks{request.param}")
     (folder / "night").mkdir()
     ranks_simulated.write(folder / "night", Job(data=request.param, steps=2, late={1: 9 * MS}))
-    # In two additions: the lake has two groups.
+    # The files are added in two calls, so the lake has two groups.
     assert not add(folder / "lake", folder / "night" / "rank0.json").failed
     assert not add(folder / "lake", folder / "night", judges=True).failed
     return folder

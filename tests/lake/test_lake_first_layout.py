@@ -81,7 +81,7 @@ def test_adding_keeps_what_is_there_and_replaces_what_is_new(lakes, first, tmp_p
     assert left == files_in_use(first)
 
 
-def test_what_needs_events_is_refused_in_one_line(lakes, run, tmp_path):
+def test_questions_that_need_events_are_refused_in_one_line(lakes, run, tmp_path):
     for command in ("advise", "whatif host*0.5", "report -o p", "export -o e.json"):
         name, *given = command.split()
         done = run(name, f"{lakes}/first/run=night", *given)

@@ -95,7 +95,7 @@ def test_runs_folders_and_databases_are_compared_by_the_rank_that_sets_the_pace(
     a, b = (str(nights.parent / night) for night in ("night2", "night3"))
     database, gone = str(tmp_path / "a.duckdb"), shutil.copytree(a, tmp_path / "gone")
     tracekit.load(gone, database, verdicts=False).close()
-    # Ranks of the database are no files any more that could be read alone.
+    # Ranks of a database are not files that could be read alone.
     shutil.rmtree(gone)
     parts = f"{nights}/run=night2", f"{nights}/run=night3"
     for first, second in (parts, (a, b), (database, b)):

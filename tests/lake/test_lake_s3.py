@@ -42,7 +42,7 @@ def test_source_and_lake_may_both_be_in_an_object_store(bucket, tmp_path):
 
 
 @pytest.mark.thorough
-def test_what_has_changed_there_is_read_again_and_the_old_is_swept(store, bucket, tmp_path):
+def test_changed_files_are_read_again_and_old_ones_are_removed(store, bucket, tmp_path):
     path = write_rank(tmp_path, 0)
     bucket.put_file(str(path), "traces/in/run/rank0.json")
     # A store that fails at times or is slow costs only time.
@@ -92,7 +92,7 @@ def test_an_archive_there_is_read_once(bucket, tmp_path):
     assert paths == [f"s3://traces/night.tar/rank{rank}.json" for rank in range(2)]
 
 
-def test_what_is_not_there_is_said_in_one_line(bucket):
+def test_missing_things_are_reported_in_one_line(bucket):
     (failed,) = add(LAKE, "s3://traces/none").outcomes
     assert failed.message == "s3://traces/none: no trace is there"
     with pytest.raises(TracekitError, match="is not a lake"):

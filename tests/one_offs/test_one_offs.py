@@ -8,12 +8,12 @@ from tracekit.thresholds import Thresholds
 TAKES_LONGER, *_ = RULES
 
 
-def test_what_takes_no_longer_than_usual_is_no_one_off():
+def test_an_event_of_usual_length_is_not_a_one_off():
     assert TAKES_LONGER(one_off(), None, Thresholds())
     assert not TAKES_LONGER(one_off(usual_ns=MS, excess_ns=0), None, Thresholds())
 
 
-def test_what_the_end_of_the_recording_cut_off_is_not_listed():
+def test_events_cut_off_by_the_end_of_the_recording_are_not_listed():
     assert events_of([one_off(kind="unended")], {}) == []
 
 

@@ -107,7 +107,7 @@ STEADY = {
 
 
 @pytest.mark.parametrize("title", STEADY)
-def test_what_repeats_is_no_one_off(title, analyses):
+def test_recurring_events_are_not_one_offs(title, analyses):
     trace, regime = STEADY[title]
     assert analyses[trace].one_offs == []
     assert analyses[trace].verdict.regime == regime
@@ -144,7 +144,7 @@ STARTED = {cold: started(cold) for cold in (True, False)}
 
 
 @pytest.mark.parametrize("cold", STARTED)
-def test_a_cold_start_is_first_told_to_record_a_warm_run(cold, analyses):
+def test_advice_on_a_cold_start_begins_with_recording_a_warm_run(cold, analyses):
     analysis = analyses[STARTED[cold]]
     first = analysis.advice[0].remedy if analysis.advice else None
     assert (first == "warm-up") == cold
@@ -173,7 +173,7 @@ def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_of
 BUILT_IN = TRACES.program(loop(once=[line("<built-in function mkdir>", Work(200 * MS))]))
 
 
-def test_a_built_in_function_is_no_place_of_the_program_to_warm_up(analyses):
+def test_a_built_in_function_is_not_a_line_to_warm_up(analyses):
     analysis = analyses[BUILT_IN]
     assert [each.name for each in analysis.one_offs] == ["<built-in function mkdir>"]
     assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
@@ -246,7 +246,7 @@ RECURRING = [
 
 
 @pytest.mark.parametrize("trace", RECURRING)
-def test_copies_that_recur_are_no_one_offs(trace, analyses):
+def test_recurring_copies_are_not_one_offs(trace, analyses):
     assert not [each for each in analyses[trace].one_offs if each.kind == "copies"]
 
 
@@ -300,7 +300,7 @@ SINGLE = TRACES.program([
 ])  # fmt: skip
 
 
-def test_a_run_in_which_nothing_repeats_is_said_to_be_one(analyses):
+def test_a_run_in_which_nothing_repeats_is_reported(analyses):
     verdict = analyses[SINGLE].verdict
     assert any("nothing repeats" in why for why in verdict.why)
     assert verdict.confidence == "low"
@@ -333,7 +333,7 @@ def test_windows_that_say_the_same_have_one_row(shared_verdict, capsys):
         console.render(shared_verdict(f"{name}.json.gz"))
         return capsys.readouterr().out
 
-    # Of a trace that is hardly longer than the span, and of a step that is all of the steps.
+    # The first trace is hardly longer than the span; in the last, one step covers all steps.
     assert "Window by window" not in shown("a100-vit-recapture")
     assert "whole trace" in shown("h100-bert-small")
     of_steps = shown("cpu-only")

@@ -153,7 +153,7 @@ def test_a_users_hardware_file_comes_first_and_is_chosen_when_loading(path, tmp_
     assert "is a database; give --hardware" in done.stderr
 
 
-def test_what_is_asked_about_one_trace_tells_of_no_other(cases_database):
+def test_an_answer_about_one_trace_has_no_rows_of_others(cases_database):
     # The work of graph replays may be in the trace of the capture.
     title = "mfu: A step has the work of the replays that it launches"
     trace = list(cases.cases()).index(title) + 1

@@ -110,7 +110,7 @@ def test_kernels_by_annotation_are_those_of_the_recorded_events(name, shared_ask
 
 @pytest.mark.parametrize("name", ["v100-dlrm-rank0", "pair-rank0"])
 def test_phases_are_those_of_the_recorded_events(name, shared_ask):
-    """By the outermost slice around each launch that says which phase it is."""
+    """The phase is that of the outermost slice around a launch that has one."""
 
     def phase(event):
         named = event["name"]

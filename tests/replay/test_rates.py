@@ -48,7 +48,7 @@ def test_any_changes_are_those_of_each_part(asked, lengths):
     assert np.array_equal(cause, np.arange(PARTS) % CAUSES)
 
 
-def test_what_is_not_scaled_is_exact_however_long():
+def test_unscaled_times_are_exact_at_any_length():
     rates = Rates.of(np.zeros(2, np.int8))
     long = np.array([2**62 + 1, 3], np.int64)
     assert rates.times(long).tolist() == long.tolist()

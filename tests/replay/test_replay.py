@@ -41,7 +41,7 @@ def predicted(replay, *changes):
 
 @pytest.mark.sampled(6, of=60)
 @pytest.mark.parametrize("name", trace_names())
-def test_with_nothing_changed_every_real_op_starts_when_it_did(name, shared_trace):
+def test_without_changes_every_real_op_starts_when_it_did(name, shared_trace):
     replay = Replay(*shared_trace(name))
     graph = replay.graph
     if not graph.ops:
@@ -76,7 +76,7 @@ BACKWARD = ["a100-nccl", "mi250-minitoy", "mi300x-resnet-checkpoint", "v100-ns-r
 
 
 @pytest.mark.parametrize("name", BACKWARD)
-def test_threads_to_which_autograd_s_arrows_lead_are_those_that_take_work_over(name, shared_trace):
+def test_autograds_arrows_lead_to_threads_that_take_work_over(name, shared_trace):
     database, trace = shared_trace(f"{name}.json.gz")
     graph = Replay(database, trace).graph
     _, ends = database.fetch(
@@ -188,7 +188,7 @@ def test_work_of_another_thread_is_waited_for_by_the_one_that_stands_still(repla
 
 
 @TRACES.of(launch(100, 5, 1), gpu_op(97, 20, 1), launch(200, 5, 2), gpu_op(203, 20, 2))
-def test_a_device_clock_that_runs_ahead_is_set_right_by_the_least_that_mends_it(replay, trace):
+def test_a_device_clock_that_is_ahead_is_corrected_by_the_smallest_shift(replay, trace):
     assert replay.graph.device.shift_ns == {0: 3 * US}
     assert predicted(replay) == 126
     analysis = replay.database.verdict(trace)
@@ -256,7 +256,7 @@ WRONG = (
 
 
 @TRACES.of(launch(0, 5, 1), gpu_op(7, 50, 1))
-def test_what_is_no_change_is_refused_in_one_line(replay):
+def test_invalid_changes_are_refused_in_one_line(replay):
     for change, said in WRONG:
         with pytest.raises(TracekitError, match=said):
             replay.run(change)
@@ -329,7 +329,7 @@ def test_devices_of_one_trace_run_beside_each_other(replay, trace):
     assert [gpu.device_id for gpu in replay.database.verdict(trace).devices] == [1, 0]
 
 
-def test_what_makes_a_prediction_doubtful_comes_with_it(tmp_path):
+def test_a_prediction_comes_with_its_doubts(tmp_path):
     events = [launch(0, 5, 1), gpu_op(7, 50, 1), gpu_op(60, 10, 99)]
     whole = traces.write(tmp_path / "1.json", events[:2])
     (tmp_path / "2.json").write_text(traces.write(tmp_path / "t", events).read_text()[:-20])

@@ -49,7 +49,7 @@ def calling(call, ends_us=107, between=()):
 
 # The call waits until 107 us, then works for another 400 us.
 @pytest.mark.parametrize(("trace", "cause"), [(calling(each, 507), of) for each, of in CALLS])
-def test_a_call_that_goes_on_after_the_device_fell_idle_works(trace, cause, replay):
+def test_a_call_that_lasts_beyond_its_wait_is_host_work(trace, cause, replay):
     assert (replay.graph.unknown == 0).all()
     assert path_us(replay)[cause] == 400
     assert predicted(replay) == 607
@@ -78,7 +78,7 @@ def test_an_event_s_wait_ends_with_what_was_launched_before_its_record(replay):
 
 
 @pytest.mark.parametrize("trace", [calling(each, 117) for each in WAITS])
-def test_the_usual_way_back_from_a_wait_is_no_work(replay):
+def test_the_usual_return_from_a_wait_is_not_work(replay):
     # The 10 us after the op stay, however fast the host is; only the next launch's 5 us shrink.
     assert predicted(replay) - predicted(replay, "host*0.5") == 2.5
 

@@ -53,7 +53,7 @@ SCALED = (
         ("x" * 70, "x" * 59 + "…"),
     ],
 )  # fmt: skip
-def test_what_computes_is_kept(name, short):
+def test_the_function_that_computes_is_kept(name, short):
     assert short_name(name) == short
 
 

@@ -244,7 +244,7 @@ def test_a_false_block_of_annotations_loses_nothing_silently(small, tmp_path):
         tracekit.load(output)
 
 
-def test_what_cannot_be_annotated_is_said_in_a_line(small, tmp_path):
+def test_files_that_cannot_be_annotated_are_an_error_of_one_line(small, tmp_path):
     path = small[0]
     for arguments, said in (
         ([path, "-o", path], "is also an input"),
@@ -272,7 +272,7 @@ def server(tmp_path):
         thread.join()
 
 
-def test_a_connection_that_asks_nothing_or_breaks_off_delays_nobody(server, capfd):
+def test_silent_or_broken_connections_do_not_delay_others(server, capfd):
     with socket.create_connection(("127.0.0.1", server.server_port)):
         with socket.create_connection(("127.0.0.1", server.server_port)) as leaving:
             leaving.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

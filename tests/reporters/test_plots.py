@@ -50,7 +50,7 @@ def test_a_chart_becomes_a_picture_without_a_browser(run):
     ("name", "said"),
     [("gaps", "gaps is a table"), ("memory", "nothing to show as memory")],
 )
-def test_what_is_no_chart_is_said_in_one_sentence(name, said, run):
+def test_unknown_charts_are_an_error_of_one_sentence(name, said, run):
     with pytest.raises(TracekitError, match=said):
         getattr(run.plot, name)()
 

@@ -52,7 +52,7 @@ def test_the_stage_is_shown_after_a_while_and_is_gone_before_results(patience, i
     assert not is_shown or shown.endswith("\x1b[1A\x1b[2K")
 
 
-def test_a_load_says_what_it_is_at_after_all_files_are_read(tmp_path):
+def test_a_load_names_its_stage_after_all_files_are_read(tmp_path):
     path = traces.write(tmp_path / "t.json", EVENTS)
     command = (sys.executable, "-m", "tracekit", "load", str(path), "-o", str(tmp_path / "t.db"))
     _, shown = on_terminal(*command)

@@ -27,7 +27,7 @@ PAGES = (
 LOOKS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
 LOOKS = sample("widths and colours of a report", LOOKS, LOOKS[::3])
 MOST_BYTES = 3_000_000
-# What no sentence, heading, axis or legend says; commands and names from the trace may.
+# Words that no sentence, heading, axis or legend may have; commands and names of the trace may.
 _NO_WORDS = re.compile(
     r"\b(?:null|NaN|undefined|unnamed device|host_late|launch_latency|is metadata)\b|\.\.\.(?= |$)"
 )

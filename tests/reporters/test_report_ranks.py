@@ -181,7 +181,7 @@ def test_pages_that_do_not_fit_are_left_out_and_the_page_says_so(job, analyses, 
     assert len(smaller.encode()) < reports.MOST_BYTES
 
 
-def test_several_traces_that_are_no_ranks_are_shown_without_waits(tmp_path):
+def test_several_traces_that_are_not_ranks_are_shown_without_waits(tmp_path):
     for name, base in (("one", 0), ("other", 3600 * 10**9)):
         events = [launch(0, 1, 1), gpu_op(5, 50, 1)]
         traces.write(tmp_path / f"{name}.json", events, baseTimeNanoseconds=base)

@@ -77,7 +77,7 @@ def test_lanes_add_up_to_what_threads_and_streams_did(bins, run):
         "SELECT 'device', activity::VARCHAR, sum(dur_ns)::BIGINT FROM gpu_ops GROUP BY activity"
     ).filter(pl.col("ns") > 0)
     assert sorted(drawn.rows()) == sorted(expected.rows())
-    # On a thread, nothing is drawn over another piece by more than one part.
+    # The pieces of a thread overlap by at most one part.
     part = (rows["end_ns"].max() - rows["start_ns"].min()) / bins + 1
     for _, lane in rows.filter(side="host").group_by("lane"):
         ordered = lane.sort("start_ns")
@@ -181,7 +181,7 @@ def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(trace, small, tm
 
 
 @pytest.mark.parametrize(("trace", "is_told"), [(DOUBTFUL, True), (HARDLY_DOUBTFUL, False)])
-def test_a_doubt_is_said_once_and_only_where_it_could_change_a_figure(trace, is_told, small):
+def test_a_doubt_is_shown_once_and_only_where_it_could_change_a_figure(trace, is_told, small):
     view = trace_view(Subject(small, trace))
     doubtful = [figure for part in view.parts for figure in part.figures if figure.doubts]
     assert bool(doubtful) is is_told

@@ -127,7 +127,7 @@ def test_bins_of_memory_keep_the_peak(subject):
     assert found.chart is not None
 
 
-def test_what_was_not_recorded_has_no_figure_and_health_says_how_to_record_it(subject):
+def test_missing_data_has_no_figure_and_health_says_how_to_record_it(subject):
     given = subject(BARE)
     absent = (communication, collectives, bandwidth, memory, holders, copies, counters)
     assert [make(given) for make in absent] == [None] * len(absent)

@@ -103,7 +103,7 @@ def test_the_stacks_add_up_to_the_time_that_the_report_shows(name, weight, share
     assert all(time > 0 for thread in found.values() for _, time in thread)
 
 
-def test_what_is_no_flame_graph_is_refused(export):
+def test_options_of_flame_graphs_are_refused_without_one(export):
     with pytest.raises(TracekitError, match="a flame graph needs GPU ops"):
         export("on the host", "--format", "speedscope", "--weight", "gpu")
     with pytest.raises(click.UsageError, match="--weight is for a flame graph"):

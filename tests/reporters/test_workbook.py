@@ -17,7 +17,7 @@ MAIN = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 
 
 def sheets_of(path):
-    """By a sheet's name, its XML and its rows."""
+    """The XML and the rows of each sheet, by its name."""
     with zipfile.ZipFile(path) as book:
         shared = ElementTree.fromstring(book.read("xl/sharedStrings.xml"))
         texts = ["".join(each.itertext()) for each in shared]

@@ -125,7 +125,7 @@ def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
     assert sorted(trace.parent.iterdir()) == before
 
 
-def test_what_is_no_database_of_tracekits_is_refused(run, tmp_path):
+def test_other_databases_than_tracekits_are_refused(run, tmp_path):
     (tmp_path / "fake.duckdb").write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
     duckdb.connect(str(tmp_path / "other.duckdb")).close()
     refused(run("analyze", "fake.duckdb"), "fake.duckdb")

@@ -239,7 +239,7 @@ def event_texts(text: bytes) -> list[bytes]:
 
 @pytest.mark.sampled(3, of=3)
 @pytest.mark.parametrize("mode", ["at its place", "at the end", "at the end, with one pid"])
-def test_of_two_writers_in_one_file_what_is_whole_is_loaded(mode, tmp_path):
+def test_intact_events_of_two_writers_in_one_file_are_loaded(mode, tmp_path):
     texts = [gzip.decompress(trace_file(f"{name}.json.gz").read_bytes()) for name in RANKS]
     if "one pid" in mode:
         texts[1] = texts[1].replace(b'"pid": 4045', b'"pid": 4037')

@@ -145,7 +145,7 @@ def test_the_library_refuses_as_the_commands_do(here, monkeypatch, tmp_path):
     assert state(here) == before
 
 
-def test_what_lies_beside_an_input_may_be_replaced(here, monkeypatch):
+def test_files_next_to_an_input_may_be_replaced(here, monkeypatch):
     monkeypatch.chdir(here)
     try:
         for given, output in (("ranks", "ranks/a.html"), ("lake/run=ranks", "lake/a.html")):

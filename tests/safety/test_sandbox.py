@@ -208,12 +208,12 @@ def test_a_database_on_disk_cannot_be_written_even_through_the_connection(folder
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("explained", ["", "EXPLAIN ANALYZE "])
-def test_what_is_not_listed_is_refused_however_it_is_called(sql, explained, database):
+def test_unlisted_functions_are_refused_however_they_are_called(sql, explained, database):
     with pytest.raises(tracekit.TracekitError, match="is not allowed"):
         database.sql(explained + sql)
 
 
-def test_what_is_listed_exists_and_operators_work_as_operators(database):
+def test_listed_functions_exist_and_operators_work_as_operators(database):
     names = "SELECT lower(function_name) FROM duckdb_functions() UNION SELECT lower(type_name)"
     _, rows = database.fetch(f"{names} FROM duckdb_types()")
     listed = sandbox._allowed()

@@ -122,7 +122,7 @@ MALFORMED = (
 )  # fmt: skip
 LONG = 3 << 20
 LONG_NAMES = (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE)
-# What stands between a first and a last trace, and what is said of it: nothing, or words.
+# Bytes between a first and a last trace, and a part of the message about them; None: no message.
 BETWEEN = {
     "a sparse member": (sparse("odd.json"), "odd.json: is a sparse file"),
     "the map of a sparse member": (sparse("odd.json", True) + MAP + b"x" * 512, "is a sparse file"),
@@ -173,7 +173,7 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("between", BETWEEN)
-def test_other_members_are_read_beside_what_is_no_trace(between, tmp_path, spooled):
+def test_other_members_than_traces_do_not_disturb_the_reading(between, tmp_path, spooled):
     member, said = BETWEEN[between]
     archive = trace("first.json") + member + trace("last.json") + END
     for pack in (bytes, gzip.compress, zstandard.compress):

@@ -141,7 +141,7 @@ def test_a_pftrace_says_what_the_same_json_trace_says(name, loaded):
         assert found == expected and found[1]
 
 
-def test_what_is_exported_is_a_trace_that_loads_alike(loaded, tmp_path):
+def test_an_exported_trace_loads_as_the_same_rows(loaded, tmp_path):
     ids = loaded.trace_ids()
     for each in ids:
         loaded.export(tmp_path / f"{each}.json", trace=each)
@@ -177,7 +177,7 @@ def damaged(tmp_path_factory):
         yield run
 
 
-# What is changed, how many events are left, and what is said.
+# The SQL that damages the file, the number of events that are left, and the message.
 DAMAGED = [
     ("DROP TABLE rocpd_timestamp{u}", 1, "5 of its rows have no times, or no process"),
     ("DROP TABLE rocpd_track{u}", 1, "5 of its rows have no times, or no process"),
@@ -195,7 +195,7 @@ def test_a_damaged_rocpd_is_read_in_part(number, damaged):
     assert damage is None if said is None else damage.startswith(said)
 
 
-def test_what_is_of_no_profiler_is_refused_in_one_line(tmp_path):
+def test_files_of_unknown_profilers_are_refused_in_one_line(tmp_path):
     whole = rocpd(tmp_path / "whole.db").read_bytes()
     refused(tmp_path / "cut.db", whole[:9000], "malformed")
     file = changed(rocpd(tmp_path / "other.db"), f"DROP TABLE rocpd_string{ROCPD_SUFFIX}")
@@ -204,7 +204,7 @@ def test_what_is_of_no_profiler_is_refused_in_one_line(tmp_path):
         refused(tmp_path / "bad.xplane.pb", text, "")
 
 
-def test_what_takes_much_memory_is_refused(tmp_path, monkeypatch):
+def test_files_that_would_take_much_memory_are_refused(tmp_path, monkeypatch):
     for name, module, limit, reason in (
         ("xplane", protos, "_MOST_FIELD_BYTES", "a field takes more than"),
         ("pftrace", perfetto, "_MOST_BYTES", "has more than"),

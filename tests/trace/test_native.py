@@ -46,7 +46,7 @@ def row(text: str) -> dict:
 
 
 def nanoseconds(number: str) -> int | None:
-    """Of microseconds, half of one rounded away from zero; None beyond 64 bits."""
+    """Converts microseconds; half a nanosecond is rounded away from zero. None beyond 64 bits."""
     exact = Fraction(number) * 1000
     rounded = math.floor(abs(exact) + Fraction(1, 2)) * (1 if exact >= 0 else -1)
     return rounded if -(2**63) <= rounded < 2**63 else None
@@ -72,7 +72,7 @@ def timed(number: str) -> tuple[int | None, int | None, str]:
 @example("1" + "0" * 400 + "e-400")
 def test_microseconds_become_nanoseconds_exactly(number):
     ns = nanoseconds(number)
-    # The column does not say in full that a time is text.
+    # The tables lose that the duration was text, so the original is kept.
     assert timed(number) == (ns, ns, f'{{"ts":{number},"dur":"{number}"}}')
 
 
@@ -106,7 +106,7 @@ def test_an_event_keeps_its_text_where_the_columns_do_not_say_it(ts, is_reproduc
         ('{"deep": {"stream": 4}}', (None, None, None, None)),
     ],
 )
-def test_what_joins_events_is_read_from_args(args, expected):
+def test_ids_that_join_events_are_read_from_args(args, expected):
     found = row(f'{{"args": {args}}}')
     keys = ("correlation", "external_id", "device_id", "stream")
     assert tuple(found[key] for key in keys) == expected
@@ -129,7 +129,7 @@ def test_escapes_are_taken_out_of_text_and_of_keys():
     assert (found["phase"], found["raw"]) == ("X", None)
 
 
-def test_what_duckdb_takes_beyond_json_is_taken_here():
+def test_extensions_of_json_that_duckdb_accepts_are_accepted():
     text = '{"args": {"a": [nan, -Infinity, INF,], "b": 1,},}'
     assert row(text)["args"] == '{"a":[nan,-Infinity,INF],"b":1}'
 
@@ -146,7 +146,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("damaged", DAMAGED)
-def test_reading_stops_before_what_is_no_event(damaged):
+def test_reading_stops_before_an_element_that_is_not_an_event(damaged):
     found = read(WHOLE + b", " + damaged + b", " + WHOLE)
     assert (found.stop, found.batch.rows, found.end) == (Stop.AT_ERROR, 1, len(WHOLE) + 2)
     assert found.error
@@ -160,7 +160,7 @@ NO_UTF8 = [
 
 
 @pytest.mark.parametrize("lost", [*HALVES, *NO_UTF8, b"\x1f"])
-def test_what_a_string_may_not_hold_is_replaced_and_the_event_is_pointed_to(lost):
+def test_invalid_characters_in_strings_are_replaced_and_the_original_is_kept(lost):
     odd = b'{"name": "' + lost + b'", "args": {"' + lost + b'": ["' + lost + b'"]}, "id": 7}'
     labels, text = Labels(0), bytearray(WHOLE + b", " + odd + b", " + WHOLE)
     found = read_events(text, 0, labels)
@@ -203,7 +203,7 @@ def test_nesting_of_any_depth_is_read_or_refused():
         assert read(text).stop is stop
 
 
-def test_what_is_known_of_labels_does_not_grow_with_their_number():
+def test_memory_for_labels_does_not_grow_with_their_number():
     n_labels = 200_000
     labels, n_known = Labels(0), set()
     for first in range(0, n_labels, 1000):
@@ -249,7 +249,7 @@ def hard_trace() -> bytes:
     return b'{"traceEvents": [' + ",".join(texts).encode() + b"]}"
 
 
-# Of each kind of device and writer.
+# One trace for each kind of device and writer.
 FUZZED = (
     None, "cpu-mlp-eager", "a100-triton", "h100-bert-small", "mi300x-vllm-decode",
     "b200-moe-reads", "mtia-inference", "no-categories",

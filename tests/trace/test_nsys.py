@@ -34,7 +34,7 @@ def plain(tables, strings):
 
 
 def left_out(tables, strings):
-    """A graph that was recorded whole, a table that nobody reads, and a warning."""
+    """Adds a graph that was recorded as a whole, a table that no reader uses, and a warning."""
     tables[CALLS].append(nsys.call(strings, "cudaGraphLaunch_v10000", 8_100, 8_200, 9))
     tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = [
         ON_DEVICE | {"start": 9_100, "end": 9_900, "correlationId": 9, "graphId": 3,
@@ -108,7 +108,7 @@ def two_processes(tables, strings):
     ]
 
 
-# A text of a range, what its event says of it, and the number by which it is found.
+# A range's text, its event's name, shapes and input ops, and the number by which it is found.
 ODD = [
     ('"\\\n\x1f \u00e9\U0001f600', '"\\\n\x1f \u00e9\U0001f600', None, None, 0.1),
     ("aten::f, op_id = 3, sizes = [[1, 2], []], input_op_ids = [(1, 0)]",
@@ -130,7 +130,7 @@ def odd_texts(tables, strings):
 
 NCCL = [("type, message_bytes, communicator, scope FROM collective",
          [("allreduce", 8192, "12345", "ncclAllReduce")])]  # fmt: skip
-# Of each report, SELECTs without their first word, and their rows in order.
+# For each report: SELECTs without their first word, and their rows in order.
 ASKED = {
     plain: [
         ("cpu_op, launch_name, name, start_ns, dur_ns FROM gpu_op_origin",
@@ -222,7 +222,7 @@ def test_odd_texts_and_numbers_are_events_whoever_makes_the_rows(loaded, tmp_pat
         assert same.fetch(asked.format("true")) == kept
 
 
-# -- what is no report -----------------------------------------------------------------------------
+# -- files that are not reports --------------------------------------------------------------------
 
 
 def test_a_report_is_exported_by_nsys_where_it_is(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ OTHER = SHARED_TRACES / "other"
 EXPECTED = json.loads((OTHER / "expected.json").read_text()) if OTHER.exists() else {}
 WITHOUT = [pytest.param(None, marks=pytest.mark.skip(reason=f"{OTHER} is not there"))]
 each_file = pytest.mark.parametrize("name", sorted(EXPECTED) or WITHOUT)
-# What another count calls differently.
+# The expected file's names of figures, and tracekit's.
 _OURS = {"idle_host_late_ns": "host_late_ns", "idle_device_ns": "device_ns",
          "idle_unlinked_ns": "unlinked_ns", "device": "device_id"}  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_verdict_and_prices_are_what_the_raw_events_show(
 
 @pytest.mark.sampled(5, of=5)
 @each_file
-def test_what_is_exported_is_a_trace_that_loads_alike(name, tmp_path):
+def test_an_exported_trace_loads_as_the_same_rows(name, tmp_path):
     with tracekit.load(OTHER / name, verdicts=False) as first:
         ids = first.trace_ids()
         for each in ids:
@@ -134,7 +134,7 @@ def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tm
 @pytest.mark.sampled(6, of=6)
 @pytest.mark.parametrize("name", ["", *EXPECTED])
 def test_every_command_takes_it(name, tmp_path):
-    """Of simulated files, a report of nsys and a trace of JAX."""
+    """The files without a name are a simulated report of nsys and a simulated trace of JAX."""
     files = [str(OTHER / name)] if name else [str(report(tmp_path)), f"{tmp_path}/h.xplane.pb"]
     if not name:
         (tmp_path / "h.xplane.pb").write_bytes(space())

@@ -75,7 +75,7 @@ def test_ends_belong_to_the_begins_of_their_row_or_to_what_is_open(ends, lengths
     assert [length for (length,) in found] == lengths
 
 
-def test_a_file_of_that_name_that_is_none_is_refused_in_one_line(tmp_path):
+def test_another_file_of_that_name_is_refused_in_one_line(tmp_path):
     (tmp_path / "t.pftrace").write_bytes(b"nonsense\n")
     with pytest.raises(TracekitError, match=r"t\.pftrace: is not a protobuf trace, or is damaged"):
         tracekit.load(tmp_path / "t.pftrace")

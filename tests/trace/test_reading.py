@@ -94,8 +94,8 @@ OTHERS = [{"ph": "X", "name": "no"}] * 30
 DAMAGED = json.dumps({"traceEvents": [GOOD, "BAD", GOOD, GOOD]}).replace('"BAD"', '{"ph": tru}')
 STRAY = '{"ph": "X"}, 512, 1], []], "Ev Idx": 3}}'
 WHOLE, PACKED = document(indent=1), gzip.compress(document().encode())
-# A text, how many bytes are read at once, its events, and what else is known: metadata, rejected
-# texts and their places, and what is said of damage.
+# A text, how many bytes are read at once, its events, and other results: metadata, rejected texts
+# and their positions, and the message about damage.
 TEXTS = {
     "an array that is not closed": (json.dumps(EVENTS)[:-1] + ",\n", 100, EVENTS, {}),
     "events in events": (document([NESTED] * 9), 70, [NESTED] * 9, {}),

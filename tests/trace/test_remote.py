@@ -210,7 +210,7 @@ def test_a_lake_does_not_keep_secrets(tmp_path):
     assert "https://site/a.json: a lake keeps the addresses of its sources" in said
 
 
-def test_what_may_be_secret_is_not_shown():
+def test_possible_secrets_are_not_shown():
     assert shown("s3://key:s/e@bucket/a.json?x=y#z is bad") != "s3://key:s/e@bucket/a.json"
     assert (
         shown("at https://u:p@host/a b?c=d, 'http://x/y?z'")

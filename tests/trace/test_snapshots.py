@@ -54,7 +54,7 @@ def random_allocator(seed):
     return allocator, levels
 
 
-def test_the_peak_is_the_allocators_whatever_was_recorded(tmp_path):
+def test_the_peak_is_the_allocators_even_if_the_recording_began_late(tmp_path):
     """Also where the recording kept only the last actions."""
     made = [random_allocator(seed) for seed in range(5)]
     paths = [write(tmp_path / f"{n}.pickle", each) for n, (each, _) in enumerate(made)]
@@ -108,10 +108,10 @@ def test_another_pickle_is_refused_in_one_line(tmp_path):
             tracekit.load(tmp_path / "s.pickle")
 
 
-def test_what_is_left_of_a_cut_file_is_loaded(tmp_path):
+def test_the_intact_part_of_a_cut_file_is_loaded(tmp_path):
     whole = write(tmp_path / "w.pickle", trained(60)).read_bytes()
     half = len(whole) // 2
-    # Within an opcode and its number, too.
+    # Some of the cuts are between an opcode and its argument.
     paths = [tmp_path / f"{end}.pickle" for end in (*range(half, half + 30), len(whole) - 9)]
     for path in paths:
         path.write_bytes(whole[: int(path.stem)])

@@ -18,7 +18,7 @@ def test_every_trace_of_the_project_has_a_committed_answer():
     assert FILE.stat().st_size < 300_000
 
 
-def test_a_change_is_told_in_words():
+def test_a_change_is_described_in_words():
     new = OLD | {
         "verdict": {"regime": "compute-bound", "margin": 0.451},
         "advice": [{"remedy": "dataloader-workers", "saves_ns": 4_000_000}],

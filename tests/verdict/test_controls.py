@@ -98,13 +98,13 @@ TRACE = {name: TRACES.program(atoms) for name, atoms in PROGRAMS.items()}
 
 
 @pytest.mark.parametrize("cause", CONTROLS)
-def test_what_bounds_a_run_is_found(cause, loaded):
+def test_the_planted_bottleneck_is_found(cause, loaded):
     trace = TRACE[cause]
     analysis = loaded.verdict(trace)
     assert analysis.verdict.bottleneck == cause, analysis.causal
     regime = REGIMES.get(cause, "overhead-bound")
     assert regime is None or analysis.verdict.regime == regime
-    # What removing it would save is what the machine then saves.
+    # The predicted saving equals what the simulated machine saves without the fault.
     if cause != "latency":
         removed = loaded.whatif(f"{cause}*0", trace=trace, window="gpu_active")
         truly_ns = truth(CONTROLS[cause], [f"{cause}*0"])
@@ -142,7 +142,7 @@ def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(load
     trace = TRACE["handed over"]
     found = loaded.whatif("operator:MmBackward0*0", trace=trace, window="gpu_active")
     host = loaded.whatif("host*0.5", trace=trace, window="gpu_active")
-    # Of each step, 40 x 37 us of the worker's time are gone.
+    # Each step is shorter by 40 x 37 us of the worker's time.
     assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
     assert host.predicted_ns == pytest.approx(truth(HANDED_OVER, ["host*0.5"]), rel=0.01)
 

@@ -40,7 +40,7 @@ def programs():
     return [*twins(), *healthy.programs(), *misleading.programs(), *mixes]
 
 
-def test_every_case_speaks_of_what_there_is(programs):
+def test_cases_name_only_things_that_exist(programs):
     remedies = {query_of(each.name) for each in catalogue().values()} | OTHERS
     cases = [*labels("real"), *labels("captured"), *(each.case for each in programs)]
     assert len({each.name for each in cases}) == len(cases)
@@ -93,11 +93,11 @@ def test_a_right_answer_is_right_in_everything():
         (Answer(), []),
     ],
 )
-def test_what_is_wrong_in_an_answer_is_said(answer, wrong):
+def test_errors_in_an_answer_are_listed(answer, wrong):
     assert mark(CASE, answer).failures == wrong
 
 
-def test_a_row_counts_what_was_said():
+def test_a_row_counts_the_answers():
     assert row("a tool", [mark(CASE, Answer())])[1:] == ["0 of 1", *["-"] * 12]
     marks = [mark(CASE, RIGHT), mark(CASE, replace(RIGHT, regime="compute-bound"))]
     assert row("a tool", marks)[-3:] == ["-", "1 of 2 (50%)", "-"]

@@ -122,7 +122,7 @@ UNENDED, ENDED = recorded(stacked(), open_at_the_stop("<built-in")), recorded(st
 
 
 def test_python_calls_without_an_end_add_nothing_to_pythons_time(analyses):
-    # What they cover was Python's already, or an operator's.
+    # The time that they cover already belonged to Python or to an operator.
     verdict, whole = analyses[UNENDED].verdict, analyses[ENDED].verdict
     assert analyses[UNENDED].one_offs == []
     assert verdict.savings == whole.savings
@@ -138,7 +138,7 @@ OPEN = {
 
 
 @pytest.mark.parametrize("trace", OPEN.values(), ids=OPEN)
-def test_what_is_open_when_the_recording_stops_is_no_one_off(trace, analyses):
+def test_a_slice_open_at_the_end_of_the_recording_is_not_a_one_off(trace, analyses):
     assert analyses[trace].one_offs == []
     assert analyses[trace].verdict.regime == "compute-bound"
 
@@ -193,9 +193,7 @@ def waiting_at_first(begins_us):
 BLOCKED = waiting_at_first(10)
 
 
-def test_a_call_that_blocks_from_the_begin_on_waits_for_what_nobody_recorded(
-    analyses, capsys, monkeypatch
-):
+def test_a_call_that_blocks_from_the_start_waits_for_unrecorded_work(analyses, capsys, monkeypatch):
     verdict = analyses[BLOCKED].verdict
     assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math-or-memory")
     assert verdict.confidence == "medium"
@@ -333,7 +331,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("title", FOUND)
-def test_what_the_recorder_did_comes_first(title, analyses, capsys, monkeypatch):
+def test_effects_of_the_recorder_come_first(title, analyses, capsys, monkeypatch):
     trace, reason, regime, confidence, advice = FOUND[title]
     verdict = analyses[trace].verdict
     assert verdict.why[0].startswith(reason)

@@ -169,7 +169,7 @@ def test_ranks_that_come_together_have_no_straggler(tmp_path):
     assert "they come to their collectives together" in " ".join(found.why)
 
 
-def test_of_some_ranks_it_says_what_cannot_be_known(tmp_path):
+def test_with_some_ranks_missing_it_says_what_cannot_be_known(tmp_path):
     ranks_simulated.write(tmp_path, FOUR)
     files = [tmp_path / f"rank{rank}.json" for rank in (0, 2)]
     with tracekit.load(files) as run:

@@ -130,7 +130,7 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
         assert columns == [column.name for column in query.columns], query.name
 
 
-# Counts over a trace's rows, by what they show.
+# Counts over a trace's rows, by the claim that they prove.
 COUNTS = {
     "nanoseconds of absolute timestamps, of 19 digits, survive": (
         "v100-ns-resolution", "count(*) FILTER (start_ns % 1000 <> 0) > 4000, "

@@ -32,7 +32,7 @@ from tracekit.thresholds import FORMER, Thresholds
          "communication copy memory-bandwidth math math-or-memory latency sync"),
     ],
 )  # fmt: skip
-def test_a_run_that_gains_by_a_faster_side_is_blamed_on_what_that_side_does(
+def test_a_run_that_gains_by_a_faster_side_is_blamed_on_that_sides_work(
     regime, given, beside, causes
 ):
     for cause in causes.split():
@@ -50,7 +50,7 @@ def gpu_active(regime):
 
 
 def late_for(python_ms, device_ms=0, untraced_ms=0):
-    """What the host does while the device is late, and what nothing explains."""
+    """Idle time in which the host is late: what it does, and the time that nothing explains."""
     late = (python_ms + untraced_ms) * MS
     causes = {"python": python_ms * MS, "untraced": untraced_ms * MS}
     return Idle(late, device_ms * MS, 0, 0, 0, causes, late)
@@ -101,8 +101,8 @@ SPLIT = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
 DOUBTED = (
     "truncated", "shared_file", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch",
 )  # fmt: skip
-# By title: the evidence, what the verdict is, and words that it says, begins with ("^ ...") or does
-# not say ("not ...").
+# Cases by title: the evidence, the expected verdict, and words that the verdict has, begins with
+# ("^ ...") or lacks ("not ...").
 JUDGED = {
     # The host dispatches without a pause: faster kernels gain nothing.
     "a busy device does not make a run compute-bound": (
@@ -192,7 +192,7 @@ JUDGED = {
         {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
         "so the host is late",
     ),
-    "a device that was not done with it": (
+    "a device that had not finished its work": (
         on_host(UNRECORDED, last_wait_ns=40 * MS), {"regime": "unknown"}, "",
     ),
     "work beside other ranks": (
@@ -340,7 +340,7 @@ def test_a_launch_delay_is_near_the_floor_or_a_queue_only_where_it_is(
     assert any("(floor: up to 1 ms)" in each for each in slow) == (delay_us > 0)
 
 
-def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
+def test_at_most_six_reasons_are_given_and_no_doubt_hides_the_bottleneck():
     found = evidence(
         busy=0.05,
         host_gain=0.24,
@@ -366,7 +366,7 @@ def test_at_most_six_reasons_are_told_and_no_doubt_hides_the_bottleneck():
         ("perfetto", "record_shapes=True"),
     ],
 )
-def test_what_to_record_is_told_in_the_switches_of_the_profiler(profiler, switch):
+def test_advice_on_recording_uses_the_switches_of_the_profiler(profiler, switch):
     found = evidence(busy=1.0, device_gain=0.5, removed={"math-or-memory": 0.5}, profiler=profiler)
     said = " ".join(judge(found).try_next)
     assert switch in said

@@ -48,7 +48,7 @@ MEMORY = {
         )
     ],
 )
-def test_a_job_with_a_gpu_is_no_cpu_run(trace, judged):
+def test_a_job_with_a_gpu_is_not_a_cpu_run(trace, judged):
     verdict, _ = judged(trace)
     assert (verdict.regime, verdict.bottleneck) == ("unknown", None)
     assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
@@ -135,7 +135,7 @@ def test_the_replay_attributes_time_as_the_verdict_does(judged, loaded):
 
 # Traces, and what the verdict or the host's numbers are.
 NUMBERS = {
-    "operators inside a call of another worker are no wait": (
+    "operators inside a call of another worker do not count as a wait": (
         [
             step(1, 0, 10_000),
             slice_event("user_annotation", "rpc_remote#forward(worker0 -> worker0)", 0, 10_000),
@@ -143,7 +143,7 @@ NUMBERS = {
         ],
         {"compute_ns": 8_000_000, "communication_ns": 2_000_000},
     ),
-    "work on another thread, such as a backward pass, beside a collective is no wait": (
+    "a backward pass or other work on another thread during a collective is not a wait": (
         [
             step(1, 0, 10_000),
             *(operator("aten::mm", i * 40.0, 40) for i in range(200)),
@@ -173,7 +173,7 @@ NUMBERS = {
         [operator("aten::add", i * 10.0, 9, [[4], [4]], FLOAT) for i in range(20)],
         {"compute_ns": 180_000, "memory_ns": 0, "math_ns": 0},
     ),
-    "an operator that sets up a device is no view": (
+    "an operator that sets up a device is not a view": (
         [
             operator("aten::empty_strided", 0, 3_800_000),
             *(operator("aten::view", 3_800_000 + i * 2.0, 1) for i in range(20)),
@@ -185,7 +185,7 @@ NUMBERED = {TRACES.events(events): expected for events, expected in NUMBERS.valu
 
 
 @pytest.mark.parametrize("trace", NUMBERED, ids=list(NUMBERS))
-def test_what_a_run_without_a_gpu_spends_its_time_on(trace, judged):
+def test_time_of_a_run_without_a_gpu_is_divided_by_cause(trace, judged):
     verdict, host = judged(trace)
     known = asdict(verdict) | asdict(host)
     assert {key: known[key] for key in NUMBERED[trace]} == NUMBERED[trace]
@@ -242,7 +242,7 @@ def test_a_lake_of_cpu_runs_has_a_history(tmp_path):
     assert found.diff.waterfall
 
 
-def test_who_waits_for_other_ranks_is_not_said_to_compute(tmp_path, run):
+def test_waits_for_other_ranks_do_not_count_as_computation(tmp_path, run):
     said = run("analyze", str(waiting_run(tmp_path, "a", 5000)), "--full").stdout
     assert "bound by communication" in said
     assert "compute-bound" not in said

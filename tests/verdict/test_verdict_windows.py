@@ -121,9 +121,7 @@ def far_apart(*around):
     ],
     ids=["calls alone", "Python too"],
 )
-def test_what_was_not_recorded_of_the_host_is_neither_its_overhead_nor_worth_a_fix(
-    trace, regime, analyses
-):
+def test_unrecorded_time_of_the_host_is_neither_overhead_nor_worth_a_fix(trace, regime, analyses):
     verdict = analyses[trace].verdict
     gains = analyses[trace].causal.gains
     assert verdict.regime == regime

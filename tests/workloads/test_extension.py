@@ -127,7 +127,7 @@ def test_packed_rows_that_begin_anywhere_are_multiplied(gated_mlp):
         (lambda x, gate_up, down: (x, gate_up, down, "tanh"), "no activation 'tanh'"),
     ],
 )
-def test_what_it_does_not_compute_is_refused_in_words(change, message, gated_mlp):
+def test_unsupported_inputs_are_refused_with_a_reason(change, message, gated_mlp):
     with pytest.raises(ValueError, match=message):
         gated_mlp(*change(*tensors(torch.float32, 3, 4, 8)))
 

@@ -50,7 +50,7 @@ def test_a_figure_below_its_target_misses_it_alone(rows, slower, roof, missed):
     assert all(each.startswith(f"FAIL: {rows} rows: ") and each.endswith(missed) for each in found)
 
 
-def test_what_was_not_measured_meets_no_target():
+def test_a_missing_measurement_meets_no_target():
     nothing = judge_figures({}, None)
     assert len(nothing) == 2 + 2 * len(SMALL_ROWS)
     assert not any(each.met for each in nothing)
@@ -61,7 +61,7 @@ def test_what_was_not_measured_meets_no_target():
     assert line.endswith("not measured: no mlp-compiled")
 
 
-def test_verdicts_are_judged_over_the_points_that_experiments_can_tell():
+def test_verdicts_are_judged_at_conclusive_points_only():
     agree = [Tried("a", True, 0.1)] * 38
     unknown = [Tried("b", None, None)] * 5
     wrong = [Tried("c", False, -0.3)] * 2
@@ -77,7 +77,7 @@ def test_verdicts_are_judged_over_the_points_that_experiments_can_tell():
     ]
 
 
-def test_only_what_a_name_promises_and_a_graph_replays_is_judged(tmp_path):
+def test_only_variants_with_a_promise_and_a_graph_are_judged(tmp_path):
     def row(name, us, **more):
         return asdict(Row(name, name, [9.9 * us], [us, us, 2 * us], **more))
 

@@ -351,7 +351,7 @@ def test_activations_and_slopes_hold_at_extreme_values(activation):
         (glu_over_gate, [torch.ones(2, 2)] * 2, "memory of its own"),
     ],
 )
-def test_what_the_kernels_do_not_compute_is_refused(kernel, given, message):
+def test_unsupported_inputs_are_refused(kernel, given, message):
     with pytest.raises(ValueError, match=message):
         kernel(*given)
 

@@ -144,8 +144,8 @@ def find(
 
 
 def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
-    """The call site with what the remedy saves there; if that is at least `least_ns`, with those of
-    its parts at which it saves anything alone, the highest saving first."""
+    """The call site with the remedy's saving there. If that is at least `least_ns`, it also has its
+    parts at which the remedy alone saves something, the highest saving first."""
     priced = replace(place, saves_ns=prices.saved(place.change), parts=())
     if priced.saves_ns < least_ns:
         return priced
@@ -300,8 +300,8 @@ def _advice(
 
 
 def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
-    """By remedy: the event and start of work that recurs, although parts of it are long enough to
-    be one-offs."""
+    """The event and start of recurring work of which parts are long enough to be one-offs, by its
+    remedy."""
     causes = {each.cause for each in replay.one_offs}
     found = {}
     for name in (_ALLOCATOR, STALLED):
@@ -314,8 +314,7 @@ def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
 
 
 def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | None:
-    """The remedy for recurring work that an event belongs to: by itself, or by what it
-    allocates."""
+    """The remedy for the recurring work that an event, or an allocation in it, belongs to."""
     if any(event.event_id == event_id for event_id, _ in found.get(STALLED, [])):
         return STALLED
     until_ns = event.start_ns + event.dur_ns

@@ -154,9 +154,9 @@ class Tools:
         replay of the run) and all together."""
         page = self._page(rows, offset, part)
         if how is not None:
-            told = remedy_words(remedy(how))
+            text = remedy_words(remedy(how))
             command = _command("advise", how=how)
-            return answer(command, partial(document_that_fits, told), page)
+            return answer(command, partial(document_that_fits, text), page)
         if path is None:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
 

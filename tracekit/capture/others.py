@@ -52,7 +52,7 @@ def record(
     if first.endswith(".py"):
         program = [sys.executable, *program]
     elif shutil.which(first) is None:
-        raise TracekitError(f"{first}: is no program on the path, and no script (.py)")
+        raise TracekitError(f"{first}: is neither a program on the path nor a script (.py)")
     with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
         begun = _nsys if profiler == "nsys" else _rocprofv3
         status, is_ended = _run([*begun(folder, recorded), *program])
@@ -93,7 +93,7 @@ def _rocprofv3(folder: Path, recorded: Mapping[str, bool]) -> list[str]:
 
 
 def _help(*command: str) -> str:
-    """What a program says of its switches; empty if it does not say anything."""
+    """A program's help text on its switches; empty if it prints none."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_HELP_S).stdout
     except (OSError, subprocess.TimeoutExpired):

@@ -58,7 +58,7 @@ class Options(Struct, frozen=True):
     stacks: bool = False
     memory: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What a lake keeps of the run as columns, such as its commit."""
+    """Facts about the run, such as its commit, that a lake stores as columns."""
 
     def __post_init__(self) -> None:
         if self.warmup < 0 or self.active < 1:

@@ -15,9 +15,9 @@ from tracekit.text import printable
 from tracekit.version import __version__
 
 _FAILED, _INTERRUPTED = 2, 130
-# Of a command, in the list of all.
+# The longest description of a command in the list of all commands.
 _MOST_TEXT = 100
-# The commands by what one wants, with the module of each and an example.
+# The commands, grouped by the user's purpose, with the module of each and an example.
 _GROUPS = {
     "See": {
         "analyze": ("analyze", "run.json.gz"),

@@ -158,11 +158,11 @@ def report(
 ) -> Steps:
     """Write a page of charts that needs nothing but a browser.
 
-    Of one trace: its verdict and where the time went. Of two, or of two traces of a DB
-    (--trace-ids): what changed from the first to the second. Of several, such as the ranks of a
-    job: who waits for whom, and a page for each, as many as fit. Of a lake: what costs most over
-    all runs. Of a sweep's DB: what bounds and what is fastest, by size. The page can be mailed and
-    opened without a network. Needs the extra `report`.
+    For one trace, the page shows its verdict and where the time went. For two, or for two traces
+    of a DB (--trace-ids), it shows what changed from the first to the second. For several, such as
+    the ranks of a job, it shows who waits for whom, and has a page for as many as fit. For a lake,
+    it shows what costs most over all runs; for a sweep's DB, what bounds and what is fastest, by
+    size. The page can be mailed and opened without a network. Needs the extra `report`.
     """
     from tracekit.commands.diff import open_pair
     from tracekit.files import require_writable

@@ -107,7 +107,7 @@ def capture(
             written: str | Path = profile_script(workload, arguments, path, **recorded)
             done = "recorded"
         else:
-            # What the user's own code prints would run into the line.
+            # The user's own code may print, and its text would run into the line.
             with stage_line() if workload in WORKLOADS else nullcontext():
                 timed = capture(workload, path, Options(**options))
             if timed.note:

@@ -44,8 +44,8 @@ def diff(
     """Compare two runs.
 
     Compares B with A (each a trace or DB), or two traces of the DB A (--trace-ids). Times and
-    counts are per step; the waterfall compares the median steps. Of two folders of ranks, or runs
-    of lakes, the runs are compared first, then the rank that sets the pace.
+    counts are per step; the waterfall compares the median steps. Given two folders of ranks, or
+    runs of lakes, it compares the runs first, then the rank that sets the pace.
     """
     from tracekit.reporters import diff as reporter
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @option(
     "-o --output",
     "The file to write; a trace that ends in .gz or .zst is compressed. FILE.xlsx is a workbook "
-    "of Excel: verdict, advice, kernels, operators, launches, gaps, and of several traces the "
+    "of Excel: verdict, advice, kernels, operators, launches, gaps, and, for several traces, "
     "ranks.",
     required=True,
 )

@@ -122,7 +122,7 @@ def lake() -> None:
 @options.json_option
 @option("--run", "The run's name.  [default: each trace's folder or archive]")
 @options.label_option
-@option("--replace", "Let a trace take the place of another of its rank.", is_flag=True)
+@option("--replace", "Let a trace replace another one of its rank.", is_flag=True)
 @options.requesting(
     *_WORKERS,
     option("--without-verdicts", "Judge no trace: most of the time of small ones.", is_flag=True),

@@ -162,8 +162,8 @@ def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
 
 
 def gathering(name: str, make: Callable[[dict[str, Any]], Any], *options: _Decorator) -> _Decorator:
-    """Adds options; the command receives what `make` makes of their values as the argument `name`.
-    On a terminal, such a command shows what it is at."""
+    """Adds options; the command receives `make(values)` of their values as the argument `name`. On
+    a terminal, such a command shows its current stage."""
     add = all_of(*options)
     # Two options may set one value.
     names = {str(each.name) for each in vars(add(lambda: None))["__click_params__"]}
@@ -186,7 +186,7 @@ def requesting(*options: _Decorator) -> _Decorator:
 
 
 def stage_line() -> AbstractContextManager[None]:
-    """While the block runs, a terminal shows what the work is at."""
+    """While the block runs, a terminal shows the current stage of the work."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if is_plain or sys.stderr is None or not sys.stderr.isatty():
         return nullcontext()
@@ -249,7 +249,7 @@ RESOURCES = (
     option("--hardware", "A TOML file of device peaks, looked up before tracekit's own."),
     option(
         "--annotations",
-        "What a program said of the nodes of its CUDA graphs: JSON, or a pickle of dictionaries.  "
+        "Annotations of the nodes of CUDA graphs: JSON, or a pickle of dictionaries.  "
         "[default: kernel_annotations* beside the trace]",
         multiple=True,
         metavar="FILE",

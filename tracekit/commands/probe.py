@@ -65,8 +65,8 @@ def probe(
 
     With --advice the verdict is not tested, and the exit status is 0. Instead the remedies that
     need no edit of the code are applied, each in turns with the unchanged run: the step as a CUDA
-    graph, torch.compile, TF32, a larger batch, and worker processes. Of your own function, the
-    last two need a parameter with a default: batch or batch_size, num_workers or workers.
+    graph, torch.compile, TF32, a larger batch, and worker processes. The last two work with your
+    own function if it has a parameter with a default: batch or batch_size, num_workers or workers.
     """
     from tracekit.capture.workload import Options
     from tracekit.experiments import probing as library

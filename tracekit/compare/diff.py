@@ -28,12 +28,12 @@ SCHEMA = "tracekit/diff/1"
 
 _SERIOUS = ("error", "warning")
 
-# What stands for a module in the name of a part.
+# How a module is written in the name of a part.
 _MODULE = re.compile(r"\[\d+\](/|$)")
 
 Rows = list[dict[str, Any]]
 
-# The queries `diff_NAME`: those that answer in full, and those of which the first rows are shown.
+# The queries `diff_NAME`: all rows of the first ones are shown, and the first rows of the others.
 _WHOLE = ("summary", "waterfall", "classes")
 _LISTS = ("kernels", "operators", "modules", "parts", "memory")
 
@@ -244,8 +244,8 @@ def ranks_in(session: Session) -> Ranks:
 def common_rank(
     names: tuple[str, str], a: Ranks, b: Ranks, runs: RunComparison | None
 ) -> tuple[int, int, str]:
-    """The rank that sets the pace of the slower of two runs, or the first one that they have in
-    common: its places among the ranks of both; and which rank that is, if they have several.
+    """The rank that sets the pace of the slower of two runs, else the first that both have. Returns
+    its index in each run, and a note that names it if they have several ranks.
 
     Raises:
         TracekitError: when they have none.

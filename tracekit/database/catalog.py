@@ -130,7 +130,7 @@ class Parameter(Struct, frozen=True):
 
     @property
     def shown_default(self) -> Value:
-        """The default where it is a number; otherwise None."""
+        """The default if it is a number; otherwise None."""
         return int(self.default) if self.default.isdecimal() else None
 
     def convert(self, value: Value) -> Value:
@@ -198,7 +198,7 @@ class Query(Struct, frozen=True):
         return {name: known[name].convert(value) for name, value in given.items()}
 
     def check_columns(self, names: Sequence[str]) -> list[str]:
-        """The names, if they are columns of its answer.
+        """Checks that all names are columns of the answer, and returns them.
 
         Raises:
             TracekitError: for an unknown column.
@@ -225,7 +225,7 @@ _OF_REMEDIES = (
     "-- columns trace_id, place, detail, target, event_id, pid, tid, start_ns, dur_ns, factor",
 )
 _ORDER_OF_REMEDIES = "ORDER BY trace_id, place, start_ns, target, pid, tid\n"
-# Of each other query that a parameter limits to one trace.
+# The header lines of all other queries that a parameter limits to one trace.
 _OF_A_TRACE = ("-- params trace", "-- columns trace_id")
 _READS_TRACE = re.compile(r"is_asked\(|getvariable\('trace'\)")
 _ALSO = re.compile(r"(\w+)(?: \((\w+) = (\w+)\))?")

@@ -58,7 +58,7 @@ def fetched_database(url: str, folder: str | Path | None = None) -> BinaryIO | N
     try:
         file = open_url(url)
     except (OSError, ValueError, TracekitError):
-        # What reads it as a trace says why.
+        # The caller then reads the file as a trace, which gives a better error.
         return None
     with closing(file):
         head = file.read(_HEAD_BYTES)

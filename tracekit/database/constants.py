@@ -18,8 +18,8 @@ def thresholds(judging: Thresholds | None = None) -> dict[str, int | float]:
 
 def thresholds_struct(judging: Thresholds | None = None) -> str:
     """The thresholds as an SQL expression: the macro thresholds() returns it."""
-    told = ", ".join(f"'{name}': {value}" for name, value in thresholds(judging).items())
-    return f"{{{told}}}"
+    fields = ", ".join(f"'{name}': {value}" for name, value in thresholds(judging).items())
+    return f"{{{fields}}}"
 
 
 @cache

@@ -165,7 +165,7 @@ class Builder:
         self._connection.execute("DETACH _scratch")
 
     def build_over_traces(self) -> None:
-        """Fills the tables whose rows may be about several traces, in place of their rows."""
+        """Fills the tables whose rows may be about several traces. Their old rows are removed."""
         spanning = [*over_traces().values()]
         self._connection.execute(emptied(spanning))
         self._fill(spanning)

@@ -60,7 +60,7 @@ class Session:
         self._inputs = inputs
         self._shared: Shared | None = None
         self._judged = constants.judging(Thresholds())
-        # By thresholds, the queries whose conditions hold.
+        # The queries whose conditions hold, by thresholds.
         self._possible: dict[str, set[str]] = {}
 
     def __enter__(self) -> Self:
@@ -165,8 +165,8 @@ class Session:
         return self.sql_of(question, given)
 
     def of_own(self, question: Query, parameters: Mapping[str, Value]) -> dict[str, Value]:
-        """The checked parameters of a question. If it is about no trace in particular, and others
-        were loaded only for one, it is about that one."""
+        """The checked parameters of a question. If they do not name a trace, and all other traces
+        were loaded only to help with one, the question is about that one."""
         given = question.check_parameters(parameters)
         if "trace" in given or all(each.name != "trace" for each in question.parameters):
             return given

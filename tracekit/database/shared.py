@@ -1,7 +1,7 @@
 """Answers about all traces of a database at once, for questions that are asked about each in turn.
 
-For a small trace, DuckDB takes longer to plan a question than to answer it. The same questions are
-asked about each rank of a run: planned once, one answer serves all.
+For a small trace, DuckDB takes longer to plan a question than to answer it. So a question about the
+ranks of a run is planned once, and answered for all of them together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 _TRACE = "trace_id"
 # Parameters that judge or choose single rows have names with these endings.
 _OF_LIMITS = ("_ns", "_percent", "kind")
-# Questions that give the first `top` of rows that are few in any trace.
+# Questions with a `top` whose full answer is short in any trace.
 _OF_FEW = ("top_kernels",)
 _ALL_ROWS = 1 << 30
 
@@ -112,7 +112,7 @@ class Shared:
 def is_about_each(name: str, parameters: Mapping[str, Value]) -> bool:
     """Whether an answer about one trace is the rows of that trace in the answer about all.
 
-    It is not if the question limits the number of rows, or chooses some of the trace's parts.
+    False if the question limits the number of rows, or chooses parts of the trace.
     """
     question = catalog.query(name)
     limits = {each.name for each in question.parameters if each.name.endswith(_OF_LIMITS)}

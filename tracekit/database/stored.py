@@ -58,7 +58,7 @@ _OF_CATALOG = re.compile(
     r"duckdb_\w+\(|information_schema|sqlite_|pg_|show\s+(all\s+)?tables|query_table\(",
     re.IGNORECASE,
 )
-# It is stored as an INTEGER.
+# The format number is stored as an INTEGER.
 _MOST_FORMAT = 1_000_000_000
 _OTHER_VERSION = "was made by another version of tracekit: load its traces again"
 
@@ -136,7 +136,7 @@ def _tables_sql() -> tuple[str, ...]:
 
 
 def entries(connection: duckdb.DuckDBPyConnection, database: str) -> list[Entry]:
-    """All catalog entries of one attached database, sorted. None of them is run."""
+    """All catalog entries of one attached database, sorted. Listing them runs no code in them."""
     found = []
     for kind, (function, columns) in _LISTED.items():
         only = " AND NOT internal" if kind in _INTERNAL else ""

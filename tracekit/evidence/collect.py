@@ -111,8 +111,9 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
 
 
 def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tuple[str, bool]:
-    """What recorded the trace, and whether operators have shapes, or would have them: some
-    operators take no tensors. `missing` has the codes of the question `missing`."""
+    """The profiler that recorded the trace, and whether it recorded the shapes of operators. It may
+    have done so although no operator has any, since some operators take no tensors. `missing` has
+    the codes of the question `missing`."""
     sql = "SELECT trace_id, profiler, record_shapes FROM trace"
     ((profiler, is_flagged),) = database.rows_of_trace(sql, trace_id)
     return profiler, bool(is_flagged) or "no_shapes" not in missing

@@ -91,7 +91,7 @@ class Idle(Struct, frozen=True):
     after_last_op_ns: int
     """After the window's last op."""
     causes: dict[str, int]
-    """host_late_ns by what the launching thread did."""
+    """host_late_ns by the launching thread's activity."""
     waits_for_host_ns: int
     """Idle time that would not be there if the host had been ready: late gaps until the launch call
     returned, device_in_launch_ns and after_last_op_ns."""

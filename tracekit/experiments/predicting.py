@@ -228,10 +228,10 @@ def part_of_device(
 ) -> ShareRange | None:
     """The part of a step that follows the device's work, from a run with more of that work.
 
-    By construction the work grew at most `at_most` times. In the recording it grew `grew` times:
-    less, because weights are read once for any batch, and the smallest kernels take no longer.
-    `recorded` is the work's recorded share of the step, the most that can follow it. None if the
-    step grew far more than the work did: then the experiment changed something else, too.
+    By the experiment's design, the work grew at most `at_most` times. In the recording it grew only
+    `grew` times, because weights are read once for any batch, and the smallest kernels take no
+    longer. `recorded` is the work's recorded share of the step, the most that can follow it. None
+    if the step grew far more than the work did: then the experiment changed something else, too.
     """
     low = (moved.low - 1) / (at_most - 1)
     if low > limits.most_excess:

@@ -76,7 +76,7 @@ class Experiment(Measurement, frozen=True, kw_only=True):
     given_ns: int | None = None
     """The prediction with that device work."""
     given_error: float | None = None
-    """That prediction over the measured time, minus 1."""
+    """`given_ns` divided by the measured time, minus 1."""
 
 
 class Applied(Measurement, frozen=True, kw_only=True):

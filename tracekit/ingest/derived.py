@@ -22,7 +22,7 @@ Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Map
 # Rows in one JSON text.
 _ROWS_OF_JSON = 10_000
 _OF_VERDICTS = ("verdict", "evidence", "one_off", "advice")
-# By table, the columns that number the rows of all traces.
+# The columns of each table that number the rows of all traces.
 _NUMBERED = {
     "host_thread": ("thread",),
     "thread_slice": ("thread",),

@@ -48,7 +48,7 @@ _SMALL_TRACES_AT_ONCE = 64
 # A trace's metadata may take 1/50 of the memory: DuckDB's check of its JSON takes up to about 30
 # times the size of the text.
 _METADATA_SHARE = 50
-# Nodes of graphs, each with what is said of it: a JSON object.
+# Nodes of graphs, each with its annotation as JSON.
 Nodes = Sequence[tuple[int, str]]
 # The number of traces loaded, and the errors of the others with their trace_ids.
 _Outcome = tuple[int, list[tuple[int, TracekitError]]]
@@ -135,7 +135,7 @@ class Job(Struct):
                 derivation.complete(self.judge)
 
     def _load(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Loads all traces, with what tells what their graphs run."""
+        """Loads all traces, and the captures and annotations of the graphs that they replay."""
         given = {str(path): [*annotated_nodes(str(path))] for path in self.resources.annotations}
         with stage(f"reading {_named(self.paths)}"):
             before = 0 if self.resume else last_trace_id(connection)
@@ -199,7 +199,7 @@ class Job(Struct):
     def _load_beside(
         self, connection: duckdb.DuckDBPyConnection, before: int, given: Mapping[str, Nodes]
     ) -> None:
-        """Loads what tells what graphs run that the traces after `before` replay."""
+        """Loads captures and annotations of the graphs that the traces after `before` replay."""
         beside = Beside()
         captures = {each for path in self.paths for each in beside.captures(path)} - {*self.paths}
         if not (given or captures or any(map(beside.annotations, self.paths))):
@@ -219,7 +219,7 @@ class Job(Struct):
         self.beside += chosen
         if self.beside:
             more = f" and {len(self.beside) - 1} more" * (len(self.beside) > 1)
-            self.notes.insert(0, f"also read what tells its graphs: {self.beside[0]}{more}")
+            self.notes.insert(0, f"also read, to describe its graphs: {self.beside[0]}{more}")
 
     def _annotate(
         self,
@@ -228,8 +228,8 @@ class Job(Struct):
         given: Mapping[str, Nodes],
         beside: Iterable[str],
     ) -> None:
-        """Writes what files say of the nodes of a trace's graphs: given ones, and those beside."""
-        # An interrupted load may have begun this.
+        """Writes the annotations of a trace's graphs, from given files and those next to it."""
+        # An interrupted load may have written some of them.
         connection.execute("DELETE FROM graph_annotation WHERE trace_id = ?", [trace_id])
         files = dict(given)
         for path in beside:

@@ -118,7 +118,7 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
         settings = resources.settings(beside) | block_size(job.paths)
         with connect(beside, settings, database) as connection:
             memory = Memory(connection, resources.memory_mb)
-            # Facts of the base that are few are sooner built again than new rows are copied.
+            # For a small base it is faster to build all its facts again than to copy new rows in.
             if base is None or job.resume or json_bytes(job.paths) > base.stat().st_size:
                 job.run(connection, memory, str(database))
             else:

@@ -53,9 +53,9 @@ class Resources(Struct, frozen=True):
     own. `threads` defaults to one per core. Data that does not fit in memory goes to `temp_dir`,
     by default the system's temporary directory; queries may put up to `spill_mb` there, as
     `open_database` describes. `hardware` is a file of device peaks that take precedence over
-    tracekit's own, in the form of tracekit/hardware.toml. `annotations` are files of what a program
-    said of the nodes of its graphs (tracekit/trace/beside.py), besides those that lie beside a
-    trace.
+    tracekit's own, in the form of tracekit/hardware.toml. `annotations` are files with a program's
+    notes on the nodes of its graphs (tracekit/trace/beside.py); those next to a trace are read
+    anyway.
 
     Raises:
         TracekitError: when a value is out of range, or `temp_dir` is not a directory.

@@ -1,4 +1,4 @@
-"""A record of what an unfinished load started from, so that only the same load resumes it."""
+"""A record of an unfinished load's inputs and options, so that only the same load resumes it."""
 
 from __future__ import annotations
 

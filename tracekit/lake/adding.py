@@ -194,7 +194,7 @@ def _is_in(source: Source, run: LakeRun) -> bool:
 def _find_sources(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
     """The files at paths and URLs (files, folders and patterns), each with its state.
 
-    An error takes the place of what cannot be found.
+    A path that does not exist yields an error.
     """
     for path in paths:
         try:

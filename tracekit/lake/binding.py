@@ -113,8 +113,8 @@ class Binding:
     # -- what other versions wrote
 
     def _has_others(self) -> bool:
-        """Leaves out the ranks that another version wrote in another way, and says so; returns
-        whether others of another version are left."""
+        """Leaves out the ranks that another version of tracekit wrote and this one cannot read, and
+        warns about them. Returns whether readable ranks of other versions are left."""
         counts = Counter(rank.tables for part in self.parts for rank in part.ranks.values())
         count = counts.total()
         others = counts.keys() - {catalog.FORMAT}
@@ -208,8 +208,8 @@ def _scanned(files: _Files, by_name: bool) -> str:
 
 
 def _read(paths: Sequence[str], layout: int, by_name: bool = False) -> str:
-    """The SQL that reads Parquet files; in layout 1, their paths have the keys. Each use of a view
-    parses the list again, and one text is parsed three times as quickly as hundreds."""
+    """The SQL that reads Parquet files; in layout 1, their paths have the keys. DuckDB parses the
+    list at each use of a view, and one long text is parsed three times as quickly as hundreds."""
     between = "\n"
     while any(between in each for each in paths):
         between += "\n"

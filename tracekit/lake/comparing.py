@@ -126,7 +126,7 @@ class History(Record, frozen=True):
     form: ClassVar[str] = "tracekit/history/1"
 
     order: str
-    """time or name."""
+    """By what the runs are ordered: time or name."""
     runs: list[RunFigures]
     """The runs in that order."""
     changes: list[StepChange]
@@ -199,11 +199,11 @@ def runs_in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
 def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[StepChange]:
     """When the step changed: binary segmentation with the median as each part's level.
 
-    The series is cut where the sum of absolute deviations from the levels becomes least, and each
-    part is cut again, as long as its two levels differ by more than `shift_share` of the first, and
-    by more than `shift_errors` times the standard error of their difference. The noise is taken
-    from the differences of neighbours, which a change of level hardly affects. A part has at least
-    two runs, so that one slow night is no change; only the last run may stand alone.
+    The series is cut where the sum of absolute deviations from the levels is smallest. Each part is
+    cut again, as long as its two levels differ by more than `shift_share` of the first, and by more
+    than `shift_errors` times the standard error of their difference. The noise is estimated from
+    the differences of neighbours, which a change of level hardly affects. A part has at least two
+    runs, so that one slow night does not count as a change; only the last run may be a part alone.
 
     https://doi.org/10.2307/2529204 (Scott and Knott 1974, binary segmentation)
     """

@@ -25,7 +25,7 @@ from tracekit.records import Record
 from tracekit.thresholds import Thresholds
 
 WAITING = "waiting-for-a-rank"
-# Work of a device is no loss.
+# The part of a step in which the device works, which is not lost.
 _WORK = "compute"
 _ADVICE = "SELECT trace_id, cause, place, saves_ns FROM advice WHERE place IS NOT NULL"
 _largest_first = partial(sorted, key=attrgetter("lost_ns"), reverse=True)
@@ -41,7 +41,7 @@ class FleetCause(Struct, frozen=True):
     share: float
     """lost_ns, of the recorded time of all devices."""
     runs: int
-    """The runs in which it takes 1 % or more (count)"""
+    """The number of runs in which it takes 1 % or more (count)."""
     worst_run: str
     """The run in which it takes most."""
 
@@ -50,7 +50,7 @@ class SlowHost(Struct, frozen=True):
     """A host whose ranks are late more often than those of others."""
 
     host: str
-    """Its name; the rank where traces tell no host."""
+    """Its name; the rank if traces do not name hosts."""
     runs: int
     """The runs that it took part in (count)"""
     late_runs: int
@@ -58,7 +58,7 @@ class SlowHost(Struct, frozen=True):
     cause: str | None
     """The part of a step that takes its ranks longest beyond others."""
     late_ns: int
-    """By how much they are late in a step: the median of late_runs."""
+    """How late they are in a step: the median of late_runs."""
     lost_ns: int
     """The recorded time of all devices that waited for it."""
     share: float
@@ -98,7 +98,7 @@ class SlowRun(Struct, frozen=True):
     step_ns: int
     """Its step."""
     usual_ns: int
-    """The step of the runs around it."""
+    """The usual step: that of the runs around it."""
     rank: int | None
     """The rank that the others wait for; null: none."""
     cause: str | None
@@ -146,13 +146,13 @@ class _Member(Struct, frozen=True):
     steps: int
     span_ns: int
     parts: dict[str, int]
-    """The step by what it consists of; waits for other ranks are a part of their own."""
+    """The time of each part of the step; waits for other ranks are one of the parts."""
     late_ns: int
     """How much later than the last but one it comes, in each step."""
 
     @property
     def place(self) -> str:
-        """Its host, or the rank where traces tell no host."""
+        """Its host, or the rank if traces do not name hosts."""
         return self.host or self.rank.name
 
     @property
@@ -161,7 +161,7 @@ class _Member(Struct, frozen=True):
 
 
 class _Costs:
-    """A run with what its ranks cost."""
+    """The costs of a run, from those of its ranks."""
 
     def __init__(self, name: str, members: Sequence[_Member], limits: Thresholds) -> None:
         self.name, self.members = name, members
@@ -188,7 +188,8 @@ class _Costs:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The step by what it consists of: of the rank that sets the pace, else the medians."""
+        """The time of each part of the step, on the rank that sets the pace; if there is no such
+        rank, the median over ranks."""
         if self.pace is not None:
             return dict(self.pace.parts)
         parts = _medians([each.parts for each in self.members])
@@ -279,9 +280,9 @@ def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[
 
 
 def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost]:
-    """The hosts that are late in more of their runs than others by a factor; takes what they add
-    out of the steps of runs. Where one rank alone was on a host, what it does may be the reason:
-    then it is the host only if it is always late."""
+    """The hosts that are late in more of their runs than others by a factor. The time that they add
+    is taken out of the steps of runs. If only one rank ever ran on a host, that rank's work may be
+    the reason, so the host counts as slow only if it is always late."""
     here: dict[str, set[str]] = defaultdict(set)
     late: dict[str, list[_Costs]] = defaultdict(list)
     for run in runs:

@@ -54,7 +54,7 @@ _TOKEN = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TABLE = re.compile(r"[a-z_]+")
 _RANK = re.compile(r"rank[ _.=-]?(\d{1,9})(?!\d)", re.IGNORECASE)
-# The largest INTEGER; 0 is no trace.
+# The largest INTEGER; 0 is not a trace's number.
 _MOST_TRACE_ID = 2**31 - 1
 # Most file systems limit names to 255 bytes; this leaves room for prefixes and endings.
 _LONGEST = 180
@@ -71,12 +71,12 @@ class Source(Struct, frozen=True):
     stamp: str
     """Its modification time or ETag: it changes when the file does."""
     member: str | None = None
-    """The trace's path in an archive; null: the file is no archive."""
+    """The trace's path in an archive; null: the file is not an archive."""
     members: int | None = None
     """How many traces the archive has, once all of them are in the lake (count)"""
 
     def is_same(self, other: Source) -> bool:
-        """Whether both are one trace, in whatever state its file was."""
+        """Whether both are the same trace, even if its file has changed in between."""
         return (self.url, self.member) == (other.url, other.member)
 
 

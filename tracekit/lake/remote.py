@@ -37,7 +37,7 @@ class LakeFiles(fsspec.AbstractFileSystem):  # type: ignore[misc]
         try:
             return self._files[str(self._strip_protocol(path))]
         except KeyError:
-            raise FileNotFoundError(f"{path}: is no file of the lake") from None
+            raise FileNotFoundError(f"{path}: is not a file of the lake") from None
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> Any:
         if "r" not in mode or "+" in mode:

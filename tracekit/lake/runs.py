@@ -1,7 +1,7 @@
 """The runs of a lake: their ranks, and the one way to change them.
 
-A run is a chain of versions. A writer reads the last one, and creates the next: of two that do so
-at the same time one succeeds, and the other begins again with what is there then.
+A run is a chain of versions. A writer reads the last one and creates the next. If two writers do so
+at the same time, one succeeds, and the other starts again from the new version.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LakeRun(Struct, frozen=True, dict=True):
         return replace(self, groups=here, whole=self.whole or self)
 
     def alone(self, rank: Rank) -> LakeRun:
-        """One rank, without what is known of others."""
+        """The run with one rank only."""
         groups = (each.only({rank.name}) for each in self.groups)
         here = tuple(replace(each, ranks=each.here) for each in groups if each.here)
         return LakeRun(self.root, self.name, self.number, here)
@@ -186,7 +186,7 @@ def read_run(lake: Storage, name: str) -> LakeRun:
 
 
 def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -> LakeRun:
-    """Writes what `change` makes of a run, which it gets as it is; it may be called again."""
+    """Replaces a run by `change(run)`. If another writer was faster, `change` is called again."""
     while True:
         before = read_run(lake, name)
         after = change(before)

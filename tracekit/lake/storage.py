@@ -34,7 +34,7 @@ class Storage:
     """Files by their paths in a lake. A file appears whole, or not at all.
 
     Raises:
-        TracekitError: when the lake's name is no name for a lake, or no file system for its URL is
+        TracekitError: when a lake cannot have that name, or no file system for its URL is
             installed.
     """
 

@@ -16,7 +16,8 @@ from tracekit.database.catalog import Query, Value
 FIGURES = "run_figures"
 # Questions whose answers are stored, as they are without parameters, ordered by trace first.
 ANSWERS = ("overview", "health", "missing", "launch_stats", "partition", "idle_causes")
-# Conditions on stored answers: each rank was alone when they were stored.
+# Conditions on stored answers. They were computed for one rank at a time, so some rows are false
+# for a run of several.
 _STILL = {
     "missing": " AND (code <> 'one_rank' OR trace_id IN "
     "(SELECT any_value(trace_id) FROM jobs GROUP BY job HAVING count(*) = 1))"
@@ -28,7 +29,7 @@ VERDICTS = ("verdict", "evidence", "one_off", "advice")
 KEYS = ("run", "rank", "trace_id")
 # Tables that every group has, even without rows.
 NEEDED = frozenset({"trace", FIGURES, *(f"{_PREFIX}{name}" for name in ANSWERS)})
-# Tables of a rank that another version wrote which this one reads, if it has their columns.
+# If another version wrote a rank, these of its tables are read, provided that their columns match.
 SMALL = NEEDED | {"trace_span", "device", "windows", "window_partition", *VERDICTS}
 SMALL |= {"window_timeline_parts", "steps", "collective"}
 

@@ -70,7 +70,7 @@ _OWN = re.compile(
 def judge(
     store: Storage, workers: Workers, touched: Mapping[str, Set[str]], resources: Resources
 ) -> None:
-    """Judges new ranks of runs, and others that were not judged among those that are there now."""
+    """Judges the new ranks of runs, and those whose verdict was made before other ranks came."""
     tasks = [
         (name, frozenset(each.name for each in some))
         for name, new in sorted(touched.items())

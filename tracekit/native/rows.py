@@ -37,7 +37,7 @@ _AT_ONCE = 4096
 
 
 class RoleKind(IntEnum):
-    """What a column of a query becomes; the same numbers as in src/rows.h."""
+    """The role of a query's column in the event; the same numbers as in src/rows.h."""
 
     NUMBER = 0
     """A column of the event."""
@@ -99,8 +99,8 @@ class Role(ctypes.Structure):
 
 
 class EventQuery(NamedTuple):
-    """A query whose rows are events: what it selects, and the text around that; `roles` are those
-    of the selected columns, with constants between them."""
+    """A query whose rows are events, split into the selected columns and the SQL around them.
+    `roles` are the roles of these columns, with constants between them."""
 
     before: str
     selected: Sequence[str]

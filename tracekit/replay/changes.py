@@ -1,7 +1,7 @@
 """Applies changes to a replay: what each one scales, removes or frees.
 
-Parts are intervals of host threads and GPU ops, each with a factor. A target says what of a part
-changes:
+Parts are intervals of host threads and GPU ops, each with a factor. A target says which time of a
+part changes:
 
   host      the host's work in an interval, and, with factor 0, the waits in it
   call      the same, and the GPU ops that it launched, or captured for the replays of a graph
@@ -9,7 +9,7 @@ changes:
   wait      no call in the interval waits for the device; its own work remains
   op        a GPU op
 
-The target `cuda-graph` is no part: it stands for the change of that name.
+The target `cuda-graph` does not name a part: it is the change of that name.
 """
 
 from __future__ import annotations
@@ -336,8 +336,7 @@ class Intervals(Struct, frozen=True):
 
 
 def _close_gaps(scale: Scale, graph: Graph, ops: Ints) -> None:
-    """Takes the gaps before removed ops out of their streams: what follows starts that much
-    earlier."""
+    """Closes the gaps before removed ops: later ops of their streams start that much earlier."""
     if not len(ops):
         return
     removed = np.zeros(len(graph.time), np.bool_)

@@ -115,7 +115,7 @@ def _holds(outer: OneOff, inner: OneOff) -> bool:
 def _priced(
     database: Session, trace_id: int, graph: Graph, steps: MarkedWindows, thresholds: Thresholds
 ) -> list[OneOff]:
-    """The candidates with the excess of their work; those without any are left out."""
+    """The candidates that take longer than usual, with the excess of their work."""
     worked = _HostWork(graph)
     rows = database.ask("one_off_candidates", trace=trace_id)
     number = {each: i for i, each in enumerate(graph.host.threads)}

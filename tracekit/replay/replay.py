@@ -134,8 +134,8 @@ class Replay:
         return np.concatenate([each.lengths(run) for each in self.windows.values()])
 
     def window(self, kind: str, number: int) -> ReplayedWindow:
-        """A window, whose length and critical path any replay gives. There is one `trace`, whatever
-        the number; without GPU ops, `gpu_active` is the same."""
+        """A window, whose length and critical path any replay gives. `number` is ignored for
+        `trace`, and for `gpu_active` without GPU ops, which is the same window."""
         if kind == "trace" or (kind == "gpu_active" and not self.graph.ops):
             return ReplayedWindow(self.windows["trace"], 0)
         at = self._devices.index(number) if kind == "gpu_active" else number

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NONE = np.zeros(0, np.int64)
 _ALL = slice(None)
-# Stands for all threads.
+# The thread number that means all threads.
 _EVERY = -1
 
 

@@ -65,8 +65,8 @@ def recurring(fixes: FixList) -> str:
 
 
 def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
-    """Prints each piece of advice: what it saves and what to do, then where, and what it takes; of
-    several places, each with its own share."""
+    """Prints each piece of advice: what it saves and what to do, then where, and what it takes. If
+    it has several places, each is shown with its own share."""
     first = next((each for each in advice if not each.once), None)
     for number, each in enumerate(advice, 1):
         saved = "" if each.share is None else percent(each.share)

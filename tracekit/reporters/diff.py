@@ -271,7 +271,7 @@ def _code(text: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that means nothing in Markdown or HTML, and that is no address and no name of a user."""
+    """The text, escaped so that Markdown and HTML see no markup, address or user name in it."""
     plain = "".join(f"&#{ord(each)};" if each in _LIVE else each for each in text)
     return " ".join(plain.split())
 

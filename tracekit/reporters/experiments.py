@@ -34,7 +34,7 @@ def render_sweep(sweep: Sweep, markdown: bool = False) -> None:
     out.print(Text(printable(f"{about}, {sweep.captured:,} of them new")))
     for title, left, right, rows in (*_points(sweep), *_maps(sweep)):
         section(out, title)
-        # Figures stand on the right, but for some words.
+        # Columns of figures are aligned to the right; a few of the columns here hold words.
         columns = [*left, *(name if name in _WORDS else f">{name}" for name in right)]
         if not markdown:
             out.print(table(columns, rows))
@@ -104,7 +104,7 @@ def _map(sweep: Sweep, title: str, rows: Mapping[str, Mapping[_Place, Cell]]) ->
 
 
 def _variants(sweep: Sweep) -> dict[str, str]:
-    """The short names of variants: without what the names of all begin with."""
+    """The short names of variants: without their common prefix."""
     prefix = sweep.variants[0].split("-")[0] + "-" if len(sweep.variants) > 1 else ""
     return {name: name.removeprefix(prefix) for name in sweep.variants}
 

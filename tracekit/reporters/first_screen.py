@@ -24,7 +24,7 @@ LINES, WIDTH = 24, 80
 _PARTS, _BAR = 5, 24
 # Columns of a part's name, of a change, of its place, and of its share.
 _NAME, _TITLE, _PLACE, _SHARE = 30, 48, 76, 21
-# Lines of changes that come again and again, and of what happened once.
+# The most lines of recurring changes, and of one-off events.
 _CHANGES, _ONCE = 5, 2
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
@@ -96,13 +96,14 @@ def _parts(analysis: Analysis) -> list[Text]:
 
 
 def _advice(analysis: Analysis, free: int) -> list[Text]:
-    """What to change: a line for each, and where there is room a line with its place. What happened
-    once comes first where it takes most of the time, and else only if nothing else is to do."""
+    """What to change: a line for each change and, if there is room, a line with its place. One-off
+    events come first if they take most of the time; otherwise they are shown only if there is
+    nothing else to change."""
     lists = lists_of(analysis.advice, "What to change")
     once = dict(lists).get(ONCE, [])
     lines: list[Text] = []
     if not lists or (len(lists) == 1 and once and analysis.verdict.regime == UNKNOWN):
-        # What to record comes first where the trace does not tell what holds the run up.
+        # If the trace does not show what holds the run up, advice on recording comes first.
         lines = _next(analysis, free) if free > 2 else []
     for place, (heading, advice) in enumerate(lists):
         left = free - len(lines)

@@ -38,9 +38,9 @@ _OPENING, _CLOSING = "<({", ">)}"
 
 @lru_cache(4096)
 def short_name(name: str, most: int = 60) -> str:
-    """The kernel's function without namespaces, and of its template arguments those that say what
-    it computes; of a lambda, the function that has it. At most `most` characters, cut if need be;
-    other names are only cut.
+    """The kernel's function without namespaces, and those of its template arguments that say what
+    it computes. If the kernel is a lambda, the function that contains it. At most `most`
+    characters, cut if need be; names of another form are only cut.
 
     "void cutlass::Kernel2<cutlass_80_s1688gemm>(Params)" -> "cutlass_80_s1688gemm"
     """

@@ -52,8 +52,8 @@ class WindowPart(Struct, frozen=True):
 
 
 def devices_of(analysis: Analysis) -> str:
-    """The trace's devices by name, equal ones counted; else that they have no names, or that there
-    are none."""
+    """The names of the trace's devices, with the number of each; or the words that they have no
+    names, or that there are none."""
     named = Counter(name for name in analysis.trace.devices if name)
     if named:
         alike = (f"{count} x {name}" if count > 1 else name for name, count in named.items())
@@ -69,7 +69,7 @@ def devices_of(analysis: Analysis) -> str:
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
     """The advice on what recurs, on throughput and on what happened once, each under its heading,
-    in the order of the fix list. Recording less is no change to the program, and in none."""
+    in the order of the fix list. Recording less does not change the program, so it is left out."""
     found: dict[str, list[Advice]] = {}
     for each in advice:
         if not is_of_recording(each):
@@ -116,8 +116,8 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
 
 
 def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
-    """The parts with the device's first gap apart, if it worked on what was launched before the
-    recording: that is no idle time."""
+    """The parts, with the device's first gap as a part of its own if the device was then busy with
+    work that was launched before the recording: that is not idle time."""
     found = (each.time_ns for each in analysis.trace.health if each.code == "queued_before")
     queued_ns = next(found, None) or 0
     holding = max(parts[3:], key=lambda part: part.ns)

@@ -202,7 +202,7 @@ def _piped(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
 
 
 def _on_screen(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines as a terminal shows them: without what could control it."""
+    """The lines, made safe for a terminal: without control characters."""
     rest = b""
     for part in parts:
         whole, end, rest = (rest + part).rpartition(b"\n")

@@ -26,7 +26,7 @@ _LONGEST_NAME, _SHORTEST_NAME = 110, 12
 _LONGEST_BAR = 30
 # The beginning of the names that autograd gives its functions.
 AUTOGRAD = "autograd::engine::evaluate_function: "
-# A path, a line of the program, a place among modules: the end tells these apart.
+# Paths, lines of the program and paths of modules: these differ at the end, so the end is shown.
 _PLACE = re.compile(r"\.py\b|^[^<(]*/")
 
 

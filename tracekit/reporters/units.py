@@ -27,7 +27,7 @@ _SCALES = {
 # Instants on the trace's clock: one copies them into other questions.
 INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")
 SUFFIX = re.compile(r"_(ns|bytes|bytes_per_s)$")
-# The median of a column has so many digits.
+# The number of digits with which the median of a column is shown.
 _DIGITS = 4
 # Up to this, every whole number is a float.
 _EXACT = 2.0**53
@@ -53,7 +53,7 @@ class ReadableTable(Struct, frozen=True):
     columns: list[Column]
     rows: list[list[Cell]]
     notes: list[str]
-    """The values that all rows share, which are no columns; and the columns left out."""
+    """The values that all rows share, which have no columns; and the columns left out."""
     spare: int = 0
     """How many columns may be left out."""
 
@@ -82,8 +82,8 @@ class ReadableTable(Struct, frozen=True):
         return replace(found, notes=[*found.notes, note])
 
     def _cut_to(self, width: int) -> bool:
-        """Sets the widths of columns of long text to what is left for them; whether that will do.
-        The first has twice the room of others."""
+        """Divides the width that other columns leave among the columns of long text; the first gets
+        twice as much as each other one. Returns whether that is enough."""
         widths = [
             max([max(map(cell_len, str(column.header).split("\n"))), *map(cell_len, cells)])
             for column, cells in zip(self.columns, self._texts(), strict=True)
@@ -105,7 +105,7 @@ class ReadableTable(Struct, frozen=True):
         return free >= 0
 
     def _folded(self) -> ReadableTable:
-        """The table with headings on several lines, if they are longer than what is below."""
+        """The table with headings on several lines, where they are longer than the cells below."""
         columns = []
         for column, cells in zip(self.columns, self._texts(), strict=True):
             head = _folded(str(column.header), max([_HEAD, *map(cell_len, cells)]))
@@ -133,8 +133,8 @@ def record(found: ReadableTable, row: Sequence[Cell]) -> list[tuple[Text, Cell]]
 def shown(
     names: Sequence[str], rows: Sequence[Sequence[Any]], units: Mapping[str, str] | None
 ) -> ReadableTable:
-    """The rows as a table. With the units of a question's columns, each column has one unit that
-    reads well, which its heading tells, and an id that all rows share is no column."""
+    """The rows as a table. With the units of a question's columns, numbers are scaled to a readable
+    unit, which the heading names, and an id that all rows share becomes a note."""
     columns, cells, common = [], [], []
     metrics = next((at for at, name in enumerate(names) if name == "metric"), None)
     for place, name in enumerate(names):
@@ -169,15 +169,14 @@ def shown(
 
 
 def _named(value: Any) -> Name:
-    """A name; or a list of names, which keeps its end: call paths begin alike."""
+    """A name; or a list of names, which keeps its end, since call paths differ there."""
     if isinstance(value, list):
         return Name(", ".join(short_name(str(each), _LISTED) for each in value), fit=clipped_start)
     return Name("" if value is None else str(value))
 
 
 def _folded(head: str, width: int) -> str:
-    """A heading on several lines, broken at underscores and before its unit, if it is longer than
-    what stands beneath."""
+    """A heading, broken at underscores and before its unit if it is longer than `width`."""
     lines = [""]
     for part in re.findall(r"[^_ ]+_?| \(.*\)", head):
         if lines[-1] and len(lines[-1]) + len(part) > width:
@@ -227,7 +226,8 @@ def _scale(values: Sequence[Any], unit: str) -> tuple[str, int, int]:
 
 
 def _fixed(value: Any, power: int, decimals: int) -> str:
-    """A number over a power of ten, with so many decimals; what would be 0 is said to be less."""
+    """A number divided by a power of ten, with `decimals` decimals; a value that would round to 0
+    is shown as less than the smallest such number."""
     if not value:
         return "" if value is None else "0"
     scaled = float(value) / 10**power

@@ -20,7 +20,7 @@ class Output(Struct, frozen=True):
     path: str
     """Its path or URL; -: standard output."""
     bytes: int | None
-    """Its size (bytes); null: it is no file of this machine."""
+    """Its size (bytes); null: it is not a file of this machine."""
     count: int | None = None
     """How many of `unit` it holds, or were put into it (count); null: they are not counted."""
     unit: str | None = None

@@ -2,8 +2,8 @@
 nodes by the program (torch.cuda.graph_annotations).
 
 vLLM and SGLang write the former to a folder `capture_traces`. By PyTorch's convention the latter
-are called `kernel_annotations_rank0_...` and lie in the trace's folder or the one above; those that
-are called as the trace, with `.annotations` behind, count too.
+are called `kernel_annotations_rank0_...` and lie in the trace's folder or the one above. Files with
+the trace's name and `.annotations` appended count too.
 https://docs.pytorch.org/tutorials/advanced/cuda_graph_annotations_tutorial.html
 """
 
@@ -112,7 +112,7 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
             node = -1
         if not 0 <= node < 2**64:
             raise TracekitError(
-                f"{path}: holds no annotations of graphs: {str(key)[:40]!r} is no node's id"
+                f"{path}: holds no annotations of graphs: {str(key)[:40]!r} is not a node's id"
             )
         text = strict_json(_annotation(value))
         # A pickle may name one text many times.

@@ -61,7 +61,7 @@ def _in_directory(path: str) -> Iterator[str]:
 
 
 def _copies(names: Iterable[str]) -> Iterator[str]:
-    """The files of a folder that are no traces of their own: a report of nsys beside its export,
+    """The files of a folder that are not traces of their own: a report of nsys beside its export,
     JAX's traces for viewers beside its own, and annotations of graphs."""
     names = list(names)
     yield from filter(ANNOTATIONS.fullmatch, names)

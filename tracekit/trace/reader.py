@@ -64,8 +64,8 @@ _NOTHING_FOLLOWS = re.compile(rb"\][ \t\r\n]*\}?[ \t\r\n]*\Z")
 
 
 class Original(NamedTuple):
-    """The bytes of an event that its row does not say in full, or of an element before the event
-    `event_id` that is not one. Without an event_id: the metadata, without its braces."""
+    """Original bytes that the tables do not hold in full: of the event `event_id`, or of a rejected
+    element before it. Without an event_id, the metadata without its braces."""
 
     event_id: int | None
     offset: int
@@ -193,8 +193,9 @@ class TraceReader:
         raise self._error(f"is not JSON: {reason}")
 
     def events_begin(self) -> tuple[int, int]:
-        """Where the text behind the bracket of `traceEvents` begins, and where the trace's own
-        events begin: behind what `tracekit annotate` added. Both in bytes. Instead of `pieces`.
+        """Two offsets in bytes: that of the text after the bracket of `traceEvents`, and that of
+        the trace's own events, which follow those that `tracekit annotate` added. Call it instead
+        of `pieces`.
 
         Raises:
             TracekitError: when the file is not a trace.
@@ -349,7 +350,7 @@ class TraceReader:
             yield "label", self._labels.take()
 
     def _kept(self, least_bytes: int = 0) -> Iterator[Piece]:
-        """The rejected and original texts, if they take at least so much memory."""
+        """The rejected and original texts, if they take at least `least_bytes` of memory."""
         if self._kept_bytes < least_bytes:
             return
         if self._rejected:

@@ -31,7 +31,7 @@ class Rejected(NamedTuple):
 
 
 def cut_reason(text: bytes | bytearray) -> str:
-    """What a value lacks that the text's end cuts off; nothing if the value is whole."""
+    """What the end of the text lacks to complete a value; empty if the value is whole."""
     try:
         DECODER.raw_decode(text.decode("latin-1"))
     except json.JSONDecodeError as error:
@@ -42,7 +42,7 @@ def cut_reason(text: bytes | bytearray) -> str:
 
 
 def kind_of(element: bytes | bytearray) -> str:
-    """The kind of an element that is no object, in words."""
+    """The kind of an element that is not an object, in words."""
     words = {b"null": "null", b"true": "true", b"fals": "false"}
     first = {ord('"'): "a text", ord("["): "a list"}
     return words.get(bytes(element[:4])) or first.get(element[0]) or "a number"

@@ -28,7 +28,7 @@ class StorageError(TracekitError, OSError):
     """A file system failed: another attempt may succeed."""
 
 
-class Found(NamedTuple):
+class RemoteFile(NamedTuple):
     """A file at a URL, its size, and a text that changes with it."""
 
     url: str
@@ -43,7 +43,7 @@ def is_url(path: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """A text without what may be secret in the URLs in it."""
+    """The text with possible secrets (users, passwords and queries) removed from its URLs."""
     return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
 
 
@@ -88,7 +88,7 @@ def filesystem(url: str) -> tuple[Any, str]:
     return fs, str(path).rstrip("/")
 
 
-def find(url: str, endings: tuple[str, ...]) -> list[Found]:
+def find(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
     """The files at a URL that is a file, a folder or a pattern: all that match a pattern, and of a
     folder those with one of `endings`.
 
@@ -112,7 +112,7 @@ def find(url: str, endings: tuple[str, ...]) -> list[Found]:
     if not infos:
         raise TracekitError(f"{shown(url)}: no trace is there")
     return [
-        Found(fs.unstrip_protocol(str(info["name"])), int(info.get("size") or 0), _stamp(info))
+        RemoteFile(fs.unstrip_protocol(str(info["name"])), int(info.get("size") or 0), _stamp(info))
         for info in sorted(infos, key=lambda each: str(each["name"]))
     ]
 
@@ -121,7 +121,7 @@ def _info(fs: Any, path: str, url: str) -> dict[str, Any]:
     try:
         return dict(fs.info(path))
     except FileNotFoundError as error:
-        # fsspec says so of whatever a server refuses.
+        # fsspec raises this error for any refusal of a server, so its cause has the reason.
         reason = f": {_reason(error.__cause__)}" if error.__cause__ else ""
         raise TracekitError(f"{shown(url)}: no trace is there{reason}") from error
 
@@ -155,7 +155,7 @@ def open_url(url: str) -> BinaryIO:
 
 
 class _Reading:
-    """A file of fsspec, whose errors say which one it is."""
+    """A file of fsspec, whose errors name the file."""
 
     def __init__(self, url: str, file: Any) -> None:
         self._url = url
@@ -164,7 +164,7 @@ class _Reading:
         self.close = file.close
 
     def seekable(self) -> bool:
-        # A server that tells no size answers no ranges, whatever fsspec says.
+        # A server that does not give a file's size cannot serve ranges, even if fsspec says it can.
         return bool(self._file.seekable()) and getattr(self._file, "size", None) is not None
 
     def read(self, size: int = -1) -> bytes:

@@ -267,7 +267,7 @@ def open_streams(
                 continue
             copy = copied(member.path, member.chunks, folder)
             if member.damage and not copy.tell():
-                # Nothing of the member is left; the error about the archive says so.
+                # No bytes of the member could be read; the error about the archive says so.
                 copy.close()
                 continue
             yield ByteStream(member.path, copy, archive=stream, damage=member.damage)
@@ -354,6 +354,6 @@ def _readable(path: str) -> Iterator[None]:
 
 def unreadable(path: str, error: OSError) -> TracekitError:
     if isinstance(error, TracekitError):
-        # It says which file.
+        # Its message names the file already.
         return error
     return TracekitError(f"{path}: cannot be read: {error.strerror or error}")

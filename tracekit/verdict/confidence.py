@@ -35,8 +35,8 @@ from tracekit.verdict.sentences import (
 
 # From the surest down; each doubt lowers it by one.
 LEVELS = ("high", "medium", "low")
-# Nobody reads more sentences than the first number; the second is kept for reasons, however many
-# doubts there are.
+# A verdict has at most the first number of sentences. The second is how many of them are reasons,
+# even if there are many doubts.
 MOST_REASONS, _FEWEST = 6, 4
 
 Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]

@@ -119,8 +119,8 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
 def _judge_late_host(
     window: Window, host: HostThread, fractions: dict[str, float], why: list[str]
 ) -> Verdict:
-    """The verdict where the device was not recorded, but had hardly anything left to do when the
-    host had launched everything: the host is late. The time of its operators is dispatch."""
+    """The verdict if the device was not recorded, but had hardly anything left to do once the host
+    had launched everything. So the host was late, and the time of its operators is dispatch."""
     assert host.last_wait_ns is not None
     why.append(
         f"The device was not recorded, but the last of the host's waits for it takes "

@@ -161,7 +161,7 @@ def _sentence(finding: Finding) -> str:
 
 
 def _cut(case: RuleInput, finding: Finding) -> str:
-    """The file breaks off. GPU events are written last: if there are none, they may be the missing
+    """The file is cut off. GPU events are written last: if there are none, they may be the missing
     part."""
     return "low" if case.evidence.gpu is None else "medium"
 

@@ -36,8 +36,9 @@ _TRIES = 5
 
 
 def bound_by(regime: str, bottleneck: str | None) -> str:
-    """A regime with its bottleneck, as in `overhead-bound by python`. What waits for other ranks or
-    for copies computes nothing meanwhile: that is `bound by communication`."""
+    """A regime with its bottleneck, as in `overhead-bound by python`. It is `bound by
+    communication` without the regime, since a device that waits for other ranks computes nothing;
+    the same goes for copies."""
     if bottleneck is None:
         return regime
     return f"{'bound' if bottleneck in ('communication', 'copy') else regime} by {bottleneck}"

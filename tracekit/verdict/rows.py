@@ -98,7 +98,7 @@ def _verdicts(analysis: Analysis) -> Iterator[dict[str, Any]]:
 
 
 def _others(analysis: Analysis) -> list[Period]:
-    """The windows beside the judged one."""
+    """All windows and steps other than the judged one."""
     main = analysis.judged.window
     return [each for each in (*analysis.windows, *analysis.steps) if each.window != main]
 

@@ -25,7 +25,8 @@ from tracekit.workloads.kernels.tuning import fastest
 
 # The rows of the one tile, and so the largest batch that the kernel takes.
 MOST_ROWS = 64
-# Hidden features of a program, and features at a time. The last tile fits every device.
+# The hidden features that a program computes, and the features that it reads at a time. The last
+# configuration fits every device.
 _CONFIGS = [
     triton.Config({"HIDDEN": hidden, "DIM": dim}, num_warps=4, num_stages=stages)
     for hidden, dim, stages in ((32, 128, 3), (16, 128, 3), (16, 64, 4), (32, 64, 2))

@@ -101,7 +101,7 @@ def _glu_backward_kernel(
 def _forward(gate: Tensor, up: Tensor, out: Tensor, activation: str) -> None:
     if not out.numel():
         return
-    # Memory without gaps is one range, whatever its shape.
+    # Contiguous tensors are read as one row, whatever their shape.
     flat = gate.is_contiguous() and up.is_contiguous()
     columns = gate.numel() if flat else gate.shape[-1]
     rows = [_rows(each, columns) for each in (gate, up, out)]

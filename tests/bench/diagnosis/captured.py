@@ -37,7 +37,7 @@ class Pair:
 
 
 class Images(Dataset[Tensor]):
-    """Images that take a while to load."""
+    """Images that take 4 ms to load."""
 
     def __len__(self) -> int:
         return 1 << 20

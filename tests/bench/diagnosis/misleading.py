@@ -145,7 +145,8 @@ def only_setup(rng: random.Random) -> Program:
 
 
 def graph_replays_without_kernels(rng: random.Random) -> Program:
-    """Of many replays, one has its kernels; the host waits for the others in a synchronize."""
+    """The trace has the kernels of only one of many replays. The host waits for the others in a
+    synchronize."""
     kernels = tuple(("math", 300 * US) for _ in range(200))
     graph = operator("graph", 9 * US, Launch(90 * US, kernels, name="cudaGraphLaunch"))
     kept = rng.randint(1, 4)

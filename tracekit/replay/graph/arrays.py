@@ -21,7 +21,7 @@ Numbers = NDArray[Any]
 Which = Numbers | slice
 # A time before every other time.
 NEVER = -(1 << 62)
-# Up to so many distinct factors, parts with the same factor keep one kind.
+# Parts with the same factor share a kind if there are at most this many distinct factors.
 _FEW = 16
 
 

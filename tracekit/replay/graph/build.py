@@ -29,7 +29,7 @@ def build(database: Session, trace_id: int, thresholds: Thresholds) -> Graph:
     """
     builder = _Builder(recording_of(database, trace_id, thresholds))
     graph, edges = builder.graph, builder.edges()
-    # Frees what only the search for edges needed.
+    # Frees the memory that only the search for edges needed.
     del builder
     return _finished(graph, edges)
 

@@ -159,7 +159,7 @@ def recording_of(database: Session, trace_id: int, thresholds: Thresholds) -> Re
 
 
 def _by_cpu_work(database: Session, trace_id: int, host: Host) -> tuple[Host, Ints]:
-    """In a trace without GPU ops, the host with what its computing thread does by the query
+    """The host of a trace without GPU ops, with the activity of its computing thread from the query
     cpu_work, and that thread, if there is one."""
     rows = database.arrays("cpu_work", trace=trace_id)
     thread = host.numbers(rows["pid"], rows["tid"])

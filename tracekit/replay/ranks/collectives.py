@@ -57,7 +57,7 @@ class CollectiveMembers(Columns, frozen=True):
 
     @property
     def is_exchange(self) -> Flags:
-        """Which are sends or receives."""
+        """Which collectives are sends or receives."""
         found: Flags = self.direction != ""
         return found
 
@@ -113,7 +113,7 @@ class Seats:
         """The nodes for the ends."""
         seat = np.full(nodes, -1, np.int64)
         seat[self.node] = np.arange(len(ops))
-        # An edge of which the source is such a kernel follows its end if it counts any of its time.
+        # An edge from such a kernel follows the kernel's end if the edge counts any of its time.
         at = np.flatnonzero(seat[edges.source] >= 0)
         at = at[waits[seat[edges.source[at]]]]
         at = at[(edges.op_ns[at] > 0) | (graph.device.ns[edges.source[at] - 1] == 0)]

@@ -132,7 +132,7 @@ class RankReplay:
             rank[own] = number
             op[own] = replay.graph.device.numbers(found.event_id[own])
         known = op >= 0
-        # A meeting needs two members.
+        # A collective that only one rank recorded is not replayed as a meeting.
         many = np.bincount(found.meeting[known], minlength=found.count) > 1
         known &= many[found.meeting]
         self.members: CollectiveMembers = found.take(known)

@@ -37,7 +37,8 @@ _WIDTH = 720
 # A short name of a kernel has at most this many characters.
 _SHORT = 60
 _PYTHON_LINE = re.compile(r"/([^/]+\.pyx?\(\d+\): .*)$")
-# Values so many times below the median are not drawn if their weight is a smaller share than this.
+# Values are not drawn if they are this many times below the median, and their weight is a smaller
+# share than the second number.
 _FAR, _LITTLE = 1e3, 0.05
 
 
@@ -59,7 +60,7 @@ def _in_units(value: str, units: Sequence[tuple[float, str]]) -> str:
     return f"({text})"
 
 
-def told(base: alt.Chart, *tips: str) -> alt.Chart:
+def with_tooltip(base: alt.Chart, *tips: str) -> alt.Chart:
     """The chart with a tooltip, each line `field`, `field=title` or `field|format`. Of a time or a
     size, such as `span_ns=length`, the line is text, which is a column of the chart: span_ns_text.
     """
@@ -117,7 +118,7 @@ def cells(
     **mark: Any,
 ) -> Any:
     """The cells of a matrix, coloured by the column `on`; labelled where there is a label."""
-    base = told(base, *tips)
+    base = with_tooltip(base, *tips)
     drawn = base.mark_rect(**mark).encode(color=color, opacity=opacity)
     if label is None:
         return drawn

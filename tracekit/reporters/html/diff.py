@@ -36,7 +36,8 @@ _FIRST = {
 _CHANGE = {"change": "what changed"}
 # How many kernels, operators and modules the tables hold, and how many parts sentences name.
 _TOP = 200
-# Only the whole row has these: they differ where the two runs spell a kernel's name differently.
+# The table does not show these columns; only the details of a row do. The names differ where the
+# two runs spell a kernel's name differently.
 _HIDDEN = {"hidden": ["a_name", "b_name"]}
 _NAMED = 3
 _FRAME_COLUMNS = (
@@ -143,7 +144,7 @@ def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
     )
     tips = ("class:N", "run:N", "run_ns=time per step", "kernels:Q=kernels per step|,.4~g")
-    bars = charts.told(base, *tips).mark_bar().encode(
+    bars = charts.with_tooltip(base, *tips).mark_bar().encode(
         y=alt.Y("class:N", title=None, sort=rows["class"].to_list()),
         yOffset=alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1)),
         x=alt.X("run_ns:Q", title="GPU time per step", axis=charts.time_axis(tickCount=5)),

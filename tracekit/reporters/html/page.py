@@ -32,7 +32,7 @@ from tracekit.text import duration, figure_of, percent, share
 from tracekit.verdict.regime import split_bound
 from tracekit.version import __version__
 
-# Longer sentences have a name in them that is no name.
+# A sentence is longer only if a name from the trace in it is absurdly long.
 _LONGEST_SENTENCE = 2_000
 
 
@@ -68,7 +68,7 @@ class View(Struct, frozen=True, dict=True):
     facts: dict[str, Any]
     parts: Sequence[Part]
     label: str | None = None
-    """What the button says that shows it, if not its title."""
+    """The text of the button that shows it; None means its title."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "parts", [part for part in self.parts if part.figures])

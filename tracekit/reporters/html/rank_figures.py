@@ -87,13 +87,13 @@ def parts(ranks: Ranks) -> Figure | None:
     ]  # fmt: skip
     if not rows:
         return None
-    # As many ranks as fit, each with all its parts.
+    # Draw as many ranks as fit, but no rank without some of its parts.
     last = rows[MOST_CELLS - 1]["rank"] if len(rows) > MOST_CELLS else None
     fitting = [row for row in rows[:MOST_CELLS] if row["rank"] != last]
     left_out = len(ranks) - len({row["rank"] for row in fitting})
     frame = pl.DataFrame(fitting)
     tips = ("rank:N", "part:N", "part_ns=length", "window_ns=window")
-    drawn = charts.told(alt.Chart(frame), *tips).mark_bar().encode(
+    drawn = charts.with_tooltip(alt.Chart(frame), *tips).mark_bar().encode(
         y=_lane(ranks, "rank"),
         x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
         color=charts.colour(frame["colour"].to_list()),
@@ -211,14 +211,14 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         ]
     ).filter(pl.col("end_ns") > pl.col("start_ns"))
     moved = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
-    told = charts.told(
+    with_tips = charts.with_tooltip(
         alt.Chart(rows)
         .transform_filter(charts.OF_CHOSEN_STEP)
         .transform_calculate(dur_ns="datum.end_ns - datum.start_ns"),
         "name:N", "type:N", "step:N", "place:Q", "colour:N", "dur_ns=length", "wait_ns=waits",
         "awaited_rank:N",
     )  # fmt: skip
-    bars = told.mark_bar().encode(
+    bars = with_tips.mark_bar().encode(
         x=alt.X("start_ns:Q", title="one clock", scale=alt.Scale(zero=False),
                 axis=charts.time_axis()),
         x2="end_ns:Q",
@@ -246,8 +246,8 @@ def _name(ranks: Ranks, column: str = "trace_id") -> pl.Expr:
 
 
 def _cells(ranks: Ranks) -> tuple[pl.DataFrame, int]:
-    """A row for each rank and step: the steps that a matrix can show, those with most waiting; and
-    how many steps are left out."""
+    """A row for each rank and step, and the number of steps that are left out. If a matrix cannot
+    show all steps, it has those with most waiting."""
     waits = {(row["trace_id"], row["step"]): row for row in ranks.stragglers.iter_rows(named=True)}
     rows = []
     for each in ranks.analyses:

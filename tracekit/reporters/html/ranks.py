@@ -103,7 +103,7 @@ class Ranks(PageSubject):
 
     @cached_property
     def by_wait(self) -> list[Analysis]:
-        """Those for which the others waited longest come first."""
+        """All ranks, by how long the others waited for them, longest first."""
         return sorted(
             self.analyses, key=lambda each: -self.waits[each.trace.trace_id]["held_up_ns"]
         )
@@ -133,7 +133,7 @@ class Ranks(PageSubject):
 
     @property
     def first(self) -> list[Analysis]:
-        """Those that the first screen names: the most waited for, in order."""
+        """The ranks that the first screen names: those that the others waited for longest."""
         return (self.by_wait if self.met else self.analyses)[:_FIRST]
 
     @cached_property

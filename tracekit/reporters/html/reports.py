@@ -57,8 +57,8 @@ def write_any(
     the runs of a lake, or of several traces, such as the ranks of a job. Returns the verdicts on
     it, in the order of trace_ids.
 
-    Of ranks, the first one and those for which the others wait longest get a page of their own in
-    the same file, as many as fit.
+    The page of several ranks contains pages of single ranks, as many as fit: the first rank, then
+    those for which the others wait longest.
 
     Raises:
         TracekitError: as `Database.verdict` does, for the window of a sweep or of several runs, or
@@ -148,8 +148,8 @@ def _fleet_view(fleet: Fleet) -> View:
     rows = pl.DataFrame(
         {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
     )
-    told = charts.told(alt.Chart(rows), "run:N", "step_ns=length")
-    chart = told.mark_line(point=True).encode(
+    with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "step_ns=length")
+    chart = with_tips.mark_line(point=True).encode(
         x=alt.X("place:Q", title=f"runs in order of {fleet.order}"),
         y=alt.Y("step_ns:Q", title="step", axis=charts.time_axis()),
     )

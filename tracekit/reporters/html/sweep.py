@@ -150,8 +150,8 @@ class _SweepFigures:
         )
         if rows["across"].n_unique() < 2 or not rows["at"].dtype.is_numeric():
             return None
-        told = charts.told(alt.Chart(rows), "workload:N", "size:N", "step_ns=length")
-        lines = told.mark_line(point=True).encode(
+        with_tips = charts.with_tooltip(alt.Chart(rows), "workload:N", "size:N", "step_ns=length")
+        lines = with_tips.mark_line(point=True).encode(
             x=alt.X("at:Q", title=self.across, scale=alt.Scale(type="log", base=2),
                     axis=alt.Axis(values=sorted(set(rows["at"])), format="d")),
             y=alt.Y("step_ns:Q", title="step", scale=alt.Scale(type="log"),

@@ -189,7 +189,7 @@ def _snapshot_view(subject: Snapshot) -> View:
 
 
 class Plots:
-    """A method for each figure of the page of a trace, which returns its Altair chart.
+    """The Altair charts of a trace's page: one method for each figure.
 
     The chart holds its rows and can be restyled: `run.plot.timeline().properties(height=400)`. All
     take `trace` (a trace_id), `window` and `thresholds`, as `Database.verdict` does.

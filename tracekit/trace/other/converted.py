@@ -1,8 +1,8 @@
 """A process that another profiler recorded, read as the text of a Kineto trace, or as rows.
 
 Each reader says which processes a file holds, and yields their events in the terms of Kineto's
-categories and arguments. What is above knows the profiler only by the trace's member
-`profiler`: its name, its version, and what of the file is left out.
+categories and arguments. Callers know the profiler only by the trace's member `profiler`: its name,
+its version, and which parts of the file are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OneProcess(Struct):
     """
 
     name: str | None
-    """What tells it from the file's other processes."""
+    """A name that tells it from the file's other processes; None if there are no others."""
     members: dict[str, Any]
     events: Callable[[], Iterator[bytes]]
     tail: dict[str, Any] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Converted(ByteStream):
 
     def close(self) -> None:
         self._pieces = iter(())
-        # It may be closed again.
+        # A second call does nothing.
         close, self._close = self._close, lambda: None
         close()
 

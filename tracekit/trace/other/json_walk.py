@@ -29,17 +29,17 @@ class JsonWalk:
         self._text, self._at, self._ended = "", 0, False
 
     def members(self) -> Iterator[str]:
-        """The keys of the object that stands here; nothing if it is no object."""
+        """The keys of the object at this position; none if it is not an object."""
         if self._opens("{"):
             while self._peek() != "}":
                 key = self.value()
                 if not isinstance(key, str):
-                    raise JsonError("a key is no text")
+                    raise JsonError("a key is not text")
                 yield key
             self._at += 1
 
     def elements(self) -> Iterator[None]:
-        """Stands before each element of the array here; nothing if it is no array."""
+        """Stops before each element of the array at this position; other values have none."""
         if self._opens("["):
             while self._peek() != "]":
                 yield
@@ -51,7 +51,7 @@ class JsonWalk:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-                # A number may go on in what was not read yet.
+                # A number at the end of the text read so far may continue in the rest of the file.
                 if end < len(self._text) or self._ended:
                     self._at = end
                     return value

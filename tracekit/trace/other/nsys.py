@@ -1,7 +1,7 @@
 """Reports of Nsight Systems, exported to SQLite: `nsys export --type sqlite`.
 
-The schemas of its versions differ: what a report is, and what it says, is decided by the tables and
-columns that are there. https://docs.nvidia.com/nsight-systems/UserGuide (Exporting to SQLite)
+The schemas of its versions differ, so the reader checks which tables and columns a report has.
+https://docs.nvidia.com/nsight-systems/UserGuide (Exporting to SQLite)
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def is_report(tables: Tables) -> bool:
 
 def processes(tables: Tables, name: str) -> list[OneProcess]:
     """The processes that used a device, in the order of the devices; each is a rank where there are
-    several. What other processes did stands with the first.
+    several. The events of other processes are added to the first.
 
     Raises:
         TracekitError: when the file is damaged.
@@ -71,7 +71,7 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
     # Without a key, each text would be searched from the first on.
     key = re.search(r"\bid\b[^,]*\bPRIMARY\s+KEY", tables.definitions["StringIds"], re.IGNORECASE)
     if key is None:
-        raise TracekitError(f"{name}: is no export of nsys: its table StringIds has no key")
+        raise TracekitError(f"{name}: is not an export of nsys: its table StringIds has no key")
     first_device: dict[int, int] = {}
     for table in ON_DEVICE:
         if tables.columns.get(table, {}).keys() >= {"globalPid", "deviceId"}:
@@ -96,7 +96,7 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
 def _members(tables: Tables) -> dict[str, Any]:
     """What the report says of the whole recording, as members of a Kineto trace."""
     counts = {
-        # Of tables that are read, whether there are rows is enough.
+        # For tables that are read, it is enough to know whether they have rows.
         table: tables.count(table, 1 if table != GRAPH and _is_read(columns) else None)
         for table, columns in tables.columns.items()
         if not _RESOLVED.match(table)
@@ -154,8 +154,8 @@ def _records(tables: Tables, table: str) -> Rows:
 
 def _complaints(diagnostics: Rows) -> list[str]:
     """Warnings and errors of the recorder (ENUM_DIAGNOSTIC_SEVERITY_LEVEL)."""
-    told = (row.get("text") for row in diagnostics if row.get("severity") in (2, 3))
-    return sorted({str(text) for text in told if text})
+    texts = (row.get("text") for row in diagnostics if row.get("severity") in (2, 3))
+    return sorted({str(text) for text in texts if text})
 
 
 def _base_ns(said: Mapping[str, Rows], export: Mapping[Any, Any]) -> int | None:
@@ -170,8 +170,8 @@ def _base_ns(said: Mapping[str, Rows], export: Mapping[Any, Any]) -> int | None:
 
 
 def _is_mine(owner: int | None, owners: Sequence[int | None], column: str) -> str:
-    """A condition on a table's rows: that they are those of a process. Rows of other processes than
-    `owners` stand with the first."""
+    """The SQL condition that a table's rows belong to a process. Rows of processes that are not in
+    `owners` count for the first owner."""
     if owner is not None and owner != owners[0]:
         return f"{column} >> 24 = {owner}"
     others = ", ".join(map(str, owners[1:]))

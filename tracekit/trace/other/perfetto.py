@@ -107,7 +107,7 @@ class _Packets:
         self._texts: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
         self._text_bytes = 0
         self._default: dict[int, int] = {}
-        # By sequence and number, 0 for the last one that a sample brings: a GPU and its counters.
+        # A GPU and its counters, by sequence and number. A sample can bring its own: number 0.
         self._counters: dict[tuple[int, int], tuple[int, dict[int, str]]] = {}
         self._block, self._last, self._places = 0, _END, [0, 0]
 
@@ -293,7 +293,7 @@ class _Packets:
             for track, start, end, *both in self._marks.execute(f"SELECT {columns} FROM pair"):
                 parts, last = map(json.loads, both)
                 yield track + _HALF, start, end, _BEGIN, _merged(parts, last)
-        # Ends come before what begins at the same instant.
+        # At the same instant, ends come before beginnings.
         ordered = self._marks.execute(
             "SELECT track, at, kind, parts FROM mark"
             " WHERE kind IS NOT NULL AND (block IS NULL OR block NOT IN in_rows)"
@@ -337,8 +337,8 @@ def _slices(
     opened: list[tuple[int, dict[str, Any]]] = []
     for at, same in groupby(marks, key=itemgetter(0)):
         later: list[dict[str, Any]] = []
-        for _, kind, told in same:
-            parts = json.loads(told)
+        for _, kind, encoded in same:
+            parts = json.loads(encoded)
             if kind == _END:
                 if opened:
                     yield _closed(opened, at, parts)

@@ -1,5 +1,5 @@
-"""What Perfetto's traces say of GPUs: counters, and render stages, as which PyTorch writes all that
-a device runs.
+"""GPU events in Perfetto's traces: counters and render stages. PyTorch writes each kernel and copy
+as a render stage.
 
 https://perfetto.dev/docs/reference/trace-packet-proto (GpuRenderStageEvent, GpuCounterEvent);
 PyTorch's writer is torch/profiler/_cuspy/trace.py
@@ -84,7 +84,7 @@ def counter_events(
 
 
 def _value(said: str) -> Any:
-    """All values are texts here; numbers and lists are read from them."""
+    """The value of an annotation, which is text: numbers and lists are parsed."""
     if said[:1] in "-0123456789[{":
         try:
             return json.loads(said)

@@ -27,7 +27,7 @@ _CATEGORIES = {
 }
 _PROCESSES = "SELECT id, CAST(pid AS INTEGER) FROM {} ORDER BY 2"
 _METADATA = ("metadata", "info_node", "info_process", "info_agent")
-# Tables whose rows events refer to or are.
+# The tables of events, and the tables that events refer to.
 _RESOLVED = {
     *("string", "event", "track", "timestamp", "info_thread", "info_queue", "info_stream"),
     *("info_kernel_symbol", "info_code_object", "region", "kernel_dispatch", "memory_copy"),

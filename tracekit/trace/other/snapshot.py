@@ -37,13 +37,13 @@ _SKIPPED = {0x80: 1, 0x95: 8}
 _OPERAND_BYTES = {0x68: 1, 0x71: 1, 0x8A: 1, 0x8C: 1, 0x58: 4, 0x6A: 4, 0x72: 4} | {
     op: number.size for op, number in _NUMBERS.items()
 }
-# Errors of reading a pickle that is no snapshot.
+# Errors of reading a pickle that is not a snapshot.
 _UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error)
 # Pass on text of this many events at once.
 _EVENTS = 2_000
 # c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.
 _DEVICE_TYPE = 1
-# By action of the allocator: what its size adds to the allocated and to the reserved bytes.
+# For each action of the allocator: the sign of its size in the allocated and the reserved bytes.
 _CHANGES = {
     "alloc": (1, 0), "free_completed": (-1, 0), "segment_alloc": (0, 1), "segment_map": (0, 1),
     "segment_free": (0, -1), "segment_unmap": (0, -1),
@@ -288,10 +288,10 @@ class _Snapshot:
         return data
 
     def _new_list(self, stack: list[Any]) -> list[Any]:
-        """An empty list for what begins on top of the stack."""
+        """An empty list for the list that begins on top of the stack."""
         outer = self._outer
         if not outer:
-            # Snapshots were this list alone once.
+            # Old snapshots consist of this list only.
             return [] if stack else _Streamed("segments")
         around = stack[-1] if stack else outer[-1][-1]
         if isinstance(around, _Traces) or (stack and isinstance(outer[-1][-1], _Traces)):

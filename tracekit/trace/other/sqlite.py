@@ -19,7 +19,7 @@ from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.native.rows import EventQuery, connected, read_rows
 
-# Names that stand in SQL as they are.
+# Names that need no quotes in SQL.
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # The longest text or BLOB.
 _MOST_BYTES = 64 << 20

@@ -84,8 +84,10 @@ def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
         .transform_calculate(high="datum.low + datum.share")
     )
-    told = charts.told(base, "at_ns=at", "colour:N=part", "part_ns=time", "share:Q|.1%", "step:N")
-    bars = told.mark_rect().encode(
+    with_tips = charts.with_tooltip(
+        base, "at_ns=at", "colour:N=part", "part_ns=time", "share:Q|.1%", "step:N"
+    )
+    bars = with_tips.mark_rect().encode(
         x=charts.time("at_ns", tickCount=8),
         x2="end_ns:Q",
         y=alt.Y("low:Q", title="share of the time",
@@ -97,12 +99,12 @@ def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
 
 
 def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    told = charts.told(
+    with_tips = charts.with_tooltip(
         alt.Chart(rows), "type:N", "group_name:N=group", "group_size:Q=ranks", "dtype:N",
         "message_bytes=message", "count:Q=calls", "total_ns=time", "exposed_ns=exposed",
         "bus_gb_per_s:Q=bus GB/s|.3~g", "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
     )  # fmt: skip
-    dots = told.mark_point(filled=True, opacity=0.8, color=colours.of("communication")).encode(
+    dots = with_tips.mark_point(filled=True, opacity=0.8, color=colours.of("communication")).encode(
         x=alt.X("message_bytes:Q", title="message", scale=alt.Scale(type="log"),
                 axis=charts.size_axis(tickCount=8)),
         y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),

@@ -97,7 +97,7 @@ def frames_chart(
             end="datum.begin + datum.length", top="-datum.depth", bottom="-datum.depth - 0.94"
         )
     )
-    base = charts.told(laid, "name:N", *measures, *more_tips).encode(
+    base = charts.with_tooltip(laid, "name:N", *measures, *more_tips).encode(
         x=alt.X("begin:Q", title=None, axis=None, scale=alt.Scale(zero=False, nice=False)),
         opacity=alt.condition("datum.faint", alt.value(0.3), alt.value(1)),
     )

@@ -41,7 +41,7 @@ def memory(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     return Figure(
         f"At most {size(first['peak_bytes'])} were allocated"
         f"{reserved}, {duration(first['peak_at_ns'] - subject.window.start_ns)} after the window's "
-        "start. The band is what was between least and most allocated.",
+        "start. The band spans the least and the most allocated memory.",
         rows,
         _over_time(rows),
         title=f"Memory of {_device(first)} over time",
@@ -146,7 +146,7 @@ def largest_allocations(subject: Subject, rows: pl.DataFrame) -> Figure:
 
 @figure("fragmentation", "Reserved memory by pool")
 def fragmentation(subject: Subject, rows: pl.DataFrame) -> Figure:
-    """The parts of reserved memory that are in use, rounding, or free in pieces."""
+    """How reserved memory divides into memory in use, rounding, and free blocks."""
     reserved, free = int(rows["segment_bytes"].sum()), int(rows["free_bytes"].sum())
     return Figure(
         f"{size(free)} of {size(reserved)} reserved ({share(free, reserved)}) are free, in "
@@ -162,12 +162,12 @@ def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
     """How each segment is filled."""
     rows = informative(rows).with_columns(segment=_HEX).drop("address")
     base = alt.Chart(rows).transform_fold(["used_bytes", "free_bytes"], as_=["part", "part_bytes"])
-    told = charts.told(
+    with_tips = charts.with_tooltip(
         base.transform_calculate(colour="datum.part == 'used_bytes' ? 'allocated' : 'idle'"),
         "segment:N", "segment_bytes=whole", "part_bytes=in this part",
         "largest_free_bytes=largest free",
     )  # fmt: skip
-    parts = told.mark_bar().encode(
+    parts = with_tips.mark_bar().encode(
         x=alt.X("part_bytes:Q", title="in use, and free", axis=charts.size_axis(tickCount=6)),
         y=alt.Y("segment:N", sort=None, title=None),
         color=charts.colour(["allocated", "idle"], "memory"),
@@ -234,7 +234,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .encode(x=x, y="min_allocated_bytes:Q", y2="max_allocated_bytes:Q", color=color)
     )
     lines = (
-        charts.told(base, *tips)
+        charts.with_tooltip(base, *tips)
         .transform_fold(["max_allocated_bytes", "max_reserved_bytes"], as_=["kind", "bytes"])
         .transform_filter("datum.kind == 'max_allocated_bytes' || datum.bytes > 0")
         .transform_calculate(
@@ -251,15 +251,15 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .transform_calculate(peak="'peak ' + " + charts.size_of("datum.max_allocated_bytes"))
         .encode(x=x, y="max_allocated_bytes:Q")
     )
-    dot = charts.told(peak, *tips).mark_point(filled=True, size=60, color=charts.PLAIN)
+    dot = charts.with_tooltip(peak, *tips).mark_point(filled=True, size=60, color=charts.PLAIN)
     text = peak.mark_text(dy=-10).encode(text="peak:N")
     return charts.sized((band + lines + dot + text).add_params(charts.CHOSEN_STEP), 170)
 
 
 def _bars(rows: pl.DataFrame, column: str, live: str, *tips: str) -> alt.TopLevelMixin:
     """A bar for each operator or place: the memory that it holds."""
-    told = charts.told(alt.Chart(rows), f"{column}:N", f"live_bytes={live}", *tips)
-    bars = told.mark_bar(color=colours.of("allocated")).encode(
+    with_tips = charts.with_tooltip(alt.Chart(rows), f"{column}:N", f"live_bytes={live}", *tips)
+    bars = with_tips.mark_bar(color=colours.of("allocated")).encode(
         y=charts.names(column, rows[column].to_list(), "-x"),
         x=alt.X("live_bytes:Q", title=live, axis=charts.size_axis(tickCount=6)),
     )

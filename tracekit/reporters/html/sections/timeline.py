@@ -95,14 +95,14 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
         opacity=charts.FAINT_UNLESS_CHOSEN,
     )
     tips = ("step:N", "span_ns=length", "regime:N", "bottleneck:N")
-    bars = charts.told(
+    bars = charts.with_tooltip(
         base.transform_calculate(colour="datum.part"), *tips, "part:N", "part_ns=of it"
     )
     bars = bars.mark_bar().encode(
         y=alt.Y("part_ns:Q", title="length of the step", axis=charts.time_axis())
     )
     caps = base.transform_filter("datum.part == 'compute'")
-    caps = charts.told(caps.transform_calculate(colour="datum.regime"), *tips)
+    caps = charts.with_tooltip(caps.transform_calculate(colour="datum.regime"), *tips)
     caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y="span_ns:Q")
     return charts.sized((bars + caps).add_params(charts.CHOSEN_STEP), 180)
 
@@ -223,7 +223,7 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
         label="isValid(datum.label) ? datum.label : datum.name",
     )
     tips = ("lane:N", "activity:N", "name:N", "start_ns=from", "dur_ns=for", "pieces:Q")
-    base = charts.told(laid, *tips).encode(
+    base = charts.with_tooltip(laid, *tips).encode(
         x=alt.X(
             "start_ns:Q",
             title="since the interval's start",
@@ -258,8 +258,10 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     label = pl.when(is_one).then("culprit").otherwise(pl.format("{} ({})", "culprit", "cause"))
     rows = rows.with_columns(label=label)
     first = rows.row(0, named=True)
-    told = charts.told(alt.Chart(rows), "culprit:N", "cause:N", "idle_ns=idle", "gaps:Q")
-    chart = told.mark_bar().encode(
+    with_tips = charts.with_tooltip(
+        alt.Chart(rows), "culprit:N", "cause:N", "idle_ns=idle", "gaps:Q"
+    )
+    chart = with_tips.mark_bar().encode(
         x=alt.X("idle_ns:Q", title="device idle time", axis=charts.time_axis()),
         y=charts.names("label", rows["label"].to_list()),
         color=charts.colour(rows["colour"].to_list(), "cause"),

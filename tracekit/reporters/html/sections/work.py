@@ -142,7 +142,7 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
     names = roofs.transform_filter("datum.place == 'math'").mark_text(align="right", dy=-7)
     # Above the roofs on the left, no dot can be.
     memory = roofs.transform_filter("datum.place == 'memory'").mark_text(align="left", dx=6)
-    told = charts.told(
+    with_tips = charts.with_tooltip(
         base.transform_calculate(
             colour="datum.limit",
             of_roof="format(datum.share_of_roof, '.1%')",
@@ -152,7 +152,7 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
         "tflop_per_s:Q=TFLOP/s|.3~g", "gb_per_s:Q=GB/s|,.3~r", "of_roof:N=of its roof",
         "bound:N=limited by",
     )  # fmt: skip
-    dots = told.mark_circle(opacity=0.75, stroke=charts.PLAIN, strokeWidth=0.5).encode(
+    dots = with_tips.mark_circle(opacity=0.75, stroke=charts.PLAIN, strokeWidth=0.5).encode(
         x=x,
         y=y,
         size=alt.Size("gpu_ns:Q", legend=None, scale=alt.Scale(range=[20, 900])),
@@ -191,8 +191,8 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     of_all = duration(launch.first_delay_p50_ns) if launch else ""
     median = f" The median of all launches is {of_all}." if launch else ""
     shades = dict(zip(named.values(), colours.VARIANTS, strict=False))
-    told = charts.told(alt.Chart(rows), "of:N", "delay_ns=delay", "launches:Q")
-    chart = told.mark_line().encode(
+    with_tips = charts.with_tooltip(alt.Chart(rows), "of:N", "delay_ns=delay", "launches:Q")
+    chart = with_tips.mark_line().encode(
         x=charts.time("start_ns"),
         y=alt.Y("delay_ns:Q", title="launch delay", axis=charts.time_axis(),
                 scale=alt.Scale(type="symlog", constant=1000)),
