@@ -304,7 +304,7 @@ def test_captures_beside_a_trace_are_found_and_not_judged(run, tmp_path):
     assert "capture by order" in done.stdout
     assert "also read, to describe its graphs" in done.stderr
     assert "without a capture beside it" in done.stderr
-    # A capture alone is what is asked about.
+    # A capture that is loaded alone is judged.
     with tracekit.load(folder / "bs_2_rank0.json") as opened:
         assert opened.trace_ids() == [1]
 

@@ -42,7 +42,7 @@ _OF_METRIC = "the metric's unit"
 # Headings are not folded to less than this; text of this length is not cut; the first column of
 # longer text takes at least this much, and others.
 _HEAD, _SHORT, _FIRST, _OTHER = 7, 14, 20, 12
-# So many columns may be left out before a table is printed row by row, these first.
+# At most this many columns are left out before a table is printed row by row, these first.
 LEFT_OUT = 4
 _MINOR = re.compile(r"(p\d+|min|max|end)\b|(p\d+|min|max|end)_")
 
