@@ -115,7 +115,7 @@ def test_recurring_events_are_not_one_offs(title, analyses):
 
 FREED = {
     marked: TRACES.program(
-        loop(once=[Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")], marked=marked)
+        loop(steps=9, once=[Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")], marked=marked)
     )
     for marked in (True, False)
 }
@@ -170,7 +170,13 @@ def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_of
     assert not any("python" in why for why in analysis.verdict.why)
 
 
-BUILT_IN = TRACES.program(loop(once=[line("<built-in function mkdir>", Work(200 * MS))]))
+BUILT_IN = TRACES.program(loop(steps=9, once=[line("<built-in function mkdir>", Work(200 * MS))]))
+
+
+def test_no_warm_up_is_advised_against_an_event_of_the_second_half(analyses):
+    analysis = analyses[ONCE["python", True]]
+    assert len(analysis.one_offs) == 1
+    assert not any(each.once for each in analysis.advice)
 
 
 def test_a_built_in_function_is_not_a_line_to_warm_up(analyses):

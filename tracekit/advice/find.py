@@ -326,11 +326,11 @@ def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | Non
 
 
 def _is_early(event: OneOff, replay: Replay) -> bool:
-    """Whether it happened while a run warms up: before most launches."""
+    """Whether it happened while a run may still warm up: before most launches."""
     device = replay.graph.device
     launched_ns = device.call[device.linked] + replay.graph.host.origin_ns
     before = int(np.count_nonzero(launched_ns < event.start_ns))
-    return bool(before <= replay.thresholds.one_off_early_share * len(launched_ns))
+    return bool(before <= replay.thresholds.allocation_settled_by * len(launched_ns))
 
 
 def _once(
