@@ -1,6 +1,6 @@
 """The fix list: what to change, where, and what each change is worth.
 
-The dataclasses here are the JSON of `tracekit advise --json`, key for key.
+The structs here are the JSON of `tracekit advise --json`, key for key.
 """
 
 from __future__ import annotations

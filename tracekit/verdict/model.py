@@ -1,7 +1,7 @@
 """The analysis of one trace: the answers of queries, and the verdict that follows from them. The
 verdict of a run of several ranks.
 
-The dataclasses here are the JSON of `tracekit analyze --json`, key for key.
+The structs here are the JSON of `tracekit analyze --json`, key for key.
 """
 
 from __future__ import annotations
