@@ -33,6 +33,8 @@ WITH launch AS (
     FROM launch_call AS l JOIN gpu_ops AS k ON l.trace_id = k.trace_id AND l.op_id = k.event_id
     WHERE is_asked(l.trace_id) AND can_be_captured AND NOT is_graph
         AND NOT is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
+        -- XLA makes graphs by itself: https://openxla.org/xla/flags_guidance (xla_gpu_enable_command_buffer)
+        AND l.trace_id NOT IN (SELECT trace_id FROM trace WHERE profiler = 'jax')
         AND l.trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
             HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(*))
 ),
