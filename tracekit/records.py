@@ -42,7 +42,7 @@ class Record(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return ({"schema": self.form} if self.form else {}) | dict(plain(self))
+        return ({"schema": self.form} if self.form else {}) | dict(to_builtins(self))
 
 
 class Shown(Record, frozen=True):
@@ -57,11 +57,6 @@ class Shown(Record, frozen=True):
 
     def __repr__(self) -> str:
         return Shown.views().text(self) if Shown.views else object.__repr__(self)
-
-
-def plain(value: Any) -> Any:
-    """Structs as dictionaries, however deep."""
-    return to_builtins(value)
 
 
 def parsed(text: str | bytes) -> Any:

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 
 from tracekit.compare import hta
 from tracekit.errors import TracekitError
-from tracekit.records import Record, plain
+from tracekit.records import Record
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -74,7 +74,7 @@ class Report(Record, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return {"schema": self.form, "agrees": self.agrees} | dict(plain(self))
+        return {"schema": self.form, "agrees": self.agrees} | dict(to_builtins(self))
 
 
 def crosscheck(path: str | Path, database: Session) -> Report:

@@ -27,13 +27,13 @@ from pathlib import Path, PurePosixPath
 from typing import TypeVar
 from urllib.parse import quote, unquote
 
-from msgspec import Struct, field
+from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.lake.tables import NEEDED, VERDICTS
-from tracekit.records import parsed, plain, record
+from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url
 
 M = TypeVar("M")
@@ -146,7 +146,7 @@ class Group(Struct, frozen=True, dict=True):
         return f"{TABLES}/{table}/{folders}/{self.data}.parquet"
 
     def as_json(self) -> bytes:
-        return json.dumps(plain(replace(self, without=[]))).encode()
+        return json.dumps(to_builtins(replace(self, without=[]))).encode()
 
 
 class GroupEntry(Struct, frozen=True):
@@ -162,7 +162,7 @@ class Version(Struct, frozen=True):
     groups: list[GroupEntry]
 
     def as_json(self) -> bytes:
-        return json.dumps({"layout": LAYOUT} | plain(self)).encode()
+        return json.dumps({"layout": LAYOUT} | to_builtins(self)).encode()
 
 
 def read_group(text: bytes, path: str) -> Group:

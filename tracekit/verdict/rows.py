@@ -10,9 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from tracekit.database import packaged
 from tracekit.evidence.model import Period, Window
-from tracekit.records import parsed, plain, record
+from tracekit.records import parsed, record
 from tracekit.verdict.model import Analysis
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -65,14 +67,14 @@ def rows_of(analysis: Analysis, context: str = "") -> Rows:
     trace_id = analysis.trace.trace_id
     advice = []
     for number, each in enumerate(analysis.advice, 1):
-        row = plain(each)
+        row = to_builtins(each)
         place = row.pop("where")
         del row["needs"], row["doubts"], row["places"]
         advice.append({"number": number, "place": place} | row)
     tables: Rows = {
         "verdict": [row | {"judged_by": judged_by(context)} for row in _verdicts(analysis)],
         "evidence": list(_evidence(analysis)),
-        "one_off": [plain(each) for each in analysis.one_offs],
+        "one_off": [to_builtins(each) for each in analysis.one_offs],
         "advice": advice,
     }
     return {table: [{"trace_id": trace_id} | row for row in rows] for table, rows in tables.items()}
@@ -104,7 +106,7 @@ def _others(analysis: Analysis) -> list[Period]:
 
 
 def _window(window: Window) -> dict[str, Any]:
-    return {name: value for name, value in plain(window).items() if name != "span_ns"}
+    return {name: value for name, value in to_builtins(window).items() if name != "span_ns"}
 
 
 def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
@@ -119,7 +121,7 @@ def _evidence(analysis: Analysis) -> Iterator[dict[str, Any]]:
 
 def _numbers(window: Window, parts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for part, found in parts.items():
-        for name, value in (plain(found) if found is not None else {}).items():
+        for name, value in (to_builtins(found) if found is not None else {}).items():
             if name in ("device_id", "work_ns"):
                 continue
             inner = value if isinstance(value, dict) else {"": value}

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
-from tracekit.records import plain
 from tracekit.reporters import fleet as words
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.diff import diff_view
@@ -164,7 +164,7 @@ def _fleet_view(fleet: Fleet) -> View:
     )
     says, tables = "Times are of all devices together.", []
     for name, title in _FLEET_TABLES.items():
-        if found := plain(getattr(fleet, name)):
+        if found := to_builtins(getattr(fleet, name)):
             if name == "changes":
                 found = [row | {"labels": words.labels(row["labels"])} for row in found]
             frame = pl.DataFrame(found, infer_schema_length=None)
