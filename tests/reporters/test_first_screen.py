@@ -1,12 +1,14 @@
 """The screen that `analyze` prints: what misleads comes first, and nothing is cut off."""
 
 import pytest
+from msgspec.structs import replace
 
 import tracekit
 from tests.conftest import judged_together, trace_names
 from tests.kit.atoms import MS, US, Launch, Sync, Work, operator
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
+from tracekit.advice.catalogue import catalogue
 from tracekit.reporters.first_screen import render
 
 
@@ -28,6 +30,54 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     assert any(each.endswith(f"of the other {left}") for each in lines)
     once = next(at for at, each in enumerate(lines) if each.startswith("What happened once"))
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
+
+
+@pytest.fixture
+def advised(shared_verdict):
+    """A verdict with these remedies as its advice, each with a place of one line."""
+    analysis = shared_verdict("simulated-overhead-bound.json.gz")
+    (first, *_) = (each for each in analysis.advice if not each.once)
+
+    def made(*names):
+        known = catalogue()
+        advice = [
+            replace(first, remedy=name, title=known[name].title, where=f"at_{at}", detail=None)
+            for at, name in enumerate(names)
+        ]
+        return replace(analysis, advice=advice)
+
+    return made
+
+
+def test_throughput_has_a_list_of_its_own(advised, capsys, monkeypatch):
+    lines = screen(advised("cuda-graph", "larger-batch"), capsys, monkeypatch)
+    (change, throughput) = (
+        next(at for at, line in enumerate(lines) if line.startswith(heading))
+        for heading in ("What to change", "For throughput")
+    )
+    titles = [catalogue()[name].title for name in ("cuda-graph", "larger-batch")]
+    assert [lines[change + 1][2:48].strip(), lines[throughput + 1][2:48].strip()] == titles
+    assert throughput > change + 1
+
+
+def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatch):
+    names = ["cuda-graph", "torch-compile", "fused-optimizer", "in-place", "allocator"]
+    lines = screen(advised(*names), capsys, monkeypatch)
+    shown = [name for name in names if any(catalogue()[name].title in line for line in lines)]
+    places = [line for line in lines if line.startswith("    at_")]
+    assert len(lines) <= 24 and 0 < len(places) < len(shown)
+
+
+@pytest.mark.parametrize(("spans", "said"), [((3, 1, 2), "a usual one"), ((1, 3, 0), "the median")])
+def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys, monkeypatch):
+    analysis = advised("cuda-graph")
+    window = replace(analysis.judged.window, kind="step", span_ns=1_000_000)
+    steps = [
+        replace(analysis.judged, window=replace(window, span_ns=span * 1_000_000)) for span in spans
+    ]
+    judged = replace(analysis.judged, window=window)
+    shown = replace(analysis, judged=judged, steps=steps)
+    assert f"3 steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
 
 
 # Small traces are judged together, large ones take seconds.

@@ -284,7 +284,7 @@ def _advice(
     cause = max(remedy.causes, key=lambda each: removed.get(each, 0.0))
     doubts = [doubted[code] for code in remedy.codes if code in doubted]
     return replace(
-        _of_once(remedy, cause, best.where, place.count, place.saves_ns, doubts),
+        _advice_without_share(remedy, cause, best.where, place.count, place.saves_ns, doubts),
         detail=best.detail,
         share=place.saves_ns / window_ns,
         once=False,
@@ -356,7 +356,7 @@ def _once(
             continue
         longest = max(mine, key=lambda each: each.excess_ns)
         where = _place_of(longest)
-        found.append(_of_once(remedy, longest.cause, where, len(mine), saves_ns))
+        found.append(_advice_without_share(remedy, longest.cause, where, len(mine), saves_ns))
     return sorted(found, key=lambda each: -each.saves_ns)
 
 
@@ -366,10 +366,10 @@ def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     cold = replay.database.rows_of_trace(sql, replay.trace_id)
     saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
     found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
-    return found[0] if found else _of_once(remedy, "launch", None, len(cold), saves_ns)
+    return found[0] if found else _advice_without_share(remedy, "launch", None, len(cold), saves_ns)
 
 
-def _of_once(
+def _advice_without_share(
     remedy: Remedy,
     cause: str,
     where: str | None,
@@ -377,7 +377,7 @@ def _of_once(
     saves_ns: int,
     doubts: Sequence[str] = (),
 ) -> Advice:
-    """Advice on a one-off: its price is not a share of a step, and comes from no replay."""
+    """Advice on a one-off, whose price is not a share of a step. Other advice adds its share."""
     return Advice(
         remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
         effort=remedy.effort, needs=remedy.needs,
