@@ -134,13 +134,12 @@ class Sweep(Shown, frozen=True):
         return not any(point.is_wrong for point in self.points)
 
 
-def sweep_in(database: Session, baseline: str | None = None) -> Sweep | None:
+def sweep_in(database: Session) -> Sweep | None:
     """The sweep that a database holds: all its points, each with the verdict on its trace.
 
-    `baseline` is the workload that speed-ups refer to, by default the first that ran. None: the
-    database holds no sweep.
+    Speed-ups refer to the workload that ran first. None: the database holds no sweep.
     """
-    rows = database.ask("sweep_points", baseline=baseline)
+    rows = database.ask("sweep_points")
     if not rows:
         return None
     points = [point_of(database, row) for row in rows]
@@ -148,7 +147,7 @@ def sweep_in(database: Session, baseline: str | None = None) -> Sweep | None:
         dict.fromkeys(point.workload for point in sorted(points, key=lambda p: p.trace_id))
     )
     even = [point.workload for point in points if point.speedup == point.speedup_low == 1]
-    first = baseline or (even or names)[0]
+    first = (even or names)[0]
     device = ", ".join(dict.fromkeys(point.device for point in points))
     return Sweep(database.name, device, first, names, 0, points, compare(points, first))
 

@@ -40,12 +40,7 @@ FIGURES = (
 )
 
 
-def open_pair(
-    a: str,
-    b: str,
-    resources: Resources | None = None,
-    thresholds: Thresholds | None = None,
-) -> Pair:
+def open_pair(a: str, b: str, resources: Resources) -> Pair:
     """Opens two runs of lakes, or parts of them, and chooses the rank to compare: the one that sets
     the pace of the slower run, else the first one that both have.
 
@@ -61,9 +56,7 @@ def open_pair(
                 f"{path}: holds several runs: choose one, as LAKE/run=NAME: {names}"
             )
         parts += selected
-    resources = resources or Resources()
-    lake = open_parts(parts, resources)
-    return _pair(lake, (parts[0], parts[1]), thresholds or Thresholds())
+    return _pair(open_parts(parts, resources), (parts[0], parts[1]), Thresholds())
 
 
 def _pair(lake: Lake, parts: tuple[LakeRun, LakeRun], thresholds: Thresholds) -> Pair:
