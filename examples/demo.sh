@@ -6,7 +6,7 @@ folder=${1:-build/demo}
 tracekit="${BIN:+$BIN/}tracekit"
 mkdir -p "$folder"
 
-"$tracekit" demo --no-open -o "$folder/simulated.html"
+"$tracekit" demo --no-open -o "$folder/h100.html"
 echo
 
 for name in mlp-eager mlp-compiled mlp-triton; do

@@ -51,6 +51,8 @@ _NOT_INHERITED = {
 TEST_DEVICE = os.environ["TRACEKIT_TEST_DEVICE"]
 SHARED_TRACES = Path(__file__).parents[2] / "shared" / "traces"
 OWN_TRACES = Path(__file__).parent / "data"
+# Captured on an NVIDIA H100.
+GPU_TRACES = OWN_TRACES / "h100"
 # Give a file, or a database, that a function makes at a path, by a name and what it is made of.
 MadeFile = Callable[[str, bytes, Callable[[Path], object]], Path]
 MadeOnce = Callable[[str, bytes, Callable[[Path], object]], tracekit.Database]

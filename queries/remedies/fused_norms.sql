@@ -29,7 +29,8 @@
 -- column factor (fraction of the time taken): of a GPU op, what remains if only the first input and the last
 --     output pass through memory, at least the shortest piece; 0 for the host's work, but the last piece's
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
--- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them.
+-- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them:
+-- c casts to float, C back, so that a chain does not take the first cast of the next one.
 -- https://docs.pytorch.org/docs/stable/nn.functional.html
 -- https://github.com/huggingface/transformers/blob/main/src/transformers/activations.py
 WITH work AS (
@@ -48,7 +49,7 @@ piece AS (
            gpu_op_ids[1] AS gpu_op_id, p.start_ns, p.dur_ns, place,
            place - row_number() OVER (
                PARTITION BY w.trace_id, w.device_id, w.stream ORDER BY place) AS island,
-           CASE WHEN kind = 'copy' THEN CASE WHEN t[1] <> t[2] THEN 'c' ELSE '-' END
+           CASE WHEN kind = 'copy' THEN CASE WHEN t[1] = t[2] THEN '-' WHEN t[1] = 'float' THEN 'c' ELSE 'C' END
                 ELSE coalesce(MAP {'pow': 'p', 'square': 'p', 'mul': 'm', 'mean': 'M', 'add': 'a', 'sub': 's',
                     'rsqrt': 'r', 'sqrt': 'q', 'div': 'd', 'var': 'v', 'std': 'v', 'tanh': 't', 'erf': 'e',
                     'softmax': 'x', 'log': 'l'}[plain], '-') END AS letter
@@ -61,8 +62,8 @@ follow AS (
     FROM piece
 ),
 matched AS (
-    SELECT *, regexp_extract(letters, '^c?(p|m)Marmc?m?c?') AS rms_norm,
-           regexp_extract(letters, '^c?M(s(p|m)Ms?a(qd|rm)|v[samd]{1,3}[qr]?s?[md])m?a?c?') AS layer_norm,
+    SELECT *, regexp_extract(letters, '^c?(p|m)MarmC?m?C?') AS rms_norm,
+           regexp_extract(letters, '^c?M(s(p|m)Ms?a(qd|rm)|v[samd]{1,3}[qr]?s?[md])m?a?C?') AS layer_norm,
            regexp_extract(letters, '^((m?pma|mm+a)mtamm?|m?[md]eamm?)') AS gelu,
            regexp_extract(letters, '^xl') AS log_softmax,
            CASE WHEN rms_norm <> '' THEN 'rms_norm' WHEN layer_norm <> '' THEN 'layer_norm'

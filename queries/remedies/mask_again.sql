@@ -18,13 +18,14 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
 -- column detail (text): the mask's shape
 -- doubts: no_operators, no_shapes, no_stacks
--- A triangle of one shape, built at one place more than once, and what filled it just before.
+-- A triangle of one shape, built at one place more than once, what filled it just before, and what negates it.
 WITH operator AS (
     SELECT o.trace_id, o.event_id, o.name, o.pid, o.tid, o.start_ns, o.dur_ns,
            shapes_of(input_dims)[1] AS shape,
-           lag(o.event_id) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS before_id
+           lag(o.event_id) OVER thread AS before_id, lead(o.event_id) OVER thread AS after_id
     FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
     WHERE s.outer_op_id = o.event_id AND is_asked(o.trace_id)
+    WINDOW thread AS (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns)
 ),
 triangle AS (FROM operator WHERE name IN ('aten::tril', 'aten::triu')),
 -- A capture calls it once, and each replay builds it again.
@@ -41,10 +42,12 @@ again AS (
 priced AS (
     SELECT a.trace_id, a.place, o.event_id, o.pid, o.tid, o.start_ns, o.dur_ns, o.dur_ns AS ns,
            'mask ' || a.shape::VARCHAR AS told
-    FROM (SELECT *, unnest([event_id, before_id]) AS call_id FROM again) AS a
+    FROM (SELECT *, unnest([event_id, before_id, after_id]) AS call_id FROM again) AS a
     JOIN operator AS o ON a.trace_id = o.trace_id AND call_id = o.event_id
     WHERE call_id = a.event_id
-        OR o.name IN ('aten::ones', 'aten::full', 'aten::zeros', 'aten::ones_like', 'aten::full_like')
+        OR o.event_id = a.before_id
+            AND o.name IN ('aten::ones', 'aten::full', 'aten::zeros', 'aten::ones_like', 'aten::full_like')
+        OR o.event_id = a.after_id AND o.name IN ('aten::logical_not', 'aten::bitwise_not')
 )
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('priced')

@@ -5,7 +5,8 @@
 -- effort: low
 -- needs: No code that expects gradients to be tensors between steps, and no graph captured with their
 --     addresses.
--- caveat: A lower bound: the backward pass then also writes gradients instead of adding to them.
+-- caveat: A lower bound where one call fills all gradients: the backward pass then also sets them instead of
+--     adding to them.
 -- before:
 --     optimizer.zero_grad(set_to_none=False)
 -- after:
@@ -34,11 +35,26 @@ counted AS (
            bool_or(name = 'aten::_foreach_zero_') OVER (PARTITION BY trace_id, zeroing_id) AS at_once
     FROM outermost('filled')
 ),
+call AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, zeroing_id, zeroing, fills, at_once FROM counted
+    WHERE fills > 0
+),
+-- The first addition to each gradient after it was filled: what is None is set instead.
+added AS (
+    SELECT a.trace_id, a.event_id, a.pid, a.tid, a.start_ns, a.dur_ns, zeroing_id, zeroing, fills, at_once
+    FROM cpu_ops AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.event_id = h.event_id
+    JOIN event_row AS p ON h.trace_id = p.trace_id AND h.parent_id = p.event_id
+    JOIN label ON p.trace_id = label.trace_id AND p.label_id = label.label_id
+        AND label.name = 'torch::autograd::AccumulateGrad'
+    ASOF JOIN (SELECT DISTINCT ON (zeroing_id) * FROM call) AS c
+      ON a.trace_id = c.trace_id AND a.pid = c.pid AND a.start_ns >= c.start_ns
+    WHERE a.name = 'aten::add_'
+    QUALIFY row_number() OVER (PARTITION BY a.trace_id, zeroing_id ORDER BY a.start_ns) <= fills
+),
 place AS (SELECT trace_id, event_id AS zeroing_id, place FROM placed('zeroing'))
 SELECT trace_id, coalesce(place, zeroing) AS place,
        CASE WHEN bool_or(at_once) OVER here THEN 'filled with zeros'
            ELSE 'up to ' || max(fills) OVER here || ' fills a call' END AS detail,
        'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM counted JOIN place USING (trace_id, zeroing_id)
-WHERE fills > 0
+FROM (FROM call UNION ALL FROM added) JOIN place USING (trace_id, zeroing_id)
 WINDOW here AS (PARTITION BY trace_id, coalesce(place, zeroing))

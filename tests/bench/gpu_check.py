@@ -33,7 +33,7 @@ LIMIT_S = 540
 PASSED, FAILED, CUT = "passed", "failed", "cut off at the limit"
 # The checks' imports besides PyTorch, and the wheels that contain them.
 NEEDED = {
-    "duckdb": "duckdb", "numpy": "numpy", "click": "click", "rich": "rich",
+    "duckdb": "duckdb", "numpy": "numpy", "click": "click", "msgspec": "msgspec", "rich": "rich",
     "markdown_it": "markdown-it-py", "mdurl": "mdurl", "pygments": "pygments", "isal": "isal",
     "zstandard": "zstandard", "filelock": "filelock", "platformdirs": "platformdirs",
     "pytest": "pytest", "iniconfig": "iniconfig", "pluggy": "pluggy", "packaging": "packaging",
@@ -176,6 +176,12 @@ class Plan:
             Task("targets", targets, judges=True),
         ]
 
+    def faults(self) -> list[Task]:
+        """The fix list's promises against the same programs without their faults."""
+        folder = self.state / "faults"
+        where = ("--traces", folder / "traces", "--json", folder / "faults.json")
+        return [Task("faults", python("-m", "tests.bench.faults", "--device", self.device, *where))]
+
     def ncu(self) -> list[Task]:
         """What limits each kernel, by its counters: https://docs.nvidia.com/nsight-compute/."""
         sections = [each for name in NCU_SECTIONS for each in ("--section", name)]
@@ -225,6 +231,7 @@ PARTS: dict[str, Callable[[Plan], list[Task]]] = {
     "tests": Plan.tests,
     "bench": Plan.bench,
     "experiments": Plan.experiments,
+    "faults": Plan.faults,
     "ncu": Plan.ncu,
     "sanitize": Plan.sanitize,
 }

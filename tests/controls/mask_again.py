@@ -17,5 +17,6 @@ def _program(*mask):
 FILLED = operator("aten::fill_", 6 * US, Launch(5 * US, (FILL,)), shapes=[MASK])
 ONES = operator("aten::ones", 8 * US, FILLED, shapes=[MASK])
 LOWER = operator("aten::tril", 10 * US, Launch(5 * US, (TRIANGLE,)), shapes=[MASK])
-FAULTY = _program(ONES, LOWER)
+NOT = operator("aten::logical_not", 6 * US, Launch(5 * US, (FILL,)), shapes=[MASK])
+FAULTY = _program(ONES, LOWER, NOT)
 FIXED = _program()

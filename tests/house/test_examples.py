@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tracekit
+from tests.conftest import GPU_TRACES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAGE = (EXAMPLES / "diagnosis.md").read_text()
@@ -31,6 +32,16 @@ def test_the_diagnosis_counts_what_the_programs_do(run, tmp_path):
         assert loop[name] == int(count.replace(",", ""))
     each = f"{sum(batched.values()) // 20} operators per step instead of {sum(loop.values()) // 20}"
     assert each in PAGE
+
+
+def test_what_the_diagnosis_shows_of_a_trace_in_the_repository_is_real(run, tmp_path):
+    shutil.copytree(GPU_TRACES, tmp_path / "tests/data/h100")
+    shown = re.findall(r"^\$ tracekit (\w+ tests/data/.*)\n((?s:.*?))```", PAGE, re.MULTILINE)
+    assert len(shown) == 2
+    for command, output in shown:
+        done = run(*command.split())
+        printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+        assert printed.startswith(output.rstrip())
 
 
 def test_the_diagnosed_programs_give_the_same_scores():

@@ -5,6 +5,7 @@ TRACEKIT_TEST_DEVICE=cuda.
 """
 
 import shutil
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -169,6 +170,11 @@ def test_a_build_that_fails_is_one_line(run, tmp_path):
     script = "[ $# -gt 1 ] || exec echo 13\necho 'mlp.cpp:1:1: fatal error: no headers'\nexit 1\n"
     compiler.write_text(f"#!/bin/sh\n{script}")
     compiler.chmod(0o755)
+    # PyTorch's lock of a build that was killed.
+    version = f"py{sys.version_info.major}{sys.version_info.minor}-torch{torch.__version__}"
+    folder = tmp_path / "cache" / "tracekit" / version
+    folder.mkdir(parents=True)
+    (folder / "lock").touch()
     settings = {"CXX": str(compiler), "TORCH_EXTENSIONS_DIR": str(tmp_path / "cache")}
     done = run("capture", "mlp-cpp", *SMALL, *STEPS, **settings)
     assert done.returncode == 0, done.stderr

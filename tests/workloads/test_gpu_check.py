@@ -5,6 +5,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import asdict
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,10 @@ def test_missing_wheels_are_named_in_one_line_and_neither_polars_nor_a_compiler_
     assert gpu_check.main(["--wheels"]) == 0
     brought = set(capsys.readouterr().out.split())
     assert brought >= set(gpu_check.NEEDED.values()) - {"numpy"}
+    needed = {
+        re.match(r"[\w-]+", each)[0] for each in requires("tracekit") if "extra ==" not in each
+    }
+    assert needed <= brought | {"numpy", "polars", "protobuf"}
     assert not brought & {"polars", "ziglang", "torch", "triton"}
     monkeypatch.setattr(gpu_check, "_has", lambda name: name not in ("duckdb", "markdown_it"))
     assert gpu_check.main(["first", "--device", "cpu"]) == 2

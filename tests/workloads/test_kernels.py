@@ -130,6 +130,15 @@ def test_products_hold_for_any_size_of_rows_and_features(rows, hidden, dim, dtyp
         close(block(x, gate, up, down), inner @ down.double().T, limit)
 
 
+@needs_gpu
+def test_many_programs_add_to_one_result_in_each_call():
+    x, (gate, up, down) = torch.randn(64, 768).half(), weights(torch.float16, 3072, 768)
+    expected = gelu_of_products(x, gate, up) @ down.double().T
+    workspace = Workspace.zeros(768, DEVICE)
+    for _ in range(20):
+        close(block(x, gate, up, down, workspace=workspace), expected, LIMIT[torch.float16])
+
+
 def test_kernels_read_any_strides():
     gelu = mlp.ACTIVATIONS["gelu-tanh"]
     packed = torch.randn(8, 6)

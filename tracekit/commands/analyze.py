@@ -213,8 +213,8 @@ def _written(output: str, opening: bool) -> Steps:
 def demo(output: str, is_quiet: bool) -> None:
     """Show what tracekit says of a trace that comes with it.
 
-    It is a training loop on an A100, simulated: no GPU was involved. Needs no PyTorch, and no
-    trace of yours. The page of charts needs the extra `report`.
+    It is `tracekit capture train-step` on an NVIDIA H100, at a small size. Needs no GPU, no
+    PyTorch, and no trace of yours. The page of charts needs the extra `report`.
     """
     from tracekit.files import require_writable
     from tracekit.opening import load
@@ -222,7 +222,7 @@ def demo(output: str, is_quiet: bool) -> None:
     from tracekit.run import Database
 
     require_writable(output, [])
-    click.echo(f"A simulated training loop on an A100 (no GPU was involved): {printable(_DEMO)}\n")
+    click.echo(f"A small training step, captured on an NVIDIA H100: {printable(_DEMO)}\n")
     with Database(load(str(_DEMO))) as run:
         first_screen.render(run.verdict())
         click.echo()

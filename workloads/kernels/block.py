@@ -91,11 +91,10 @@ def _gated_mlp_gemm_kernel(
             inside = (row[:, None] < rows) & (place[None, :] < dim)
             at = row[:, None] * dim + place[None, :]
             # From the L2 cache, where additions happen.
-            tl.store(
-                out_ptr + at,
-                tl.load(sums_ptr + at, mask=inside, other=0.0, cache_modifier=".cg"),
-                mask=inside,
-            )
+            total = tl.load(sums_ptr + at, mask=inside, other=0.0, cache_modifier=".cg")
+            # Another thread may clear a sum than the one that reads it.
+            tl.debug_barrier()
+            tl.store(out_ptr + at, total, mask=inside)
             tl.store(sums_ptr + at, tl.zeros((ROWS, DIM), dtype=tl.float32), mask=inside)
         tl.store(finished_ptr, 0)
 

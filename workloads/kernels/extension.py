@@ -15,16 +15,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
 import torch
+from filelock import FileLock
 
-# A build takes a minute. PyTorch waits forever for the lock of a build that was killed.
-_STALE_LOCK_S = 900
+# A build takes a minute.
+_LONGEST_WAIT_S = 900
 
 
 def why_not(device: torch.device) -> str | None:
@@ -70,7 +70,6 @@ def _loaded(with_cuda: bool) -> str | None:
         "tracekit",
         f"py{sys.version_info.major}{sys.version_info.minor}-torch{torch.__version__}",
     )
-    lock = folder / "lock"
     here = Path(__file__).parent
     with _scripts_on_path():
         if not shutil.which(shlex.split(compiler)[0]):
@@ -79,15 +78,16 @@ def _loaded(with_cuda: bool) -> str | None:
             return "ninja is not installed (pip install ninja)"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if lock.exists() and time.time() - lock.stat().st_mtime > _STALE_LOCK_S:
-                return f"an interrupted build left {lock}: delete it"
-            extension.load(
-                "tracekit_mlp",
-                [str(here / name) for name in ("mlp.cpp", "mlp.cu")[: 1 + with_cuda]],
-                extra_cflags=["-O2"],
-                build_directory=str(folder),
-                is_python_module=False,
-            )
+            with FileLock(folder / "build.lock", timeout=_LONGEST_WAIT_S):
+                # PyTorch would wait forever for a build that was killed.
+                (folder / "lock").unlink(missing_ok=True)
+                extension.load(
+                    "tracekit_mlp",
+                    [str(here / name) for name in ("mlp.cpp", "mlp.cu")[: 1 + with_cuda]],
+                    extra_cflags=["-O2"],
+                    build_directory=str(folder),
+                    is_python_module=False,
+                )
         except (RuntimeError, OSError, subprocess.SubprocessError) as error:
             return f"the C++ operator does not build ({_line(error)})"
     _give_shapes()

@@ -7,9 +7,20 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include <string>
+
 namespace {
 
 using at::Tensor;
+
+// Without a stream, whose number formats crash where two C++ libraries are loaded.
+std::string listed(at::IntArrayRef sizes) {
+  std::string text;
+  for (const int64_t size : sizes) {
+    text += (text.empty() ? "" : ", ") + std::to_string(size);
+  }
+  return "[" + text + "]";
+}
 
 bool is_known(c10::string_view activation) {
   return activation == "gelu-tanh" || activation == "gelu" || activation == "silu" ||
@@ -27,7 +38,8 @@ void check(const Tensor& x, const Tensor& gate_up, const Tensor& down,
                         gate_up.size(1) == x.size(-1) && gate_up.size(0) == 2 * down.size(1) &&
                         down.size(0) == x.size(-1),
                     "gated_mlp takes x (..., dim), gate_up (2 * hidden, dim) and down (dim, "
-                    "hidden), not ", x.sizes(), ", ", gate_up.sizes(), " and ", down.sizes());
+                    "hidden), not ", listed(x.sizes()), ", ", listed(gate_up.sizes()), " and ",
+                    listed(down.sizes()));
   for (const Tensor& weight : {gate_up, down}) {
     TORCH_CHECK_VALUE(weight.scalar_type() == x.scalar_type(),
                       "gated_mlp needs x and the weights in one dtype, not ", x.scalar_type(),
