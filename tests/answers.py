@@ -65,7 +65,11 @@ def compact(analysis: Analysis) -> Answer:
         "window": {name: found["window"][name] for name in ("kind", "name", "start_ns", "end_ns")},
         "savings": {each["remove"]: each["saves_at_most_ns"] for each in verdict["savings"]},
         "gains": _not_nil(
-            {name: gains[name] for name in gains if name not in ("removed", "work_ns")}
+            {
+                name: gains[name]
+                for name in gains
+                if name not in ("removed", "work_ns", "undilated_ns")
+            }
             | {name: causal[name] for name in causal if name not in ("path", "links")}
         ),
         "path": causal.get("path"),

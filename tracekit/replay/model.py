@@ -36,6 +36,8 @@ class Gains(Struct, frozen=True):
     undilated: tuple[float, float] | None = None
     """The gain from halving the host's or the device's work in a run that is not recorded; None if
     the recorder's cost to the host is not known, or small."""
+    undilated_ns: int | None = None
+    """The window's length in that run."""
 
 
 class Causal(Struct, frozen=True):

@@ -72,9 +72,11 @@ class WindowGains:
         if dilation is None and 0 < 2 * recorder_ns <= host_ns:
             dilation = host_ns / (host_ns - recorder_ns)
         self._undilated: list[tuple[float, float]] = []
+        self._undilated_ns: list[int] = []
         if dilation and dilation > 1:
             plain = with_factors(replay, host=1 / dilation)
-            _, host, device = _halved(replay, plain, replay.lengths)
+            lengths, host, device = _halved(replay, plain, replay.lengths)
+            self._undilated_ns = lengths.tolist()
             self._undilated = list(zip(host, device, strict=True))
         self._host, self._device, self._unknown = (
             self._gain(**factor) for factor in ({"host": _HALF}, {"device": _HALF}, {"unknown": 0})
@@ -120,6 +122,7 @@ class WindowGains:
             device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
             removed_at_most={name: gain[window] for name, gain in self._at_most.items()},
             undilated=self._undilated[window] if self._undilated else None,
+            undilated_ns=self._undilated_ns[window] if self._undilated_ns else None,
         )
 
     def _on_device(self, kind: str, number: int) -> list[OneOff]:

@@ -98,16 +98,22 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     host = cap_host_gain(gains.host, gains.window_ns, steady_busy_ns(gpu, gains))
     by_time = side_by_time(gpu, idle, gains)
     bound = _weighed(host, gains.device, by_time, thresholds)
-    if bound.side == "host" and by_time == "device" and gains.undilated is not None:
+    if bound.side == "host" and gains.undilated is not None:
         # Without the recorder, a host that gains little has slack.
+        is_busy = 2 * steady_busy_ns(gpu, gains) >= (gains.undilated_ns or gains.window_ns)
+        by_time = "device" if is_busy else by_time
         without = _weighed(*gains.undilated, by_time, thresholds)
-        if without.side == "device":
+        if by_time == "device" and without.side == "device":
             bound = replace(without, is_recorders=True)
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     is_open = gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin)
     if is_open or _is_unexplained(found, bound, thresholds):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
+    if bound.is_recorders:
+        # As recorded, the device waits: what removing a cause gains says nothing of the kernels.
+        work_ns = {name: gains.work_ns.get(name, 0) for name in OF_DEVICE if name != "sync"}
+        return replace(bound, bottleneck=max(work_ns, key=work_ns.__getitem__))
     turns = min(host, gains.device) >= thresholds.turn_gain
     turns = turns and abs(bound.margin) < thresholds.close_margin
     # Where they take turns, neither side is the one to look at.
