@@ -159,6 +159,7 @@ class _Examiner:
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
             profiler=profiler,
+            device_word=self.trace.device_word,
             shaped=shaped,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
