@@ -1,5 +1,5 @@
-"""Two products are slow: one that Inductor generated takes most of the time, and a library's reaches
-less of its peak than a smaller one. In the twin, both are tuned."""
+"""A product that Inductor generated takes most of the time, and a library's reaches less of its
+peak than a smaller one; in the twin, both are tuned."""
 
 from tests.kit.atoms import US, Launch, Op, Sync, Work, operator, step
 
