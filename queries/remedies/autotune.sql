@@ -64,12 +64,14 @@ product AS (
     FROM products() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE math_ns > (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s
 ),
+-- The fastest call of a size: others may share the device with collectives.
 size AS (
-    SELECT trace_id, device_id, peak, batch, m, k, n, sum(math_ns) / sum(busy_ns) AS reached
+    SELECT trace_id, device_id, peak, batch, m, k, n, max(math_ns / busy_ns) AS reached,
+           sum(math_ns) / sum(busy_ns) AS usual
     FROM product GROUP BY ALL
 ),
 slow AS (
-    SELECT s.*, max(o.reached) AS best
+    SELECT s.*, max(o.usual) AS best
     FROM size AS s JOIN size AS o ON s.trace_id = o.trace_id AND s.device_id = o.device_id
         AND s.peak = o.peak AND o.batch <= s.batch AND o.m <= s.m AND o.k <= s.k AND o.n <= s.n
     GROUP BY ALL HAVING s.reached <= thresholds().tuned_share * best

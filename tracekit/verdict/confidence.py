@@ -88,7 +88,8 @@ def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
 def _is_close(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     if not is_close(verdict.margin, thresholds):
         return None
-    return f"The two sides are within {thresholds.close_margin:.0%}: a close call."
+    apart = percent(abs(verdict.margin or 0.0))
+    return f"The two sides are {apart} of the window apart: a close call."
 
 
 def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
