@@ -48,8 +48,8 @@ SELECT trace_id, event_id, device_id, stream, name, kind, dims, types, is_matrix
        written_bytes, start_ns, TRUE, gpu_op_ids, first_ns, busy_ns, known_from
 FROM replayed_work;
 
--- Matrix products of known sizes: `batch` times a (m by k) times b (k by n). Sizes that are multiples of `unit`
--- fill 16 bytes, which tensor cores want: 8 elements of 16 bits, 4 of TF32.
+-- Matrix products of known sizes: `batch` times a (m by k) times b (k by n). Tensor cores want multiples of
+-- `unit`, which fill 16 bytes: 8 elements of 16 bits, 4 of TF32.
 CREATE OR REPLACE MACRO products() AS TABLE
 SELECT *, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
        CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
