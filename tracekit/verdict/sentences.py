@@ -356,9 +356,7 @@ def next_step(
     return words("next")[bottleneck]
 
 
-def list_notes(
-    fixes: FixList, verdict: Verdict, database: Session, trace_id: int, thresholds: Thresholds
-) -> list[str]:
+def list_notes(fixes: FixList, verdict: Verdict) -> list[str]:
     """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
     recurring = [each for each in fixes.advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
@@ -366,7 +364,7 @@ def list_notes(
     if not recurring:
         return [
             "No remedy that tracekit knows would save 1 % of the window or more.",
-            *_reached(database, trace_id, thresholds),
+            *verdict.try_next,
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first = recurring[0]
@@ -384,8 +382,8 @@ def list_notes(
     ]
 
 
-def _reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
-    """How near the device is to its peak in matrix products, if enough of its work is counted."""
+def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
+    """How near its work comes to the device's peak, if enough of it is counted."""
     rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
     least = thresholds.shaped_work_share
     known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
@@ -393,6 +391,7 @@ def _reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[s
         return []
     row = known[0]
     return [
-        f"Matrix products reach {percent(row['share_of_peak'])} of the device's peak over the "
-        f"GPU-active span ({percent(row['share_counted'])} of kernel time is counted)."
+        "Over the GPU-active span, matrix products, convolutions and attention reach "
+        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
+        "kernel time is counted)."
     ]
