@@ -39,6 +39,8 @@ _WHOLE = (
 )  # fmt: skip
 # Other fields of a one-off: where it is recorded, and values that follow from the rest.
 _ALSO_OF_ONE_OFFS = ("event_id", "pid", "tid", "usual_ns")
+# Gains that are too long, or follow from others.
+_NOT_OF_GAINS = ("removed", "work_ns", "recorder_ns")
 # Lists of sentences.
 _SENTENCES = ("why", "next", "unknown")
 
@@ -65,11 +67,7 @@ def compact(analysis: Analysis) -> Answer:
         "window": {name: found["window"][name] for name in ("kind", "name", "start_ns", "end_ns")},
         "savings": {each["remove"]: each["saves_at_most_ns"] for each in verdict["savings"]},
         "gains": _not_nil(
-            {
-                name: gains[name]
-                for name in gains
-                if name not in ("removed", "work_ns", "undilated_ns")
-            }
+            {name: gains[name] for name in gains if name not in _NOT_OF_GAINS}
             | {name: causal[name] for name in causal if name not in ("path", "links")}
         ),
         "path": causal.get("path"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from functools import cache
 from importlib.resources import files
 
@@ -54,6 +55,16 @@ def words(says: str) -> dict[str, str]:
     """
     lines = (files("tracekit.queries") / "words.csv").read_text(encoding="utf-8").splitlines()
     return {of: text for kind, of, text in csv.reader(lines) if kind == says}
+
+
+def in_words_of(device: str, text: str) -> str:
+    """The text with a device's own word for a GPU, such as `MTIA`, also in names of PyTorch."""
+    if device == "GPU":
+        return text
+    if device.isupper():
+        text = text.replace("torch.cuda.", f"torch.{device.lower()}.")
+        text = text.replace("ProfilerActivity.CUDA", f"ProfilerActivity.{device}")
+    return re.sub(r"\bGPU\b", device, text)
 
 
 # The recorders that have switches of their own; others have Kineto's.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tracekit.causes import UNKNOWN_LIMIT
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     account_between,
@@ -126,7 +127,7 @@ class _Examiner:
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.verdict.judge import judge
-        from tracekit.verdict.sentences import list_notes
+        from tracekit.verdict.sentences import list_notes, reached
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)
@@ -159,6 +160,7 @@ class _Examiner:
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
             profiler=profiler,
+            device_word=self.trace.device_word,
             shaped=shaped,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
@@ -169,7 +171,11 @@ class _Examiner:
             # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
         if fixes:
-            notes = list_notes(fixes, verdict, self.database, self.trace_id, self.thresholds)
+            if first is None and verdict.bottleneck in ("math", UNKNOWN_LIMIT):
+                # Without a remedy, the peak is the only bound that is known.
+                near = reached(self.database, self.trace_id, self.thresholds)
+                verdict = replace(verdict, try_next=[*verdict.try_next, *near])
+            notes = list_notes(fixes, verdict)
             fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
         judged = Period(
             main.window, main.gpu, main.idle, main.host, evidence.gains, verdict.regime,

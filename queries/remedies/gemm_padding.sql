@@ -20,18 +20,11 @@
 -- column detail (text): the factors' shapes that take most time, and the multiple to pad sizes to
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- Kernels of CUTLASS and cuBLAS say in their names how many elements are aligned: align1, align2, align8.
--- Tensor cores want 16 bytes: 8 elements of 16 bits, 4 of TF32.
 WITH product AS (
-    SELECT w.*, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
-           CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
-           CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
-           kind IN ('bmm', 'baddbmm') AS is_batched, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch,
-           a[-2] AS m, a[-1] AS k, b[-1] AS n,
-           list_transform([m, k, n], lambda size: (size + unit - 1) // unit * unit) AS padded,
+    SELECT *, list_transform([m, k, n], lambda size: (size + unit - 1) // unit * unit) AS padded,
            padded[1] AS m_padded, padded[2] AS k_padded, padded[3] AS n_padded,
            m = m_padded AND k = k_padded AND n = n_padded AS is_aligned
-    FROM all_work() AS w WHERE is_asked(trace_id)
-        AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm') AND peak IN ('tf32', 'bf16', 'fp16')
+    FROM products() WHERE peak IN ('tf32', 'bf16', 'fp16')
 ),
 kernel AS (
     SELECT p.* EXCLUDE start_ns, g.event_id AS gpu_op_id, g.start_ns, g.dur_ns,

@@ -4,6 +4,7 @@
 -- columns rank
 -- column world_size (count): ranks in the job
 -- column devices (list of text): names of the devices that executed work or that the trace lists
+-- column device_word (text): what such a device is called: GPU, or a word in queries/names
 -- column kernels (count): kernels in the trace
 -- column gpu_ops (count): kernels, copies and fills
 -- columns linked
@@ -32,14 +33,22 @@ listed AS (
         FROM device AS d LEFT JOIN device_peaks AS p
           ON d.trace_id = p.trace_id AND d.device_id = p.device_id
     ) GROUP BY trace_id
+),
+called AS (
+    SELECT trace_id, arg_min(meaning, s.rank) AS device_word
+    FROM (SELECT trace_id, category AS text FROM label UNION SELECT trace_id, name FROM device)
+    JOIN spelling AS s ON facet = 'device' AND regexp_matches(text, pattern)
+    GROUP BY trace_id
 )
 SELECT
     trace_id, path, events, rank, world_size, coalesce(used, devices, []) AS devices,
+    coalesce(device_word, 'GPU') AS device_word,
     coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops,
     coalesce(linked, 0) AS linked, coalesce(cpu_ops, 0) AS cpu_ops, coalesce(steps, 0) AS steps,
     span.end_ns - span.start_ns AS span_ns, span.start_ns, base_time_ns
 FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id)
 LEFT JOIN launched USING (trace_id)
 LEFT JOIN stepped USING (trace_id) LEFT JOIN listed USING (trace_id)
+LEFT JOIN called USING (trace_id)
 WHERE is_asked(trace_id)
 ORDER BY trace_id

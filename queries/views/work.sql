@@ -47,3 +47,13 @@ UNION ALL
 SELECT trace_id, event_id, device_id, stream, name, kind, dims, types, is_matrix, peak, flops, read_bytes,
        written_bytes, start_ns, TRUE, gpu_op_ids, first_ns, busy_ns, known_from
 FROM replayed_work;
+
+-- Matrix products of known sizes: `batch` times a (m by k) times b (k by n). Tensor cores want multiples of
+-- `unit`, which fill 16 bytes: 8 elements of 16 bits, 4 of TF32.
+CREATE OR REPLACE MACRO products() AS TABLE
+SELECT *, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
+       CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
+       CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
+       kind IN ('bmm', 'baddbmm') AS is_batched, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch,
+       a[-2] AS m, a[-1] AS k, b[-1] AS n
+FROM all_work() WHERE is_asked(trace_id) AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm');

@@ -22,7 +22,6 @@ from tests.kit.atoms import (
     operator,
     step,
 )
-from tests.kit.evidenced import WINDOW
 from tests.kit.sampling import sample
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
@@ -34,8 +33,7 @@ from tracekit.replay.changes import Remedies
 from tracekit.reporters.advise import _bound_then, render
 from tracekit.reporters.parts import ONCE, lists_of
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Verdict
-from tracekit.verdict.sentences import list_notes
+from tracekit.verdict.sentences import reached
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000
@@ -186,13 +184,10 @@ def test_the_bound_after_the_changes_is_shown_only_if_it_is_known(path, device, 
 
 
 def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
-    limits = Thresholds()
-    verdict = Verdict("", "compute-bound", "math", "high", WINDOW, {}, [], [], 0.4, [])
-    empty = FixList("t", "the span", 1000, "math", [], None, [], [])
-    for counted, notes in ((0.002, 1), (0.8, 2)):
+    for counted, sentences in ((0.002, 0), (0.8, 1)):
         row = {"share_of_peak": 0.3, "share_counted": counted}
         database = SimpleNamespace(ask=lambda *_, row=row, **__: [row])
-        assert len(list_notes(empty, verdict, database, 1, limits)) == notes
+        assert len(reached(database, 1, Thresholds())) == sentences
 
 
 def test_remedies_find_the_same_when_a_large_trace_saves_memory(shared_database, monkeypatch):

@@ -21,6 +21,7 @@ from tracekit.evidence.model import (
     Window,
 )
 from tracekit.thresholds import FORMER, Thresholds
+from tracekit.verdict.regime import bound_by
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,16 @@ JUDGED = {
         evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}),
         {"confidence": "low"},
         "close call",
+    ),
+    "a close call that the host loses": (
+        evidence(host_gain=0.09, device_gain=0.04, removed={"python": 0.1}), {},
+        "^ The host holds this run up, with the GPU close behind: it runs Python",
+    ),
+    "a close call that the device loses": (
+        evidence(busy=0.9, host_gain=0.04, device_gain=0.09), {}, "the host close behind",
+    ),
+    "no close call": (
+        evidence(busy=0.1, host_gain=0.4, removed={"python": 0.4}), {}, "not close behind",
     ),
     "the verdict flips at some speed": (
         evidence(busy=0.1, host_gain=0.4, flip=2.3), {}, "2.3 times faster",
@@ -240,7 +251,7 @@ JUDGED = {
     ),
     "windows that disagree": (
         evidence(**PYTHON, window=STEP, windows=[gpu_active("compute-bound")]),
-        {"confidence": "low"}, "The GPU-active span alone would be compute-bound, by math",
+        {"confidence": "low"}, "The GPU-active span alone would be compute-bound by math",
     ),
     "Python that nobody recorded": (
         evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), {"confidence": "medium"},
@@ -278,7 +289,7 @@ JUDGED = {
     ),
     "a single pass with work before its first op": (
         evidence(**LED, repetition=Repetition(100, 0, 0, 100, 100)), {"confidence": "low"},
-        "With the 50 ms before the first GPU op, the run would be overhead-bound, by python.",
+        "With the 50 ms before the first GPU op, the run would be overhead-bound by python.",
     ),
     "many passes with such work": (
         evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), {},
@@ -396,3 +407,19 @@ def test_every_placeholder_of_words_has_a_switch_of_every_profiler():
 def test_the_margin_has_the_sign_of_the_regime(busy, host, device, regime, margin):
     verdict = judge(evidence(busy=busy / 100, host_gain=host, device_gain=device))
     assert (verdict.regime, verdict.margin) == (regime, pytest.approx(margin))
+
+
+@pytest.mark.parametrize(
+    ("regime", "cause", "label"),
+    [
+        ("overhead-bound", "sync", "overhead-bound by sync"),
+        ("overhead-bound", "communication", "bound by communication"),
+        ("compute-bound", "math", "compute-bound by math"),
+        ("compute-bound", "sync", "bound by sync"),
+        ("compute-bound", "memory-bandwidth", "compute-bound by memory-bandwidth"),
+        ("compute-bound", "python", "bound by python"),
+        ("unknown", None, "unknown"),
+    ],
+)
+def test_a_label_names_a_regime_only_with_a_cause_that_its_word_fits(regime, cause, label):
+    assert bound_by(regime, cause) == label

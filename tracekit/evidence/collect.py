@@ -11,8 +11,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from tracekit.causes import words
+from tracekit.causes import in_words_of, words
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import (
     Evidence,
@@ -69,7 +70,10 @@ def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trac
     return _of_row(
         Trace,
         overview,
-        health=[_of_row(Finding, row) for row in health],
+        health=[
+            _of_row(Finding, row, message=in_words_of(overview["device_word"], row["message"]))
+            for row in health
+        ],
         capture=captured if isinstance(captured, dict) else None,
     )
 
@@ -77,7 +81,9 @@ def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trac
 def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
     """The windows of all devices: the main device first, and each device's GPU-active span first.
     In a trace without GPU ops, the windows of its busiest thread; at least one."""
-    return _of_devices(database, trace_id) or _of_host(database, trace_id, overview)
+    return _of_devices(database, trace_id, overview["device_word"]) or _of_host(
+        database, trace_id, overview
+    )
 
 
 def account_between(
@@ -211,7 +217,7 @@ def name_links(links: list[dict[str, Any]], sites: Sites) -> None:
             link[key] = site.get(key)
 
 
-def _of_devices(database: Session, trace_id: int) -> list[Evidence]:
+def _of_devices(database: Session, trace_id: int, word: str) -> list[Evidence]:
     causes: dict[tuple[Any, ...], dict[str, int]] = {}
     for row in database.ask("idle_causes", trace=trace_id):
         causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
@@ -222,6 +228,8 @@ def _of_devices(database: Session, trace_id: int) -> list[Evidence]:
     found = []
     for row in database.ask("partition", trace=trace_id):
         window, gpu = _of_row(Window, row), _of_row(Gpu, row)
+        if window.kind == "gpu_active":
+            window = replace(window, name=in_words_of(word, window.name))
         idle = _of_row(Idle, row, causes=causes.get(_window_key(row), {}))
         launch = launches.get(row["device_id"])
         found.append(Evidence(window=window, gpu=gpu, idle=idle, launch=launch, ops=gpu.gpu_ops))

@@ -38,6 +38,8 @@ class Trace(Struct, frozen=True):
     trace_id: int
     capture: dict[str, Any] | None
     """What `tracekit capture` or `tracekit.profile` noted about the run; null for other traces."""
+    device_word: str = "GPU"
+    """What its devices are called in sentences: GPU, MTIA, XPU ..."""
 
 
 class Window(Struct, frozen=True):
@@ -222,6 +224,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """Whether the operators' shapes were recorded."""
     profiler: str = "kineto"
     """What recorded the trace."""
+    device_word: str = "GPU"
+    """What the device is called in sentences."""
     ops: int = 0
     """The number of GPU ops of the device, or of operators of the host, in the trace."""
     advised: str | None = None

@@ -36,8 +36,9 @@ class Gains(Struct, frozen=True):
     undilated: tuple[float, float] | None = None
     """The gain from halving the host's or the device's work in a run that is not recorded; None if
     the recorder's cost to the host is not known, or small."""
-    undilated_ns: int | None = None
-    """The window's length in that run."""
+    recorder_ns: int | None = None
+    """How much longer the recorder made the window: by as much as `capture` measured of a step, or
+    by a replay without its estimated cost to the host; None as for `undilated`."""
 
 
 class Causal(Struct, frozen=True):

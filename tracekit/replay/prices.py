@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct, to_builtins
 
-from tracekit.causes import CAUSES, LIMITS, OF_HOST, UNKNOWN_LIMIT
+from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.changes import query_of, scale_cause
 from tracekit.replay.grammar import BATCH, REMEDY, parse
@@ -53,7 +53,8 @@ class WindowGains:
     def __init__(self, replay: Replay, dilation: float | None = None, recorder_ns: int = 0) -> None:
         """Args:
         dilation: the factor by which recording made a step longer, if measured.
-        recorder_ns: otherwise the recorder's cost to the host, estimated from its events.
+        recorder_ns: otherwise the recorder's cost to the host's main thread, estimated from its
+            events.
         """
         self.replay = replay
         graph = replay.graph
@@ -67,17 +68,23 @@ class WindowGains:
         self._measured_ns = replay.lengths(replay.run(steady=True))
         has_one_offs = bool(replay.one_offs)
         self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
-        host_ns = sum(self._work_ns.get(cause, 0) for cause in OF_HOST)
+        # The estimate is of the thread that launches most.
+        launching = graph.device.thread[graph.device.linked]
+        main = int(np.bincount(launching).argmax()) if len(launching) else None
+        host_ns = int(graph.host.totals(main).sum())
         # An estimate of more than half of the host's work would be too rough.
-        if dilation is None and 0 < 2 * recorder_ns <= host_ns:
+        is_measured = dilation is not None
+        if not is_measured and 0 < 2 * recorder_ns <= host_ns:
             dilation = host_ns / (host_ns - recorder_ns)
         self._undilated: list[tuple[float, float]] = []
-        self._undilated_ns: list[int] = []
+        self._recorder_ns: list[int] = []
         if dilation and dilation > 1:
             plain = with_factors(replay, host=1 / dilation)
-            lengths, host, device = _halved(replay, plain, replay.lengths)
-            self._undilated_ns = lengths.tolist()
+            plain_ns, host, device = _halved(replay, plain, replay.lengths)
+            if is_measured:
+                plain_ns = self._measured_ns / dilation
             self._undilated = list(zip(host, device, strict=True))
+            self._recorder_ns = (self._measured_ns - plain_ns).astype(int).tolist()
         self._host, self._device, self._unknown = (
             self._gain(**factor) for factor in ({"host": _HALF}, {"device": _HALF}, {"unknown": 0})
         )
@@ -122,7 +129,7 @@ class WindowGains:
             device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
             removed_at_most={name: gain[window] for name, gain in self._at_most.items()},
             undilated=self._undilated[window] if self._undilated else None,
-            undilated_ns=self._undilated_ns[window] if self._undilated_ns else None,
+            recorder_ns=self._recorder_ns[window] if self._recorder_ns else None,
         )
 
     def _on_device(self, kind: str, number: int) -> list[OneOff]:

@@ -18,7 +18,14 @@ from tracekit.replay.model import Causal
 from tracekit.reporters import colours
 from tracekit.reporters.advise import print_list
 from tracekit.reporters.kernel_names import short_name
-from tracekit.reporters.parts import bound_text, devices_of, lists_of, parts_of, short_bound
+from tracekit.reporters.parts import (
+    bound_text,
+    devices_of,
+    lists_of,
+    parts_of,
+    short_bound,
+    without_profiler,
+)
 from tracekit.reporters.terminal import (
     WIDTH,
     Cell,
@@ -80,7 +87,8 @@ def _time(out: Console, analysis: Analysis) -> None:
     if not parts:
         return
     window, span = analysis.judged.window, analysis.judged.window.span_ns
-    section(out, f"Where the time went ({window.name}: {duration(span)} = 100 %)")
+    whole = f"{window.name}: {duration(span)} = 100 %{without_profiler(analysis)}"
+    section(out, f"Where the time went ({whole})")
     rows = []
     for part in parts:
         bar = Text("█" * round(_BAR * part.ns / span) or "▏", colours.of(part.kind))

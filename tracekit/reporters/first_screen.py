@@ -11,7 +11,14 @@ from rich.text import Text
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
-from tracekit.reporters.parts import ONCE, bound_text, devices_of, lists_of, screen_parts_of
+from tracekit.reporters.parts import (
+    ONCE,
+    bound_text,
+    devices_of,
+    lists_of,
+    screen_parts_of,
+    without_profiler,
+)
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
@@ -60,6 +67,7 @@ def _traced(analysis: Analysis) -> str:
         judged = [
             f"1 step of {length}" if steps == 1 else f"{steps} steps, {_step(analysis)} {length}"
         ]
+    judged = [each + without_profiler(analysis) for each in judged]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))

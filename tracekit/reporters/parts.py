@@ -12,8 +12,11 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
+from tracekit.causes import in_words_of
 from tracekit.evidence.model import HostThread, Period
 from tracekit.reporters import colours
+from tracekit.text import duration
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import split_bound
 
@@ -65,6 +68,16 @@ def devices_of(analysis: Analysis) -> str:
         newest = next(guessed, None)
         return f"unnamed device{f' (by its kernels, perhaps {newest})' if newest else ''}"
     return "CPU only" if analysis.host else "no device"
+
+
+def without_profiler(analysis: Analysis) -> str:
+    """For the end of a phrase: how long the judged window would take without the profiler, if that
+    is known, and much less; else empty."""
+    gains, span_ns = analysis.judged.gains, analysis.judged.window.span_ns
+    cost_ns = (gains.recorder_ns if gains else None) or 0
+    if cost_ns <= Thresholds().cost_share * span_ns:
+        return ""
+    return f", about {duration(span_ns - cost_ns)} without the profiler"
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
@@ -183,9 +196,10 @@ def short_bound(found: Verdict | Period) -> Text:
 
 def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
     """The same in plain words."""
-    of_host = analysis.judged.idle is None
+    of_host, word = analysis.judged.idle is None, analysis.trace.device_word
     return [
-        replace(part, name=plain_part(part.name, of_host=of_host)) for part in parts_of(analysis)
+        replace(part, name=in_words_of(word, plain_part(part.name, of_host=of_host)))
+        for part in parts_of(analysis)
     ]
 
 

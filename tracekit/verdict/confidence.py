@@ -22,6 +22,7 @@ from tracekit.verdict.regime import (
     UNKNOWN,
     bound_of,
     guessed_ns,
+    is_close,
     side_by_time,
     weigh,
 )
@@ -85,9 +86,10 @@ def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
 
 
 def _is_close(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
-    if abs(verdict.margin or 0.0) >= thresholds.close_margin:
+    if not is_close(verdict.margin, thresholds):
         return None
-    return f"The two sides are within {thresholds.close_margin:.0%}: a close call."
+    apart = percent(abs(verdict.margin or 0.0))
+    return f"The two sides are {apart} of the window apart: a close call."
 
 
 def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of
+from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of, in_words_of
 from tracekit.evidence.model import Evidence, Gpu, Launch, Period
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
@@ -77,11 +77,13 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     said = headline(verdict, evidence, bound, thresholds)
     verdict = replace(verdict, headline=said.rstrip(".") + ".")
     verdict = with_omission(verdict, evidence, thresholds)
+    word = evidence.device_word
     why, doubts, try_next = (
-        [in_switches_of(evidence.profiler, text) for text in texts]
+        [in_words_of(word, in_switches_of(evidence.profiler, text)) for text in texts]
         for texts in (verdict.why, verdict.doubts, verdict.try_next)
     )
-    return replace(verdict, why=why, doubts=doubts, try_next=try_next)
+    said = in_words_of(word, verdict.headline)
+    return replace(verdict, headline=said, why=why, doubts=doubts, try_next=try_next)
 
 
 def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:

@@ -70,7 +70,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         return unknown(window, why, fractions, [RECORD_DEVICE])
     if host.device_evidence:
         why.append(
-            f"This is a job with a GPU ({host.device_evidence}), whose work was not recorded: the "
+            f"This job uses the GPU ({host.device_evidence}), whose work was not recorded: the "
             "trace cannot tell whether the device or the host is the bottleneck."
         )
         return unknown(window, why, fractions, [RECORD_DEVICE])

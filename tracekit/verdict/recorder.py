@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.causes import OF_HOST, words
+from tracekit.causes import words
 from tracekit.evidence.model import Evidence, Finding
-from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import LEVELS, MOST_REASONS
 from tracekit.verdict.model import Analysis, Verdict
@@ -228,11 +227,11 @@ def _costly(case: RuleInput) -> Omission | None:
         # The host may bound the run only while it is being recorded.
         if not bound_of(case.evidence, case.thresholds).is_recorders:
             return None
-        return Omission("recorder_cost", _corrected(finding, case.evidence), "low")
+        return Omission("recorder_cost", _sentence(finding), "low")
     if measured is not None and causal is not None and causal.undilated is not None:
         bound = weigh(*causal.undilated, "device", case.thresholds.small_gain)
         leaves = "high" if bound.regime == OVERHEAD else "low"
-        return Omission("recorder_cost", _corrected(measured, case.evidence), leaves)
+        return Omission("recorder_cost", _sentence(measured), leaves)
     estimated = case.findings.get("recorder_cost")
     if estimated is None or _share(estimated, case.evidence) < _waited(
         case.evidence, case.verdict.margin
@@ -248,22 +247,6 @@ def _waited(evidence: Evidence, margin: float) -> float:
         return abs(margin)
     once_ns = gains.one_offs_ns - gains.device_one_offs_ns
     return max(0, idle.waits_for_host_ns - once_ns) / span_ns
-
-
-def _corrected(finding: Finding, evidence: Evidence) -> str:
-    """The host's work in a step, as recorded and without the recorder's cost."""
-    work_ns = evidence.gains.work_ns if evidence.gains else {}
-    if not evidence.steps or not finding.time_ns:
-        return _sentence(finding)
-    steps = len(evidence.steps)
-    step_ns = sum(work_ns.get(cause, 0) for cause in OF_HOST) // steps
-    # The measured cost is per step, the estimate from events is for the whole trace.
-    cost_ns = finding.time_ns // (steps if finding.code == "recorder_cost" else 1)
-    left_ns = max(0, step_ns - cost_ns)
-    return (
-        f"{_sentence(finding)[:-1]}; its work in a step takes {duration(step_ns)} as recorded, "
-        f"about {duration(left_ns)} without the recorder."
-    )
 
 
 # Codes of findings with their rule; the first finding that matters is reported.

@@ -30,18 +30,25 @@ OVERHEAD, COMPUTE, UNKNOWN = "overhead-bound", "compute-bound", "unknown"
 REGIMES = {"host": OVERHEAD, "device": COMPUTE}
 _OF_KERNELS = (*LIMITS, UNKNOWN_LIMIT)
 _OF_SIDE = {"host": OF_HOST, "device": OF_DEVICE}
+# The causes that a regime's word fits. A device that waits for copies, other ranks or the host does
+# not compute, and the cause of a run whose sides take turns may be the other side's.
+_FITTING = {OVERHEAD: {*OF_HOST} - {"copy"}, COMPUTE: {*_OF_KERNELS, "latency"}}
 # Bisection steps, on a log scale, for the speed at which the verdict flips: with `fastest` = 64,
 # five steps leave an interval of a factor of 64 ** (1 / 32), about 1.14.
 _TRIES = 5
 
 
 def bound_by(regime: str, bottleneck: str | None) -> str:
-    """A regime with its bottleneck, as in `overhead-bound by python`. It is `bound by
-    communication` without the regime, since a device that waits for other ranks computes nothing;
-    the same goes for copies."""
+    """A regime with its bottleneck, as in `overhead-bound by python`; `bound by communication`,
+    without the regime, if its word does not fit the bottleneck."""
     if bottleneck is None:
         return regime
-    return f"{'bound' if bottleneck in ('communication', 'copy') else regime} by {bottleneck}"
+    return f"{regime if bottleneck in _FITTING.get(regime, ()) else 'bound'} by {bottleneck}"
+
+
+def is_close(margin: float | None, thresholds: Thresholds) -> bool:
+    """Whether a regime is a close call."""
+    return margin is not None and abs(margin) < thresholds.close_margin
 
 
 def split_bound(regime: str, bottleneck: str | None) -> tuple[str, str]:
@@ -100,7 +107,8 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     bound = _weighed(host, gains.device, by_time, thresholds)
     if bound.side == "host" and gains.undilated is not None:
         # Without the recorder, a host that gains little has slack.
-        is_busy = 2 * steady_busy_ns(gpu, gains) >= (gains.undilated_ns or gains.window_ns)
+        window_ns = gains.window_ns - (gains.recorder_ns or 0)
+        is_busy = 2 * steady_busy_ns(gpu, gains) >= window_ns
         by_time = "device" if is_busy else by_time
         without = _weighed(*gains.undilated, by_time, thresholds)
         if by_time == "device" and without.side == "device":
@@ -115,7 +123,7 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
         work_ns = {name: gains.work_ns.get(name, 0) for name in OF_DEVICE if name != "sync"}
         return replace(bound, bottleneck=max(work_ns, key=work_ns.__getitem__))
     turns = min(host, gains.device) >= thresholds.turn_gain
-    turns = turns and abs(bound.margin) < thresholds.close_margin
+    turns = turns and is_close(bound.margin, thresholds)
     # Where they take turns, neither side is the one to look at.
     names = (*OF_HOST, *OF_DEVICE) if turns else _OF_SIDE[bound.side]
     untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))

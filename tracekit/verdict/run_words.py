@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.text import duration, printable, share, size
 from tracekit.verdict.model import LateRank, RunVerdict, SlowLink, WaitingRank
+from tracekit.verdict.regime import bound_by
 from tracekit.verdict.sentences import lowered
 
 if TYPE_CHECKING:
@@ -174,12 +175,12 @@ def _itself(late: LateRank, analyses: Sequence[Analysis]) -> list[str]:
     if late.cause == "slow-link":
         return []
     own = next(each for each in analyses if each.trace.trace_id == late.trace_id)
-    by = f", by {own.verdict.bottleneck}" if own.verdict.bottleneck else ""
+    bound = bound_by(own.verdict.regime, own.verdict.bottleneck)
     best = next((each for each in own.advice if not each.once), None)
     worth = ""
     if best is not None and best.where:
         worth = f"; most worth a change there: {lowered(best.title)} ({_clipped(best.where)})"
-    return [f"Rank {late.rank} itself is {own.verdict.regime}{by}{worth}."]
+    return [f"Rank {late.rank} itself is {bound}{worth}."]
 
 
 def describe_link(link: SlowLink) -> str:

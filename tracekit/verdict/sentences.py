@@ -21,7 +21,15 @@ from tracekit.evidence.model import (
 )
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN, Bound, steady_busy_ns
+from tracekit.verdict.regime import (
+    COMPUTE,
+    OVERHEAD,
+    UNKNOWN,
+    Bound,
+    bound_by,
+    is_close,
+    steady_busy_ns,
+)
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
@@ -34,21 +42,17 @@ _NAMED = 3
 def headline(
     verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds
 ) -> str:
-    """The sentence; where windows disagree or the two sides take turns, it says so."""
+    """The sentence; where the margin is small, windows disagree or the two sides take turns, it
+    says so."""
     if verdict.regime == UNKNOWN or verdict.bottleneck is None:
         reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
         return f"The trace does not tell what holds this run up: {lowered(reason)}"
-    if evidence.gpu is None or bound is None:
-        if evidence.host is not None and evidence.host.launches:
-            does = words("host_does")[verdict.bottleneck]
-            return f"The host holds this run up: {does}, though the GPU's work was not recorded"
-        return _of_cpu(verdict)
-    if bound.takes_turns:
+    if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
+        return f"{_of_host(verdict)}, though the GPU's work was not recorded"
+    if bound is not None and bound.takes_turns:
         said = _turns(evidence, bound)
-    elif verdict.regime == OVERHEAD:
-        said = f"The host holds this run up: {words('host_does')[verdict.bottleneck]}"
     else:
-        said = words("device_does")[verdict.bottleneck]
+        said = _one_side(verdict, thresholds, is_of_cpu=bound is None)
     if once := _once(evidence):
         said = f"{once}{lowered(said)}"
     other = differing_window(evidence, verdict.regime, thresholds)
@@ -75,6 +79,25 @@ def lowered(sentence: str) -> str:
     """As it reads inside another sentence."""
     plain = sentence.rstrip(".")
     return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]
+
+
+def _one_side(verdict: Verdict, thresholds: Thresholds, *, is_of_cpu: bool) -> str:
+    """The side that holds the run up; the other one, too, if the margin is small."""
+    is_hosts = verdict.regime == OVERHEAD
+    if is_of_cpu:
+        said, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
+    elif is_hosts:
+        said, other = _of_host(verdict), "the GPU"
+    else:
+        said, other = words("device_does")[str(verdict.bottleneck)], "the host"
+    if not is_close(verdict.margin, thresholds):
+        return said
+    what, colon, why = said.partition(":")
+    return f"{what}, with {other} close behind{colon}{why}"
+
+
+def _of_host(verdict: Verdict) -> str:
+    return f"The host holds this run up: {words('host_does')[str(verdict.bottleneck)]}"
 
 
 def _of_cpu(verdict: Verdict) -> str:
@@ -120,13 +143,13 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
 def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
     """Why another window has a different regime from the judged one."""
     window, span = evidence.window, other.window
-    by = f", by {other.bottleneck}" if other.bottleneck else ""
+    bound = bound_by(other.regime, other.bottleneck)
     if span.kind == "trace":
         lead = duration(window.start_ns - span.start_ns)
-        return f"With the {lead} before the first GPU op, the run would be {other.regime}{by}"
+        return f"With the {lead} before the first GPU op, the run would be {bound}"
     named = ends_beyond(window, span, ("its first GPU op", "its last one"), thresholds)
     left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
-    return f"The GPU-active span alone would be {other.regime}{by}{left_out}"
+    return f"The GPU-active span alone would be {bound}{left_out}"
 
 
 # -- what the verdict leaves out, and windows that differ
@@ -287,9 +310,9 @@ def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) ->
         if other.window.kind != "trace" or other.regime == regime or window.kind == "trace":
             continue
         named = ends_beyond(other.window, window, (first, last), thresholds)
-        by = f" by {other.bottleneck}" if other.bottleneck else ""
         also = f": it also has {named}" if named else ""
-        sentences.append(f"The whole trace is {other.regime}{by}{also}.")
+        bound = bound_by(other.regime, other.bottleneck)
+        sentences.append(f"The whole trace is {bound}{also}.")
     return sentences
 
 
@@ -333,9 +356,7 @@ def next_step(
     return words("next")[bottleneck]
 
 
-def list_notes(
-    fixes: FixList, verdict: Verdict, database: Session, trace_id: int, thresholds: Thresholds
-) -> list[str]:
+def list_notes(fixes: FixList, verdict: Verdict) -> list[str]:
     """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
     recurring = [each for each in fixes.advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
@@ -343,7 +364,7 @@ def list_notes(
     if not recurring:
         return [
             "No remedy that tracekit knows would save 1 % of the window or more.",
-            *_reached(database, trace_id, thresholds),
+            *verdict.try_next,
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first = recurring[0]
@@ -361,8 +382,8 @@ def list_notes(
     ]
 
 
-def _reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
-    """How near the device is to its peak in matrix products, if enough of its work is counted."""
+def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
+    """How near its work comes to the device's peak, if enough of it is counted."""
     rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
     least = thresholds.shaped_work_share
     known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
@@ -370,6 +391,7 @@ def _reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[s
         return []
     row = known[0]
     return [
-        f"Matrix products reach {percent(row['share_of_peak'])} of the device's peak over the "
-        f"GPU-active span ({percent(row['share_counted'])} of kernel time is counted)."
+        "Over the GPU-active span, matrix products, convolutions and attention reach "
+        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
+        "kernel time is counted)."
     ]

@@ -126,13 +126,15 @@ class Host(Struct, frozen=True):
         host = self.cut(np.concatenate([start, end]))
         return replace(host, blocked=host.blocked | host.within(start, end))
 
-    def totals(self) -> Ints:
-        """The work of all threads by cause, in ns."""
+    def totals(self, thread: int | None = None) -> Ints:
+        """The work of a thread, or of all, by cause in ns."""
         ns = np.where(self.blocked, 0, np.diff(self.borders))
         # Each thread's section of the axis has one instant more than its time has nanoseconds.
         if len(self):
             last = self.stretch_of(self.span_ns * np.arange(1, len(self.threads) + 1) - 1)
             ns[last] -= ~self.blocked[last]
+        if thread is not None:
+            ns[self.thread_of(self.at) != thread] = 0
         return sums(self.cause, ns, len(CAUSES))
 
     def work_between(self, since: Ints, until: Ints) -> Ints:

@@ -26,7 +26,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.charts import shown_name
 from tracekit.reporters.html.figure import Figure, Maker
-from tracekit.reporters.parts import devices_of
+from tracekit.reporters.parts import devices_of, without_profiler
 from tracekit.reporters.terminal import clipped
 from tracekit.text import duration, figure_of, percent, share
 from tracekit.verdict.regime import split_bound
@@ -210,6 +210,7 @@ def _templates() -> jinja2.Environment:
         "sentence": lambda text: clipped(str(text), _LONGEST_SENTENCE),
         "figure": figure_of,
         "devices": devices_of,
+        "without_profiler": without_profiler,
     }
     return environment
 
