@@ -72,10 +72,11 @@ def devices_of(analysis: Analysis) -> str:
 
 def without_profiler(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without the profiler, if that
-    is known, and much less; else empty."""
+    is known, and much less; else empty, and if the first sentence tells what was measured."""
     gains, span_ns = analysis.judged.gains, analysis.judged.window.span_ns
     cost_ns = (gains.recorder_ns if gains else None) or 0
-    if cost_ns <= Thresholds().cost_share * span_ns:
+    is_told = any(each.code == "profiler_dilation" for each in analysis.trace.health)
+    if is_told or cost_ns <= Thresholds().cost_share * span_ns:
         return ""
     return f", about {duration(span_ns - cost_ns)} without the profiler"
 
