@@ -95,9 +95,14 @@ class Session:
         Raises:
             TracekitError: when there is no such query or parameter.
         """
+        if self._shared is not None:
+            return self._shared.frame(name, parameters, lambda others: self._query(name, others))
+        return self._query(name, parameters)
+
+    def _query(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         question = catalog.query(name)
         given = self.of_own(question, parameters)
-        return self.frame(self.shown_sql(question, given), given)
+        return self.frame(self._judging_sql(self.shown_sql(question, given)), given)
 
     def connection(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection to the tables and views, for tools that take one, such as the SQL
@@ -142,9 +147,7 @@ class Session:
             TracekitError: for an unknown query or parameter.
         """
         if self._shared is not None:
-            found = self._shared.rows(name, parameters, lambda others: self._ask(name, others))
-            if found is not None:
-                return found
+            return self._shared.rows(name, parameters, lambda others: self._ask(name, others))
         return self._ask(name, parameters)
 
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
@@ -210,7 +213,7 @@ class Session:
     def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
         """The rows of one SELECT that are about one trace, without their first column, which is
         the trace_id; in any order."""
-        if self._shared is not None:
+        if self._shared is not None and self._shared.together:
             return self._shared.rows_of_trace(query, trace_id, lambda: self.fetch(query)[1])
         rows = self.fetch(f"FROM ({query}) WHERE trace_id = {trace_id:d}")[1]
         return [row[1:] for row in rows]
@@ -232,8 +235,10 @@ class Session:
         return name in self._possible[self._judged]
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """The result of `make`; while answers are shared, its first result for this key."""
-        return make() if self._shared is None else self._shared.once(key, make)
+        """The result of `make`; while traces are asked about together, its first result for this
+        key."""
+        is_kept = self._shared is not None and self._shared.together
+        return self._shared.once(key, make) if is_kept else make()
 
     def arrays(
         self,
@@ -371,7 +376,9 @@ class Session:
             return
         before = self._judged, self._shared
         # Shared answers were made by other thresholds.
-        self._judged, self._shared = judged, self._shared and type(self._shared)()
+        self._judged = judged
+        if self._shared is not None:
+            self._shared = type(self._shared)(together=self._shared.together)
         self._selects.first = None if self.judges_as_stored else judged
         try:
             yield
@@ -390,16 +397,16 @@ class Session:
         return self._judged == constants.judging(Thresholds())
 
     @contextmanager
-    def sharing(self) -> Iterator[None]:
-        """While the block runs, answers questions about each trace out of answers about all traces,
-        unless they are large: for callers that ask the same about many traces. Blocks may be
-        nested."""
-        if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
+    def sharing(self, *, together: bool = True) -> Iterator[None]:
+        """While the block runs, asks each question once, unless answers are large. Questions about
+        one trace are answered out of answers about all traces `together`, for callers that ask
+        the same about many traces. Blocks may be nested."""
+        if self._shared is not None or self.is_large:
             yield
             return
         from tracekit.database.shared import Shared
 
-        self._shared = Shared()
+        self._shared = Shared(together=together and len(self.trace_ids()) > 1)
         try:
             yield
         finally:

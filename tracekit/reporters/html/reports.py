@@ -64,6 +64,15 @@ def write_any(
         TracekitError: as `Database.verdict` does, for the window of a sweep or of several runs, or
             when `output` cannot be written.
     """
+    with database.sharing(together=trace_id is None):
+        text, analyses = _drawn(database, trace_id, window, thresholds)
+    _write(database, output, text)
+    return analyses
+
+
+def _drawn(
+    database: Session, trace_id: int | None, window: str | None, thresholds: Thresholds | None
+) -> tuple[str, list[Analysis]]:
     from tracekit.examine import examine
     from tracekit.experiments.points import sweep_in
     from tracekit.lake.fleet import fleet
@@ -96,8 +105,7 @@ def write_any(
         ]
         with stage("drawing the page"):
             text = with_pages(ranks_view(database, analyses), first.values())
-    _write(database, output, text)
-    return analyses
+    return text, analyses
 
 
 def write_diff(
@@ -110,8 +118,9 @@ def write_diff(
         TracekitError: when the database has no such trace, or when `output` cannot be written.
     """
     runs = [Subject(database, database.only(run), None, thresholds) for run in (a, b)]
-    analyses = [run.analysis for run in runs]
-    with stage("drawing the page"):
+    are_all = len(database.trace_ids()) == len(runs)
+    with database.sharing(together=are_all), stage("drawing the page"):
+        analyses = [run.analysis for run in runs]
         found, view = diff_view(database, a, b, analyses)
         pages = {each.name: each for each in map(trace_view, runs)}
         text = page(f"{found.a} and {found.b}", [view, *pages.values()])

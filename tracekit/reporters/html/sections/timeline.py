@@ -155,7 +155,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     pieces = [(_PATH, p.side, p.start_ns, p.start_ns + p.dur_ns, p.cause, 1, None) for p in path]
     longest = [
         row
-        for row in subject.database.ask("idle_gaps", trace=subject.trace_id, top=500)
+        for row in subject.rows("idle_gaps", top=500).to_dicts()
         if interval.start_ns <= row["start_ns"] < interval.end_ns
         and row["device_id"] == subject.device_id
     ]
