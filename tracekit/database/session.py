@@ -237,8 +237,8 @@ class Session:
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """The result of `make`; while traces are asked about together, its first result for this
         key."""
-        is_kept = self._shared is not None and self._shared.together
-        return self._shared.once(key, make) if is_kept else make()
+        shared = self._shared
+        return shared.once(key, make) if shared is not None and shared.together else make()
 
     def arrays(
         self,

@@ -183,9 +183,8 @@ def _safe(text: object) -> str:
 
 def _spec(chart: Any) -> dict[str, Any]:
     """The chart without its data: the page keeps those once, for the chart and for its table."""
-    drawn = chart.copy(deep=False)
-    drawn.data = altair.NamedData("rows")
-    spec: dict[str, Any] = drawn.to_dict(validate=False)
+    chart.data = altair.NamedData("rows")
+    spec: dict[str, Any] = chart.to_dict(validate=False)
     if "datasets" in spec:
         raise AssertionError("a chart of a page draws one frame")
     return {key: each for key, each in spec.items() if key not in ("config", "$schema")}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
+from altair.utils.schemapi import debug_mode
 from msgspec import to_builtins
 from msgspec.structs import replace
 
@@ -64,7 +65,7 @@ def write_any(
         TracekitError: as `Database.verdict` does, for the window of a sweep or of several runs, or
             when `output` cannot be written.
     """
-    with database.sharing(together=trace_id is None):
+    with database.sharing(together=trace_id is None), debug_mode(False):
         text, analyses = _drawn(database, trace_id, window, thresholds)
     _write(database, output, text)
     return analyses
@@ -119,7 +120,7 @@ def write_diff(
     """
     runs = [Subject(database, database.only(run), None, thresholds) for run in (a, b)]
     are_all = len(database.trace_ids()) == len(runs)
-    with database.sharing(together=are_all), stage("drawing the page"):
+    with database.sharing(together=are_all), debug_mode(False), stage("drawing the page"):
         analyses = [run.analysis for run in runs]
         found, view = diff_view(database, a, b, analyses)
         pages = {each.name: each for each in map(trace_view, runs)}
