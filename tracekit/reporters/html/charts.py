@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -119,7 +120,7 @@ def cells(
     opacity: Any = alt.Undefined,
     **mark: Any,
 ) -> list[alt.Chart]:
-    """A matrix in layers: its cells, coloured by the column `on`, and labels where there are some."""
+    """A matrix in layers: cells, coloured by the column `on`, and labels where there are some."""
     base = with_tooltip(base, *tips)
     drawn = base.mark_rect(**mark).encode(color=color, opacity=opacity)
     if label is None:
@@ -144,6 +145,7 @@ def safe(names: Iterable[str]) -> list[str]:
     return [clipped(name, LONGEST_TEXT) for name in names]
 
 
+@lru_cache(4096)
 def shown_name(name: str) -> str:
     """A name as a page shows it: a kernel's function, and a Python line without its folders."""
     name = printable(name)

@@ -87,6 +87,11 @@ class View(Struct, frozen=True, dict=True):
                 made["spec"] = _spec(figure.chart)
         return found
 
+    @cached_property
+    def least_bytes(self) -> int:
+        """What it adds to a page at least: its figures, without texts."""
+        return len(script_json(_shared(self.data)["figures"]))
+
 
 def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""

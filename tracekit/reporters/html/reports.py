@@ -137,19 +137,19 @@ def _write(database: Session, output: str | Path, text: str) -> None:
 def with_pages(first: View, subjects: Iterable[Subject]) -> str:
     """The page of all ranks with as many of single ranks as fit."""
     title, names = first.facts["ranks"].headline, first.facts["ranks"].names
-    views: list[tuple[int, View]] = []
-    text = page(title, [first])
+    views, least = {}, first.least_bytes
     for subject in subjects:
-        views.append(
-            (subject.trace_id, replace(trace_view(subject), label=names[subject.trace_id]))
-        )
-        first.facts["paged"] = {trace: view.name for trace, view in views}
-        longer = page(title, [first, *(view for _, view in views)])
-        if len(longer.encode()) > MOST_BYTES:
-            first.facts["paged"].popitem()
+        view = replace(trace_view(subject), label=names[subject.trace_id])
+        views[subject.trace_id] = view
+        least += view.least_bytes
+        if least > MOST_BYTES:
             break
-        text = longer
-    return text
+    while True:
+        first.facts["paged"] = {trace: view.name for trace, view in views.items()}
+        text = page(title, [first, *views.values()])
+        if not views or len(text.encode()) <= MOST_BYTES:
+            return text
+        views.popitem()
 
 
 def _fleet_view(fleet: Fleet) -> View:
