@@ -188,11 +188,10 @@ def test_the_bound_after_the_changes_is_shown_only_if_it_is_known(path, device, 
 def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
     limits = Thresholds()
     verdict = Verdict("", "compute-bound", "math", "high", WINDOW, {}, [], [], 0.4, [])
-    empty = FixList("t", "the span", 1000, "math", [], None, [], [])
     for counted, notes in ((0.002, 1), (0.8, 2)):
         row = {"share_of_peak": 0.3, "share_counted": counted}
         database = SimpleNamespace(ask=lambda *_, row=row, **__: [row])
-        assert len(list_notes(empty, verdict, database, 1, limits)) == notes
+        assert len(list_notes([], verdict, database, 1, limits)) == notes
 
 
 def test_remedies_find_the_same_when_a_large_trace_saves_memory(shared_database, monkeypatch):

@@ -24,7 +24,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN, Bound, steady_busy_ns
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import FixList
+    from tracekit.advice.model import Advice
     from tracekit.database.session import Session
     from tracekit.verdict.model import Verdict
 
@@ -334,10 +334,14 @@ def next_step(
 
 
 def list_notes(
-    fixes: FixList, verdict: Verdict, database: Session, trace_id: int, thresholds: Thresholds
+    advice: Sequence[Advice],
+    verdict: Verdict,
+    database: Session,
+    trace_id: int,
+    thresholds: Thresholds,
 ) -> list[str]:
     """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
-    recurring = [each for each in fixes.advice if not each.once]
+    recurring = [each for each in advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
         return verdict.try_next
     if not recurring:
