@@ -135,7 +135,7 @@ class Shared:
         chosen: dict[str, Any] = {}
         if self.together and is_about_each(question, asked):
             chosen[_TRACE] = asked.pop("trace")
-        if asked.get("top") is not None and catalog.limits_rows(question):
+        if self.together and asked.get("top") is not None and catalog.limits_rows(question):
             chosen["top"], asked["top"] = asked["top"], _ALL_ROWS
         return {each: value for each, value in asked.items() if value is not None}, chosen
 

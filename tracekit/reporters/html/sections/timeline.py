@@ -26,7 +26,7 @@ _PATH = "critical path"
 _LANE = 26
 # A piece with this many pixels has its name in it.
 _NAMED = 36
-_LISTED_GAPS, _CULPRITS = 200, 12
+_FOUND_GAPS, _LISTED_GAPS, _CULPRITS = 500, 200, 12
 _NOTHING = "nothing recorded"
 # More steps than this are not drawn one by one, and cannot be chosen.
 _MOST = 400
@@ -155,7 +155,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     pieces = [(_PATH, p.side, p.start_ns, p.start_ns + p.dur_ns, p.cause, 1, None) for p in path]
     longest = [
         row
-        for row in subject.rows("idle_gaps", top=500).to_dicts()
+        for row in subject.rows("idle_gaps", top=_FOUND_GAPS).to_dicts()
         if interval.start_ns <= row["start_ns"] < interval.end_ns
         and row["device_id"] == subject.device_id
     ]
@@ -279,10 +279,10 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
 
 
-@figure("idle_gaps", "The longest gaps", top=_LISTED_GAPS)
+@figure("idle_gaps", "The longest gaps", top=_FOUND_GAPS)
 def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The longest gaps, with what the host did and what ended them."""
-    rows = informative(subject.since_start(rows, "start_ns"))
+    rows = informative(subject.since_start(rows.head(_LISTED_GAPS), "start_ns"))
     if "step" in rows.columns and rows["step"].n_unique() == 1:
         rows = rows.drop("step")
     if "step" in rows.columns:
@@ -297,4 +297,5 @@ def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
             "starts": "start_ns",
             "lasts": "gap_ns",
         },
+        source=subject.source("idle_gaps", top=_LISTED_GAPS),
     )
