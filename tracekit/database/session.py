@@ -401,16 +401,18 @@ class Session:
         """While the block runs, asks each question once, unless answers are large. Questions about
         one trace are answered out of answers about all traces `together`, for callers that ask
         the same about many traces. Blocks may be nested."""
-        if self._shared is not None or self.is_large:
+        before = self._shared
+        together = together and len(self.trace_ids()) > 1
+        if self.is_large or (before is not None and before.together >= together):
             yield
             return
         from tracekit.database.shared import Shared
 
-        self._shared = Shared(together=together and len(self.trace_ids()) > 1)
+        self._shared = Shared(together=together)
         try:
             yield
         finally:
-            self._shared = None
+            self._shared = before
 
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.
