@@ -81,13 +81,15 @@ class Subject(PageSubject):
         if stored:
             [analysis] = stored.values()
             replay, place = replayed(database, analysis)
+            of_list = (analysis.advice, analysis.verdict, database, self.trace_id, judging)
+            notes = list_notes(*of_list) if replay else []
         else:
             found = examine(database, self.trace_id, self._window, judging, keep_replays=True)
             analysis, place = found.analysis, found.place
             replay = found.gains.replay if found.gains else None
-        if replay is None:
-            return Replayed(analysis, [], [], [])
-        notes = list_notes(analysis.advice, analysis.verdict, database, self.trace_id, judging)
+            notes = found.fixes.notes if found.fixes else []
+        if replay is None or analysis.gpu is None:
+            return Replayed(analysis, notes, [], [])
         drawn, path = self.interval, []
         if drawn is not None:
             whole = replay.bounds("trace").pieces(replay.measured())
