@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import polars
 
 T = TypeVar("T")
+R = TypeVar("R", dict[str, Any], tuple[Any, ...])
 _TRACE = "trace_id"
 # Parameters that choose a part of one trace: others would be asked for another part.
 _OF_ONE = ("from_ns", "to_ns", "events", "range")
@@ -49,17 +50,10 @@ class Shared:
         """The rows about one trace or all; `ask` answers for the parameters that it gets."""
         asked, chosen = self._split(name, parameters)
         key = ("rows", name, *asked.items())
-
-        def by_trace() -> dict[Any, list[dict[str, Any]]]:
-            rows: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-            for row in self.once(key, lambda: ask(asked)):
-                rows[row[_TRACE]].append(row)
-            return rows
-
+        found = self.once(key, lambda: ask(asked))
         if _TRACE in chosen:
-            found = self.once(("by trace", *key), by_trace).get(chosen[_TRACE], [])
-        else:
-            found = self.once(key, lambda: ask(asked))
+            by_trace = self.once(("by trace", *key), lambda: _by_trace(found, _TRACE))
+            found = by_trace[chosen[_TRACE]]
         # Copied: callers may modify rows.
         return [dict(row) for row in found[: chosen.get("top")]]
 
@@ -89,11 +83,10 @@ class Shared:
         if not self.together or "trace" in others:
             return None
         top = chosen.get("top")
-        if _TRACE not in chosen:
-            found = self.once(("arrays", name, columns), lambda: ask(columns, others))
-            return {column: values[:top].copy() for column, values in found.items()}
-        asked = tuple(dict.fromkeys((_TRACE, *columns)))
+        asked = tuple(dict.fromkeys((_TRACE, *columns))) if _TRACE in chosen else columns
         found = self.once(("arrays", name, asked, *others.items()), lambda: ask(asked, others))
+        if _TRACE not in chosen:
+            return {column: values[:top].copy() for column, values in found.items()}
         own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == chosen[_TRACE])[:top]
         # Rows are in order of the trace, nearly always.
         whole = len(own) and own[-1] - own[0] + 1 == len(own)
@@ -106,14 +99,8 @@ class Shared:
         self, query: str, trace_id: int, ask: Callable[[], list[tuple[Any, ...]]]
     ) -> list[tuple[Any, ...]]:
         """The rows that begin with a trace_id, without that column."""
-
-        def by_trace() -> dict[Any, list[tuple[Any, ...]]]:
-            found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
-            for row in ask():
-                found[row[0]].append(row[1:])
-            return found
-
-        return self.once(query, by_trace).get(trace_id, [])
+        found = self.once(query, lambda: _by_trace(ask(), 0))
+        return [row[1:] for row in found[trace_id]]
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """The first result of `make` for this key."""
@@ -138,6 +125,13 @@ class Shared:
         if self.together and asked.get("top") is not None and catalog.limits_rows(question):
             chosen["top"], asked["top"] = asked["top"], _ALL_ROWS
         return {each: value for each, value in asked.items() if value is not None}, chosen
+
+
+def _by_trace(rows: Iterable[R], column: Any) -> dict[Any, list[R]]:
+    found: dict[Any, list[R]] = defaultdict(list)
+    for row in rows:
+        found[row[column]].append(row)
+    return found
 
 
 def is_about_each(question: Query, parameters: Mapping[str, Value]) -> bool:
