@@ -52,11 +52,10 @@ def stored_verdicts(
     """
     if window is not None or thresholds not in (None, Thresholds()):
         return {}
-    sql = (
-        "SELECT trace_id, analysis, judged_by FROM verdict "
-        "WHERE is_main AND trace_id = coalesce(getvariable('trace'), trace_id)"
-    )
-    rows = database.fetch(sql, {"trace": trace})[1]
+    stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
+    if trace is not None:
+        stored += f" AND trace_id = {trace:d}"
+    rows = database.fetch(stored)[1]
     if not rows:
         return {}
     from tracekit.verdict.rows import judged_by, read
