@@ -173,8 +173,9 @@ class Session:
         given = question.check_parameters(parameters)
         if "trace" in given or all(each.name != "trace" for each in question.parameters):
             return given
-        own, loaded = self.trace_ids(), self.fetch("SELECT count(*) FROM trace")[1][0][0]
-        return {"trace": own[0]} | given if len(own) == 1 < loaded else given
+        own = self.trace_ids()
+        has_others = len(own) == 1 < self.fetch("SELECT count(*) FROM trace")[1][0][0]
+        return {"trace": own[0]} | given if has_others else given
 
     def findings(self, trace: int | None = None) -> list[dict[str, Any]]:
         """Doubts about one trace_id or all, and data that was not recorded (severity `missing`):
@@ -329,8 +330,8 @@ class Session:
     def trace_ids(self) -> list[int]:
         """The trace_ids of the loaded traces, ascending, without those of captures that were loaded
         for others: they tell what graphs run, and nobody asks how fast a capture was."""
-        rows = self.fetch("SELECT trace_id, path FROM trace ORDER BY trace_id")[1]
-        asked = rows
+        query = "SELECT trace_id, path FROM trace ORDER BY trace_id"
+        asked = rows = self.once(query, lambda: self.fetch(query)[1])
         if len(rows) > 1:
             from tracekit.trace.beside import is_of_capture
 
