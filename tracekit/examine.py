@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.replay.model import Causal, Gains
     from tracekit.replay.prices import WindowGains
+    from tracekit.replay.replay import Replay, WindowId
 
 # Windows other than steps and ranges.
 _FIXED = ("gpu_active", "host_active", "trace")
@@ -97,6 +98,27 @@ def examine(
     judging = thresholds or Thresholds()
     with database.judging(judging), stage(f"judging trace {trace_id}"):
         return _Examiner(database, trace_id, judging).examine(window, combine, keep_replays)
+
+
+def replayed(database: Session, analysis: Analysis) -> tuple[Replay | None, WindowId]:
+    """The replay of a trace that was judged before, and the window of its verdict, by default
+    thresholds; None: it cannot be replayed.
+
+    Raises:
+        TracekitError: the trace's events cannot be read.
+    """
+    from tracekit.replay.replay import Replay
+
+    trace_id = analysis.trace.trace_id
+    database.require_events(trace_id)
+    overview = database.ask("overview", trace=trace_id)[0]
+    try:
+        replay = None if overview["span_ns"] is None else Replay(database, trace_id)
+    except TracekitError:
+        replay = None
+    place = replay.place() if replay else ("trace", 0)
+    gpu, kind = analysis.judged.gpu, analysis.judged.window.kind
+    return replay, place if gpu is None or kind == place[0] else (kind, gpu.device_id or 0)
 
 
 class _Examiner:
@@ -175,7 +197,7 @@ class _Examiner:
                 # Without a remedy, the peak is the only bound that is known.
                 near = reached(self.database, self.trace_id, self.thresholds)
                 verdict = replace(verdict, try_next=[*verdict.try_next, *near])
-            notes = list_notes(fixes, verdict)
+            notes = list_notes(fixes.advice, verdict)
             fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
         judged = Period(
             main.window, main.gpu, main.idle, main.host, evidence.gains, verdict.regime,

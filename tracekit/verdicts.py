@@ -28,27 +28,44 @@ def verdicts(
         TracekitError: there is no such trace or window, or a stored verdict cannot be read.
     """
     chosen = database.in_order() if trace is None else [database.only(trace)]
-    texts: dict[int, object] = {}
-    if window is None and thresholds in (None, Thresholds()):
-        stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
-        if rows := database.fetch(stored)[1]:
-            from tracekit.verdict.rows import judged_by, read
-
-            texts = {
-                trace_id: text
-                for trace_id, text, by in rows
-                if by == judged_by(database.context_of(trace_id)) or trace_id in database.settled
-            }
-    others = [each for each in chosen if each not in texts]
-    found = {}
-    if others:
+    found = stored_verdicts(database, trace, window, thresholds)
+    if others := [each for each in chosen if each not in found]:
         from tracekit.examine import examine_all
 
         with database.among_all() as whole:
             examined = examine_all(whole, others, window, thresholds)
-        found = dict(zip(others, examined, strict=True))
+        found |= zip(others, examined, strict=True)
+    return [found[each] for each in chosen]
+
+
+def stored_verdicts(
+    database: Session,
+    trace: int | None = None,
+    window: str | None = None,
+    thresholds: Thresholds | None = None,
+) -> dict[int, Analysis]:
+    """The analyses that the database stores, by trace_id: of all traces, or of one trace_id. Those
+    for a window or other thresholds, or by other rules (`rows.rules`), are not stored.
+
+    Raises:
+        TracekitError: a stored verdict cannot be read.
+    """
+    if window is not None or thresholds not in (None, Thresholds()):
+        return {}
+    stored = "SELECT trace_id, analysis, judged_by FROM verdict WHERE is_main"
+    if trace is not None:
+        stored += f" AND trace_id = {trace:d}"
+    rows = database.fetch(stored)[1]
+    if not rows:
+        return {}
+    from tracekit.verdict.rows import judged_by, read
+
     try:
-        return [found[each] if each in found else read(texts[each]) for each in chosen]
+        return {
+            trace_id: read(text)
+            for trace_id, text, by in rows
+            if by == judged_by(database.context_of(trace_id)) or trace_id in database.settled
+        }
     except ValueError as error:
         raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
 

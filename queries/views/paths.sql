@@ -113,12 +113,12 @@ WITH RECURSIVE kept AS MATERIALIZED (
     WHERE t.host_ns > whole.host_ns * thresholds().drawn_share
         OR t.gpu_ns > whole.gpu_ns * thresholds().drawn_share
 ),
+-- A window over few siblings each would take ten times as long.
 inside AS MATERIALIZED (
-    SELECT *, (sum(host_ns) OVER (siblings ORDER BY host_ns DESC, name ROWS UNBOUNDED PRECEDING) - host_ns)
-        ::BIGINT AS host_at,
-        (sum(gpu_ns) OVER (siblings ORDER BY gpu_ns DESC, name ROWS UNBOUNDED PRECEDING) - gpu_ns)
-        ::BIGINT AS gpu_at
-    FROM kept WINDOW siblings AS (PARTITION BY trace_id, parent)
+    SELECT k.*, sum_where(s.host_ns, (s.host_ns, k.name, k.node) > (k.host_ns, s.name, s.node)) AS host_at,
+           sum_where(s.gpu_ns, (s.gpu_ns, k.name, k.node) > (k.gpu_ns, s.name, s.node)) AS gpu_at
+    FROM kept AS k JOIN kept AS s ON k.trace_id = s.trace_id AND k.parent IS NOT DISTINCT FROM s.parent
+    GROUP BY ALL
 ),
 laid AS (
     SELECT *, host_at AS host_from_ns, gpu_at AS gpu_from_ns FROM inside WHERE parent IS NULL

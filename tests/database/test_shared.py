@@ -1,12 +1,14 @@
 """Questions about many traces, answered at once, have the answers of each trace alone."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 import tracekit
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.ranks_simulated import Job
+from tracekit.database import catalog
 from tracekit.database.shared import is_about_each
 from tracekit.errors import TracekitError
 from tracekit.examine import examine, examine_all
@@ -20,11 +22,20 @@ def test_verdicts_of_several_traces_are_those_of_each(tmp_path):
         assert [each.as_dict() for each in together] == [each.as_dict() for each in alone]
         rows = [run.ask("partition", trace=each) for each in run.trace_ids()]
         kernels = [run.ask("top_kernels", trace=each, top=2) for each in run.trace_ids()]
+        limited = {
+            each.name: [run.query(each.name, trace=trace, top=3) for trace in run.trace_ids()]
+            for each in catalog.queries().values()
+            if catalog.limits_rows(each) and each.parameters[0].name == "trace"
+        }
+        assert {"idle_gaps", "top_cpu_ops", "sync_points"} <= limited.keys()
         arrays = [run.arrays("device_work", trace=each) for each in run.trace_ids()]
         with run.sharing():
             assert [run.ask("partition", trace=each) for each in run.trace_ids()] == rows
             first = [run.ask("top_kernels", trace=each, top=2) for each in run.trace_ids()]
             assert first == kernels
+            for name, expected_rows in limited.items():
+                shared = [run.query(name, trace=each, top=3) for each in run.trace_ids()]
+                assert list(map(pl.DataFrame.equals, shared, expected_rows)) == [True, True], name
             for trace, expected in zip(run.trace_ids(), arrays, strict=True):
                 found = run.arrays("device_work", trace=trace)
                 assert found.keys() == expected.keys()
@@ -32,14 +43,21 @@ def test_verdicts_of_several_traces_are_those_of_each(tmp_path):
                     assert np.ma.allequal(column, expected[name]), name
 
 
-def test_a_question_with_a_limit_is_asked_about_each_trace():
-    assert is_about_each("partition", {"trace": 1})
-    assert is_about_each("partition", {"trace": 1, "kind": "step"})
-    assert not is_about_each("partition", {})
-    assert not is_about_each("top_kernels", {"trace": 1})
-    assert is_about_each("top_kernels", {"trace": 1, "top": 3})
-    assert not is_about_each("idle_gaps", {"trace": 1, "top": 3})
-    assert not is_about_each("event_sites", {"trace": 1, "events": "4"})
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("partition", {"trace": 1}, True),
+        ("partition", {"trace": 1, "kind": "step"}, True),
+        ("partition", {}, False),
+        ("top_kernels", {"trace": 1}, False),
+        ("top_kernels", {"trace": 1, "top": 3}, True),
+        ("memory_peak", {"trace": 1}, True),
+        ("flame_graph", {"trace": 1, "from_ns": 5}, False),
+        ("event_sites", {"trace": 1, "events": "4"}, False),
+    ],
+)
+def test_a_question_about_a_part_of_a_trace_is_asked_about_each_trace(name, given, expected):
+    assert is_about_each(catalog.query(name), given) == expected
 
 
 def test_a_window_that_a_trace_lacks_is_an_error(tmp_path):

@@ -180,6 +180,17 @@ def test_a_trace_without_gpu_ops_or_without_anything_has_a_page(trace, small, tm
     assert re.search(r"<h1>.*</h1>", (tmp_path / "page.html").read_text(), re.DOTALL)
 
 
+@pytest.mark.parametrize(
+    ("database", "trace"), [("run", 1), ("small", NAMED), ("small", CPU), ("small", EMPTY)]
+)
+def test_a_stored_verdict_has_the_page_of_a_new_one(database, trace, request, monkeypatch):
+    session = request.getfixturevalue(database).session
+    new = Subject(session, trace).judgement
+    monkeypatch.setattr("tracekit.verdicts.stored_verdicts", lambda *_: {trace: new.analysis})
+    monkeypatch.setattr("tracekit.examine.examine", None)
+    assert Subject(session, trace).judgement == new
+
+
 @pytest.mark.parametrize(("trace", "is_told"), [(DOUBTFUL, True), (HARDLY_DOUBTFUL, False)])
 def test_a_doubt_is_shown_once_and_only_where_it_could_change_a_figure(trace, is_told, small):
     view = trace_view(Subject(small, trace))

@@ -95,6 +95,8 @@ class Opened:
                 )
                 opened.name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
             closing.callback(opened.close)
+            # Each answer comes with the same findings.
+            closing.enter_context(opened.sharing(together=False))
             self._paths[opened] = file
             return opened, closing.pop_all()
 

@@ -140,10 +140,11 @@ def diff(database: Session, a: int = 1, b: int = 2, top: int = 20) -> Diff:
         if trace_id not in paths:
             known = ", ".join(map(str, paths))
             raise TracekitError(f"{database.name}: has no trace {trace_id}; its traces are {known}")
+    found = database.findings()
     findings = {
         (row["trace_id"], row["code"]): row
         for name in ("diff_waterfall", "diff_kernels", "diff_operators")
-        for row in database.doubts(name)
+        for row in database.doubts(name, findings=found)
         if row["trace_id"] in (a, b)
         and (row["severity"] in _SERIOUS or row["code"] == "no_gpu_ops")
     }

@@ -249,6 +249,12 @@ def _common() -> tuple[dict[str, Parameter], dict[str, Column]]:
     return parameters, columns
 
 
+def limits_rows(question: Query) -> bool:
+    """Whether the answer has only the first `top` rows: where `top` counts something else, the
+    header says what."""
+    return _common()[0]["top"] in question.parameters
+
+
 def header(sql: str) -> list[str]:
     """The comments before the first line of SQL. A comment line that is empty or indented by four
     more spaces continues the one before."""

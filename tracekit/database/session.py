@@ -95,9 +95,14 @@ class Session:
         Raises:
             TracekitError: when there is no such query or parameter.
         """
+        if self._shared is not None:
+            return self._shared.frame(name, parameters, lambda others: self._query(name, others))
+        return self._query(name, parameters)
+
+    def _query(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         question = catalog.query(name)
         given = self.of_own(question, parameters)
-        return self.frame(self.shown_sql(question, given), given)
+        return self.frame(self._judging_sql(self.shown_sql(question, given)), given)
 
     def connection(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection to the tables and views, for tools that take one, such as the SQL
@@ -142,9 +147,7 @@ class Session:
             TracekitError: for an unknown query or parameter.
         """
         if self._shared is not None:
-            found = self._shared.rows(name, parameters, lambda others: self._ask(name, others))
-            if found is not None:
-                return found
+            return self._shared.rows(name, parameters, lambda others: self._ask(name, others))
         return self._ask(name, parameters)
 
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
@@ -170,8 +173,9 @@ class Session:
         given = question.check_parameters(parameters)
         if "trace" in given or all(each.name != "trace" for each in question.parameters):
             return given
-        own, loaded = self.trace_ids(), self.fetch("SELECT count(*) FROM trace")[1][0][0]
-        return {"trace": own[0]} | given if len(own) == 1 < loaded else given
+        own = self.trace_ids()
+        has_others = len(own) == 1 < self.fetch("SELECT count(*) FROM trace")[1][0][0]
+        return {"trace": own[0]} | given if has_others else given
 
     def findings(self, trace: int | None = None) -> list[dict[str, Any]]:
         """Doubts about one trace_id or all, and data that was not recorded (severity `missing`):
@@ -210,7 +214,7 @@ class Session:
     def rows_of_trace(self, query: str, trace_id: int) -> list[tuple[Any, ...]]:
         """The rows of one SELECT that are about one trace, without their first column, which is
         the trace_id; in any order."""
-        if self._shared is not None:
+        if self._shared is not None and self._shared.together:
             return self._shared.rows_of_trace(query, trace_id, lambda: self.fetch(query)[1])
         rows = self.fetch(f"FROM ({query}) WHERE trace_id = {trace_id:d}")[1]
         return [row[1:] for row in rows]
@@ -232,8 +236,10 @@ class Session:
         return name in self._possible[self._judged]
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """The result of `make`; while answers are shared, its first result for this key."""
-        return make() if self._shared is None else self._shared.once(key, make)
+        """The result of `make`; while traces are asked about together, its first result for this
+        key."""
+        shared = self._shared
+        return shared.once(key, make) if shared is not None and shared.together else make()
 
     def arrays(
         self,
@@ -324,8 +330,8 @@ class Session:
     def trace_ids(self) -> list[int]:
         """The trace_ids of the loaded traces, ascending, without those of captures that were loaded
         for others: they tell what graphs run, and nobody asks how fast a capture was."""
-        rows = self.fetch("SELECT trace_id, path FROM trace ORDER BY trace_id")[1]
-        asked = rows
+        query = "SELECT trace_id, path FROM trace ORDER BY trace_id"
+        asked = rows = self.once(query, lambda: self.fetch(query)[1])
         if len(rows) > 1:
             from tracekit.trace.beside import is_of_capture
 
@@ -371,7 +377,9 @@ class Session:
             return
         before = self._judged, self._shared
         # Shared answers were made by other thresholds.
-        self._judged, self._shared = judged, self._shared and type(self._shared)()
+        self._judged = judged
+        if self._shared is not None:
+            self._shared = type(self._shared)(together=self._shared.together)
         self._selects.first = None if self.judges_as_stored else judged
         try:
             yield
@@ -390,20 +398,22 @@ class Session:
         return self._judged == constants.judging(Thresholds())
 
     @contextmanager
-    def sharing(self) -> Iterator[None]:
-        """While the block runs, answers questions about each trace out of answers about all traces,
-        unless they are large: for callers that ask the same about many traces. Blocks may be
-        nested."""
-        if self._shared is not None or self.is_large or len(self.trace_ids()) < 2:
+    def sharing(self, *, together: bool = True) -> Iterator[None]:
+        """While the block runs, asks each question once, unless answers are large. Questions about
+        one trace are answered out of answers about all traces `together`, for callers that ask
+        the same about many traces. Blocks may be nested."""
+        before = self._shared
+        together = together and len(self.trace_ids()) > 1
+        if self.is_large or (before is not None and before.together >= together):
             yield
             return
         from tracekit.database.shared import Shared
 
-        self._shared = Shared()
+        self._shared = Shared(together=together)
         try:
             yield
         finally:
-            self._shared = None
+            self._shared = before
 
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.

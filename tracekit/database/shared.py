@@ -1,4 +1,4 @@
-"""Answers about all traces of a database at once, for questions that are asked about each in turn.
+"""Answers that are shared: each question is asked once, about all traces of a database at once.
 
 For a small trace, DuckDB takes longer to plan a question than to answer it. So a question about the
 ranks of a run is planned once, and answered for all of them together.
@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tracekit.database import catalog
-from tracekit.database.catalog import Value
+from tracekit.database.catalog import Query, Value
+
+if TYPE_CHECKING:
+    import polars
 
 T = TypeVar("T")
+R = TypeVar("R", dict[str, Any], tuple[Any, ...])
 _TRACE = "trace_id"
-# Parameters that judge or choose single rows have names with these endings.
-_OF_LIMITS = ("_ns", "_percent", "kind")
-# Questions with a `top` whose full answer is short in any trace.
-_OF_FEW = ("top_kernels",)
+# Parameters that choose a part of one trace: others would be asked for another part.
+_OF_ONE = ("from_ns", "to_ns", "events", "range")
 _ALL_ROWS = 1 << 30
 
 
 class Shared:
-    """The answers so far. An answer about one trace is the rows of that trace."""
+    """The answers so far.
 
-    def __init__(self) -> None:
+    If all traces are asked about `together`, an answer about one is the rows of that trace in the
+    answer about all; else each trace is asked about alone, once.
+    """
+
+    def __init__(self, *, together: bool) -> None:
+        self.together = together
         self._locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._making = threading.Lock()
         self._answers: dict[Any, Any] = {}
@@ -39,27 +46,29 @@ class Shared:
         name: str,
         parameters: Mapping[str, Value],
         ask: Callable[[dict[str, Value]], list[dict[str, Any]]],
-    ) -> list[dict[str, Any]] | None:
-        """The rows about one trace or all, out of the rows about all that `ask` returns for the
-        other parameters; None: the question cannot be asked about all traces."""
-        others = _others(parameters)
-        key = (name, *others.items())
-        if not parameters:
-            found = self.once(key, lambda: ask(others))
-        elif not is_about_each(name, parameters):
-            return None
-        else:
-
-            def by_trace() -> dict[Any, list[dict[str, Any]]]:
-                rows: dict[Any, list[dict[str, Any]]] = defaultdict(list)
-                for row in self.once(key, lambda: ask(others)):
-                    rows[row[_TRACE]].append(row)
-                return rows
-
-            found = self.once(("by trace", *key), by_trace).get(parameters["trace"], [])
-        top = parameters.get("top")
+    ) -> list[dict[str, Any]]:
+        """The rows about one trace or all; `ask` answers for the parameters that it gets."""
+        asked, chosen = self._split(name, parameters)
+        key = ("rows", name, *asked.items())
+        found = self.once(key, lambda: ask(asked))
+        if _TRACE in chosen:
+            by_trace = self.once(("by trace", *key), lambda: _by_trace(found, _TRACE))
+            found = by_trace[chosen[_TRACE]]
         # Copied: callers may modify rows.
-        return [dict(row) for row in found[: None if top is None else int(top)]]
+        return [dict(row) for row in found[: chosen.get("top")]]
+
+    def frame(
+        self,
+        name: str,
+        parameters: Mapping[str, Value],
+        ask: Callable[[dict[str, Value]], polars.DataFrame],
+    ) -> polars.DataFrame:
+        """The same as a frame."""
+        asked, chosen = self._split(name, parameters)
+        found = self.once(("frame", name, *asked.items()), lambda: ask(asked))
+        if _TRACE in chosen:
+            found = found.filter(trace_id=chosen[_TRACE])
+        return found.head(chosen["top"]) if "top" in chosen else found
 
     def arrays(
         self,
@@ -68,35 +77,30 @@ class Shared:
         parameters: Mapping[str, Value],
         ask: Callable[[tuple[str, ...], dict[str, Value]], dict[str, NDArray[Any]]],
     ) -> dict[str, NDArray[Any]] | None:
-        """The rows as arrays of these columns; `ask` also gets the columns."""
-        if not parameters:
-            found = self.once(("arrays", name, columns), lambda: ask(columns, {}))
-            return {column: values.copy() for column, values in found.items()}
-        if not is_about_each(name, parameters):
+        """The rows as arrays of these columns; `ask` also gets the columns. None: they are not
+        shared, since they may be large."""
+        others, chosen = self._split(name, parameters)
+        if not self.together or "trace" in others:
             return None
-        asked = tuple(dict.fromkeys((_TRACE, *columns)))
-        others = _others(parameters)
-        found = self.once((name, asked, *others.items()), lambda: ask(asked, others))
-        own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == parameters["trace"])
+        top = chosen.get("top")
+        asked = tuple(dict.fromkeys((_TRACE, *columns))) if _TRACE in chosen else columns
+        found = self.once(("arrays", name, asked, *others.items()), lambda: ask(asked, others))
+        if _TRACE not in chosen:
+            return {column: values[:top].copy() for column, values in found.items()}
+        own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == chosen[_TRACE])[:top]
         # Rows are in order of the trace, nearly always.
         whole = len(own) and own[-1] - own[0] + 1 == len(own)
-        chosen: Any = slice(own[0], own[-1] + 1) if whole else own
+        places: Any = slice(own[0], own[-1] + 1) if whole else own
         # A column may be an expression with an alias.
         own_columns = found if _TRACE in columns else found.keys() - {_TRACE}
-        return {column: found[column][chosen].copy() for column in own_columns}
+        return {column: found[column][places].copy() for column in own_columns}
 
     def rows_of_trace(
         self, query: str, trace_id: int, ask: Callable[[], list[tuple[Any, ...]]]
     ) -> list[tuple[Any, ...]]:
         """The rows that begin with a trace_id, without that column."""
-
-        def by_trace() -> dict[Any, list[tuple[Any, ...]]]:
-            found: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
-            for row in ask():
-                found[row[0]].append(row[1:])
-            return found
-
-        return self.once(query, by_trace).get(trace_id, [])
+        found = self.once(query, lambda: _by_trace(ask(), 0))
+        return [row[1:] for row in found[trace_id]]
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """The first result of `make` for this key."""
@@ -108,24 +112,36 @@ class Shared:
             answer: T = self._answers[key]
             return answer
 
+    def _split(
+        self, name: str, parameters: Mapping[str, Value]
+    ) -> tuple[dict[str, Value], dict[str, Any]]:
+        """The parameters to ask with, so that callers share the answer, and the trace_id and the
+        number of rows (`top`) to choose from it."""
+        question = catalog.query(name)
+        asked = question.check_parameters(parameters)
+        chosen: dict[str, Any] = {}
+        if self.together and is_about_each(question, asked):
+            chosen[_TRACE] = asked.pop("trace")
+        if self.together and asked.get("top") is not None and catalog.limits_rows(question):
+            chosen["top"], asked["top"] = asked["top"], _ALL_ROWS
+        return {each: value for each, value in asked.items() if value is not None}, chosen
 
-def is_about_each(name: str, parameters: Mapping[str, Value]) -> bool:
+
+def _by_trace(rows: Iterable[R], column: Any) -> dict[Any, list[R]]:
+    found: dict[Any, list[R]] = defaultdict(list)
+    for row in rows:
+        found[row[column]].append(row)
+    return found
+
+
+def is_about_each(question: Query, parameters: Mapping[str, Value]) -> bool:
     """Whether an answer about one trace is the rows of that trace in the answer about all.
 
     False if the question limits the number of rows, or chooses parts of the trace.
     """
-    question = catalog.query(name)
-    limits = {each.name for each in question.parameters if each.name.endswith(_OF_LIMITS)}
-    if name in _OF_FEW and "top" in parameters:
-        limits.add("top")
     return (
         parameters.get("trace") is not None
-        and all(each in limits or each == "trace" for each in parameters)
         and any(column.name == _TRACE for column in question.columns)
-        and all(each.default == "all" or each.name in limits for each in question.parameters)
+        and not any(each in parameters for each in _OF_ONE)
+        and ("top" in parameters or not catalog.limits_rows(question))
     )
-
-
-def _others(parameters: Mapping[str, Value]) -> dict[str, Value]:
-    others = {name: value for name, value in parameters.items() if name != "trace"}
-    return others | {"top": _ALL_ROWS} if "top" in others else others

@@ -81,8 +81,8 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     Factor 0 removes a cause: its work, and the waits in its calls.
     """
     edges = graph.edges
-    on_host = (edges.kind == EdgeKind.HOST) | (edges.kind == EdgeKind.LOADER)
     if what == "host":
+        on_host = (edges.kind == EdgeKind.HOST) | (edges.kind == EdgeKind.LOADER)
         scale.host.scale(factor)
         scale.fixed.scale(factor, on_host)
     elif what == "device":

@@ -20,10 +20,10 @@ from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.changes import query_of, scale_cause
 from tracekit.replay.grammar import BATCH, REMEDY, parse
-from tracekit.replay.graph.arrays import Floats, Ints, sums
+from tracekit.replay.graph.arrays import Floats, Ints
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
-from tracekit.replay.replay import Replay
+from tracekit.replay.replay import Replay, WindowId
 from tracekit.replay.simulator import Run, Scale
 from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 
@@ -61,9 +61,6 @@ class WindowGains:
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
         present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
         causes = [CAUSES[cause] for cause in sorted(present)]
-        totals = graph.host.totals()
-        totals += sums(graph.device.cause, graph.device.ns, len(CAUSES))
-        self._work_ns = {name: int(ns) for name, ns in zip(CAUSES, totals, strict=True) if ns}
         self._windows = {place: number for number, place in enumerate(replay.window_ids)}
         self._measured_ns = replay.lengths(replay.run(steady=True))
         has_one_offs = bool(replay.one_offs)
@@ -124,7 +121,7 @@ class WindowGains:
             removed=dict(sorted(removed, key=lambda item: -item[1])),
             cuda_graph=self._cuda_graph[window],
             unknown=self._unknown[window],
-            work_ns=self._work_ns,
+            work_ns=self.replay.work_ns,
             one_offs_ns=one_offs_ns,
             device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
             removed_at_most={name: gain[window] for name, gain in self._at_most.items()},
@@ -288,11 +285,10 @@ class Speed(Struct, frozen=True):
     """The gain from halving communication alone."""
 
 
-def speeds(gains: WindowGains, kind: str, number: int) -> list[Speed]:
-    """The window that `WindowGains.gains` names, at all combinations of the speeds."""
-    replay = gains.replay
-    window = replay.window(kind, number)
-    has_network = bool(gains.gains(kind, number).work_ns.get("communication"))
+def speeds(replay: Replay, place: WindowId) -> list[Speed]:
+    """A window at all combinations of the speeds."""
+    window = replay.window(*place)
+    has_network = "communication" in replay.work_ns
     networks = _NETWORK_SPEEDS if has_network else (1.0,)
 
     @cache

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracekit.causes import CAUSES
 from tracekit.replay.changes import Remedies, apply
 from tracekit.replay.grammar import STEADY, Change, parse
-from tracekit.replay.graph.arrays import Ints
+from tracekit.replay.graph.arrays import Ints, sums
 from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.simulator import Run, Scale, Simulator
@@ -67,6 +68,13 @@ class Replay:
     @cached_property
     def simulator(self) -> Simulator:
         return Simulator(self.graph, self.watched)
+
+    @cached_property
+    def work_ns(self) -> dict[str, int]:
+        """The work of all threads and devices, by cause."""
+        host, device = self.graph.host, self.graph.device
+        totals = host.totals() + sums(device.cause, device.ns, len(CAUSES))
+        return {name: int(ns) for name, ns in zip(CAUSES, totals, strict=True) if ns}
 
     def measured(self) -> Run:
         """The replay without changes. It is large, so it is not cached."""

@@ -32,7 +32,7 @@ from tracekit.verdict.regime import (
 )
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import FixList
+    from tracekit.advice.model import Advice
     from tracekit.database.session import Session
     from tracekit.verdict.model import Verdict
 
@@ -356,9 +356,9 @@ def next_step(
     return words("next")[bottleneck]
 
 
-def list_notes(fixes: FixList, verdict: Verdict) -> list[str]:
+def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
     """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
-    recurring = [each for each in fixes.advice if not each.once]
+    recurring = [each for each in advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
         return verdict.try_next
     if not recurring:

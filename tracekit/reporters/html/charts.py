@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import altair as alt
@@ -28,7 +29,9 @@ LONGEST_TEXT = 1_000
 # filter that keeps the rows of it, or all.
 CHOSEN_STEP = alt.param(name="chosen_step", value=None)
 OF_CHOSEN_STEP = "chosen_step == null || datum.step == chosen_step"
-FAINT_UNLESS_CHOSEN = alt.condition(OF_CHOSEN_STEP, alt.value(1), alt.value(0.35))
+FAINT_UNLESS_CHOSEN = alt.OpacityValue(
+    **alt.condition(OF_CHOSEN_STEP, alt.value(1), alt.value(0.35))
+)
 # The colour of lines that stand for no name: seen on light and dark ground.
 PLAIN = colours.of("unknown")
 # Labels that are words of tracekit's own, such as launch_latency.
@@ -116,13 +119,14 @@ def cells(
     on: str = "colour",
     opacity: Any = alt.Undefined,
     **mark: Any,
-) -> Any:
-    """The cells of a matrix, coloured by the column `on`; labelled where there is a label."""
+) -> list[alt.Chart]:
+    """A matrix in layers: cells, coloured by the column `on`, and labels where there are some."""
     base = with_tooltip(base, *tips)
     drawn = base.mark_rect(**mark).encode(color=color, opacity=opacity)
     if label is None:
-        return drawn
-    return drawn + base.mark_text(color=on_colour(on)).encode(text=label)
+        return [drawn]
+    text = alt.Text(label) if isinstance(label, str) else label
+    return [drawn, base.mark_text(color=on_colour(on)).encode(text=text)]
 
 
 def lowest_drawn(values: pl.Series, weights: pl.Series) -> float:
@@ -141,6 +145,7 @@ def safe(names: Iterable[str]) -> list[str]:
     return [clipped(name, LONGEST_TEXT) for name in names]
 
 
+@lru_cache(4096)
 def shown_name(name: str) -> str:
     """A name as a page shows it: a kernel's function, and a Python line without its folders."""
     name = printable(name)
@@ -165,9 +170,16 @@ def on_colour(column: str) -> alt.ExprRef:
     return alt.ExprRef(f"luminance(scale('color', datum.{column})) > 0.2 ? 'black' : 'white'")
 
 
-def sized(chart: Any, height: int) -> alt.TopLevelMixin:
-    """The chart as wide as the page, and `height` pixels high."""
-    found: alt.TopLevelMixin = chart.properties(width="container", height=height)
+def sized(chart: Any, height: int, *params: alt.Parameter) -> alt.TopLevelMixin:
+    """A chart, or the layers of one as a list, with parameters; as wide as the page, and `height`
+    pixels high."""
+    first, *others = chart if isinstance(chart, list) else [chart]
+    size = {"width": "container", "height": height}
+    first = first.add_params(*params)
+    # Altair copies all of the layers whenever something changes a chart that has several.
+    found: alt.TopLevelMixin = (
+        alt.layer(first, *others, **size) if others else first.properties(**size)
+    )
     return found
 
 
@@ -191,6 +203,6 @@ def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
         color=alt.Color("part:N", title=None, sort=names,
                         scale=alt.Scale(domain=names, range=shades),
                         legend=alt.Legend(orient="top", columns=4)),
-        order="place:Q",
+        order=alt.Order("place:Q"),
     )  # fmt: skip
     return sized(bar, 30)

@@ -118,7 +118,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
                 sort=[*changed, "in all"],
                 axis=alt.Axis(labelExpr=charts.WORDS),
             ),
-            tooltip=["part:N", "change:N"],
+            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("change:N")],
         )
     )
     x = alt.X(
@@ -128,9 +128,11 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
         scale=alt.Scale(padding=64, nice=False),
     )
     direction = charts.shades("direction", colours.CHANGE)
-    bars = base.mark_bar().encode(x=x, x2="to_ns:Q", color=direction)
-    labels = base.mark_text(align="left", dx=4).encode(x="right:Q", text="change:N")
-    return charts.sized(bars + labels, 21 * (len(changed) + 1))
+    bars = base.mark_bar().encode(x=x, x2=alt.X2("to_ns:Q"), color=direction)
+    labels = base.mark_text(align="left", dx=4).encode(
+        x=alt.X("right:Q"), text=alt.Text("change:N")
+    )
+    return charts.sized([bars, labels], 21 * (len(changed) + 1))
 
 
 def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:

@@ -175,8 +175,12 @@ def figure(
             drawn = draw(subject, rows) if len(rows) else None
             if drawn is None:
                 return None
-            source, doubts = subject.source(question, **values), subject.doubts(question)
-            return replace(drawn, title=drawn.title or title, source=source, doubts=doubts)
+            return replace(
+                drawn,
+                title=drawn.title or title,
+                source=drawn.source or subject.source(question, **values),
+                doubts=subject.doubts(question),
+            )
 
         return make
 

@@ -97,7 +97,7 @@ def parts(ranks: Ranks) -> Figure | None:
         y=_lane(ranks, "rank"),
         x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
         color=charts.colour(frame["colour"].to_list()),
-        order="place:Q",
+        order=alt.Order("place:Q"),
     )  # fmt: skip
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
     return Figure(
@@ -221,7 +221,7 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
     bars = with_tips.mark_bar().encode(
         x=alt.X("start_ns:Q", title="one clock", scale=alt.Scale(zero=False),
                 axis=charts.time_axis()),
-        x2="end_ns:Q",
+        x2=alt.X2("end_ns:Q"),
         y=_lane(ranks, "name"),
         color=charts.colour([waiting, wire]),
     )  # fmt: skip
@@ -233,7 +233,7 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         f"Shown are {listed}. Where one {ranks.noun.removesuffix('s')} begins late, the others "
         "wait. Drag to move; turn the wheel with Shift to zoom.",
         rows,
-        charts.sized(bars.add_params(charts.CHOSEN_STEP, moved), _height(ranks)),
+        charts.sized(bars, _height(ranks), charts.CHOSEN_STEP, moved),
         wide=True,
     )
 
@@ -300,7 +300,7 @@ def matrix(ranks: Ranks) -> Figure | None:
         f"{worst}Click on a step to see only it in what follows."
         f"{_left_out(left_out, 'steps with less waiting')}",
         rows,
-        charts.sized(drawn.add_params(charts.CHOSEN_STEP, by), _height(ranks)),
+        charts.sized(drawn, _height(ranks), charts.CHOSEN_STEP, by),
         {"kind": "steps"},
         f"Each step of each {ranks.noun.removesuffix('s')}",
         ranks.source("stragglers"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
+from altair.utils.schemapi import debug_mode
 from msgspec import to_builtins
 from msgspec.structs import replace
 
@@ -64,6 +65,15 @@ def write_any(
         TracekitError: as `Database.verdict` does, for the window of a sweep or of several runs, or
             when `output` cannot be written.
     """
+    with database.sharing(together=trace_id is None), debug_mode(False):
+        text, analyses = _drawn(database, trace_id, window, thresholds)
+    _write(database, output, text)
+    return analyses
+
+
+def _drawn(
+    database: Session, trace_id: int | None, window: str | None, thresholds: Thresholds | None
+) -> tuple[str, list[Analysis]]:
     from tracekit.examine import examine
     from tracekit.experiments.points import sweep_in
     from tracekit.lake.fleet import fleet
@@ -96,8 +106,7 @@ def write_any(
         ]
         with stage("drawing the page"):
             text = with_pages(ranks_view(database, analyses), first.values())
-    _write(database, output, text)
-    return analyses
+    return text, analyses
 
 
 def write_diff(
@@ -110,8 +119,9 @@ def write_diff(
         TracekitError: when the database has no such trace, or when `output` cannot be written.
     """
     runs = [Subject(database, database.only(run), None, thresholds) for run in (a, b)]
-    analyses = [run.analysis for run in runs]
-    with stage("drawing the page"):
+    are_all = len(database.trace_ids()) == len(runs)
+    with database.sharing(together=are_all), debug_mode(False), stage("drawing the page"):
+        analyses = [run.analysis for run in runs]
         found, view = diff_view(database, a, b, analyses)
         pages = {each.name: each for each in map(trace_view, runs)}
         text = page(f"{found.a} and {found.b}", [view, *pages.values()])
@@ -127,19 +137,19 @@ def _write(database: Session, output: str | Path, text: str) -> None:
 def with_pages(first: View, subjects: Iterable[Subject]) -> str:
     """The page of all ranks with as many of single ranks as fit."""
     title, names = first.facts["ranks"].headline, first.facts["ranks"].names
-    views: list[tuple[int, View]] = []
-    text = page(title, [first])
+    views, least = {}, first.least_bytes
     for subject in subjects:
-        views.append(
-            (subject.trace_id, replace(trace_view(subject), label=names[subject.trace_id]))
-        )
-        first.facts["paged"] = {trace: view.name for trace, view in views}
-        longer = page(title, [first, *(view for _, view in views)])
-        if len(longer.encode()) > MOST_BYTES:
-            first.facts["paged"].popitem()
+        view = replace(trace_view(subject), label=names[subject.trace_id])
+        views[subject.trace_id] = view
+        least += view.least_bytes
+        if least > MOST_BYTES:
             break
-        text = longer
-    return text
+    while True:
+        first.facts["paged"] = {trace: view.name for trace, view in views.items()}
+        text = page(title, [first, *views.values()])
+        if not views or len(text.encode()) <= MOST_BYTES:
+            return text
+        views.popitem()
 
 
 def _fleet_view(fleet: Fleet) -> View:

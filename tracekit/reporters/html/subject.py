@@ -11,16 +11,15 @@ from msgspec import Struct
 
 from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import printable
+from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from tracekit.advice.model import FixList
     from tracekit.database.catalog import Value
     from tracekit.database.session import Session
     from tracekit.evidence.model import Window
     from tracekit.replay.critical_path import PathPiece
     from tracekit.replay.prices import Speed
     from tracekit.reporters.html.figure import Figure
-    from tracekit.thresholds import Thresholds
     from tracekit.verdict.model import Analysis
 
 
@@ -43,11 +42,11 @@ class Interval(Struct, frozen=True):
 
 
 class Replayed(Struct, frozen=True):
-    """The verdict on a trace with its fix list, the replays of other speeds, and the critical path
-    of the interval that is drawn in detail."""
+    """The verdict on a trace, notes on its advice, the replays of other speeds, and the critical
+    path of the interval that is drawn in detail."""
 
     analysis: Analysis
-    fixes: FixList | None
+    notes: list[str]
     speeds: list[Speed]
     path: list[PathPiece]
 
@@ -71,21 +70,30 @@ class Subject(PageSubject):
 
     @cached_property
     def judgement(self) -> Replayed:
-        from tracekit.examine import examine
+        from tracekit.examine import examine, replayed
         from tracekit.replay.critical_path import path_between
         from tracekit.replay.prices import speeds
+        from tracekit.verdict.sentences import list_notes
+        from tracekit.verdicts import stored_verdicts
 
-        drawn, path, other = self.interval, [], []
-        found = examine(
-            self.database, self.trace_id, self._window, self._thresholds, keep_replays=True
-        )
-        if found.gains is not None:
-            other = speeds(found.gains, *found.place)
-            if drawn is not None:
-                replay = found.gains.replay
-                whole = replay.bounds("trace").pieces(replay.measured())
-                path = path_between(whole, replay.graph, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
-        return Replayed(found.analysis, found.fixes, other, path)
+        database, judging = self.database, self._thresholds or Thresholds()
+        stored = stored_verdicts(database, self.trace_id, self._window, judging)
+        if stored:
+            [analysis] = stored.values()
+            replay, place = replayed(database, analysis)
+            notes = list_notes(analysis.advice, analysis.verdict) if replay else []
+        else:
+            found = examine(database, self.trace_id, self._window, judging, keep_replays=True)
+            analysis, place = found.analysis, found.place
+            replay = found.gains.replay if found.gains else None
+            notes = found.fixes.notes if found.fixes else []
+        if replay is None or analysis.gpu is None:
+            return Replayed(analysis, notes, [], [])
+        drawn, path = self.interval, []
+        if drawn is not None:
+            whole = replay.bounds("trace").pieces(replay.measured())
+            path = path_between(whole, replay.graph, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
+        return Replayed(analysis, notes, speeds(replay, place), path)
 
     @cached_property
     def interval(self) -> Interval | None:

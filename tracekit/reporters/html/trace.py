@@ -39,17 +39,16 @@ def trace_view(subject: Subject) -> View:
     snapshot, who holds the memory."""
     if any(row["code"] == "memory_snapshot" for row in subject.findings):
         return _snapshot_view(Snapshot(subject.database, subject.trace_id))
-    analysis, fixes = subject.analysis, subject.judgement.fixes
+    analysis = subject.analysis
     facts = {
         "analysis": analysis,
         "parts": screen_parts_of(analysis),
         "remedy": remedy,
         "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",
-        "fixes": fixes,
+        "notes": subject.judgement.notes,
         "advised": [
-            (heading, listed[:_ADVISED])
-            for heading, listed in lists_of(fixes.advice if fixes else [], _SAVED)
+            (heading, listed[:_ADVISED]) for heading, listed in lists_of(analysis.advice, _SAVED)
         ],
     }
     parts: list[Part] = []

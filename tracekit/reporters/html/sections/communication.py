@@ -89,13 +89,13 @@ def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
     )
     bars = with_tips.mark_rect().encode(
         x=charts.time("at_ns", tickCount=8),
-        x2="end_ns:Q",
+        x2=alt.X2("end_ns:Q"),
         y=alt.Y("low:Q", title="share of the time",
                 axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
-        y2="high:Q",
+        y2=alt.Y2("high:Q"),
         color=charts.colour(["communication", "communication, overlapped"], "collectives"),
     )  # fmt: skip
-    return charts.sized(bars.add_params(charts.CHOSEN_STEP), 160)
+    return charts.sized(bars, 160, charts.CHOSEN_STEP)
 
 
 def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:

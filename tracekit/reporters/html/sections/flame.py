@@ -99,12 +99,12 @@ def frames_chart(
     )
     base = charts.with_tooltip(laid, "name:N", *measures, *more_tips).encode(
         x=alt.X("begin:Q", title=None, axis=None, scale=alt.Scale(zero=False, nice=False)),
-        opacity=alt.condition("datum.faint", alt.value(0.3), alt.value(1)),
+        opacity=alt.OpacityValue(**alt.condition("datum.faint", alt.value(0.3), alt.value(1))),
     )
     frames = base.mark_rect(stroke=None, cursor="pointer").encode(
         y=alt.Y("top:Q", axis=None, title=None, scale=alt.Scale(nice=False)),
-        y2="bottom:Q",
-        x2="end:Q",
+        y2=alt.Y2("bottom:Q"),
+        x2=alt.X2("end:Q"),
         color=colour,
     )
     room = "scale('x', datum.end) - scale('x', datum.begin)"
@@ -114,8 +114,9 @@ def frames_chart(
             align="left", dx=3, fontSize=10, color="black", baseline="middle",
             limit=alt.ExprRef(f"max(1, {room} - 5)"),
         )
-        .encode(y="middle:Q", text="label:N",
-                opacity=alt.condition(f"{room} > 24", alt.value(1), alt.value(0)))
+        .encode(y=alt.Y("middle:Q"), text=alt.Text("label:N"),
+                opacity=alt.OpacityValue(
+                    **alt.condition(f"{room} > 24", alt.value(1), alt.value(0))))
     )  # fmt: skip
     depth = int(rows["depth"].max()) + 1  # type: ignore[arg-type]
-    return charts.sized(frames + labels, min(_ROW * depth, _HIGHEST))
+    return charts.sized([frames, labels], min(_ROW * depth, _HIGHEST))

@@ -231,7 +231,9 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
     band = (
         base.transform_calculate(colour="'allocated'")
         .mark_area(interpolate="step-after", opacity=0.35)
-        .encode(x=x, y="min_allocated_bytes:Q", y2="max_allocated_bytes:Q", color=color)
+        .encode(
+            x=x, y=alt.Y("min_allocated_bytes:Q"), y2=alt.Y2("max_allocated_bytes:Q"), color=color
+        )
     )
     lines = (
         charts.with_tooltip(base, *tips)
@@ -249,11 +251,11 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
         .transform_filter("datum.place == 1")
         .transform_calculate(peak="'peak ' + " + charts.size_of("datum.max_allocated_bytes"))
-        .encode(x=x, y="max_allocated_bytes:Q")
+        .encode(x=x, y=alt.Y("max_allocated_bytes:Q"))
     )
     dot = charts.with_tooltip(peak, *tips).mark_point(filled=True, size=60, color=charts.PLAIN)
-    text = peak.mark_text(dy=-10).encode(text="peak:N")
-    return charts.sized((band + lines + dot + text).add_params(charts.CHOSEN_STEP), 170)
+    text = peak.mark_text(dy=-10).encode(text=alt.Text("peak:N"))
+    return charts.sized([band, lines, dot, text], 170, charts.CHOSEN_STEP)
 
 
 def _bars(rows: pl.DataFrame, column: str, live: str, *tips: str) -> alt.TopLevelMixin:

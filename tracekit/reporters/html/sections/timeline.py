@@ -26,7 +26,7 @@ _PATH = "critical path"
 _LANE = 26
 # A piece with this many pixels has its name in it.
 _NAMED = 36
-_LISTED_GAPS, _CULPRITS = 200, 12
+_FOUND_GAPS, _LISTED_GAPS, _CULPRITS = 500, 200, 12
 _NOTHING = "nothing recorded"
 # More steps than this are not drawn one by one, and cannot be chosen.
 _MOST = 400
@@ -103,8 +103,8 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
     )
     caps = base.transform_filter("datum.part == 'compute'")
     caps = charts.with_tooltip(caps.transform_calculate(colour="datum.regime"), *tips)
-    caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y="span_ns:Q")
-    return charts.sized((bars + caps).add_params(charts.CHOSEN_STEP), 180)
+    caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y=alt.Y("span_ns:Q"))
+    return charts.sized([bars, caps], 180, charts.CHOSEN_STEP)
 
 
 def faster(subject: Subject) -> Figure | None:
@@ -136,7 +136,7 @@ def faster(subject: Subject) -> Figure | None:
         f"Now the window takes {duration(here['window_ns'])}, {held_up} twice as fast it would "
         f"take {duration(twice)}.",
         rows,
-        charts.sized(drawn.add_params(alt.param(name="network", value=1.0)), 220),
+        charts.sized(drawn, 220, alt.param(name="network", value=1.0)),
         {"kind": "speeds", "command": command},
         "The window at other speeds",
         f"{command} steady",
@@ -155,7 +155,7 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     pieces = [(_PATH, p.side, p.start_ns, p.start_ns + p.dur_ns, p.cause, 1, None) for p in path]
     longest = [
         row
-        for row in subject.database.ask("idle_gaps", trace=subject.trace_id, top=500)
+        for row in subject.rows("idle_gaps", top=_FOUND_GAPS).to_dicts()
         if interval.start_ns <= row["start_ns"] < interval.end_ns
         and row["device_id"] == subject.device_id
     ]
@@ -233,7 +233,7 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
         y=alt.Y("lane:N", sort=order, title=None, axis=alt.Axis(labelLimit=160)),
     )
     pieces = base.mark_rect(clip=True, cursor="pointer").encode(
-        x2="end_ns:Q", color=charts.colour(rows["colour"].to_list(), "busy with")
+        x2=alt.X2("end_ns:Q"), color=charts.colour(rows["colour"].to_list(), "busy with")
     )
     names = (
         base.transform_filter(f"datum.name && {pixels} > {_NAMED}")
@@ -241,9 +241,9 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
             align="left", baseline="middle", clip=True, dx=4, fontSize=10,
             color=charts.on_colour("colour"), limit=alt.ExprRef(f"{pixels} - 6"),
         )
-        .encode(text="label:N")
+        .encode(text=alt.Text("label:N"))
     )  # fmt: skip
-    return charts.sized(pieces.add_params(zoom) + names, _LANE * len(lanes))
+    return charts.sized([pieces, names], _LANE * len(lanes), zoom)
 
 
 @figure("idle_culprits", "Over the whole trace", top=_CULPRITS)
@@ -279,10 +279,10 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
 
 
-@figure("idle_gaps", "The longest gaps", top=_LISTED_GAPS)
+@figure("idle_gaps", "The longest gaps", top=_FOUND_GAPS)
 def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The longest gaps, with what the host did and what ended them."""
-    rows = informative(subject.since_start(rows, "start_ns"))
+    rows = informative(subject.since_start(rows.head(_LISTED_GAPS), "start_ns"))
     if "step" in rows.columns and rows["step"].n_unique() == 1:
         rows = rows.drop("step")
     if "step" in rows.columns:
@@ -297,4 +297,5 @@ def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
             "starts": "start_ns",
             "lasts": "gap_ns",
         },
+        source=subject.source("idle_gaps", top=_LISTED_GAPS),
     )

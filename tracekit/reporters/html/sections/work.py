@@ -137,7 +137,7 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
         )
     )
     lines = roofs.mark_line(strokeWidth=1.5, color=charts.PLAIN).encode(
-        x=x, y=y, detail=["format:N", "peak_tflop_per_s:Q"]
+        x=x, y=y, detail=[alt.Detail("format:N"), alt.Detail("peak_tflop_per_s:Q")]
     )
     names = roofs.transform_filter("datum.place == 'math'").mark_text(align="right", dy=-7)
     # Above the roofs on the left, no dot can be.
@@ -158,10 +158,10 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
         size=alt.Size("gpu_ns:Q", legend=None, scale=alt.Scale(range=[20, 900])),
         color=charts.colour(limits, "nearest roof", symbolOpacity=1),
     )
-    labels = names.encode(x=x, y=y, text="roof:N")
+    labels = names.encode(x=x, y=y, text=alt.Text("roof:N"))
     top = alt.Y("peak_tflop_per_s:Q", aggregate="max")
-    whole = lines + dots + labels + memory.encode(x=x, y=top, text="memory:N")
-    return charts.sized(whole, 290)
+    of_memory = memory.encode(x=x, y=top, text=alt.Text("memory:N"))
+    return charts.sized([lines, dots, labels, of_memory], 290)
 
 
 @figure("counter_ranges", "Hardware counters by kernel", unless="no_counters")
@@ -214,7 +214,9 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     if len(rows) < 2:
         return None
     rows = rows.select("start_ns", "end_ns", "depth_p50", "depth_max")
-    base = alt.Chart(rows).encode(x=charts.time("start_ns"), tooltip=["depth_p50:Q", "depth_max:Q"])
+    base = charts.with_tooltip(alt.Chart(rows), "depth_p50:Q", "depth_max:Q").encode(
+        x=charts.time("start_ns")
+    )
     launch = colours.of("launch")
     areas = base.mark_area(interpolate="step-after", opacity=0.3, color=launch)
     lines = base.mark_line(interpolate="step-after", color=launch)
@@ -227,7 +229,7 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     return Figure(
         says if most_ever else "Each launch finds the queue empty.",
         rows,
-        charts.sized(areas.encode(y=most) + lines.encode(y="depth_p50:Q"), 160),
+        charts.sized([areas.encode(y=most), lines.encode(y=alt.Y("depth_p50:Q"))], 160),
         shows=["depth_p50", "depth_max"],
     )
 
