@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from tracekit.causes import words
+from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
@@ -55,7 +55,8 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
             continue
         if finding.code in words("doubt"):
             doubts.append(words("doubt")[finding.code])
-    if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in evidence.health):
+    is_guess = verdict.bottleneck in ("python", UNRECORDED)
+    if is_guess and any(each.code == "no_stacks" for each in evidence.health):
         advice = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin
@@ -101,7 +102,9 @@ def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresh
 
 
 def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
-    """Time in which nothing was recorded counts as Python's; that is a guess."""
+    """Short stretches in which nothing was recorded count as Python's; that is a guess."""
+    if verdict.bottleneck == UNRECORDED:
+        return "Nobody knows what the host did in the time in which nothing was recorded."
     if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
         return None
     if evidence.host is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from tracekit.causes import words
+from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import (
     Evidence,
     HostThread,
@@ -40,13 +40,13 @@ def headline(
         return f"The trace does not tell what holds this run up: {lowered(reason)}"
     if evidence.gpu is None or bound is None:
         if evidence.host is not None and evidence.host.launches:
-            does = words("host_does")[verdict.bottleneck]
+            does = _host_does(verdict.bottleneck, evidence)
             return f"The host holds this run up: {does}, though the GPU's work was not recorded"
         return _of_cpu(verdict)
     if bound.takes_turns:
         said = _turns(evidence, bound)
     elif verdict.regime == OVERHEAD:
-        said = f"The host holds this run up: {words('host_does')[verdict.bottleneck]}"
+        said = f"The host holds this run up: {_host_does(verdict.bottleneck, evidence)}"
     else:
         said = words("device_does")[verdict.bottleneck]
     if once := _once(evidence):
@@ -75,6 +75,23 @@ def lowered(sentence: str) -> str:
     """As it reads inside another sentence."""
     plain = sentence.rstrip(".")
     return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]
+
+
+def _host_does(bottleneck: str, evidence: Evidence) -> str:
+    """What the host does while the device waits. If a single launch, operator or call takes most of
+    that time, it is named, since the others may be quick."""
+    does, one = words("host_does")[bottleneck], words("longest_does").get(bottleneck)
+    gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
+    ns = evidence.host.unrecorded_ns if evidence.host else 0
+    if gains is not None:
+        ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
+    if bottleneck == UNRECORDED:
+        return f"{does} for {duration(ns)}"
+    longest = next((link for link in links if link["cause"] == bottleneck), None)
+    if one and longest and 2 * longest["dur_ns"] > ns:
+        taken = duration(longest["dur_ns"])
+        return f"{one}, {longest['name']}, takes {taken} while the GPU waits"
+    return does
 
 
 def _of_cpu(verdict: Verdict) -> str:
