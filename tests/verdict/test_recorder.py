@@ -324,7 +324,8 @@ FOUND = {
             tracekit={"profiled_step_ns": 305_000, "unprofiled_step_ns": 120_000},
         ),
         "Profiling made a step 2.54 times as long, 305 us instead of 120 us: the host looks slower "
-        "than it is; its work in a step takes 272 us as recorded, about 87 us without the recorder",
+        "than it is; its work in the average step takes 272 us as recorded, about 87 us without "
+        "the recorder",
         "compute-bound", "low", "recorder_cost",
     ),
 }  # fmt: skip

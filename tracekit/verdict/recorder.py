@@ -251,7 +251,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 
 
 def _corrected(finding: Finding, evidence: Evidence) -> str:
-    """The host's work in a step, as recorded and without the recorder's cost."""
+    """The host's work in the average step, as recorded and without the recorder's cost."""
     work_ns = evidence.gains.work_ns if evidence.gains else {}
     if not evidence.steps or not finding.time_ns:
         return _sentence(finding)
@@ -261,8 +261,8 @@ def _corrected(finding: Finding, evidence: Evidence) -> str:
     cost_ns = finding.time_ns // (steps if finding.code == "recorder_cost" else 1)
     left_ns = max(0, step_ns - cost_ns)
     return (
-        f"{_sentence(finding)[:-1]}; its work in a step takes {duration(step_ns)} as recorded, "
-        f"about {duration(left_ns)} without the recorder."
+        f"{_sentence(finding)[:-1]}; its work in the average step takes {duration(step_ns)} as "
+        f"recorded, about {duration(left_ns)} without the recorder."
     )
 
 
