@@ -265,7 +265,7 @@ JUDGED = {
         launching(41), {}, "^ The host holds this run up: one launch, hipLaunchKernel, takes 41 ms",
     ),
     "a launch that takes no more than others": (
-        launching(39), {}, "^ The host holds this run up: it launches kernels one by one",
+        launching(39), {}, "^ The host holds this run up: it launches work call by call",
     ),
     "a window that mostly happened once": (
         happened_once(), {},

@@ -113,6 +113,10 @@ def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
         times = (evidence.idle.causes.get("untraced", 0), evidence.idle.causes.get("python", 0))
     if not (guessed := guessed_ns(*times, thresholds)):
         return None
+    saved = evidence.gains.removed.get("python") if evidence.gains else None
+    if evidence.gains and saved:
+        # The rest was in longer stretches.
+        guessed = min(guessed, round(saved * evidence.gains.window_ns))
     return f"For {duration(guessed)} of it nothing was recorded on the thread: Python is a guess."
 
 

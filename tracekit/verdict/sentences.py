@@ -90,7 +90,7 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:
         taken = duration(longest["dur_ns"])
-        return f"{one}, {longest['name']}, takes {taken} while the GPU waits"
+        return f"{one}, {longest['name']}, takes {taken} of its own while the GPU waits"
     return does
 
 
