@@ -193,8 +193,16 @@ CASES = {
 }
 
 
+COPIED = operator(
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+    5 * US,
+    Launch(4 * US, (("memory-bandwidth", 100 * US),)),
+)
+LONG = operator("aten::mm", 12 * US, Launch(4 * US, (("math", 400 * US),)))
+
 TRACES = Programs()
 TRACE = {title: TRACES.program(atoms) for title, (_, atoms, _) in CASES.items()}
+AHEAD = TRACES.program([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
 
 
 @pytest.mark.parametrize("title", CASES)
@@ -207,6 +215,12 @@ def test_a_remedy_applies_at_these_places(title, loaded):
         saved_ns[key] += row["dur_ns"] * (1 - row["factor"])
     found = {key: (count[key], round(saved_ns[key])) for key in count}
     assert found == expected
+
+
+def test_a_host_that_runs_ahead_makes_the_copies_of_a_step_before_its_window(loaded):
+    (found,) = loaded.advise(trace=AHEAD).advice
+    assert (found.remedy, found.count) == ("ddp-copies", 4)
+    assert found.saves_ns == pytest.approx(4 * 100 * US, rel=0.05)
 
 
 def test_long_stalls_do_not_count_as_warm_up(loaded):
