@@ -104,7 +104,7 @@ def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresh
 def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     """Short stretches in which nothing was recorded count as Python's; that is a guess."""
     if verdict.bottleneck == UNRECORDED:
-        return "Where nothing was recorded, the host may have worked or waited: the trace does not tell."
+        return "Where nothing was recorded, the host may have worked or waited: nobody knows."
     if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
         return None
     if evidence.host is not None:
