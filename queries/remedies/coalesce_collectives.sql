@@ -5,7 +5,7 @@
 -- effort: low
 -- needs: Nothing between them needs the result of the first; every rank changes the same way.
 -- caveat: Packing the tensors into one buffer takes a copy, which is not counted; nor is the host's work
---     between them, of which less is left. Without recorded sizes, collectives of at most 20 us count as small.
+--     between them. Without recorded sizes, collectives of at most 20 us count as small.
 -- blind: no_runtime_calls
 -- before:
 --     for metric in metrics:
