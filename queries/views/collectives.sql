@@ -73,8 +73,8 @@ SELECT trace_id, any_value(hops) AS hops, any_value(offset_ns) AS offset_ns,
 FROM reached GROUP BY trace_id;
 
 -- The host's work in which DistributedDataParallel copies: `copied` is gradients (a bucket back into one of
--- them) or buffers (all of them, packed, broadcast and unpacked before a forward pass; a broadcast that comes
--- less often is that of a start). Between these operators of one slice, there is none of the program's.
+-- them) or buffers (all of them, packed, broadcast and unpacked before a forward pass, and parameters at a
+-- start). Between these operators of one slice, there is none of the program's.
 CREATE OR REPLACE MACRO ddp_copies() AS TABLE
 WITH operator AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, parent_id, name, c.start_ns, c.end_ns
@@ -103,7 +103,6 @@ broadcast AS (
         'aten::unflatten_dense_tensors'])
 )
 SELECT *, 'buffers' AS copied FROM broadcast
-QUALIFY count(*) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
 UNION ALL
 SELECT trace_id, event_id, pid, tid, start_ns, end_ns, 'gradients'
 FROM operator WHERE name = 'torch.distributed.ddp.reducer::copy_bucket_to_grad';
