@@ -7,10 +7,15 @@ import re
 from functools import cache
 from importlib.resources import files
 
+# The cause of a stretch of a host thread in which nothing was recorded, if it is too long for the
+# interpreter between two operators (the threshold `unrecorded_ns`); shorter ones are Python's.
+UNRECORDED = "unrecorded-time"
+
 # Causes of host time, then of device time, then of time that the trace does not explain. In arrays,
 # a cause's number is its index here.
 CAUSES = (
     *("launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "copy"),
+    UNRECORDED,
     *("communication", "memory-bandwidth", "math", "math-or-memory", "latency"),
     "unknown",
 )
@@ -44,7 +49,7 @@ CAUSE_OF_ACTIVITY = {
 
 
 def cause_of(activity: str) -> str:
-    """The cause to which a host thread's activity belongs."""
+    """The cause to which a host thread's activity belongs, if it takes no long stretch of time."""
     return CAUSE_OF_ACTIVITY.get(activity, activity)
 
 

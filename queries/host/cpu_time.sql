@@ -19,6 +19,7 @@
 -- column remote_ns (ns): the part of communication_ns in calls to other workers
 -- column untraced_ns (ns): in no slice but annotated ranges: Python or native code that was not recorded
 --     (with_stack=True records Python)
+-- column unrecorded_ns (ns): the part of untraced_ns in stretches too long for Python between two operators
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
 -- column memory_ns (ns): the part of compute_ns that memory limits; for the rest, shapes do not tell
 -- column device_evidence (text): evidence of a job with a GPU; NULL: none
@@ -30,7 +31,8 @@ operator AS (
 ),
 win AS (FROM cpu_windows(getvariable('trace'))),
 summed AS (
-    SELECT w.*, role, limit_by, sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
+    SELECT w.*, role, limit_by, s.end_ns - s.start_ns >= thresholds().unrecorded_ns AS is_long,
+           sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns
     FROM win AS w JOIN stretch AS s ON w.trace_id = s.trace_id AND s.start_ns < w.end_ns
         AND s.end_ns > w.start_ns
     GROUP BY ALL
@@ -66,6 +68,7 @@ SELECT
     sum_where(ns, role = 'compilation') AS compilation_ns, sum_where(ns, role = 'runtime') AS runtime_ns,
     sum_where(ns, role = 'communication') AS communication_ns,
     sum_where(ns, limit_by = 'remote') AS remote_ns, sum_where(ns, role = 'untraced') AS untraced_ns,
+    sum_where(ns, role = 'untraced' AND is_long) AS unrecorded_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
     any_value(signs) AS device_evidence

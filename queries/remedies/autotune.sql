@@ -51,8 +51,8 @@ kernel AS (
 ),
 generated AS (
     SELECT k.trace_id, regexp_replace(name, '_\d[\dcde]*$', '') AS place,
-           coalesce(format('{:.0f} % of its peak', 100 * avg(reached) OVER same),
-               duration_text(avg(dur_ns) OVER same) || ' each') AS detail,
+           coalesce(format('{:.0f} % of its peak', 100 * median(reached) OVER same),
+               duration_text(median(dur_ns) OVER same) || ' in the median launch') AS detail,
            'op' AS target, event_id, start_ns, dur_ns,
            coalesce(reached / thresholds().tuned_reach, thresholds().tuned_share) AS factor
     FROM kernel AS k LEFT JOIN worked USING (trace_id, event_id)

@@ -11,10 +11,9 @@
 -- after:
 --     packed = torch.tensor(lengths, pin_memory=True)
 --     lengths = packed.to("cuda", non_blocking=True).unbind()               # one copy
--- risks: Copies of gradients and buffers by DistributedDataParallel go with gradient_as_bucket_view=True and
---     broadcast_buffers=False; copies on the device, with torch._foreach_copy_. Views keep the whole packed
---     tensor in memory. For fills, one large buffer has to hold all the tensors, or `torch._foreach_zero_`
---     fills them in a few launches.
+-- risks: Copies on the device go with torch._foreach_copy_. Views keep the whole packed tensor in memory. For
+--     fills, one large buffer has to hold all the tensors, or `torch._foreach_zero_` fills them in a few
+--     launches.
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
@@ -29,8 +28,11 @@ WITH few AS (
                ORDER BY c.start_ns, op.event_id) AS run
     FROM gpu_ops AS op JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
     JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
+    -- The remedy ddp_copies is about these.
+    ASOF LEFT JOIN (FROM ddp_copies()) AS d
+      ON c.trace_id = d.trace_id AND c.pid = d.pid AND c.tid = d.tid AND c.start_ns >= d.start_ns
     WHERE copy_kind IN ('HtoD', 'DtoD', 'memset') AND bytes <= thresholds().tiny_copy_bytes
-        AND NOT c.is_graph AND is_asked(op.trace_id)
+        AND NOT c.is_graph AND is_asked(op.trace_id) AND (c.start_ns < d.end_ns) IS NOT TRUE
 ),
 copy AS (
     FROM few

@@ -4,7 +4,8 @@
 -- when: class = 'communication'
 -- effort: low
 -- needs: Nothing between them needs the result of the first; every rank changes the same way.
--- caveat: Packing the tensors into one buffer takes a copy, which is not counted.
+-- caveat: Packing the tensors into one buffer takes a copy, which is not counted; nor is the host's work
+--     between them. Without recorded sizes, collectives of at most 20 us count as small.
 -- blind: no_runtime_calls
 -- before:
 --     for metric in metrics:
@@ -13,11 +14,15 @@
 --     packed = torch.stack(metrics)
 --     dist.all_reduce(packed)                   # one collective of all their bytes
 --     metrics = packed.unbind()
+--
+--     # Gradients: DistributedDataParallel reduces them in buckets (bucket_cap_mb). A model that is wrapped
+--     # in it and then compiled keeps them (torch._dynamo.config.optimize_ddp).
 -- risks: All ranks must issue the same collectives in the same order; a rank that still sends them one by one
 --     hangs the job.
 -- check: tracekit query after.json collective_stats; tracekit diff before.json after.json
 -- sources: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
+--     https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
 -- column detail (text): the type, and the call site's largest message
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
@@ -29,19 +34,31 @@ WITH timed AS MATERIALIZED (
            AS class
     FROM collective WHERE is_asked(trace_id)
 ),
--- Small collectives of one class that a thread launches one after the other are a run.
+-- Collectives of one class that a thread launches one after the other are a run. Only copies of tensors, and
+-- averages in place, may stand between them.
 launched AS (
-    SELECT t.* REPLACE (l.launch_id AS event_id), c.launch_id, t.event_id AS op_id,
-           c.start_ns AS launch_start_ns, c.end_ns AS launch_end_ns,
-           c.gpu_ops - row_number() OVER (PARTITION BY t.trace_id, t.pid, t.tid, class, t.stream
-               ORDER BY c.start_ns, t.event_id) AS run
-    FROM timed AS t JOIN gpu_op_launch AS l ON t.trace_id = l.trace_id AND t.event_id = l.event_id
-    JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
-    WHERE message_bytes <= thresholds().small_message_bytes AND type <> 'other'
+    SELECT l.trace_id, l.event_id, launch_id, l.pid, l.tid, launch_start_ns, launch_end_ns,
+           row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid
+               ORDER BY launch_start_ns, l.event_id) AS number
+    FROM gpu_op_launch AS l LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    LEFT JOIN slice_label AS o ON op_label = o.label_id
+    WHERE (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM timed)
+        AND (l.kind <> 'kernel' OR has(traits, 'moves_or_fills') OR o.name IN ('aten::div_', 'aten::mul_'))
+            IS NOT TRUE
+),
+run_of AS (
+    SELECT t.* REPLACE (launch_id AS event_id), launch_id, t.event_id AS op_id, launch_start_ns,
+           launch_end_ns, message_bytes <= thresholds().small_message_bytes
+               OR message_bytes IS NULL AND dur_ns <= thresholds().small_message_ns AS is_small,
+           l.number - row_number() OVER (PARTITION BY t.trace_id, t.pid, t.tid, class, t.stream
+               ORDER BY launch_start_ns, t.event_id) AS run
+    FROM timed AS t JOIN launched AS l ON t.trace_id = l.trace_id AND t.event_id = l.event_id
+    WHERE type <> 'other'
 ),
 run_member AS (
-    FROM launched
-    QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, class, stream, run) >= thresholds().fewest_batched
+    SELECT *, row_number() OVER (whole ORDER BY launch_start_ns, op_id) AS number FROM run_of
+    WINDOW whole AS (PARTITION BY trace_id, pid, tid, class, stream, run)
+    QUALIFY count(*) FILTER (is_small) OVER whole >= thresholds().fewest_batched
 ),
 at_place AS MATERIALIZED (FROM placed('run_member')),
 rate AS (
@@ -55,17 +72,15 @@ calling AS (
 small AS (
     SELECT s.*, min(s.quick_ns) OVER (PARTITION BY s.trace_id, s.class) AS own_ns,
            message_bytes / bytes_per_ns AS wire_ns,
-           row_number() OVER (PARTITION BY s.trace_id, s.pid, s.tid, s.class, s.stream, run
-               ORDER BY launch_start_ns) AS number,
-           type || ', ' || max(message_bytes) OVER (PARTITION BY s.trace_id, place) || ' bytes at most'
-               AS detail,
+           type || coalesce(', ' || max(message_bytes) FILTER (is_small) OVER (PARTITION BY s.trace_id, place)
+               || ' bytes at most', ' of unknown size') AS detail,
            CASE WHEN launch_start_ns < o.end_ns AND count(*) OVER (PARTITION BY s.trace_id, o.event_id) = 1
                THEN o END AS around
     FROM at_place AS s LEFT JOIN rate AS r ON s.trace_id = r.trace_id AND s.class = r.class
     ASOF LEFT JOIN (FROM outermost('calling')) AS o
       ON s.trace_id = o.trace_id AND s.pid = o.pid AND s.tid = o.tid AND s.launch_start_ns >= o.start_ns
 ),
-spare AS (FROM small WHERE number > 1)
+spare AS (FROM small WHERE is_small AND number > 1)
 SELECT trace_id, place, detail, 'host' AS target, coalesce(around.event_id, launch_id) AS event_id, pid, tid,
        coalesce(around.start_ns, launch_start_ns) AS start_ns,
        coalesce(around.end_ns, launch_end_ns) - coalesce(around.start_ns, launch_start_ns) AS dur_ns,

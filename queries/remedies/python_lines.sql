@@ -18,7 +18,7 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.python.org/3/library/profile.html
 -- column place (text): the function, by its file and first line
--- column detail (text): its own time in a call, and the number of calls
+-- column detail (text): its own time in the median call
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
 -- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a noticeable share.
@@ -46,11 +46,16 @@ climbing AS (
     FROM climbing AS c JOIN slice AS s ON c.thread = s.thread AND c.parent_id = s.event_id
     WHERE NOT c.is_frame
 ),
+called AS (
+    SELECT *, sum(self_ns) OVER (PARTITION BY trace_id, owner_id) AS call_ns FROM climbing WHERE is_frame
+),
 owned AS (
-    SELECT *, sum(self_ns) OVER here AS own_ns, count(*) FILTER (event_id = owner_id) OVER here AS calls
-    FROM climbing WHERE is_frame WINDOW here AS (PARTITION BY trace_id, name)
+    SELECT *, sum(self_ns) OVER here AS own_ns,
+           median(call_ns) FILTER (event_id = owner_id) OVER here AS median_ns
+    FROM called WINDOW here AS (PARTITION BY trace_id, name)
 )
-SELECT o.trace_id, o.name AS place, format('{:.0f} us of its own a call', own_ns / calls / 1e3) AS detail,
+SELECT o.trace_id, o.name AS place,
+       format('{:.0f} us of its own in the median call', median_ns / 1e3) AS detail,
        'host' AS target, owner_id AS event_id, pid, tid, s.start_ns, s.end_ns - s.start_ns AS dur_ns,
        0 AS factor
 FROM thread_segment AS s JOIN owned AS o USING (thread, event_id) JOIN span USING (trace_id)

@@ -1,7 +1,7 @@
 -- title: Warm up before measuring
 -- causes: launch
--- once: launch, dispatch, python, sync, allocation, communication, input, copy, latency, math,
---     memory-bandwidth, math-or-memory
+-- once: launch, dispatch, python, unrecorded-time, sync, allocation, communication, input, copy, latency,
+--     math, memory-bandwidth, math-or-memory
 -- effort: low
 -- needs: A few steps before the ones that count.
 -- before:

@@ -6,7 +6,8 @@
 -- columns dur_ns, cause
 -- column event_id (id): the innermost slice; NULL: none was recorded
 -- doubts: absurd_duration, no_stacks
-SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, host_cause(activity) AS cause, event_id
+SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, host_cause(activity, dur_ns) AS cause,
+       event_id
 FROM host_segment WHERE is_asked(trace_id)
   AND segment BETWEEN coalesce(getvariable('from_segment'), segment)
       AND coalesce(getvariable('to_segment'), segment)

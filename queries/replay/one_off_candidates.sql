@@ -238,7 +238,8 @@ SELECT o.trace_id,
                     - if(slice_kind IN ('runtime', 'driver'), 0, thresholds().unended_ns)
             THEN 'unended' ELSE o.kind END AS kind,
        o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns, o.usual_ns::BIGINT AS usual_ns,
-       CASE o.activity WHEN 'communication' THEN 'communication' ELSE host_cause(o.activity) END AS cause,
+       CASE o.activity WHEN 'communication' THEN 'communication'
+           ELSE host_cause(o.activity, o.end_ns - o.start_ns) END AS cause,
        coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
 FROM once AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
 LEFT JOIN thread AS t ON o.trace_id = t.trace_id AND o.pid = t.pid AND o.tid = t.tid

@@ -67,7 +67,7 @@ SELECT
     busy_ns, waits_for_host_ns, busy_ns / nullif(span_ns, 0) AS busy_share,
     waits_for_host_ns / nullif(span_ns, 0) AS waits_for_host_share,
     (idle_ns - waits_for_host_ns) / nullif(span_ns, 0) AS unexplained_share,
-    host_cause(waits_most_for::VARCHAR) AS waits_most_for, most_ns / nullif(span_ns, 0) AS waits_most_share,
+    waits_most_for::VARCHAR AS waits_most_for, most_ns / nullif(span_ns, 0) AS waits_most_share,
     coalesce(launches, 0) AS launches, coalesce(launches, 0) * 1e6 / nullif(span_ns, 0) AS launches_per_ms,
     percentile(delays, 50) AS launch_delay_p50_ns,
     coalesce(dispatch_ns, 0) / nullif(span_ns, 0) AS dispatch_share,

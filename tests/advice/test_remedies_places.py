@@ -34,14 +34,17 @@ def fetching(load_us):
     return [step(n, Fetch(60 * US, load_us * US), Work(400 * US), *OPS) for n in range(4)]
 
 
-def reducing(elements):
+def reducing(elements, us=30, *between):
     told = {
         "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
         "dtype": "Float", "Group size": 8, "Process Group Name": "0",
     }  # fmt: skip
-    reduce = Launch(5 * US, (Op("communication", 30 * US, NAMES["communication"], told),))
+    if elements is None:
+        told = {}
+    reduce = Launch(5 * US, (Op("communication", us * US, NAMES["communication"], told),))
     compute = operator("aten::mm", 9 * US, KERNEL)
-    return steps(*[operator("c10d::allreduce_", 5 * US, reduce)] * 8, compute, times=4)
+    each = [*between, operator("c10d::allreduce_", 5 * US, reduce)]
+    return steps(*each * 8, compute, times=4)
 
 
 def items(calling=None):
@@ -105,7 +108,7 @@ CASES = {
         f"nobody is told to change what the compiler wrote in {written}": (
             "python_lines",
             main(Work(10 * MS), *OPS, line(written, *OPS, Work(20 * MS)), *OPS),
-            {("train.py(9): main", f"{ns // 1000} us of its own a call"): (rows, ns)},
+            {("train.py(9): main", f"{ns // 1000} us of its own in the median call"): (rows, ns)},
         )
         for written, rows, ns in WRITTEN
     },
@@ -145,6 +148,22 @@ CASES = {
         {("c10d::allreduce_", "allreduce, 1024 bytes at most"): (56, 1_120 * US)},
     ),
     "large collectives are not": ("coalesce_collectives", reducing(1 << 24), {}),
+    "quick collectives of unknown size are coalesced, with copies of the tensors between them": (
+        "coalesce_collectives",
+        reducing(None, 12, operator("aten::clone", 5 * US, KERNEL)),
+        {("c10d::allreduce_", "allreduce of unknown size"): (56, 616 * US)},
+    ),
+    "slow ones are not": ("coalesce_collectives", reducing(None, 30), {}),
+    "nor are those with other work between them": (
+        "coalesce_collectives",
+        reducing(None, 12, operator("aten::mm", 5 * US, KERNEL)),
+        {},
+    ),
+    "gradients are copied out of their buckets": (
+        "ddp_copies",
+        steps(operator("torch.distributed.ddp.reducer::copy_bucket_to_grad", 5 * US, KERNEL)),
+        {("DistributedDataParallel, gradients", "gradient_as_bucket_view=True"): (3, 27 * US)},
+    ),
     "a loop over items in a function is one": (
         "batch_items",
         items("serve.py(3): classify"),
@@ -174,8 +193,16 @@ CASES = {
 }
 
 
+COPIED = operator(
+    "torch.distributed.ddp.reducer::copy_bucket_to_grad",
+    5 * US,
+    Launch(4 * US, (("memory-bandwidth", 100 * US),)),
+)
+LONG = operator("aten::mm", 12 * US, Launch(4 * US, (("math", 400 * US),)))
+
 TRACES = Programs()
 TRACE = {title: TRACES.program(atoms) for title, (_, atoms, _) in CASES.items()}
+AHEAD = TRACES.program([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
 
 
 @pytest.mark.parametrize("title", CASES)
@@ -188,6 +215,12 @@ def test_a_remedy_applies_at_these_places(title, loaded):
         saved_ns[key] += row["dur_ns"] * (1 - row["factor"])
     found = {key: (count[key], round(saved_ns[key])) for key in count}
     assert found == expected
+
+
+def test_a_host_that_runs_ahead_makes_the_copies_of_a_step_before_its_window(loaded):
+    (found,) = loaded.advise(trace=AHEAD).advice
+    assert (found.remedy, found.count) == ("ddp-copies", 4)
+    assert found.saves_ns == pytest.approx(4 * 100 * US, rel=0.05)
 
 
 def test_long_stalls_do_not_count_as_warm_up(loaded):

@@ -78,7 +78,7 @@ def test_history_compares_the_runs_of_the_change_and_gates_on_the_last_run(night
     assert "the step became longer with run night3, from " in told
     assert "What changed from night2 (a) to night3 (b), then on rank 1" in told
     assert "night3: 2 ranks: rank 1 sets the pace" in told
-    assert "rank 1 spends 9 ms more on python in each step than its peers" in told
+    assert "rank 1 spends 9 ms more on python in the average step than its peers" in told
 
 
 def test_one_run_has_no_history(nights):

@@ -69,7 +69,7 @@ LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)
 
 ONCE = {
     (cause, marked): TRACES.program(loop(once=[once], marked=marked))
-    for cause, once in (("python", Work(200 * MS)), ("launch", LONG_CALL))
+    for cause, once in (("unrecorded-time", Work(200 * MS)), ("launch", LONG_CALL))
     for marked in (True, False)
 }
 
@@ -174,7 +174,7 @@ BUILT_IN = TRACES.program(loop(steps=9, once=[line("<built-in function mkdir>", 
 
 
 def test_no_warm_up_is_advised_against_an_event_of_the_second_half(analyses):
-    analysis = analyses[ONCE["python", True]]
+    analysis = analyses[ONCE["unrecorded-time", True]]
     assert len(analysis.one_offs) == 1
     assert not any(each.once for each in analysis.advice)
 

@@ -68,7 +68,10 @@ def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatc
     assert len(lines) <= 24 and 0 < len(places) < len(shown)
 
 
-@pytest.mark.parametrize(("spans", "said"), [((3, 1, 2), "a usual one"), ((1, 3, 0), "the median")])
+@pytest.mark.parametrize(
+    ("spans", "said"),
+    [((3, 1, 2), "a usual one"), ((1, 3, 0), "the median"), ((1, 0), "the longer")],
+)
 def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys, monkeypatch):
     analysis = advised("cuda-graph")
     window = replace(analysis.judged.window, kind="step", span_ns=1_000_000)
@@ -77,7 +80,7 @@ def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys
     ]
     judged = replace(analysis.judged, window=window)
     shown = replace(analysis, judged=judged, steps=steps)
-    assert f"3 steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
+    assert f"{len(spans)} steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
 
 
 # Small traces are judged together, large ones take seconds.

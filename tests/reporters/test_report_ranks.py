@@ -110,7 +110,7 @@ def test_the_late_rank_is_named_with_its_own_cause_and_place(job, analyses, view
     assert found.headline == f"{RANKS} ranks: the others wait most for rank {LATE}"
     told = " ".join(found.reasons)
     assert f"for rank {LATE}, which comes last in {STEPS} of {STEPS} collectives" in told
-    said = "more on python in each step than the median of the ranks that do the same"
+    said = "more on python in the average step than the median of the ranks that do the same"
     assert f"{said}, most of it in {PLACE}" in told
     assert "recording begins" not in told
     worst = figures["excess"].rows.row(0, named=True)

@@ -55,6 +55,7 @@ CONTROLS = {
     "dispatch": loop(each=[SLOW_OPERATOR] * OPERATORS),
     "launch": loop(each=[SLOW_CALL] * OPERATORS),
     "python": loop(each=[a for k in LIGHT for a in (k, Work(60 * US))]),
+    "unrecorded-time": loop(Work(20 * MS, "unrecorded-time"), each=LIGHT),
     "sync": loop(each=[EVEN, Sync(2 * US, 7)] * OPERATORS),
     "input": loop(Fetch(50 * US, 20 * MS), each=LIGHT),
     "allocation": loop(each=[a for k in LIGHT for a in (MALLOC, k)]),

@@ -76,6 +76,12 @@ def happened_once():
     return replace(found, causal=replace(found.causal, gains=gains))
 
 
+def launching(longest_ms):
+    found = evidence(**LATE, removed={"launch": 0.8})
+    link = {"cause": "launch", "name": "hipLaunchKernel", "dur_ns": longest_ms * MS}
+    return replace(found, causal=replace(found.causal, links=[link]))
+
+
 def on_host(found, *health, **host_ns):
     return replace(found, host=replace(found.host, **host_ns), health=list(health))
 
@@ -256,6 +262,21 @@ JUDGED = {
     "Python that nobody recorded": (
         evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), {"confidence": "medium"},
         "70 ms of it nothing was recorded",
+    ),
+    "time in which nothing was recorded, and Python": (
+        evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}),
+        {"bottleneck": "unrecorded-time", "confidence": "medium"},
+        "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms.",
+    ),
+    "time in which nothing was recorded, and hardly less dispatch": (
+        evidence(**LATE, removed={"unrecorded-time": 0.5, "dispatch": 0.45}),
+        {"bottleneck": "dispatch", "confidence": "high"}, "",
+    ),
+    "a launch that takes more than all others": (
+        launching(41), {}, "^ The host holds this run up: one launch, hipLaunchKernel, takes 41 ms",
+    ),
+    "a launch that takes no more than others": (
+        launching(39), {}, "^ The host holds this run up: it launches work call by call",
     ),
     "a window that mostly happened once": (
         happened_once(), {},

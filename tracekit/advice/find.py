@@ -20,6 +20,7 @@ from tracekit.advice.model import (
 from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.replay.changes import query_of
 from tracekit.replay.prices import STALLED, Prices
+from tracekit.replay.windows import MarkedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,9 +96,10 @@ def find(
     ]
     replay.remedies.ask(each.name for each in looked)
     priced: list[Place] = []
+    times = (window.start_ns, window.end_ns)
     for remedy in looked:
         rows = replay.remedies.rows(remedy.name)
-        at = _find_places(remedy, rows, window.start_ns, window.end_ns, thresholds.most_places)
+        at = _find_places(remedy, rows, times, _on_host(prices, times), thresholds.most_places)
         priced += [
             _price_alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns
         ]
@@ -154,10 +156,24 @@ def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
     return replace(priced, parts=tuple(worth))
 
 
-def _find_places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: int) -> list[Place]:
+def _on_host(prices: Prices, times: tuple[int, int]) -> tuple[int, int]:
+    """When the host works on a window: before the device does, if it runs ahead."""
+    of, number = prices.window.of, prices.window.number
+    if not isinstance(of, MarkedWindows):
+        return times
+    return of.began_ns[number], of.began_ns[number] + of.lasted_ns[number]
+
+
+def _find_places(
+    remedy: Remedy, rows: Rows, times: tuple[int, int], on_host: tuple[int, int], most: int
+) -> list[Place]:
     """What a remedy changes in a window: all of its call sites together, listing at most `most`; or
-    each call site, if each has its own cause."""
-    start = np.ma.filled(rows["start_ns"], start_ns)
+    each call site, if each has its own cause. `times` are the window's, and `on_host` when the host
+    works on it."""
+    is_op = rows["target"] == "op"
+    start_ns, end_ns = (np.where(is_op, *each) for each in zip(times, on_host, strict=True))
+    unknown = np.ma.getmaskarray(rows["start_ns"])
+    start = np.where(unknown, start_ns, np.ma.filled(rows["start_ns"], 0))
     inside = (start < end_ns) & (start + np.ma.filled(rows["dur_ns"], 0) >= start_ns)
     chosen = {name: rows[name][inside] for name in ("place", "detail", "target", "event_id")}
     number: dict[str, int] = {}
@@ -180,7 +196,7 @@ def _find_places(remedy: Remedy, rows: Rows, start_ns: int, end_ns: int, most: i
             str(chosen["detail"][first[at]]) or None,
             int(counts[at]),
             f"remedy:{remedy.name}:{name}" if name else f"remedy:{remedy.name}",
-            end_ns - start_ns if whole_window or remedy.is_batch else int(saved[at]),
+            times[1] - times[0] if whole_window or remedy.is_batch else int(saved[at]),
         )
         for name, at in number.items()
     ]

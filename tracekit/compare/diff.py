@@ -278,7 +278,9 @@ def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> l
         return []
     where = f", most of it in {late.place}" if late.place else ""
     more = f"{duration(late.excess_ns)} more on {late.cause}"
-    found = [f"In {name}, rank {late.rank} spends {more} in each step than its peers{where}."]
+    found = [
+        f"In {name}, rank {late.rank} spends {more} in the average step than its peers{where}."
+    ]
     for other, its_name in others:
         same = next((each for each in other.late_ranks if each.rank == late.rank), None)
         if same is None or not _is_alike(same, late):

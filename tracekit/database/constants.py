@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES, RECORDERS, words
+from tracekit.causes import CAUSE_OF_ACTIVITY, CAUSES, RECORDERS, UNRECORDED, words
 from tracekit.database import names
 from tracekit.thresholds import TABLE, Thresholds
 
@@ -61,5 +61,7 @@ def macros() -> str:
 CREATE OR REPLACE MACRO thresholds() AS {thresholds_struct()};
 CREATE OR REPLACE MACRO switch_of(profiler, code) AS
     MAP {{{quoted}}}[if(profiler IN {RECORDERS}, profiler, '{RECORDERS[0]}') || ' ' || code];
-CREATE OR REPLACE MACRO host_cause(activity) AS CASE activity {renamed} ELSE activity END;
+CREATE OR REPLACE MACRO host_cause(activity, ns) AS
+    CASE WHEN activity = 'untraced' AND ns >= thresholds().unrecorded_ns THEN '{UNRECORDED}'
+         ELSE CASE activity {renamed} ELSE activity END END;
 """

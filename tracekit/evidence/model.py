@@ -127,6 +127,8 @@ class HostThread(Struct, frozen=True):
     compilation_ns: int
     runtime_ns: int
     untraced_ns: int
+    unrecorded_ns: int = 0
+    """The part of it in long stretches, too long for Python between two operators."""
     allocation_ns: int = 0
     communication_ns: int = 0
     remote_ns: int = 0

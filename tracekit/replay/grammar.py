@@ -32,9 +32,9 @@ STRAGGLER = "straggler"
 BUBBLE = "pipeline-bubble"
 HELP = """\
 host*K, device*K: all work of a side takes K times as long.
-CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, communication,
-memory-bandwidth, math, math-or-memory (kernels limited by either) or latency; *0 removes it
-(sync*0: no call waits for the device).
+CAUSE*K: launch, dispatch, python, sync, input, allocation, compilation, copy, unrecorded-time,
+communication, memory-bandwidth, math, math-or-memory (kernels limited by either) or latency; *0
+removes it (sync*0: no call waits for the device).
 kernel:NAME*K, class:NAME*K: kernels whose name contains NAME (or matches it, with *, ? or [), or of
 such a class.
 operator:NAME*K, module:NAME*K: the work in such an operator or module, and the ops launched there.

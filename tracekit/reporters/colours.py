@@ -19,6 +19,7 @@ HOST = {
     "view": "#f2a27c",
     "python": "#e8b923",
     "untraced": "#d6cfb8",
+    "unrecorded-time": "#d6cfb8",
     "sync": "#882255",
     "input": "#aa4499",
     "allocation": "#b07a3c",

@@ -77,9 +77,12 @@ def _traced(analysis: Analysis) -> str:
 
 def _step(analysis: Analysis) -> str:
     """Which step is judged: the one of median length, unless steps with one-offs are left out."""
+    judged_ns = analysis.judged.window.span_ns
     spans = sorted(each.window.span_ns for each in analysis.steps)
+    if len(spans) == 2:
+        return "the longer" if judged_ns == spans[1] else "the shorter"
     middle = spans[(len(spans) - 1) // 2 : len(spans) // 2 + 1]
-    return "the median" if analysis.judged.window.span_ns in middle else "a usual one"
+    return "the median" if judged_ns in middle else "a usual one"
 
 
 def _parts(analysis: Analysis) -> list[Text]:

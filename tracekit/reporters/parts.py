@@ -20,7 +20,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import split_bound
 
-ONCE = "What happened once (its whole time; the shares leave it out)"
+ONCE = "What happened once (its whole time)"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
 
 # Columns of the query cpu_time, in the order in which they are shown.

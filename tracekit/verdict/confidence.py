@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from tracekit.causes import words
+from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
@@ -56,7 +56,8 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
             continue
         if finding.code in words("doubt"):
             doubts.append(words("doubt")[finding.code])
-    if verdict.bottleneck == "python" and any(each.code == "no_stacks" for each in evidence.health):
+    is_guess = verdict.bottleneck in ("python", UNRECORDED)
+    if is_guess and any(each.code == "no_stacks" for each in evidence.health):
         advice = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin
@@ -103,7 +104,9 @@ def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresh
 
 
 def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
-    """Time in which nothing was recorded counts as Python's; that is a guess."""
+    """Short stretches in which nothing was recorded count as Python's; that is a guess."""
+    if verdict.bottleneck == UNRECORDED:
+        return "Where nothing was recorded, the host may have worked or waited: nobody knows."
     if verdict.bottleneck != "python" or verdict.regime != OVERHEAD:
         return None
     if evidence.host is not None:
@@ -112,6 +115,10 @@ def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
         times = (evidence.idle.causes.get("untraced", 0), evidence.idle.causes.get("python", 0))
     if not (guessed := guessed_ns(*times, thresholds)):
         return None
+    saved = evidence.gains.removed.get("python") if evidence.gains else None
+    if evidence.gains and saved:
+        # The rest was in longer stretches.
+        guessed = min(guessed, round(saved * evidence.gains.window_ns))
     return f"For {duration(guessed)} of it nothing was recorded on the thread: Python is a guess."
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracekit.causes import cause_of, words
+from tracekit.causes import UNRECORDED, cause_of, words
 from tracekit.evidence.model import Gpu, HostThread, Idle, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
@@ -92,6 +92,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
     ranked: dict[str, int] = {"communication": host.communication_ns}
     for name, ns in overheads.items():
         ranked[cause_of(name)] = ranked.get(cause_of(name), 0) + ns
+    ranked |= {"python": ranked["python"] - host.unrecorded_ns, UNRECORDED: host.unrecorded_ns}
     savings = [
         Saving(name, ns) for name, ns in sorted(ranked.items(), key=lambda item: -item[1]) if ns > 0
     ]
@@ -129,7 +130,8 @@ def _judge_late_host(
     )
     times = {
         "dispatch": host.compute_ns + host.dispatch_ns + host.view_ns,
-        "python": host.python_ns + host.untraced_ns,
+        "python": host.python_ns + host.untraced_ns - host.unrecorded_ns,
+        UNRECORDED: host.unrecorded_ns,
         "launch": host.runtime_ns,
         "input": host.input_ns,
         "allocation": host.allocation_ns,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT
+from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT, UNRECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,7 +128,8 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     names = (*OF_HOST, *OF_DEVICE) if turns else _OF_SIDE[bound.side]
     untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
     is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
-    bottleneck = _bottleneck(names, gains, is_guess, thresholds)
+    guesses = {UNRECORDED, "python"} if is_guess else {UNRECORDED}
+    bottleneck = _bottleneck(names, gains, guesses, thresholds)
     return replace(bound, is_capped=host < gains.host, takes_turns=turns, bottleneck=bottleneck)
 
 
@@ -195,19 +196,22 @@ def guessed_ns(untraced_ns: int, python_ns: int, thresholds: Thresholds) -> int:
 
 
 def _bottleneck(
-    names: tuple[str, ...], gains: Gains, is_guess: bool, thresholds: Thresholds
+    names: tuple[str, ...], gains: Gains, guesses: set[str], thresholds: Thresholds
 ) -> str:
-    """The one of these causes whose removal gains most. Guessed Python time counts only if no
-    recorded cause comes near."""
+    """The one of these causes whose removal gains most. Time in which nothing was recorded counts
+    only if no recorded cause comes near."""
     removed = {name: gains.removed.get(name, 0.0) for name in names}
     best = max(removed, key=removed.__getitem__)
-    if best == "python" and is_guess:
-        other = max((name for name in names if name != best), key=removed.__getitem__)
+    recorded = [name for name in names if name not in guesses]
+    if best in guesses:
+        other = max(recorded, key=removed.__getitem__)
         if removed[other] >= thresholds.near_share * removed[best]:
             best = other
     if removed[best] < thresholds.named_gain:
         # Two chains are equally long, so removing one gains nothing: take the cause with most time.
-        return max(names, key=lambda name: gains.work_ns.get(name, 0))
+        # In most of the time in which nothing was recorded, threads wait for work.
+        left = [name for name in names if name != UNRECORDED]
+        return max(left, key=lambda name: gains.work_ns.get(name, 0))
     kernels = [name for name in _OF_KERNELS if name in names]
     if best not in kernels and sum(removed[name] for name in kernels) > removed[best]:
         # The causes of kernels split the device's own work; it counts if together they gain more.

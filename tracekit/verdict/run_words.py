@@ -137,7 +137,7 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
 def _spends(run: RunVerdict, late: LateRank, peers: str) -> str:
     """What a late rank spends more time on than its peers, and where."""
     where = f", most of it in {_clipped(late.place)}" if late.place else ""
-    each = " in each step" if run.steps > 1 else ""
+    each = " in the average step" if run.steps > 1 else ""
     more = f"{duration(late.excess_ns)} more on {late.cause}{each}"
     return f"it spends {more} than {peers}{where}"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median_low
 from typing import TYPE_CHECKING
 
-from tracekit.causes import words
+from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import (
     Evidence,
     HostThread,
@@ -48,11 +48,11 @@ def headline(
         reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
         return f"The trace does not tell what holds this run up: {lowered(reason)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
-        return f"{_of_host(verdict)}, though the GPU's work was not recorded"
+        return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
     if bound is not None and bound.takes_turns:
         said = _turns(evidence, bound)
     else:
-        said = _one_side(verdict, thresholds, is_of_cpu=bound is None)
+        said = _one_side(verdict, evidence, thresholds, is_of_cpu=bound is None)
     if once := _once(evidence):
         said = f"{once}{lowered(said)}"
     other = differing_window(evidence, verdict.regime, thresholds)
@@ -81,13 +81,15 @@ def lowered(sentence: str) -> str:
     return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]
 
 
-def _one_side(verdict: Verdict, thresholds: Thresholds, *, is_of_cpu: bool) -> str:
+def _one_side(
+    verdict: Verdict, evidence: Evidence, thresholds: Thresholds, *, is_of_cpu: bool
+) -> str:
     """The side that holds the run up; the other one, too, if the margin is small."""
     is_hosts = verdict.regime == OVERHEAD
     if is_of_cpu:
         said, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
     elif is_hosts:
-        said, other = _of_host(verdict), "the GPU"
+        said, other = _of_host(verdict, evidence), "the GPU"
     else:
         said, other = words("device_does")[str(verdict.bottleneck)], "the host"
     if not is_close(verdict.margin, thresholds):
@@ -96,8 +98,25 @@ def _one_side(verdict: Verdict, thresholds: Thresholds, *, is_of_cpu: bool) -> s
     return f"{what}, with {other} close behind{colon}{why}"
 
 
-def _of_host(verdict: Verdict) -> str:
-    return f"The host holds this run up: {words('host_does')[str(verdict.bottleneck)]}"
+def _of_host(verdict: Verdict, evidence: Evidence) -> str:
+    return f"The host holds this run up: {_host_does(str(verdict.bottleneck), evidence)}"
+
+
+def _host_does(bottleneck: str, evidence: Evidence) -> str:
+    """What the host does while the device waits. If a single launch, operator or call takes most of
+    that time, it is named, since the others may be quick."""
+    does, one = words("host_does")[bottleneck], words("longest_does").get(bottleneck)
+    gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
+    ns = evidence.host.unrecorded_ns if evidence.host else 0
+    if gains is not None:
+        ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
+    if bottleneck == UNRECORDED:
+        return f"{does} for {duration(ns)}"
+    longest = next((link for link in links if link["cause"] == bottleneck), None)
+    if one and longest and 2 * longest["dur_ns"] > ns:
+        taken = duration(longest["dur_ns"])
+        return f"{one}, {longest['name']}, takes {taken} of its own while the GPU waits"
+    return does
 
 
 def _of_cpu(verdict: Verdict) -> str:

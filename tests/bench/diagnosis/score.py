@@ -13,8 +13,8 @@ from typing import Any
 REGIMES = ("overhead-bound", "compute-bound", "unknown")
 # In tracekit's words; another tool's words are mapped to them if they mean the same.
 CAUSES = (
-    "launch", "dispatch", "python", "sync", "input", "allocation", "compilation", "communication",
-    "copy", "memory-bandwidth", "math", "math-or-memory", "latency",
+    "launch", "dispatch", "python", "unrecorded-time", "sync", "input", "allocation", "compilation",
+    "communication", "copy", "memory-bandwidth", "math", "math-or-memory", "latency",
 )  # fmt: skip
 LEVELS = ("none", "low", "medium", "high")
 NOTHING = "none"

@@ -123,7 +123,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     base = alt.Chart(rows).encode(x=alt.X("part:N", title=None, axis=axis), y=_lane(ranks, "name"))
     by = alt.Color(
         "excess_ns:Q",
-        title="more than the median of the others, per step",
+        title="more than the median of the others, per step on average",
         scale=alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True),
         legend=_legend(titleLimit=400),
     )
@@ -131,7 +131,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     cells = charts.cells(base, by, tips)
     return Figure(
         f"Most stands out {ranks.names[most['trace_id']]}, with "
-        f"{duration(most['excess_ns'])} more of {part} per step. "
+        f"{duration(most['excess_ns'])} more of {part} per step on average. "
         "Communication is left out, because it contains the waiting."
         f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),
