@@ -162,6 +162,7 @@ class _Examiner:
             shaped=shaped,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
+            advised_remedy=first.remedy if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,
         )
         verdict = judge(evidence, self.thresholds)

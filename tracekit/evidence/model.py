@@ -226,6 +226,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The number of GPU ops of the device, or of operators of the host, in the trace."""
     advised: str | None = None
     """The cause of time that the first piece of advice on recurring work reduces."""
+    advised_remedy: str | None = None
+    """The remedy of that advice."""
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
 

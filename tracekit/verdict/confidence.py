@@ -71,10 +71,13 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
 
 
 def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
-    """The sentence on a single pass, or a single marked step, however often its work repeats."""
+    """The sentence on a single pass, a single marked step, however often its work repeats, or a run
+    without steps that captures graphs again."""
     repetition = evidence.repetition
     if is_single_pass(repetition, thresholds):
         return "A single pass was recorded: no second one shows how much of it is usual."
+    if evidence.window.kind != "step" and evidence.advised_remedy == "capture-once":
+        return "A longer recording shows whether the run goes on capturing graphs."
     if evidence.window.kind != "step" or repetition is None or repetition.steps > 1:
         return None
     passes = f", with {repetition.passes} passes" if repetition.passes > 1 else ""

@@ -46,7 +46,10 @@ def headline(
     if bound.takes_turns:
         said = _turns(evidence, bound)
     elif verdict.regime == OVERHEAD:
-        said = f"The host holds this run up: {words('host_does')[verdict.bottleneck]}"
+        host = words("host_does")
+        is_against = evidence.advised == verdict.bottleneck
+        own = host.get(evidence.advised_remedy or "") if is_against else None
+        said = f"The host holds this run up: {own or host[verdict.bottleneck]}"
     else:
         said = words("device_does")[verdict.bottleneck]
     if once := _once(evidence):
