@@ -145,6 +145,7 @@ class _Examiner:
         del replayed
         links = causal.links if causal else []
         ids = [each.event_id for each in found] + [link["event_id"] for link in links]
+        ids += [event_id for each in found for event_id, _ in each.inner]
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None

@@ -156,6 +156,8 @@ class OneOffEvent(Struct, frozen=True):
     event_id: int | None = None
     pid: int | None = None
     tid: int | None = None
+    calls: str | None = None
+    """Of a step, range or start: the calls in which its cause takes most time."""
 
 
 class Repetition(Struct, frozen=True):

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from tracekit.thresholds import Thresholds
 
 
+# The most slices that a step's or range's calls are counted in.
+_INNER = 64
+
+
 class OneOff(Struct, frozen=True):
     """An event that happened once, or took far longer than similar events."""
 
@@ -49,6 +53,8 @@ class OneOff(Struct, frozen=True):
     """The indices of the long ops; empty: it is on the host."""
     pid: int | None = None
     tid: int | None = None
+    inner: tuple[tuple[int, int], ...] = ()
+    """Of a step, range or start: the longest slices of its cause, and their time."""
 
     @property
     def on_host(self) -> bool:
@@ -72,7 +78,8 @@ def _one_off(
     given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
     given |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
     given |= {key: row.get(key) for key in ("pid", "tid")}
-    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
+    inner = tuple(row.get("inner", ()))
+    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops), inner=inner)
 
 
 def one_offs_of(
@@ -135,6 +142,8 @@ def _priced(
             # The waits inside a recurring event are not its work.
             alike = (worked.lasting(thread, *each.values())[2] for each in row["at_place"])
             usual = median_low(alike)
+        if row["kind"] == "range":
+            row |= worked.mainly(begin, end)
         found.append(_one_off(row, usual, work, begin, end))
         if row["kind"] == "copies":
             copies = _launched(graph, begin, end)
@@ -241,8 +250,8 @@ class _HostWork:
         first, last = np.searchsorted(self.at, [begin, end])
         return self.edge[first:last]
 
-    def main_cause(self, begin: int, end: int) -> str:
-        """The cause with most work between two keys of a thread."""
+    def mainly(self, begin: int, end: int) -> dict[str, Any]:
+        """The cause with most work between two keys of a thread, and its longest slices there."""
         graph, edge = self.graph, self.calls(begin, end)
         host = graph.host.cut(np.array([begin, end]))
         stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
@@ -250,7 +259,12 @@ class _HostWork:
         edges = graph.edges
         by_cause = sums(host.cause[stretches], worked, len(CAUSES))
         by_cause += sums(edges.fixed_cause[edge], edges.fixed_ns[edge], len(CAUSES))
-        return CAUSES[int(by_cause.argmax())]
+        cause = int(by_cause.argmax())
+        of_cause = host.cause[stretches] == cause
+        event, ns = host.event[stretches][of_cause], np.diff(host.borders)[stretches][of_cause]
+        longest = [at for at in np.argsort(-ns)[:_INNER].tolist() if event[at] >= 0]
+        inner = [(int(event[at]), int(ns[at])) for at in longest]
+        return {"cause": CAUSES[cause], "inner": inner}
 
 
 def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds) -> list[OneOff]:
@@ -269,7 +283,7 @@ def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds)
         row = _row_of(steps, number)
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
-            row["cause"] = worked.main_cause(*keys)
+            row |= worked.mainly(*keys)
             # A wait that the trace does not explain is not work.
             if row["cause"] == "sync":
                 continue
@@ -340,7 +354,7 @@ def _slow_start(
     for thread in np.unique(graph.device.thread[op[start]]).tolist():
         begin, end, work = worked.lasting(thread, begin_ns, until - since)
         if work:
-            row["cause"] = worked.main_cause(begin, end)
+            row |= worked.mainly(begin, end)
             found.append(_one_off(row, round(work / factor), work, begin, end))
     span_ns = int(graph.device.end.max() - graph.device.start.min())
     is_long = sum(each.excess_ns for each in found) >= thresholds.long_share * span_ns

@@ -26,7 +26,7 @@ from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN, Bound, steady_bu
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.database.session import Session
-    from tracekit.verdict.model import Verdict
+    from tracekit.verdict.model import Analysis, Verdict
 
 _NAMED = 3
 
@@ -93,8 +93,9 @@ def _once(evidence: Evidence) -> str:
     gains, window = evidence.gains, evidence.window
     if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
         return ""
-    inside = [(excess_in(window, [each]), one_off_name(each)) for each in evidence.one_offs]
-    ns, name = max(inside, default=(0, ""))
+    inside = ((excess_in(window, events), events) for events in _by_name(evidence).values())
+    ns, events = max(inside, default=(0, []), key=lambda each: each[0])
+    name = f"{_times(events)}{one_off_name(events[0])}" if events else ""
     led = f", led by {name} of {duration(ns)}" if ns else ""
     return (
         f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
@@ -140,10 +141,7 @@ def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
     gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
     if gpu is None or gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
         return []
-    alike: dict[str, list[OneOffEvent]] = {}
-    for each in evidence.one_offs:
-        if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:
-            alike.setdefault(one_off_name(each), []).append(each)
+    alike = _by_name(evidence)
     if not alike:
         return []
     longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
@@ -158,6 +156,16 @@ def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
         f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
         f"{named}{more}."
     ]
+
+
+def _by_name(evidence: Evidence) -> dict[str, list[OneOffEvent]]:
+    """The one-offs in the judged window, by name."""
+    window = evidence.window
+    alike: dict[str, list[OneOffEvent]] = {}
+    for each in evidence.one_offs:
+        if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:
+            alike.setdefault(one_off_name(each), []).append(each)
+    return alike
 
 
 def _excess_ns(events: Iterable[OneOffEvent]) -> int:
@@ -205,6 +213,49 @@ def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
     rest."""
     gains = judged.gains
     return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
+
+
+def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
+    """The part of the whole trace that one-offs add to its length; 0 if that is small."""
+    whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
+    if whole is None or whole.gains is None or not is_partly_once(whole, thresholds):
+        return 0.0
+    return whole.gains.one_offs_ns / whole.window.span_ns
+
+
+def once_rows(analysis: Analysis) -> list[tuple[str, int, int]]:
+    """One-offs until the last GPU op, together where they have one name or lie in one slow step:
+    what they are, their time beyond the usual, and when the first begins, since the trace's start;
+    the highest time first."""
+    outer = [each.window for each in analysis.windows]
+    start_ns = min(each.start_ns for each in outer)
+    until_ns = max(each.end_ns for each in outer if each.kind != "trace")
+    seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
+    slow = [each for each in analysis.one_offs if each.kind == "step"]
+    alike: dict[str, list[OneOffEvent]] = {}
+    for each in analysis.one_offs:
+        inside = (s.name for s in slow if 0 <= each.start_ns - s.start_ns < s.dur_ns)
+        alike.setdefault(next(inside, None) or one_off_name(each), []).append(each)
+    rows = []
+    for name, events in alike.items():
+        sides = ([e for e in events if e.side == side] for side in ("host", "device"))
+        ns = max(excess_in(seen, each) for each in sides)
+        rows.append((_once_words(name, events), ns, events[0].start_ns - start_ns))
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def _once_words(name: str, events: Sequence[OneOffEvent]) -> str:
+    """What events of one step or one name are, the longest first."""
+    events = sorted(events, key=lambda event: -event.excess_ns)
+    first = events[0]
+    what = (e.calls or (e.cause if e.kind == "step" else one_off_name(e)) for e in events)
+    inside = ", ".join(dict.fromkeys(each for each in what if each != name))
+    if inside:
+        return f"{name}: {inside}"
+    if times := _times(events):
+        return f"{times}{name}"
+    is_known = first.place and first.place != name and not first.place.startswith("<built-in ")
+    return f"{name} in {first.place}" if is_known else name
 
 
 def is_unrepeated(repetition: Repetition | None) -> bool:
