@@ -1,6 +1,7 @@
 -- question: Which events happened once, or took far longer than similar events?
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with everything
 --     inside it, except the profiler's steps), capture (of a graph: a row of capture_calls), compilation,
+--     loading (of code, in calls of the driver alone),
 --     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
 --     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until
 --     recording stopped: its end is unknown)
@@ -114,14 +115,17 @@ capture AS (
 compiling AS (
     SELECT *, sum(is_new::INTEGER) OVER (PARTITION BY thread ORDER BY segment) AS run
     FROM (SELECT *,
-                 start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new
+                 start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new,
+                 coalesce((trace_id, event_id) IN (
+                     SELECT (trace_id, event_id) FROM runtime_calls WHERE call = 'load_code'), FALSE) AS loads
         FROM segment AS s ANTI JOIN capture_calls AS c
             ON s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid AND s.start_ns >= c.start_ns
               AND s.start_ns < c.end_ns
           WHERE activity = 'compilation')
 ),
 compilation AS (
-    SELECT trace_id, 'compilation' AS kind, arg_min(event_id, segment) AS event_id, pid, tid,
+    SELECT trace_id, CASE WHEN bool_and(loads) THEN 'loading' ELSE 'compilation' END AS kind,
+           arg_min(event_id, segment) AS event_id, pid, tid,
            min(start_ns) AS start_ns, max(end_ns) AS end_ns, 'compilation' AS activity, 0 AS usual_ns,
            'compilation' AS alike, min(segment)::VARCHAR AS place
     FROM compiling GROUP BY trace_id, thread, pid, tid, run

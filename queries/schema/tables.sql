@@ -165,7 +165,7 @@ CREATE TABLE IF NOT EXISTS one_off (
     event_id   BIGINT,             -- the slice or kernel; NULL: none was recorded
     pid        BIGINT,
     tid        BIGINT,
-    calls      VARCHAR             -- of a step, range or start: the calls in which its cause takes most time
+    calls      VARCHAR             -- of a step, range or start: the names in which its cause takes most time
 );
 
 -- A change to the program, and what it would save alone.

@@ -396,5 +396,6 @@ def _answers(remedy: Remedy, event: OneOff) -> bool:
     if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
         return False
     # A kernel that communicates for long waits for another rank, which no warm-up here changes.
-    answered = {"capture": "capture", "op": "late-rank"}.get(event.kind, event.cause)
+    kinds = {"capture": "capture", "op": "late-rank", "loading": "launch"}
+    answered = kinds.get(event.kind, event.cause)
     return answered in remedy.once

@@ -157,7 +157,7 @@ class OneOffEvent(Struct, frozen=True):
     pid: int | None = None
     tid: int | None = None
     calls: str | None = None
-    """Of a step, range or start: the calls in which its cause takes most time."""
+    """Of a step, range or start: the slices or GPU ops in which its cause takes most time."""
 
 
 class Repetition(Struct, frozen=True):

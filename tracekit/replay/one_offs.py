@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind, Graph
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, sums
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tracekit.thresholds import Thresholds
 
 
-# The most slices that a step's or range's calls are counted in.
+# The most slices and GPU ops by which what a step or range does is named.
 _INNER = 64
 
 
@@ -54,7 +54,7 @@ class OneOff(Struct, frozen=True):
     pid: int | None = None
     tid: int | None = None
     inner: tuple[tuple[int, int], ...] = ()
-    """Of a step, range or start: the longest slices of its cause, and their time."""
+    """Of a step, range or start: the longest slices or GPU ops of its cause, and their time."""
 
     @property
     def on_host(self) -> bool:
@@ -262,9 +262,14 @@ class _HostWork:
         cause = int(by_cause.argmax())
         of_cause = host.cause[stretches] == cause
         event, ns = host.event[stretches][of_cause], np.diff(host.borders)[stretches][of_cause]
-        longest = [at for at in np.argsort(-ns)[:_INNER].tolist() if event[at] >= 0]
-        inner = [(int(event[at]), int(ns[at])) for at in longest]
-        return {"cause": CAUSES[cause], "inner": inner}
+        return {"cause": CAUSES[cause], "inner": _longest(event, ns)}
+
+
+def _longest(event: Numbers, ns: Numbers) -> list[tuple[int, int]]:
+    """The longest events, as ids with times; without -1, where none was recorded."""
+    at = np.argsort(-ns, kind="stable")[:_INNER]
+    pairs = zip(event[at].tolist(), ns[at].tolist(), strict=True)
+    return [(event_id, time) for event_id, time in pairs if event_id >= 0]
 
 
 def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds) -> list[OneOff]:
@@ -306,9 +311,10 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
         row = _row_of(steps, number)
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
-            row["cause"] = CAUSES[cause]
-            ops = launched[number][device.cause[launched[number]] == cause].tolist()
-            found.append(_one_off(row, int(usual[cause]), int(work[number, cause]), ops=ops))
+            ops = launched[number][device.cause[launched[number]] == cause]
+            row |= {"cause": CAUSES[cause], "inner": _longest(device.op_id[ops], device.ns[ops])}
+            ns = int(work[number, cause])
+            found.append(_one_off(row, int(usual[cause]), ns, ops=ops.tolist()))
     return found
 
 

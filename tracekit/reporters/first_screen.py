@@ -125,20 +125,23 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
     heading = f"What happened once: {percent(taken)} of the trace"
     lines = [Text(), Text(f"{heading:<{_EVENT}} {'adds':>8} {'begins':>9}", "bold")]
     rows = once_rows(analysis)
-    left_ns = sum(ns for _, ns, _ in rows)
+    left_ns = sum(ns for *_, ns, _ in rows)
     # The few that explain most of it.
     enough_ns = (1 - Thresholds().told_share) * left_ns
-    for name, ns, at_ns in rows[:_ONCE]:
-        what, *more = wrap(printable(name), _EVENT, subsequent_indent="  ")
+    for name, inside, ns, at_ns in rows[:_ONCE]:
+        what, more = ": ".join(filter(None, (printable(name), printable(inside)))), []
+        if len(what) > _EVENT:
+            what = fitted(printable(name), _EVENT)
+            more = [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
         if left_ns > enough_ns and len(lines) + 1 + len(more) <= free:
             lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {duration(at_ns):>9}"))
-            lines += [Text(each) for each in more]
+            lines += [Text(each, "dim") for each in more]
         left_ns -= ns
     titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
     against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
     if len(lines) + len(against) <= free:
         lines += [Text(each, "dim") for each in against]
-    return lines
+    return lines if len(lines) >= _FEWEST else []
 
 
 def _changes(

@@ -202,7 +202,8 @@ def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
     """What one-offs take beyond the usual inside a window, in ns."""
     found = 0
     for each in one_offs:
-        begin, end = each.start_ns, each.start_ns + each.dur_ns
+        # A device works on a slow step for longer than the host.
+        begin, end = each.start_ns, each.start_ns + max(each.dur_ns, each.excess_ns)
         inside_ns = min(end, window.end_ns) - max(begin, window.start_ns)
         found += max(0, min(each.excess_ns, inside_ns))
     return found
@@ -223,10 +224,10 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     return whole.gains.one_offs_ns / whole.window.span_ns
 
 
-def once_rows(analysis: Analysis) -> list[tuple[str, int, int]]:
+def once_rows(analysis: Analysis) -> list[tuple[str, str, int, int]]:
     """One-offs until the last GPU op, together where they have one name or lie in one slow step:
-    what they are, their time beyond the usual, and when the first begins, since the trace's start;
-    the highest time first."""
+    their name, what took the time, if it has another name, their time beyond the usual, and when
+    the first begins, since the trace's start; the highest time first."""
     outer = [each.window for each in analysis.windows]
     start_ns = min(each.start_ns for each in outer)
     until_ns = max(each.end_ns for each in outer if each.kind != "trace")
@@ -239,23 +240,34 @@ def once_rows(analysis: Analysis) -> list[tuple[str, int, int]]:
     rows = []
     for name, events in alike.items():
         sides = ([e for e in events if e.side == side] for side in ("host", "device"))
-        ns = max(excess_in(seen, each) for each in sides)
-        rows.append((_once_words(name, events), ns, events[0].start_ns - start_ns))
-    return sorted(rows, key=lambda row: -row[1])
+        ns, longer = max(((excess_in(seen, each), each) for each in sides), key=lambda s: s[0])
+        if ns:
+            rows.append((*_once_words(name, longer), ns, events[0].start_ns - start_ns))
+    return sorted(rows, key=lambda row: -row[2])
 
 
-def _once_words(name: str, events: Sequence[OneOffEvent]) -> str:
+def _inside(event: OneOffEvent) -> str:
+    """What took the time of a one-off."""
+    if event.calls:
+        return event.calls if event.calls != event.name else "nothing recorded"
+    if event.kind == "step":
+        return event.cause if event.side == "host" else f"{event.cause} on the device"
+    if event.kind == "stretch" and event.cause == "python" and not event.place and event.name:
+        return "nothing recorded"
+    return one_off_name(event)
+
+
+def _once_words(name: str, events: Sequence[OneOffEvent]) -> tuple[str, str]:
     """What events of one step or one name are, the longest first."""
     events = sorted(events, key=lambda event: -event.excess_ns)
     first = events[0]
-    what = (e.calls or (e.cause if e.kind == "step" else one_off_name(e)) for e in events)
-    inside = ", ".join(dict.fromkeys(each for each in what if each != name))
+    inside = ", ".join(dict.fromkeys(each for each in map(_inside, events) if each != name))
     if inside:
-        return f"{name}: {inside}"
+        return name, inside
     if times := _times(events):
-        return f"{times}{name}"
+        return f"{times}{name}", ""
     is_known = first.place and first.place != name and not first.place.startswith("<built-in ")
-    return f"{name} in {first.place}" if is_known else name
+    return f"{name} in {first.place}" if is_known else name, ""
 
 
 def is_unrepeated(repetition: Repetition | None) -> bool:
