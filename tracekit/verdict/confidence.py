@@ -15,6 +15,7 @@ from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
+from tracekit.verdict.once import excess_in
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
@@ -27,7 +28,6 @@ from tracekit.verdict.regime import (
 )
 from tracekit.verdict.sentences import (
     differing_window,
-    excess_in,
     is_single_pass,
     is_unrepeated,
     waits_for_workers,
