@@ -1,5 +1,5 @@
-"""The sentences of a verdict: the first one, as one would tell a colleague, and those on windows that
-differ (steps, the rest of the trace) and on what to try next.
+"""The sentences of a verdict: the first one, as one would tell a colleague, and those on windows
+that differ (steps, the rest of the trace) and on what to try next.
 """
 
 from __future__ import annotations
