@@ -123,7 +123,9 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
 
 def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: int) -> list[Text]:
     """The longest one-offs: what, how much each adds, and when; and what to do against them."""
-    heading = f"What happened once: {percent(taken)} of the trace"
+    slow = {each.name for each in analysis.one_offs if each.kind == "step"}
+    often = "once" if len(slow) < 2 else f"once, or in {len(slow)} of {len(analysis.steps)} steps"
+    heading = f"What happened {often}: {percent(taken)} of the trace"
     lines = [Text(), Text(f"{heading:<{_EVENT}} {'adds':>8} {'begins':>9}", "bold")]
     rows = once_rows(analysis)
     left_ns = sum(ns for *_, ns, _ in rows)
