@@ -168,6 +168,7 @@ class _Examiner:
         del replayed
         links = causal.links if causal else []
         ids = [each.event_id for each in found] + [link["event_id"] for link in links]
+        ids += [event_id for each in found for event_id, _ in each.inner]
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
@@ -186,6 +187,7 @@ class _Examiner:
             shaped=shaped,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
+            advised_remedy=first.remedy if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,
         )
         verdict = judge(evidence, self.thresholds)

@@ -1,8 +1,11 @@
--- title: Capture graphs before measuring, and only once
--- causes: launch
+-- question: Which captures of CUDA graphs recur, so that replays could take their place?
+-- title: Capture each graph once, before measuring
+-- causes: compilation, launch
+-- when: call = 'begin_capture'
 -- once: capture
 -- effort: low
--- needs: Every shape that the run uses is captured before the first step that counts.
+-- needs: Every shape that the run uses is captured before the first step that counts. Inputs that are not
+--     copied, such as weights, stay at their addresses.
 -- before:
 --     for batch in loader:                 # captures again for each new size
 --         graphed(batch)
@@ -12,5 +15,20 @@
 --     for batch in loader:
 --         graphed(pad(batch))
 -- risks: Each captured size keeps its own memory, unless the graphs share a pool.
--- check: tracekit query TRACE one_offs; tracekit query TRACE graph_replays
+-- check: tracekit query TRACE one_offs; tracekit query TRACE graph_replays; TORCH_LOGS=cudagraphs says why
+--     torch.compile captures again
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+--     https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_cudagraph_trees.html
+-- column place (text): the operator that captures; NULL: the program does
+-- column detail (text): the number of captures, the longest, and how long the operator takes without one
+-- column factor (fraction of the time taken): what remains: the median of operators of that name without one
+-- doubts: no_runtime_calls
+SELECT trace_id, operator AS place,
+       format('{} captures of {:.1f} ms', count(*) OVER here, median(end_ns - start_ns) OVER here / 1e6)
+           || coalesce(format(', {:.1f} ms without one', nullif(usual_ns, 0) / 1e6), '') AS detail,
+       'host' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
+       usual_ns / (end_ns - start_ns) AS factor
+FROM capture_calls SEMI JOIN recurring_captures(thresholds().fewest_alike, thresholds().recurring_quarters)
+  USING (trace_id, capture_id)
+WHERE is_asked(trace_id)
+WINDOW here AS (PARTITION BY trace_id, operator)

@@ -1,6 +1,7 @@
 -- question: Which events happened once, or took far longer than similar events?
 -- column kind (text): stretch (a thread in one slice, or in none), range (an annotation with everything
---     inside it, except the profiler's steps), capture (of a graph, to its instantiation), compilation,
+--     inside it, except the profiler's steps), capture (of a graph: a row of capture_calls), compilation,
+--     loading (of code, in calls of the driver alone),
 --     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
 --     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until
 --     recording stopped: its end is unknown)
@@ -102,45 +103,29 @@ range AS (
     QUALIFY count(*) OVER like_it >= thresholds().fewest_alike AND dur_ns >= long_ns
         AND dur_ns >= thresholds().one_range_ratio * usual_ns
 ),
--- Captures of graphs, with the calls right after them that make a graph of the capture.
-captured AS (
-    SELECT b.trace_id, b.capture_id AS event_id, b.pid, b.tid, b.start_ns,
-           max(greatest(b.end_ns, coalesce(c.end_ns, 0))) AS end_ns
-    FROM graph_captures AS b LEFT JOIN runtime_calls AS c
-      ON c.trace_id = b.trace_id AND c.pid = b.pid AND c.tid = b.tid AND c.start_ns >= b.end_ns
-        AND c.start_ns < b.end_ns + thresholds().after_capture_ns
-        AND c.call IN ('instantiate_graph', 'manage_graph')
-    WHERE b.trace_id IN (SELECT trace_id FROM span)
-    GROUP BY ALL
-),
-around AS (
-    SELECT c.event_id AS capture_id, o.trace_id, o.event_id, o.name, o.start_ns, o.end_ns
-    FROM captured AS c JOIN cpu_ops AS o
-      ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid AND o.start_ns <= c.start_ns
-        AND o.end_ns >= c.end_ns
-    QUALIFY row_number() OVER (PARTITION BY c.trace_id, c.event_id ORDER BY o.start_ns DESC) = 1
-),
-without AS (
-    SELECT trace_id, name, median(dur_ns)::BIGINT AS usual_ns
-    FROM cpu_ops SEMI JOIN around USING (trace_id, name)
-    WHERE (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM around) GROUP BY ALL
-),
+-- Captures of graphs.
 capture AS (
-    SELECT c.trace_id, 'capture' AS kind, coalesce(w.event_id, c.event_id) AS event_id, c.pid, c.tid,
-           coalesce(w.start_ns, c.start_ns) AS start_ns, coalesce(w.end_ns, c.end_ns) AS end_ns,
-           'compilation' AS activity, coalesce(w.usual_ns, 0) AS usual_ns, 'CUDA graph capture' AS name
-    FROM captured AS c LEFT JOIN (FROM around JOIN without USING (trace_id, name)) AS w
-      ON c.trace_id = w.trace_id AND c.event_id = w.capture_id
+    SELECT c.trace_id, 'capture' AS kind, event_id, pid, tid, c.start_ns, c.end_ns,
+           'compilation' AS activity, usual_ns, 'CUDA graph capture' AS name
+    FROM capture_calls AS c SEMI JOIN span USING (trace_id)
+    ANTI JOIN recurring_captures(thresholds().fewest_alike, thresholds().recurring_quarters)
+      USING (trace_id, capture_id)
 ),
 -- Compilation and loading of code: adjacent stretches of a thread are one.
 compiling AS (
     SELECT *, sum(is_new::INTEGER) OVER (PARTITION BY thread ORDER BY segment) AS run
     FROM (SELECT *,
-                 start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new
-        FROM segment WHERE activity = 'compilation')
+                 start_ns IS DISTINCT FROM lag(end_ns) OVER (PARTITION BY thread ORDER BY segment) AS is_new,
+                 coalesce((trace_id, event_id) IN (
+                     SELECT (trace_id, event_id) FROM runtime_calls WHERE call = 'load_code'), FALSE) AS loads
+        FROM segment AS s ANTI JOIN capture_calls AS c
+            ON s.trace_id = c.trace_id AND s.pid = c.pid AND s.tid = c.tid AND s.start_ns >= c.start_ns
+              AND s.start_ns < c.end_ns
+          WHERE activity = 'compilation')
 ),
 compilation AS (
-    SELECT trace_id, 'compilation' AS kind, arg_min(event_id, segment) AS event_id, pid, tid,
+    SELECT trace_id, CASE WHEN bool_and(loads) THEN 'loading' ELSE 'compilation' END AS kind,
+           arg_min(event_id, segment) AS event_id, pid, tid,
            min(start_ns) AS start_ns, max(end_ns) AS end_ns, 'compilation' AS activity, 0 AS usual_ns,
            'compilation' AS alike, min(segment)::VARCHAR AS place
     FROM compiling GROUP BY trace_id, thread, pid, tid, run

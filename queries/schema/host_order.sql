@@ -7,10 +7,9 @@
 -- tracekit/native/src/nesting.c, which unpacks it.
 WITH names AS (
     SELECT
-        label_id,
+        label_id, activity,
         (CASE kind WHEN 'annotation' THEN $annotation_kind WHEN 'python' THEN $python_kind
                    WHEN 'cpu_op' THEN $cpu_op_kind ELSE $call_kind END::BIGINT << $kind_shift)
-        | (enum_code(activity)::BIGINT << $activity_shift)
         | CASE WHEN kind = 'cpu_op' THEN $op_flag ELSE 0 END
         | CASE WHEN kind = 'python' THEN $python_flag ELSE 0 END
         | CASE WHEN has(traits, 'module') THEN $module_flag ELSE 0 END
@@ -32,16 +31,21 @@ computing AS (
       ON o.trace_id = l.trace_id AND o.pid = l.pid AND o.tid = l.tid AND o.start_ns <= l.start_ns
     WHERE (l.start_ns < o.end_ns) IS NOT TRUE
 ),
+-- Activities that a slice's name does not tell. Usually, the host computes values that the device then gets.
+unnamed AS (
+    SELECT trace_id, event_id, 'input' AS activity, 0 AS flag FROM computing
+    UNION ALL
+    SELECT DISTINCT trace_id, event_id, 'compilation', $covering_flag
+    FROM capture_calls WHERE operator IS NOT NULL
+),
 slice AS (
-    -- Usually, the host computes values that the device then gets.
     SELECT t.thread, s.start_ns, s.end_ns,
-           (n.ranked + CASE WHEN c.event_id IS NULL THEN 0
-                ELSE (enum_code('input'::host_activity)::BIGINT << $activity_shift)
-                    - (enum_code('dispatch'::host_activity)::BIGINT << $activity_shift) END)
-           | (s.event_id << $id_shift) AS ranked, label_id
+           n.ranked | coalesce(u.flag, 0) | (s.event_id << $id_shift)
+           | (enum_code(coalesce(u.activity, n.activity)::host_activity)::BIGINT << $activity_shift)
+           AS ranked, label_id
     FROM slices AS s JOIN names AS n USING (label_id)
     JOIN host_thread AS t USING (trace_id, pid, tid)
-    LEFT JOIN computing AS c ON s.trace_id = c.trace_id AND s.event_id = c.event_id
+    LEFT JOIN unnamed AS u ON s.trace_id = u.trace_id AND s.event_id = u.event_id
     UNION ALL
     SELECT t.thread, launch_start_ns, launch_end_ns,
            ($copy_kind::BIGINT << $kind_shift) | (launch_id << $id_shift)

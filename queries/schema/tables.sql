@@ -164,7 +164,8 @@ CREATE TABLE IF NOT EXISTS one_off (
     place      VARCHAR,            -- the Python line, module or operator
     event_id   BIGINT,             -- the slice or kernel; NULL: none was recorded
     pid        BIGINT,
-    tid        BIGINT
+    tid        BIGINT,
+    calls      VARCHAR             -- of a step, range or start: the names in which its cause takes most time
 );
 
 -- A change to the program, and what it would save alone.

@@ -12,8 +12,10 @@
 -- column cause (text): the cause of time, or capture
 -- column name (text): the slice or kernel; NULL: none was recorded
 -- column place (text): the Python line, module or operator; NULL: none was recorded
+-- column calls (text): of a step, range or start: the names in which its cause takes most time
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- These are stored with the verdict (table one_off): a database that was loaded without verdicts has none.
-SELECT trace_id, kind, side, event_id, pid, tid, start_ns, dur_ns, usual_ns, excess_ns, cause, name, place
+SELECT trace_id, kind, side, event_id, pid, tid, start_ns, dur_ns, usual_ns, excess_ns, cause, name, place,
+       calls
 FROM one_off WHERE is_asked(trace_id)
 ORDER BY trace_id, start_ns, event_id, side, cause

@@ -38,6 +38,42 @@ LEFT JOIN event_row AS w
   ON h.trace_id = w.trace_id AND h.outer_op_id = w.event_id AND w.ts_ns >= capture_start_ns
 WHERE (r.trace_id, r.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch);
 
+-- Captures of graphs, each with the calls right after it that make a graph of it. If an operator contains it
+-- and others of that name do without one, the whole operator is the call: torch.compile's also synchronize,
+-- collect garbage and free memory before they capture. `usual_ns` is the median of those without one.
+CREATE OR REPLACE VIEW capture_calls AS
+WITH graph_call AS (
+    SELECT trace_id, pid, tid, event_id, start_ns, end_ns, call,
+           count(*) FILTER (call IN ('begin_capture', 'launch_graph'))
+               OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns, event_id) AS part
+    FROM runtime_calls SEMI JOIN graph_captures USING (trace_id)
+    WHERE call IN ('begin_capture', 'launch_graph', 'instantiate_graph', 'manage_graph')
+),
+made AS (
+    SELECT b.trace_id, b.capture_id, b.pid, b.tid, b.start_ns, max(greatest(b.end_ns, c.end_ns)) AS end_ns
+    FROM graph_captures AS b JOIN graph_call AS g ON b.trace_id = g.trace_id AND b.capture_id = g.event_id
+    JOIN graph_call AS c ON c.trace_id = g.trace_id AND c.pid = g.pid AND c.tid = g.tid AND c.part = g.part
+    WHERE c.start_ns < b.end_ns + thresholds().after_capture_ns AND c.call <> 'launch_graph'
+    GROUP BY ALL
+),
+around AS MATERIALIZED (
+    SELECT m.capture_id, o.trace_id, o.event_id, o.name, o.start_ns, o.end_ns
+    FROM made AS m JOIN cpu_ops AS o
+      ON o.trace_id = m.trace_id AND o.pid = m.pid AND o.tid = m.tid AND o.start_ns <= m.start_ns
+        AND o.end_ns >= m.end_ns
+    QUALIFY row_number() OVER (PARTITION BY m.trace_id, m.capture_id ORDER BY o.start_ns DESC) = 1
+),
+without AS (
+    SELECT trace_id, name, median(dur_ns)::BIGINT AS usual_ns
+    FROM cpu_ops SEMI JOIN around USING (trace_id, name) ANTI JOIN around USING (trace_id, event_id)
+    GROUP BY ALL
+)
+SELECT m.trace_id, m.capture_id, coalesce(o.event_id, m.capture_id) AS event_id, o.name AS operator, m.pid,
+       m.tid, coalesce(o.start_ns, m.start_ns) AS start_ns, coalesce(o.end_ns, m.end_ns) AS end_ns,
+       coalesce(usual_ns, 0) AS usual_ns
+FROM made AS m LEFT JOIN (FROM around JOIN without USING (trace_id, name)) AS o
+  ON m.trace_id = o.trace_id AND m.capture_id = o.capture_id;
+
 -- Slices of a relation (with trace_id, pid, start_ns) further than this from any capture of their process.
 CREATE OR REPLACE MACRO apart_from_captures(host_slices, by_ns) AS TABLE
 SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
@@ -78,6 +114,27 @@ path AS (
 SELECT i.trace_id, i.event_id, modules
 FROM inside AS i JOIN path AS p ON i.trace_id = p.trace_id AND module_id = inner_id;
 
+-- A captured launch with its operator, the operator's shapes, the modules around it and its Python frame.
+CREATE OR REPLACE VIEW captured_site AS
+WITH around AS MATERIALIZED (
+    SELECT l.*, h.python_id
+    FROM captured_launches AS l LEFT JOIN host_site AS h USING (trace_id, event_id)
+),
+named AS MATERIALIZED (
+    SELECT trace_id, event_id, l.name, args->>'Input Dims' AS dims
+    FROM event_row JOIN slice_label AS l USING (label_id) SEMI JOIN (
+        SELECT trace_id, cpu_op_id AS event_id FROM around UNION SELECT trace_id, python_id FROM around
+    ) USING (trace_id, event_id)
+),
+module AS (FROM modules_around('around'))
+SELECT l.trace_id, l.capture_id, l.event_id, l.place, l.node_id, l.start_ns,
+       coalesce(l.kernel, CASE WHEN starts_with(o.name, 'triton_') THEN 'triton_' END) AS kernel,
+       l.kernel IS NOT NULL AS is_name, l.cpu_op_id, o.name AS cpu_op, o.dims, m.modules,
+       p.name AS python_line
+FROM around AS l LEFT JOIN named AS o ON l.trace_id = o.trace_id AND l.cpu_op_id = o.event_id
+LEFT JOIN named AS p ON l.trace_id = p.trace_id AND l.python_id = p.event_id
+LEFT JOIN module AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id;
+
 -- A kernel of a graph's replay with the captured launch that it came from.
 -- The captured launch is in its own trace or in another one of the database. Both are known by the node of
 -- the graph where both name it: a replay's graph may have another number than the captured one, but its
@@ -89,26 +146,7 @@ FROM inside AS i JOIN path AS p ON i.trace_id = p.trace_id AND module_id = inner
 -- counts only for replays in its own trace.
 -- `by_node`: known by the node of the graph, else by order.
 CREATE OR REPLACE VIEW captured_kernel AS
-WITH around AS MATERIALIZED (
-    SELECT l.*, h.python_id
-    FROM captured_launches AS l LEFT JOIN host_site AS h USING (trace_id, event_id)
-),
-named AS MATERIALIZED (
-    SELECT trace_id, event_id, l.name, args->>'Input Dims' AS dims
-    FROM event_row JOIN slice_label AS l USING (label_id) SEMI JOIN (
-        SELECT trace_id, cpu_op_id AS event_id FROM around UNION SELECT trace_id, python_id FROM around
-    ) USING (trace_id, event_id)
-),
-module AS (FROM modules_around('around')),
-site AS MATERIALIZED (
-    SELECT l.trace_id, l.capture_id, l.event_id, l.place, l.node_id, l.start_ns,
-           coalesce(l.kernel, CASE WHEN starts_with(o.name, 'triton_') THEN 'triton_' END) AS kernel,
-           l.kernel IS NOT NULL AS is_name, l.cpu_op_id, o.name AS cpu_op, o.dims, m.modules,
-           p.name AS python_line
-    FROM around AS l LEFT JOIN named AS o ON l.trace_id = o.trace_id AND l.cpu_op_id = o.event_id
-    LEFT JOIN named AS p ON l.trace_id = p.trace_id AND l.python_id = p.event_id
-    LEFT JOIN module AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id
-),
+WITH site AS MATERIALIZED (FROM captured_site),
 capture AS MATERIALIZED (
     SELECT trace_id, capture_id, count(*) AS kernels, min(start_ns) AS start_ns, count(kernel) > 0 AS is_told,
            min(node_id >> 32) AS graph,
@@ -189,6 +227,62 @@ FROM chosen_capture AS t JOIN replayed AS k USING (trace_id, launch_id, device_i
 JOIN captured AS s
   ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_id AND t.by_node = s.by_node
     AND CASE WHEN t.by_node THEN k.node_id % (1::UBIGINT << 32) ELSE k.place END = s.key;
+
+-- Captures that recur, so that they are not a start. In a run of steps: captures in most of them. Else:
+-- captures of the same work (operators, shapes, modules; kernels and grids of the next replay) in most
+-- quarters of the launches, with a replay between two. A replay in an operator that captures does not count:
+-- layers that are the same have a graph each.
+CREATE OR REPLACE MACRO recurring_captures(fewest_steps, fewest_quarters) AS TABLE
+WITH call AS MATERIALIZED (FROM capture_calls),
+replay AS MATERIALIZED (
+    SELECT r.trace_id, r.pid, r.event_id, r.start_ns,
+           (r.trace_id, coalesce(outer_op_id, -1)) IN (SELECT (h.trace_id, h.outer_op_id) FROM call AS c
+               JOIN host_site AS h ON c.trace_id = h.trace_id AND c.capture_id = h.event_id
+               WHERE h.outer_op_id IS NOT NULL) AS captures
+    FROM (FROM runtime_calls SEMI JOIN graph_captures USING (trace_id) WHERE call = 'launch_graph') AS r
+    LEFT JOIN host_site USING (trace_id, event_id)
+),
+captured AS (
+    SELECT trace_id, capture_id,
+           hash(list({'op': cpu_op, 'dims': dims, 'modules': modules, 'kernel': kernel} ORDER BY place))
+               AS work
+    FROM captured_site GROUP BY ALL
+),
+ran AS (
+    SELECT c.trace_id, c.capture_id,
+           hash(list({'name': k.name, 'grid': k.args->>'grid'} ORDER BY k.name, k.args->>'grid')) AS ran
+    FROM call AS c ASOF JOIN replay AS r
+      ON c.trace_id = r.trace_id AND c.pid = r.pid AND c.start_ns <= r.start_ns
+    JOIN replayed_kernels AS k ON r.trace_id = k.trace_id AND r.event_id = k.launch_id GROUP BY ALL
+),
+known AS (
+    SELECT c.trace_id, c.capture_id, c.pid, c.start_ns, c.end_ns, hash(w.work, r.ran) AS work,
+           floor(4 * coalesce(p.done, 0)) AS quarter, s.step, s.steps
+    FROM call AS c LEFT JOIN captured AS w USING (trace_id, capture_id)
+    LEFT JOIN ran AS r USING (trace_id, capture_id)
+    ASOF LEFT JOIN (
+        SELECT trace_id, start_ns, percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done
+        FROM launch_call SEMI JOIN call USING (trace_id)
+    ) AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
+    ASOF LEFT JOIN (
+        SELECT trace_id, start_ns, event_id AS step, count(*) OVER (PARTITION BY trace_id) AS steps FROM steps
+    ) AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
+),
+again AS (
+    SELECT k.*, r.start_ns >= lag(k.end_ns) OVER same_work AS is_replayed_before
+    FROM known AS k ASOF LEFT JOIN (FROM replay WHERE NOT captures) AS r
+      ON k.trace_id = r.trace_id AND k.pid = r.pid AND k.start_ns >= r.start_ns
+    WINDOW same_work AS (PARTITION BY k.trace_id, k.pid, work ORDER BY k.start_ns)
+),
+counted AS (
+    SELECT *, count(DISTINCT step) OVER (PARTITION BY trace_id) AS steps_with,
+           count(DISTINCT quarter) OVER same_work AS quarters_with,
+           coalesce(bool_or(is_replayed_before) OVER same_work, FALSE) AS is_replayed
+    FROM again WINDOW same_work AS (PARTITION BY trace_id, pid, work)
+)
+SELECT trace_id, capture_id FROM counted
+WHERE CASE WHEN coalesce(steps, 0) >= fewest_steps THEN 2 * steps_with > steps
+        ELSE quarters_with >= fewest_quarters AND is_replayed END;
 
 -- A kernel of a graph's replay that the program annotated when it captured the graph.
 -- `torch.cuda.graph_annotations.mark_kernels` names the nodes of a graph: a text, or a dictionary with a name

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 import tracekit
 from tests.conftest import judged_together, trace_names
-from tests.kit.atoms import MS, US, Launch, Sync, Work, operator
+from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
@@ -30,6 +30,30 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     assert any(each.endswith(f"of the other {left}") for each in lines)
     once = next(at for at, each in enumerate(lines) if each.startswith("What happened once"))
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
+
+
+SAVED = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
+MALLOC = operator("aten::empty", 3 * US, Call("cudaMalloc", 30 * MS, "allocation"))
+
+
+@pytest.mark.parametrize(
+    ("once", "row"),
+    [
+        ([MALLOC], "cudaMalloc in aten::empty"),
+        ([operator("aten::copy_", 3 * US, SAVED)] * 12, f"ProfilerStep#4: {SAVED.name}"),
+        ([Work(40 * MS)], "ProfilerStep#4: nothing recorded"),
+        ([Work(MS)], None),
+    ],
+)
+def test_one_offs_are_listed_if_they_are_much_of_the_trace(
+    once, row, tmp_path, capsys, monkeypatch
+):
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 400 * US),)))] * 10
+    atoms = [step(n, *work, *(once if n == 4 else ())) for n in range(9)]
+    with tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)]))) as run:
+        lines = screen(run.verdict(), capsys, monkeypatch)
+    at = [number for number, each in enumerate(lines) if each.startswith("What happened once")]
+    assert [lines[number + 1].partition("  ")[0] for number in at] == [row] * (row is not None)
 
 
 @pytest.fixture

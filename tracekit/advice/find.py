@@ -341,8 +341,14 @@ def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | Non
     return None
 
 
+def _is_start(event: OneOff, replay: Replay) -> bool:
+    """Whether it happened while a run may still warm up, and no step is as slow after that."""
+    alike = [each for each in replay.one_offs if each.kind == "step" and each.cause == event.cause]
+    return all(_is_early(each, replay) for each in ([event] if event.kind != "step" else alike))
+
+
 def _is_early(event: OneOff, replay: Replay) -> bool:
-    """Whether it happened while a run may still warm up: before most launches."""
+    """Whether it happened before most launches."""
     device = replay.graph.device
     launched_ns = device.call[device.linked] + replay.graph.host.origin_ns
     before = int(np.count_nonzero(launched_ns < event.start_ns))
@@ -364,7 +370,7 @@ def _once(
             or (
                 not owner[id(each)]
                 and _answers(remedy, each)
-                and (remedy.name != _WARM or _is_early(each, replay))
+                and (remedy.name != _WARM or _is_start(each, replay))
             )
         ]
         saves_ns = sum(each.excess_ns for each in mine)
@@ -412,5 +418,6 @@ def _answers(remedy: Remedy, event: OneOff) -> bool:
     if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
         return False
     # A kernel that communicates for long waits for another rank, which no warm-up here changes.
-    answered = {"capture": "capture", "op": "late-rank"}.get(event.kind, event.cause)
+    kinds = {"capture": "capture", "op": "late-rank", "loading": "launch"}
+    answered = kinds.get(event.kind, event.cause)
     return answered in remedy.once

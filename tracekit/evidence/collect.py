@@ -4,7 +4,7 @@ repetition, and the call sites of its events."""
 from __future__ import annotations
 
 import json
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -183,9 +183,19 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
                 event_id=event_id,
                 pid=first.pid,
                 tid=first.tid,
+                calls=_calls([pair for each in parts for pair in each.inner], sites),
             )
         )
     return events
+
+
+def _calls(inner: list[tuple[int, int]], sites: Sites) -> str | None:
+    """The names in which most of the time of slices was spent, two at most."""
+    by_name = Counter[str]()
+    for event_id, ns in inner:
+        by_name[sites.get(event_id, {}).get("name") or ""] += ns
+    most = by_name.total() / 4
+    return ", ".join(n for n, ns in by_name.most_common(2) if n and ns >= most) or None
 
 
 def sites_of(event_ids: Iterable[int | None], database: Session, trace_id: int) -> Sites:

@@ -160,6 +160,8 @@ class OneOffEvent(Struct, frozen=True):
     event_id: int | None = None
     pid: int | None = None
     tid: int | None = None
+    calls: str | None = None
+    """Of a step, range or start: the slices or GPU ops in which its cause takes most time."""
 
 
 class Repetition(Struct, frozen=True):
@@ -232,6 +234,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The number of GPU ops of the device, or of operators of the host, in the trace."""
     advised: str | None = None
     """The cause of time that the first piece of advice on recurring work reduces."""
+    advised_remedy: str | None = None
+    """The remedy of that advice."""
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
 

@@ -17,13 +17,17 @@ from msgspec.structs import replace
 
 from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind, Graph
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, sums
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
 from tracekit.replay.simulator import Scale
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.replay.windows import MarkedWindows
     from tracekit.thresholds import Thresholds
+
+
+# The most slices and GPU ops by which what a step or range does is named.
+_INNER = 64
 
 
 class OneOff(Struct, frozen=True):
@@ -49,6 +53,8 @@ class OneOff(Struct, frozen=True):
     """The indices of the long ops; empty: it is on the host."""
     pid: int | None = None
     tid: int | None = None
+    inner: tuple[tuple[int, int], ...] = ()
+    """Of a step, range or start: the longest slices or GPU ops of its cause, and their time."""
 
     @property
     def on_host(self) -> bool:
@@ -72,7 +78,8 @@ def _one_off(
     given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
     given |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
     given |= {key: row.get(key) for key in ("pid", "tid")}
-    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
+    inner = tuple(row.get("inner", ()))
+    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops), inner=inner)
 
 
 def one_offs_of(
@@ -135,6 +142,8 @@ def _priced(
             # The waits inside a recurring event are not its work.
             alike = (worked.lasting(thread, *each.values())[2] for each in row["at_place"])
             usual = median_low(alike)
+        if row["kind"] == "range":
+            row |= worked.mainly(begin, end)
         found.append(_one_off(row, usual, work, begin, end))
         if row["kind"] == "copies":
             copies = _launched(graph, begin, end)
@@ -241,8 +250,8 @@ class _HostWork:
         first, last = np.searchsorted(self.at, [begin, end])
         return self.edge[first:last]
 
-    def main_cause(self, begin: int, end: int) -> str:
-        """The cause with most work between two keys of a thread."""
+    def mainly(self, begin: int, end: int) -> dict[str, Any]:
+        """The cause with most work between two keys of a thread, and its longest slices there."""
         graph, edge = self.graph, self.calls(begin, end)
         host = graph.host.cut(np.array([begin, end]))
         stretches = np.flatnonzero(host.within(np.array([begin]), np.array([end])))
@@ -250,7 +259,17 @@ class _HostWork:
         edges = graph.edges
         by_cause = sums(host.cause[stretches], worked, len(CAUSES))
         by_cause += sums(edges.fixed_cause[edge], edges.fixed_ns[edge], len(CAUSES))
-        return CAUSES[int(by_cause.argmax())]
+        cause = int(by_cause.argmax())
+        of_cause = host.cause[stretches] == cause
+        event, ns = host.event[stretches][of_cause], np.diff(host.borders)[stretches][of_cause]
+        return {"cause": CAUSES[cause], "inner": _longest(event, ns)}
+
+
+def _longest(event: Numbers, ns: Numbers) -> list[tuple[int, int]]:
+    """The longest events, as ids with times; without -1, where none was recorded."""
+    at = np.argsort(-ns, kind="stable")[:_INNER]
+    pairs = zip(event[at].tolist(), ns[at].tolist(), strict=True)
+    return [(event_id, time) for event_id, time in pairs if event_id >= 0]
 
 
 def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds) -> list[OneOff]:
@@ -269,7 +288,7 @@ def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds)
         row = _row_of(steps, number)
         for thread in np.flatnonzero(work[number] > usual).tolist():
             keys = int(begin[number, thread]), int(end[number, thread])
-            row["cause"] = worked.main_cause(*keys)
+            row |= worked.mainly(*keys)
             # A wait that the trace does not explain is not work.
             if row["cause"] == "sync":
                 continue
@@ -292,9 +311,10 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
         row = _row_of(steps, number)
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
-            row["cause"] = CAUSES[cause]
-            ops = launched[number][device.cause[launched[number]] == cause].tolist()
-            found.append(_one_off(row, int(usual[cause]), int(work[number, cause]), ops=ops))
+            ops = launched[number][device.cause[launched[number]] == cause]
+            row |= {"cause": CAUSES[cause], "inner": _longest(device.op_id[ops], device.ns[ops])}
+            ns = int(work[number, cause])
+            found.append(_one_off(row, int(usual[cause]), ns, ops=ops.tolist()))
     return found
 
 
@@ -340,7 +360,7 @@ def _slow_start(
     for thread in np.unique(graph.device.thread[op[start]]).tolist():
         begin, end, work = worked.lasting(thread, begin_ns, until - since)
         if work:
-            row["cause"] = worked.main_cause(begin, end)
+            row |= worked.mainly(begin, end)
             found.append(_one_off(row, round(work / factor), work, begin, end))
     span_ns = int(graph.device.end.max() - graph.device.start.min())
     is_long = sum(each.excess_ns for each in found) >= thresholds.long_share * span_ns

@@ -13,6 +13,7 @@ from tracekit.advice.model import Advice
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (
     ONCE,
+    best_of,
     bound_text,
     devices_of,
     lists_of,
@@ -23,16 +24,17 @@ from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
+from tracekit.verdict.once import is_partly_once, once_rows, once_share
 from tracekit.verdict.regime import UNKNOWN
-from tracekit.verdict.sentences import is_partly_once
+from tracekit.verdict.sentences import lowered
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.
 _PARTS, _BAR = 5, 24
-# Columns of a part's name, of a change, of its place, and of its share.
-_NAME, _TITLE, _PLACE, _SHARE = 30, 48, 76, 21
-# The most lines of recurring changes, and of one-off events.
-_CHANGES, _ONCE = 5, 2
+# Columns of a part's name, of a change, of its place, of its share, and of a one-off event.
+_NAME, _TITLE, _PLACE, _SHARE, _EVENT = 30, 48, 76, 21, 61
+# The most lines of recurring changes, and of one-off events; the lines that one event takes.
+_CHANGES, _ONCE, _FEWEST = 5, 2, 3
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
 _MORE_OF_MEMORY = "More: report, query, diff; see tracekit --help"
@@ -108,10 +110,51 @@ def _parts(analysis: Analysis) -> list[Text]:
 
 def _advice(analysis: Analysis, free: int) -> list[Text]:
     """What to change: a line for each change and, if there is room, a line with its place. One-off
-    events come first if they take most of the time; otherwise they are shown only if there is
-    nothing else to change."""
+    events that take much of the trace are listed, before changes that save less; otherwise advice
+    on one-offs is shown only if it comes first."""
     lists = lists_of(analysis.advice, "What to change")
     once = dict(lists).get(ONCE, [])
+    lines: list[Text] = []
+    if taken := once_share(analysis, Thresholds()):
+        lists = [each for each in lists if each[0] != ONCE]
+        best = best_of(analysis.advice)
+        if analysis.verdict.regime != UNKNOWN and (best is None or taken >= (best.share or 0.0)):
+            shown = _happened(analysis, taken, once, free)
+            return [*shown, *_changes(analysis, lists, [], free - len(shown))]
+        lines = _changes(analysis, lists, [], free - _FEWEST)
+        return [*lines, *_happened(analysis, taken, once, free - len(lines))]
+    return _changes(analysis, lists, once, free)
+
+
+def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: int) -> list[Text]:
+    """The longest one-offs: what, how much each adds, and when; and what to do against them."""
+    slow = {each.name for each in analysis.one_offs if each.kind == "step"}
+    often = "once" if len(slow) < 2 else f"once, or in {len(slow)} of {len(analysis.steps)} steps"
+    heading = f"What happened {often}: {percent(taken)} of the trace"
+    lines = [Text(), Text(f"{heading:<{_EVENT}} {'adds':>8} {'begins':>9}", "bold")]
+    rows = once_rows(analysis)
+    left_ns = sum(ns for *_, ns, _ in rows)
+    # The few that explain most of it.
+    enough_ns = (1 - Thresholds().told_share) * left_ns
+    for name, inside, ns, at_ns in rows[:_ONCE]:
+        what, more = ": ".join(filter(None, (printable(name), printable(inside)))), []
+        if len(what) > _EVENT:
+            what = fitted(printable(name), _EVENT)
+            more = [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
+        if left_ns > enough_ns and len(lines) + 1 + len(more) <= free:
+            lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {duration(at_ns):>9}"))
+            lines += [Text(each, "dim") for each in more]
+        left_ns -= ns
+    titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
+    against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
+    if len(lines) + len(against) <= free:
+        lines += [Text(each, "dim") for each in against]
+    return lines if len(lines) >= _FEWEST else []
+
+
+def _changes(
+    analysis: Analysis, lists: list[tuple[str, list[Advice]]], once: Sequence[Advice], free: int
+) -> list[Text]:
     lines: list[Text] = []
     if not lists or (len(lists) == 1 and once and analysis.verdict.regime == UNKNOWN):
         # If the trace does not show what holds the run up, advice on recording comes first.

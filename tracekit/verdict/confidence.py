@@ -15,6 +15,7 @@ from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
+from tracekit.verdict.once import excess_in
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
@@ -28,7 +29,6 @@ from tracekit.verdict.regime import (
 )
 from tracekit.verdict.sentences import (
     differing_window,
-    excess_in,
     is_single_pass,
     is_unrepeated,
     waits_for_workers,
@@ -73,10 +73,13 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
 
 
 def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
-    """The sentence on a single pass, or a single marked step, however often its work repeats."""
+    """The sentence on a single pass, a single marked step, however often its work repeats, or a run
+    without steps that captures graphs again."""
     repetition = evidence.repetition
     if is_single_pass(repetition, thresholds):
         return "A single pass was recorded: no second one shows how much of it is usual."
+    if evidence.window.kind != "step" and evidence.advised_remedy == "capture-once":
+        return "A longer recording shows whether the run goes on capturing graphs."
     if evidence.window.kind != "step" or repetition is None or repetition.steps > 1:
         return None
     passes = f", with {repetition.passes} passes" if repetition.passes > 1 else ""

@@ -12,6 +12,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.judge_host import RECORD_DEVICE, judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
+from tracekit.verdict.once import named_rest, named_window, steady_sentences
 from tracekit.verdict.recorder import with_omission, without_recorder
 from tracekit.verdict.regime import (
     OVERHEAD,
@@ -27,10 +28,7 @@ from tracekit.verdict.regime import (
 from tracekit.verdict.sentences import (
     headline,
     is_captured,
-    named_rest,
-    named_window,
     next_step,
-    steady_sentences,
     step_sentences,
     window_sentences,
 )

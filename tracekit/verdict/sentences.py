@@ -1,11 +1,10 @@
-"""The sentences of a verdict: the first one, as one would tell a colleague, and those on what it
-leaves out, on windows that differ (one-offs, steps, the rest of the trace) and on what to try next.
+"""The sentences of a verdict: the first one, as one would tell a colleague, and those on windows
+that differ (steps, the rest of the trace) and on what to try next.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from statistics import median_low
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,13 @@ from tracekit.evidence.model import (
     Evidence,
     HostThread,
     Launch,
-    OneOffEvent,
     Period,
     Repetition,
     Window,
 )
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.once import mostly_once
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
@@ -28,10 +27,11 @@ from tracekit.verdict.regime import (
     Bound,
     bound_by,
     is_close,
-    steady_busy_ns,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tracekit.advice.model import Advice
     from tracekit.database.session import Session
     from tracekit.verdict.model import Verdict
@@ -53,7 +53,7 @@ def headline(
         said = _turns(evidence, bound)
     else:
         said = _one_side(verdict, evidence, thresholds, is_of_cpu=bound is None)
-    if once := _once(evidence):
+    if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
     other = differing_window(evidence, verdict.regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
@@ -105,7 +105,10 @@ def _of_host(verdict: Verdict, evidence: Evidence) -> str:
 def _host_does(bottleneck: str, evidence: Evidence) -> str:
     """What the host does while the device waits. If a single launch, operator or call takes most of
     that time, it is named, since the others may be quick."""
-    does, one = words("host_does")[bottleneck], words("longest_does").get(bottleneck)
+    host, one = words("host_does"), words("longest_does").get(bottleneck)
+    does = host[bottleneck]
+    if evidence.advised == bottleneck and evidence.advised_remedy in host:
+        return host[evidence.advised_remedy]
     gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
     ns = evidence.host.unrecorded_ns if evidence.host else 0
     if gains is not None:
@@ -125,20 +128,6 @@ def _of_cpu(verdict: Verdict) -> str:
         does = words("cpu_does")
         return does.get(bottleneck, does["math"])
     return f"Most of the time is overhead: {words('cpu_loses').get(bottleneck, bottleneck)}"
-
-
-def _once(evidence: Evidence) -> str:
-    """The start of the sentence where most of the window happened once: the rest is judged."""
-    gains, window = evidence.gains, evidence.window
-    if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
-        return ""
-    inside = [(excess_in(window, [each]), one_off_name(each)) for each in evidence.one_offs]
-    ns, name = max(inside, default=(0, ""))
-    led = f", led by {name} of {duration(ns)}" if ns else ""
-    return (
-        f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
-        f"In the other {duration(gains.window_ns)}, "
-    )
 
 
 def _turns(evidence: Evidence, bound: Bound) -> str:
@@ -172,78 +161,6 @@ def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
 
 
 # -- what the verdict leaves out, and windows that differ
-
-
-def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
-    """What was left out of the judged window, and what remains of it."""
-    gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
-    if gpu is None or gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
-        return []
-    alike: dict[str, list[OneOffEvent]] = {}
-    for each in evidence.one_offs:
-        if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:
-            alike.setdefault(one_off_name(each), []).append(each)
-    if not alike:
-        return []
-    longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
-    named = ", ".join(
-        f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
-    )
-    more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
-    busy_ns, span_ns, left_ns = gpu.busy_ns, window.span_ns, gains.window_ns
-    left = share(steady_busy_ns(gpu, gains), left_ns)
-    return [
-        f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(window)} "
-        f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
-        f"{named}{more}."
-    ]
-
-
-def _excess_ns(events: Iterable[OneOffEvent]) -> int:
-    return sum(each.excess_ns for each in events)
-
-
-def _times(events: Iterable[OneOffEvent]) -> str:
-    """How often something happened; an event on both sides at the same time counts once."""
-    count = len({each.start_ns for each in events})
-    return f"{count} x " if count > 1 else ""
-
-
-def named_window(window: Window) -> str:
-    """The window in a sentence: a step or range by its name, the others with an article."""
-    return window.name if window.kind in ("step", "range") else f"the {window.name}"
-
-
-def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
-    """What gains are fractions of, in a sentence: the window, or what is left without one-offs."""
-    gains, window = evidence.gains, evidence.window
-    if gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
-        return named_window(window)
-    return f"the {duration(gains.window_ns)} without one-offs"
-
-
-def one_off_name(event: OneOffEvent) -> str:
-    """A one-off in a sentence."""
-    if event.kind == "step" and event.side == "device":
-        return f"{event.cause} in {event.name}"
-    return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
-
-
-def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
-    """What one-offs take beyond the usual inside a window, in ns."""
-    found = 0
-    for each in one_offs:
-        begin, end = each.start_ns, each.start_ns + each.dur_ns
-        inside_ns = min(end, window.end_ns) - max(begin, window.start_ns)
-        found += max(0, min(each.excess_ns, inside_ns))
-    return found
-
-
-def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
-    """Whether one-offs take a large part of the window, so that sentences state shares of the
-    rest."""
-    gains = judged.gains
-    return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
 
 
 def is_unrepeated(repetition: Repetition | None) -> bool:

@@ -1,0 +1,165 @@
+"""What a run did once, in words: what the verdict leaves out, and how much of a window it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
+from tracekit.text import duration, share
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.regime import steady_busy_ns
+
+if TYPE_CHECKING:
+    from tracekit.verdict.model import Analysis
+
+_NAMED = 3
+
+
+def mostly_once(evidence: Evidence) -> str:
+    """The start of the sentence where most of the window happened once: the rest is judged."""
+    gains, window = evidence.gains, evidence.window
+    if gains is None or 2 * gains.one_offs_ns <= window.span_ns:
+        return ""
+    inside = ((excess_in(window, events), events) for events in _by_name(evidence).values())
+    ns, events = max(inside, default=(0, []), key=lambda each: each[0])
+    name = f"{_times(events)}{one_off_name(events[0])}" if events else ""
+    led = f", led by {name} of {duration(ns)}" if ns else ""
+    return (
+        f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
+        f"In the other {duration(gains.window_ns)}, "
+    )
+
+
+def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
+    """What was left out of the judged window, and what remains of it."""
+    gpu, gains, window = evidence.gpu, evidence.gains, evidence.window
+    if gpu is None or gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
+        return []
+    alike = _by_name(evidence)
+    if not alike:
+        return []
+    longest = sorted(alike.items(), key=lambda item: -_excess_ns(item[1]))[:_NAMED]
+    named = ", ".join(
+        f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
+    )
+    more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+    busy_ns, span_ns, left_ns = gpu.busy_ns, window.span_ns, gains.window_ns
+    left = share(steady_busy_ns(gpu, gains), left_ns)
+    return [
+        f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(window)} "
+        f"({duration(span_ns)}), {left} of the {duration(left_ns)} without one-offs: "
+        f"{named}{more}."
+    ]
+
+
+def named_window(window: Window) -> str:
+    """The window in a sentence: a step or range by its name, the others with an article."""
+    return window.name if window.kind in ("step", "range") else f"the {window.name}"
+
+
+def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
+    """What gains are fractions of, in a sentence: the window, or what is left without one-offs."""
+    gains, window = evidence.gains, evidence.window
+    if gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
+        return named_window(window)
+    return f"the {duration(gains.window_ns)} without one-offs"
+
+
+def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
+    """Whether one-offs take a large part of the window, so that sentences state shares of the
+    rest."""
+    gains = judged.gains
+    return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
+
+
+def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
+    """The part of the whole trace that one-offs add to its length; 0 if that is small."""
+    whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
+    if whole is None or whole.gains is None or not is_partly_once(whole, thresholds):
+        return 0.0
+    return whole.gains.one_offs_ns / whole.window.span_ns
+
+
+def once_rows(analysis: Analysis) -> list[tuple[str, str, int, int]]:
+    """One-offs until the last GPU op, together where they have one name or lie in one slow step:
+    their name, what took the time, if it has another name, their time beyond the usual, and when
+    the first begins, since the trace's start; the highest time first."""
+    outer = [each.window for each in analysis.windows]
+    start_ns = min(each.start_ns for each in outer)
+    until_ns = max(each.end_ns for each in outer if each.kind != "trace")
+    seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
+    slow = [each for each in analysis.one_offs if each.kind == "step"]
+    alike: dict[str, list[OneOffEvent]] = {}
+    for each in analysis.one_offs:
+        inside = (s.name for s in slow if 0 <= each.start_ns - s.start_ns < s.dur_ns)
+        alike.setdefault(next(inside, None) or one_off_name(each), []).append(each)
+    rows = []
+    for name, events in alike.items():
+        sides = ([e for e in events if e.side == side] for side in ("host", "device"))
+        ns, longer = max(((excess_in(seen, each), each) for each in sides), key=lambda s: s[0])
+        if ns:
+            rows.append((*_once_words(name, longer), ns, events[0].start_ns - start_ns))
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
+    """What one-offs take beyond the usual inside a window, in ns."""
+    found = 0
+    for each in one_offs:
+        # A device works on a slow step for longer than the host.
+        begin, end = each.start_ns, each.start_ns + max(each.dur_ns, each.excess_ns)
+        inside_ns = min(end, window.end_ns) - max(begin, window.start_ns)
+        found += max(0, min(each.excess_ns, inside_ns))
+    return found
+
+
+def one_off_name(event: OneOffEvent) -> str:
+    """A one-off in a sentence."""
+    if event.kind == "step" and event.side == "device":
+        return f"{event.cause} in {event.name}"
+    return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
+
+
+def _by_name(evidence: Evidence) -> dict[str, list[OneOffEvent]]:
+    """The one-offs in the judged window, by name."""
+    window = evidence.window
+    alike: dict[str, list[OneOffEvent]] = {}
+    for each in evidence.one_offs:
+        if each.start_ns < window.end_ns and each.start_ns + each.dur_ns > window.start_ns:
+            alike.setdefault(one_off_name(each), []).append(each)
+    return alike
+
+
+def _excess_ns(events: Iterable[OneOffEvent]) -> int:
+    return sum(each.excess_ns for each in events)
+
+
+def _times(events: Iterable[OneOffEvent]) -> str:
+    """How often something happened; an event on both sides at the same time counts once."""
+    count = len({each.start_ns for each in events})
+    return f"{count} x " if count > 1 else ""
+
+
+def _inside(event: OneOffEvent) -> str:
+    """What took the time of a one-off."""
+    if event.calls:
+        return event.calls if event.calls != event.name else "nothing recorded"
+    if event.kind == "step":
+        return event.cause if event.side == "host" else f"{event.cause} on the device"
+    if event.kind == "stretch" and event.cause == "python" and not event.place and event.name:
+        return "nothing recorded"
+    return one_off_name(event)
+
+
+def _once_words(name: str, events: Sequence[OneOffEvent]) -> tuple[str, str]:
+    """What events of one step or one name are, the longest first."""
+    events = sorted(events, key=lambda event: -event.excess_ns)
+    first = events[0]
+    inside = ", ".join(dict.fromkeys(each for each in map(_inside, events) if each != name))
+    if inside:
+        return name, inside
+    if times := _times(events):
+        return f"{times}{name}", ""
+    is_known = first.place and first.place != name and not first.place.startswith("<built-in ")
+    return f"{name} in {first.place}" if is_known else name, ""
