@@ -35,14 +35,14 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth")
 # Parts of the JSON that are compared as a whole.
 _WHOLE = (
     "advice", "steps", "phases", "windows", "devices", "top_kernels", "memory_traffic", "one_offs",
-    "links",
+    "links", "next",
 )  # fmt: skip
 # Other fields of a one-off: where it is recorded, and values that follow from the rest.
 _ALSO_OF_ONE_OFFS = ("event_id", "pid", "tid", "usual_ns")
 # Gains that are too long, or follow from others.
 _NOT_OF_GAINS = ("removed", "work_ns", "recorder_ns")
 # Lists of sentences.
-_SENTENCES = ("why", "next", "unknown")
+_SENTENCES = ("why", "unknown")
 
 Answer = dict[str, Any]
 
@@ -60,6 +60,7 @@ def compact(analysis: Analysis) -> Answer:
     gains = causal.pop("gains", {})
     once = found["one_offs"]
     shown = [{k: v for k, v in each.items() if k not in _ALSO_OF_ONE_OFFS} for each in once]
+    others = {"links": causal.get("links"), "one_offs": shown, "next": verdict["try_next"]}
     answer = {
         "verdict": {name: verdict[name] for name in ("regime", "bottleneck", "confidence")}
         | {"margin": verdict["margin"]},
@@ -82,8 +83,7 @@ def compact(analysis: Analysis) -> Answer:
         "health": {each["code"]: each["count"] for each in found["trace"]["health"]},
         "trace": Counter(found["trace"]["devices"]) | {"events": found["trace"]["events"]},
         "why": verdict["why"],
-        "next": verdict["try_next"],
-        "rest": _digests(found | {"links": causal.get("links"), "one_offs": shown}, _WHOLE),
+        "rest": _digests(found | others, _WHOLE),
     }
     return {name: part for name, part in answer.items() if part}
 

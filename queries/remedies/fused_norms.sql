@@ -49,7 +49,8 @@ piece AS (
            gpu_op_ids[1] AS gpu_op_id, p.start_ns, p.dur_ns, place,
            place - row_number() OVER (
                PARTITION BY w.trace_id, w.device_id, w.stream ORDER BY place) AS island,
-           CASE WHEN kind = 'copy' THEN CASE WHEN t[1] = t[2] THEN '-' WHEN t[1] = 'float' THEN 'c' ELSE 'C' END
+           CASE WHEN kind = 'copy'
+                THEN CASE WHEN t[1] = t[2] THEN '-' WHEN t[1] = 'float' THEN 'c' ELSE 'C' END
                 ELSE coalesce(MAP {'pow': 'p', 'square': 'p', 'mul': 'm', 'mean': 'M', 'add': 'a', 'sub': 's',
                     'rsqrt': 'r', 'sqrt': 'q', 'div': 'd', 'var': 'v', 'std': 'v', 'tanh': 't', 'erf': 'e',
                     'softmax': 'x', 'log': 'l'}[plain], '-') END AS letter

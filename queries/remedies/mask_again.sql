@@ -18,7 +18,7 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
 -- column detail (text): the mask's shape
 -- doubts: no_operators, no_shapes, no_stacks
--- A triangle of one shape, built at one place more than once, what filled it just before, and what negates it.
+-- A triangle of one shape, built at one place more than once, what filled it before and what negates it.
 WITH operator AS (
     SELECT o.trace_id, o.event_id, o.name, o.pid, o.tid, o.start_ns, o.dur_ns,
            shapes_of(input_dims)[1] AS shape,

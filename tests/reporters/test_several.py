@@ -58,7 +58,7 @@ def test_hundreds_of_traces_have_a_row_each_that_fits(analysis, capsys):
     assert [row.split()[1] for row in table] == [str(number) for number in range(300)]
     assert all("memory-bandwidth" in row for row in table[1:3])
     told = " ".join(lines[301:])
-    assert told.startswith("300 traces: 200 bound (by memory-bandwidth 200); 100 overhead-bound")
+    assert told.startswith("300 traces: 200 compute-bound (by memory-bandwidth 200); 100 over")
 
 
 def test_the_end_of_a_long_name_is_what_is_shown(analysis, capsys):

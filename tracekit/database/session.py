@@ -401,10 +401,10 @@ class Session:
     def sharing(self, *, together: bool = True) -> Iterator[None]:
         """While the block runs, asks each question once, unless answers are large. Questions about
         one trace are answered out of answers about all traces `together`, for callers that ask
-        the same about many traces. Blocks may be nested."""
+        the same about many traces; with one trace, that shares nothing. Blocks may be nested."""
         before = self._shared
-        together = together and len(self.trace_ids()) > 1
-        if self.is_large or (before is not None and before.together >= together):
+        is_idle = together and len(self.trace_ids()) < 2
+        if is_idle or self.is_large or (before is not None and before.together >= together):
             yield
             return
         from tracekit.database.shared import Shared

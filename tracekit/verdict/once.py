@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from tracekit.causes import UNRECORDED
 from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
@@ -147,7 +148,12 @@ def _inside(event: OneOffEvent) -> str:
         return event.calls if event.calls != event.name else "nothing recorded"
     if event.kind == "step":
         return event.cause if event.side == "host" else f"{event.cause} on the device"
-    if event.kind == "stretch" and event.cause == "python" and not event.place and event.name:
+    if (
+        event.kind == "stretch"
+        and event.cause in ("python", UNRECORDED)
+        and not event.place
+        and event.name
+    ):
         return "nothing recorded"
     return one_off_name(event)
 

@@ -65,7 +65,8 @@ def write_any(
         TracekitError: as `Database.verdict` does, for the window of a sweep or of several runs, or
             when `output` cannot be written.
     """
-    with database.sharing(together=trace_id is None), debug_mode(False):
+    are_all = trace_id is None and len(database.trace_ids()) > 1
+    with database.sharing(together=are_all), debug_mode(False):
         text, analyses = _drawn(database, trace_id, window, thresholds)
     _write(database, output, text)
     return analyses
