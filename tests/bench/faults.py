@@ -348,6 +348,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="also writes the figures to this file")
     given = parser.parse_args()
     device = torch.device(given.device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        parser.error("PyTorch sees no CUDA device; --device cpu runs on the CPU")
     given.traces.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = False
     found, failed = [], 0
