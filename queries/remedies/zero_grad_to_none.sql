@@ -44,8 +44,7 @@ added AS (
     SELECT a.trace_id, a.event_id, a.pid, a.tid, a.start_ns, a.dur_ns, zeroing_id, zeroing, fills, at_once
     FROM cpu_ops AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.event_id = h.event_id
     JOIN event_row AS p ON h.trace_id = p.trace_id AND h.parent_id = p.event_id
-    JOIN label ON p.trace_id = label.trace_id AND p.label_id = label.label_id
-        AND label.name = 'torch::autograd::AccumulateGrad'
+    JOIN slice_label AS n ON p.label_id = n.label_id AND n.name = 'torch::autograd::AccumulateGrad'
     ASOF JOIN (SELECT DISTINCT ON (zeroing_id) * FROM call) AS c
       ON a.trace_id = c.trace_id AND a.pid = c.pid AND a.start_ns >= c.start_ns
     WHERE a.name = 'aten::add_'
