@@ -1,0 +1,132 @@
+"""Advice on what a run did once: the remedies that answer it, and what they would save."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tracekit.advice.catalogue import Remedy, catalogue
+from tracekit.advice.model import Advice
+from tracekit.replay.changes import query_of
+from tracekit.replay.prices import STALLED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tracekit.replay.one_offs import OneOff
+    from tracekit.replay.replay import Replay
+
+_WARM = "warm-up"
+_ALLOCATOR = "allocator"
+
+
+def advice_on_once(replay: Replay, least_ns: float, *, is_cold: bool) -> list[Advice]:
+    """Advice on one-offs that saves at least `least_ns`, a line for each remedy, the highest saving
+    first. No warm-up helps against later ones. Where launches load code (`is_cold`), a warm-up
+    comes first."""
+    found = []
+    one_offs, recurring = replay.one_offs, _recurring(replay)
+    owner = {id(each): _recurs(each, recurring) for each in one_offs}
+    for remedy in catalogue().values():
+        mine = [
+            each
+            for each in one_offs
+            if owner[id(each)] == remedy.name
+            or (
+                not owner[id(each)]
+                and _answers(remedy, each)
+                and (remedy.name != _WARM or _is_start(each, replay))
+            )
+        ]
+        saves_ns = sum(each.excess_ns for each in mine)
+        if not mine or saves_ns < least_ns:
+            continue
+        longest = max(mine, key=lambda each: each.excess_ns)
+        where = _place_of(longest)
+        found.append(advice_without_share(remedy, longest.cause, where, len(mine), saves_ns))
+    found.sort(key=lambda each: -each.saves_ns)
+    if is_cold:
+        return [_warm(replay, found), *(each for each in found if each.remedy != _WARM)]
+    return found
+
+
+def advice_without_share(
+    remedy: Remedy,
+    cause: str,
+    where: str | None,
+    count: int,
+    saves_ns: int,
+    doubts: Sequence[str] = (),
+) -> Advice:
+    """Advice on a one-off, whose price is not a share of a step. Other advice adds its share."""
+    return Advice(
+        remedy.name, remedy.title, cause, where, None, count, saves_ns, share=None, once=True,
+        effort=remedy.effort, needs=remedy.needs,
+        doubts=[each for each in (remedy.caveat, *doubts) if each], change=None,
+    )  # fmt: skip
+
+
+def _recurring(replay: Replay) -> dict[str, list[tuple[int, int]]]:
+    """The event and start of recurring work of which parts are long enough to be one-offs, by its
+    remedy."""
+    causes = {each.cause for each in replay.one_offs}
+    found = {}
+    for name in (_ALLOCATOR, STALLED):
+        if causes & set(catalogue()[name].causes) and replay.database.is_possible(query_of(name)):
+            rows = replay.remedies.rows(name)
+            found[name] = list(
+                zip(rows["event_id"].tolist(), rows["start_ns"].tolist(), strict=True)
+            )
+    return found
+
+
+def _recurs(event: OneOff, found: dict[str, list[tuple[int, int]]]) -> str | None:
+    """The remedy for the recurring work that an event, or an allocation in it, belongs to."""
+    if any(event.event_id == event_id for event_id, _ in found.get(STALLED, [])):
+        return STALLED
+    until_ns = event.start_ns + event.dur_ns
+    if event.cause == "allocation" and any(
+        event.start_ns <= start_ns < until_ns for _, start_ns in found.get(_ALLOCATOR, [])
+    ):
+        return _ALLOCATOR
+    return None
+
+
+def _is_start(event: OneOff, replay: Replay) -> bool:
+    """Whether it happened while a run may still warm up, and no step is as slow after that."""
+    alike = [each for each in replay.one_offs if each.kind == "step" and each.cause == event.cause]
+    return all(_is_early(each, replay) for each in ([event] if event.kind != "step" else alike))
+
+
+def _is_early(event: OneOff, replay: Replay) -> bool:
+    """Whether it happened before most launches."""
+    device = replay.graph.device
+    launched_ns = device.call[device.linked] + replay.graph.host.origin_ns
+    before = int(np.count_nonzero(launched_ns < event.start_ns))
+    return bool(before <= replay.thresholds.allocation_settled_by * len(launched_ns))
+
+
+def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
+    """Advice to record a warm run, where launches load code."""
+    sql = "FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)"
+    cold = replay.database.rows_of_trace(sql, replay.trace_id)
+    saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
+    found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
+    return found[0] if found else advice_without_share(remedy, "launch", None, len(cold), saves_ns)
+
+
+def _place_of(event: OneOff) -> str | None:
+    """Its name, if that shows a call site of the program: a built-in function's name does not."""
+    return None if event.name and event.name.startswith("<built-in ") else event.name
+
+
+def _answers(remedy: Remedy, event: OneOff) -> bool:
+    # Weights and checkpoints are copied when they are needed: there is nothing to change. And the
+    # length of events that the end of the recording cut off is unknown.
+    if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
+        return False
+    # A kernel that communicates for long waits for another rank, which no warm-up here changes.
+    kinds = {"capture": "capture", "op": "late-rank", "loading": "launch"}
+    answered = kinds.get(event.kind, event.cause)
+    return answered in remedy.once
