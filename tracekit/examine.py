@@ -245,12 +245,7 @@ class _Examiner:
         except TracekitError as error:
             self.no_replay = str(error)
             return None
-        captured = self.trace.capture or {}
-        profiled, plain = captured.get("profiled_step_ns"), captured.get("unprofiled_step_ns")
-        is_known = isinstance(profiled, int) and isinstance(plain, int) and plain > 0
-        dilation = profiled / plain if is_known else None  # type: ignore[operator]
-        costs = (each.time_ns for each in self.trace.health if each.code == "recorder_cost")
-        return WindowGains(replay, dilation, recorder_ns=next(costs, None) or 0)
+        return WindowGains(replay)
 
     def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
         gains = replayed.gains(*place)

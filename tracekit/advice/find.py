@@ -123,7 +123,9 @@ def find(
         larger = (_larger_batch(each, prices, thresholds.free_growth) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {each.code: each.message for each in findings if each.severity != "info"}
-    listed = [_advice(each, prices.window_ns, of_window.removed, doubted) for each in worth]
+    lengths = ((each, prices.recorded_ns if each.remedy.is_apart else prices.window_ns)
+               for each in worth)  # fmt: skip
+    listed = [_advice(each, length, of_window.removed, doubted) for each, length in lengths]
     # Once in the whole run: one-offs are compared with its length.
     whole_ns = gains.gains("trace", 0).window_ns
     once = advice_on_once(replay, max(1, thresholds.advised_gain * whole_ns), is_cold=is_cold)

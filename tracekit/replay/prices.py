@@ -50,12 +50,7 @@ def with_factors(replay: Replay, scale: Scale | None = None, /, **factors: float
 class WindowGains:
     """The gains of all windows of a trace, from one shared set of replays."""
 
-    def __init__(self, replay: Replay, dilation: float | None = None, recorder_ns: int = 0) -> None:
-        """Args:
-        dilation: the factor by which recording made a step longer, if measured.
-        recorder_ns: otherwise the recorder's cost to the host's main thread, estimated from its
-            events.
-        """
+    def __init__(self, replay: Replay) -> None:
         self.replay = replay
         graph = replay.graph
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
@@ -65,21 +60,13 @@ class WindowGains:
         self._measured_ns = replay.lengths(replay.run(steady=True))
         has_one_offs = bool(replay.one_offs)
         self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
-        # The estimate is of the thread that launches most.
-        launching = graph.device.thread[graph.device.linked]
-        main = int(np.bincount(launching).argmax()) if len(launching) else None
-        host_ns = int(graph.host.totals(main).sum())
-        # An estimate of more than half of the host's work would be too rough.
-        is_measured = dilation is not None
-        if not is_measured and 0 < 2 * recorder_ns <= host_ns:
-            dilation = host_ns / (host_ns - recorder_ns)
         self._undilated: list[tuple[float, float]] = []
         self._recorder_ns: list[int] = []
-        if dilation and dilation > 1:
-            plain = with_factors(replay, host=1 / dilation)
-            plain_ns, host, device = _halved(replay, plain, replay.lengths)
-            if is_measured:
-                plain_ns = self._measured_ns / dilation
+        recorder = replay.recorder
+        if recorder.pace < 1:
+            plain_ns, host, device = _halved(replay, replay.unrecorded(), replay.lengths)
+            if recorder.dilation is not None:
+                plain_ns = self._measured_ns / recorder.dilation
             self._undilated = list(zip(host, device, strict=True))
             self._recorder_ns = (self._measured_ns - plain_ns).astype(int).tolist()
         self._host, self._device, self._unknown = (
@@ -174,23 +161,32 @@ def _shorter(before_ns: Ints | int, after_ns: Ints | int) -> Floats:
 
 
 class Prices:
-    """Prices of changes to one window of a trace, in ns of the window."""
+    """Prices of changes to one window of a trace, in ns of the window in a run that is not recorded
+    (`Replay.unrecorded`)."""
 
     def __init__(self, replay: Replay, window: ReplayedWindow) -> None:
         self.replay, self.window = replay, window
 
     @cached_property
     def window_ns(self) -> int:
-        """The window's length without one-offs."""
+        """The window's length without one-offs and without the recorder's cost."""
+        return self._length(self.replay.unrecorded())
+
+    @cached_property
+    def recorded_ns(self) -> int:
+        """The window's length as recorded, without one-offs."""
         return self._length(self.replay.scale(steady=True))
 
     def saved(self, *changes: str) -> int:
-        """What changes such as `remedy:cuda-graph` save together; `steady` is part of every price.
+        """What changes such as `remedy:cuda-graph` save together in the run that is not recorded.
 
         A larger batch saves time for the same number of samples. Changes that pay only in loops are
         priced as if no thread was kept from running, because they do not help there.
         """
-        scale, before_ns, samples = self.replay.scale(steady=True), self.window_ns, 1.0
+        scale, before_ns, samples = self.replay.unrecorded(), self.window_ns, 1.0
+        if any(_is_marked(each, "is_apart") for each in changes):
+            # Recording less pays in the recorded run alone.
+            scale, before_ns = self.replay.scale(steady=True), self.recorded_ns
         in_loops = any(_is_marked(each, "in_loops") for each in changes)
         if in_loops and len(self.replay.remedies.rows(STALLED)["target"]):
             scale = self._with(scale, f"{REMEDY}:{STALLED}")
@@ -212,7 +208,7 @@ class Prices:
         lengthens the window by at most the share `growth`, and the window's length then."""
         best, times = None, 2
         while self.replay.graph.ops and times <= self.replay.thresholds.fastest:
-            length = self._length(self._with(self.replay.scale(steady=True), f"{BATCH}*{times}"))
+            length = self._length(self._with(self.replay.unrecorded(), f"{BATCH}*{times}"))
             if length > (1 + growth) * self.window_ns:
                 break
             best = times, length
@@ -231,7 +227,7 @@ class Prices:
         Returns the index of each change taken and what it adds to the previous ones, the changed
         window's critical path by cause, and the gains from then halving host and device.
         """
-        scale, length = self.replay.scale(steady=True), self.window_ns
+        scale, length = self.replay.unrecorded(), self.window_ns
         taken: list[tuple[int, int]] = []
         left = dict(enumerate(alone))
         while left:

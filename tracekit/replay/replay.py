@@ -15,6 +15,7 @@ from tracekit.replay.grammar import STEADY, Change, parse
 from tracekit.replay.graph.arrays import Ints, sums
 from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
+from tracekit.replay.recorder import RecorderCost, estimated, fitted
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.replay.windows import (
     MarkedWindows,
@@ -92,6 +93,28 @@ class Replay:
     @cached_property
     def _steady(self) -> Scale:
         return without(self.one_offs, self.graph)
+
+    @cached_property
+    def recorder(self) -> RecorderCost:
+        """What recording cost the host, fitted to the verdict's window where it was measured."""
+        (row,) = self.database.ask("recorder", trace=self.trace_id)
+        if row["dilation"] is None:
+            return estimated(row["cost_ns"] or 0, self.graph)
+        window = self.window(*self.place())
+
+        def length(cost: RecorderCost) -> int:
+            scale = self.scale(steady=True)
+            cost.remove_from(scale)
+            return window.length(self.simulator.run(scale))
+
+        return fitted(row["dilation"], length)
+
+    def unrecorded(self) -> Scale:
+        """The scale of a run that nobody records, without one-offs: prices are of this run. Where
+        the recorder's cost is unknown or small, it is the recorded run without one-offs."""
+        scale = self.scale(steady=True)
+        self.recorder.remove_from(scale)
+        return scale
 
     def run(self, *changes: str, steady: bool = False) -> Run:
         """The replay with these changes.

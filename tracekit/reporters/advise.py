@@ -61,7 +61,8 @@ def render(fixes: FixList, *, every: bool = False) -> None:
 def recurring(fixes: FixList) -> str:
     """The heading of the advice on recurring work, with the length that its shares are of."""
     length = duration(fixes.window_ns)
-    return f"What to change ({fixes.window} without what happened once: {length} = 100 %)"
+    without = "what happened once and what the profiler is known to cost"
+    return f"What to change ({fixes.window} without {without}: {length} = 100 %)"
 
 
 def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:

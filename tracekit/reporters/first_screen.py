@@ -112,7 +112,7 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     """What to change: a line for each change and, if there is room, a line with its place. One-off
     events that take much of the trace are listed, before changes that save less; otherwise advice
     on one-offs is shown only if it comes first."""
-    lists = lists_of(analysis.advice, "What to change")
+    lists = lists_of(analysis.advice, "What to change, each alone")
     once = dict(lists).get(ONCE, [])
     lines: list[Text] = []
     if taken := once_share(analysis, Thresholds()):
@@ -176,7 +176,6 @@ def _listed(
     heading: str, of: str | None, advice: Sequence[Advice], analysis: Analysis, free: int
 ) -> list[Text]:
     """The changes that fit, with what their shares are of; None: they have none."""
-    gains = analysis.judged.gains
     lines = [
         Text(),
         Text(f"{heading:<{_TITLE}} {'saves':>9} {of or '':>{_SHARE}}".rstrip(), "bold"),
@@ -185,7 +184,7 @@ def _listed(
         title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
         part = ""
         if each.share is not None:
-            part = share(each.saves_ns, gains.window_ns) if gains else percent(each.share)
+            part = percent(each.share)
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
         place = [Text(f"    {line}", "dim") for line in _place(each)]
@@ -201,14 +200,16 @@ def _listed(
 
 
 def _of(analysis: Analysis) -> str:
-    """The length that shares are of: the window, or its rest where one-offs take much of it."""
+    """The length that shares are of: the window's without the profiler, or its rest where one-offs
+    take much of it."""
     gains = analysis.judged.gains
     if gains is None:
         # Without a device, all of it was replayed.
         return "of the trace"
+    length = duration(gains.window_ns - (gains.recorder_ns or 0))
     if is_partly_once(analysis.judged, Thresholds()):
-        return f"of the other {duration(gains.window_ns)}"
-    return "of the step" if analysis.judged.window.kind == "step" else "of the window"
+        return f"of the other {length}"
+    return f"of the {'step' if analysis.judged.window.kind == 'step' else 'window'}'s {length}"
 
 
 def _next(analysis: Analysis, free: int) -> list[Text]:

@@ -1,0 +1,63 @@
+"""What recording cost the host: its launches, dispatch and Python take longer while recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import Struct
+
+from tracekit.causes import CAUSES
+from tracekit.replay.graph import Graph
+from tracekit.replay.simulator import Scale
+
+# The causes that have one event for each small piece of work.
+_RECORDED = [CAUSES.index(name) for name in ("launch", "dispatch", "python")]
+# The smallest factor on the host's work that is tried, and how often the range is halved.
+_LEAST, _TRIES = 0.1, 12
+
+
+class RecorderCost(Struct, frozen=True):
+    """The recorder's cost to the host."""
+
+    dilation: float | None = None
+    """The factor by which recording made a step longer, as `capture` measured it."""
+    pace: float = 1.0
+    """The factor on the host's recorded work that leaves the recorder's cost out; 1: the cost is
+    unknown, or small."""
+
+    def remove_from(self, scale: Scale) -> None:
+        """Scales the host's work to what it is without the recorder."""
+        if self.pace != 1:
+            for rates in (scale.host, scale.fixed):
+                for cause in _RECORDED:
+                    rates.scale_cause(cause, self.pace)
+
+
+def fitted(dilation: float, length: Callable[[RecorderCost], int]) -> RecorderCost:
+    """The measured cost: without it, the window is as long as the step without the profiler.
+
+    If no factor on the host's work gives that length, for example because the recorder slowed the
+    device, that work shrinks as the step did. `length` is the window's without a cost.
+    """
+    if dilation <= 1:
+        return RecorderCost(dilation)
+    aim_ns = length(RecorderCost()) / dilation
+    low, high = _LEAST, 1.0
+    if length(RecorderCost(dilation, low)) > aim_ns:
+        return RecorderCost(dilation, 1 / dilation)
+    for _ in range(_TRIES):
+        middle = (low + high) / 2
+        is_longer = length(RecorderCost(dilation, middle)) > aim_ns
+        low, high = (low, middle) if is_longer else (middle, high)
+    return RecorderCost(dilation, high)
+
+
+def estimated(cost_ns: int, graph: Graph) -> RecorderCost:
+    """The cost as estimated from the events of the thread that launches most. An estimate of more
+    than half of that thread's work would be too rough, and counts as unknown."""
+    launching = graph.device.thread[graph.device.linked]
+    main = int(np.bincount(launching).argmax()) if len(launching) else None
+    recorded_ns = int(graph.host.totals(main)[_RECORDED].sum())
+    is_rough = not 0 < 2 * cost_ns <= recorded_ns
+    return RecorderCost(pace=1.0 if is_rough else (recorded_ns - cost_ns) / recorded_ns)
