@@ -152,11 +152,12 @@ def figure(
     given: Callable[[Any], Mapping[str, Value] | None] | None = None,
     *,
     unless: str = "",
+    of_device: bool = False,
     where: polars.Expr | None = None,
     **parameters: Value,
 ) -> Callable[[Callable[[Any, polars.DataFrame], Figure | None]], Maker]:
-    """A figure of the answer to a question, or of its rows for which `where` holds, as the function
-    draws it; the title may be its own.
+    """A figure of the answer to a question, or of its rows of the verdict's device and for which
+    `where` holds, as the function draws it; the title may be its own.
 
     It is None when the trace has the finding `unless`, when `given`, which may add parameters,
     returns None, when the answer has no rows, or when the function returns None.
@@ -164,12 +165,14 @@ def figure(
 
     def decorate(draw: Callable[[Any, polars.DataFrame], Figure | None]) -> Maker:
         @wraps(draw)
-        def make(subject: PageSubject) -> Figure | None:
+        def make(subject: Any) -> Figure | None:
             more = given(subject) if given else {}
             if more is None or (unless and unless in {row["code"] for row in subject.findings}):
                 return None
             values = parameters | dict(more)
             rows = subject.rows(question, **values)
+            if of_device:
+                rows = rows.filter(device_id=subject.device_id)
             if where is not None and len(rows):
                 rows = rows.filter(where)
             drawn = draw(subject, rows) if len(rows) else None

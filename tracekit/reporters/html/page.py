@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -91,6 +91,21 @@ class View(Struct, frozen=True, dict=True):
     def least_bytes(self) -> int:
         """What it adds to a page at least: its figures, without texts."""
         return len(script_json(_shared(self.data)["figures"]))
+
+
+def told_view(
+    name: str,
+    title: str,
+    headline: str,
+    about: str,
+    sentences: Iterable[str | tuple[str, str]],
+    parts: Sequence[Part],
+) -> View:
+    """A view whose first screen is a headline, what it is about, and sentences, some of them with a
+    command."""
+    told = [each if isinstance(each, tuple) else (each, "") for each in sentences]
+    facts = {"headline": headline, "about": about, "sentences": told}
+    return View(name, title, "told.html", facts, parts)
 
 
 def page(title: str, views: Sequence[View]) -> str:

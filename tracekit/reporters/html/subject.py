@@ -140,10 +140,6 @@ class Subject(PageSubject):
         """The answer to a named question about this trace."""
         return super().rows(question, trace=self.trace_id, **parameters)
 
-    def of_device(self, rows: polars.DataFrame) -> polars.DataFrame:
-        """The rows of the device that the verdict is about."""
-        return rows.filter(device_id=self.device_id)
-
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
         trace = self.trace_id if self._is_chosen else None
