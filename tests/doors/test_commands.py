@@ -16,6 +16,7 @@ import tracekit
 from tests.kit import traces
 from tests.kit.processes import ran
 from tracekit.commands import cli, main
+from tracekit.commands.analyze import _beside
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.files import written_whole
 
@@ -74,6 +75,30 @@ def test_analyze_judges_the_window_asked_for(run, database):
     assert found["gpu"]["idle_ns"] == 50_000
     assert found["idle"]["after_last_op_ns"] == 10_000
     assert found["trace"]["devices"] == ["NVIDIA A100"]
+
+
+def test_the_demo_says_where_it_was_captured_and_writes_its_page(run, tmp_path):
+    pytest.importorskip("altair", reason="the extra `report` is not installed")
+    done = run("demo", "--no-open")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *lines = done.stdout.splitlines()
+    assert "captured on an NVIDIA H100" in first
+    assert "overhead-bound by dispatch; confidence medium" in lines
+    assert "CUDA graph" in done.stdout and lines[-1].startswith("tracekit-demo.html: ")
+    assert "<html" in (tmp_path / "tracekit-demo.html").read_text()[:200]
+
+
+def test_a_report_goes_beside_its_trace_and_says_where(run, tmp_path):
+    pytest.importorskip("altair", reason="the extra `report` is not installed")
+    (tmp_path / "folder").mkdir()
+    traces.write(tmp_path / "folder/b.json", EVENTS)
+    done = run("report", "folder/b.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("folder/b.html: ") and (tmp_path / "folder/b.html").is_file()
+    assert run("report", "missing.json").returncode == 2
+    assert not (tmp_path / "missing.html").exists()
+    for given, written in (("folder/", "folder.html"), (".", "report.html"), ("-", "report.html")):
+        assert _beside(given) == written
 
 
 def test_explain_prints_the_sql_behind_the_numbers(run, database):

@@ -1,13 +1,12 @@
 """What a terminal shows while work takes long, and that it is gone before results are printed."""
 
-import os
 import re
-import subprocess
 import sys
 
 import pytest
 
 from tests.kit import traces
+from tests.kit.processes import on_terminal
 from tracekit import stages
 
 EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, name="second")]
@@ -24,29 +23,11 @@ with heard_by(progress.StageLine().hear):
 """
 
 
-def on_terminal(*command: str) -> tuple[str, str]:
-    """Standard output, and what a terminal on standard error receives, without its codes."""
-    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
-    reading, writing = pty.openpty()
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing)
-    os.close(writing)
-    received = b""
-    try:
-        while part := os.read(reading, 65_536):
-            received += part
-    except OSError:
-        # Linux ends a terminal that nobody writes to with an error.
-        pass
-    os.close(reading)
-    printed = done.communicate()[0].decode()
-    assert done.returncode == 0
-    return printed, received.decode()
-
-
 @pytest.mark.parametrize(("patience", "is_shown"), [(0, True), (60, False)])
 def test_the_stage_is_shown_after_a_while_and_is_gone_before_results(patience, is_shown):
-    printed, shown = on_terminal(sys.executable, "-c", _PROGRAM.format(patience=patience))
-    assert printed == "printed\n"
+    program = _PROGRAM.format(patience=patience)
+    shown, status, printed = on_terminal(sys.executable, "-c", program, piped=True)
+    assert (status, printed) == (0, "printed\n")
     assert ("replaying \N{REPLACEMENT CHARACTER}[31m" in shown) == is_shown
     # The last thing that the terminal receives erases the line.
     assert not is_shown or shown.endswith("\x1b[1A\x1b[2K")
@@ -54,9 +35,9 @@ def test_the_stage_is_shown_after_a_while_and_is_gone_before_results(patience, i
 
 def test_a_load_names_its_stage_after_all_files_are_read(tmp_path):
     path = traces.write(tmp_path / "t.json", EVENTS)
-    command = (sys.executable, "-m", "tracekit", "load", str(path), "-o", str(tmp_path / "t.db"))
-    _, shown = on_terminal(*command)
-    assert "loading" in shown
+    command = (sys.executable, "-m", "tracekit", "load", path, "-o", tmp_path / "t.db")
+    shown, status, _ = on_terminal(*command, piped=True)
+    assert status == 0 and "loading" in shown
     # How long the rest takes is not known, and nothing claims it.
     assert not re.search(r"\d MB|\d:\d\d", shown[shown.index("building tables") :])
 

@@ -11,6 +11,8 @@ from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tests.kit.traces import Together, gpu_op, launch, launched, slice_event
 from tests.kit.traces import operator as operator_event
+from tracekit.reporters.html import charts
+from tracekit.reporters.html.figure import Figure
 from tracekit.reporters.html.page import page
 from tracekit.reporters.html.reports import write_any
 from tracekit.reporters.html.sections.flame import flame
@@ -84,30 +86,31 @@ def test_lanes_add_up_to_what_threads_and_streams_did(bins, run):
         assert ((ordered["end_ns"][:-1] - ordered["start_ns"][1:]) <= part).all()
 
 
+def require_nested(rows):
+    """Each frame lies in the one around it, beside those before it."""
+    ends = {}
+    around = {row["node"]: row for row in rows.to_dicts()}
+    for row in rows.filter(pl.col("depth") > 0).sort("host_from_ns").to_dicts():
+        for side in ("host", "gpu"):
+            outer, begin = around[row["parent"]], row[f"{side}_from_ns"]
+            before = ends.get((side, row["parent"]), outer[f"{side}_from_ns"])
+            assert before <= begin
+            end = ends[side, row["parent"]] = begin + row[f"{side}_ns"]
+            assert end <= outer[f"{side}_from_ns"] + outer[f"{side}_ns"]
+
+
 def test_a_flame_graph_adds_up_from_the_leaves_to_the_threads(run, subject):
     rows = run.query("flame_graph", trace=1)
-    ops = run.sql("SELECT sum(dur_ns)::BIGINT FROM gpu_ops").item()
-    threads = rows.filter(depth=0)
-    assert threads["gpu_ns"].sum() == ops
-    inner = rows.filter(pl.col("depth") > 0)
-    sums = inner.group_by("parent").agg(pl.col("host_ns", "gpu_ns").sum())
-    for of in sums.to_dicts():
-        [around] = rows.filter(node=of["parent"]).to_dicts()
-        assert of["host_ns"] <= around["host_ns"]
-        assert of["gpu_ns"] <= around["gpu_ns"]
-    products = rows.filter(name="aten::mm")
-    assert products["count"].to_list() == [44]
-    assert rows.filter(name="ProfilerStep")["count"].to_list() == [3]
-    for row in inner.to_dicts():
-        [around] = rows.filter(node=row["parent"]).to_dicts()
-        for begin, length in (("host_from_ns", "host_ns"), ("gpu_from_ns", "gpu_ns")):
-            assert around[begin] <= row[begin]
-            assert row[begin] + row[length] <= around[begin] + around[length]
-    kernels = rows.filter(kind="gpu")
-    assert kernels["gpu_ns"].sum() == ops
-    assert set(rows.filter(pl.col("node").is_in(kernels["parent"].implode()))["kind"]) == {
-        "runtime"
-    }
+    require_nested(rows)
+    ops, kernels = (
+        run.sql("SELECT sum(dur_ns)::BIGINT FROM gpu_ops").item(),
+        rows.filter(kind="gpu"),
+    )
+    assert rows.filter(depth=0)["gpu_ns"].sum() == kernels["gpu_ns"].sum() == ops
+    counts = {row["name"]: row["count"] for row in rows.to_dicts()}
+    assert (counts["aten::mm"], counts["ProfilerStep"]) == (44, 3)
+    callers = rows.filter(pl.col("node").is_in(kernels["parent"].implode()))
+    assert set(callers["kind"]) == {"runtime"}
     shown = flame(subject)
     window = subject.analysis.judged.window
     assert window.name in shown.title
@@ -119,10 +122,9 @@ def test_launches_over_time_count_each_launch_once(run):
         rows = run.query("launches_over_time", trace=1, bins=bins)
         assert rows["launches"].sum() == 44
         assert len(rows) <= bins
-    [whole] = run.query("launches_over_time", trace=1, bins=1).to_dicts()
-    stats = run.ask("launch_stats", trace=1)[0]
-    assert whole["delay_p50_ns"] == stats["delay_p50_ns"]
-    assert whole["delay_p90_ns"] == stats["delay_p90_ns"]
+    [whole], [stats] = run.ask("launches_over_time", bins=1), run.ask("launch_stats")
+    for name in ("delay_p50_ns", "delay_p90_ns"):
+        assert whole[name] == stats[name]
 
 
 HOSTILE = (
@@ -199,3 +201,47 @@ def test_a_doubt_is_shown_once_and_only_where_it_could_change_a_figure(trace, is
     text = page("doubts", [view])
     assert text.count("GPU ops have no launch in the trace (") == 1 + is_told
     assert text.count("Doubtful for the same reason as") == max(0, len(doubtful) - 1)
+
+
+@pytest.fixture(scope="module")
+def steps(run):
+    return run.plot.steps()
+
+
+def test_each_figure_is_a_method_that_returns_a_chart_with_its_rows(run, steps):
+    assert {"timeline", "steps", "faster", "flame", "queue"} <= set(dir(run.plot))
+    drawn = steps.properties(height=77).to_dict()
+    [values] = drawn["datasets"].values()
+    assert (drawn["height"], len(values)) == (77, 12)
+    spans = {each.window.name: each.window.span_ns for each in run.verdict().steps if each.gpu}
+    assert {row["step"]: row["span_ns"] for row in values} == spans
+    assert "critical path" in charts.svg(run.plot.timeline())
+    for name, error, said in (
+        ("gaps", tracekit.TracekitError, "gaps is a table"),
+        ("memory", tracekit.TracekitError, "nothing to show as memory"),
+        ("timelime", AttributeError, "timeline"),
+    ):
+        with pytest.raises(error, match=said):
+            getattr(run.plot, name)()
+
+
+def test_a_chart_is_drawn_only_where_its_values_differ(steps):
+    for values, is_drawn in (
+        ([0, 0, 0], False), ([0, 0, 1], True), ([7], False), ([None, None], False),
+    ):  # fmt: skip
+        rows = pl.DataFrame({"at": range(len(values)), "value": values})
+        assert Figure("", rows, steps, shows=["value"]).is_drawn is is_drawn
+        assert not Figure("", rows).is_drawn
+
+
+@pytest.mark.parametrize(
+    ("values", "weights", "lowest"),
+    [
+        ([1e-5, 10, 20], [1, 50, 50], 1e-2),
+        ([1e-5, 10, 20], [50, 50, 50], 1e-5),
+        ([0.1, 10, 20], [1, 50, 50], 0.1),
+    ],
+)
+def test_a_few_values_far_below_all_others_do_not_flatten_a_chart(values, weights, lowest):
+    found = charts.lowest_drawn(pl.Series(values), pl.Series(weights))
+    assert found == pytest.approx(lowest, rel=0.99) and (found <= min(v for v in values if v > 1))

@@ -108,14 +108,3 @@ def test_options_of_flame_graphs_are_refused_without_one(export):
         export("on the host", "--format", "speedscope", "--weight", "gpu")
     with pytest.raises(click.UsageError, match="--weight is for a flame graph"):
         export("traced", "--weight", "gpu")
-
-
-@pytest.mark.parametrize("nodes", [1, 100_000])
-def test_an_execution_trace_is_named(tmp_path, nodes):
-    node = {"id": 1, "name": "[pytorch|profiler|execution_trace|thread]", "ctrl_deps": 1}
-    file = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "start_ts": 2, "nodes": [node] * nodes}
-    (tmp_path / "et.json").write_text(json.dumps(file))
-    with pytest.raises(
-        TracekitError, match=r"^[^\n]*is a PyTorch execution trace \(Chakra\)[^\n]*$"
-    ):
-        tracekit.load(tmp_path / "et.json")
