@@ -63,8 +63,7 @@ def found(two):
 
 @pytest.fixture(scope="module")
 def figures(two):
-    _, view = diff_view(two, 1, 2)
-    return {figure.name: figure for part in view.parts for figure in part.figures}
+    return diff_view(two, 1, 2)[1].figures
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +144,8 @@ def test_names_from_traces_are_escaped(text):
     assert HOSTILE.split("<b>")[0] not in text
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     data = json.loads(held[1])
-    texts = data["figures"]["diff-kernels"]["columns"]["kernel"]["texts"]
-    assert HOSTILE in [data["texts"][each] for each in texts]
+    kernels = data["figures"]["diff-kernels"]["columns"]["kernel"]["at"]
+    assert HOSTILE in [data["texts"][each] for each in kernels]
 
 
 def test_sources_are_commands_that_run(figures, two, found, kept, paths):

@@ -196,7 +196,7 @@ def test_a_stored_verdict_has_the_page_of_a_new_one(database, trace, request, mo
 @pytest.mark.parametrize(("trace", "is_told"), [(DOUBTFUL, True), (HARDLY_DOUBTFUL, False)])
 def test_a_doubt_is_shown_once_and_only_where_it_could_change_a_figure(trace, is_told, small):
     view = trace_view(Subject(small, trace))
-    doubtful = [figure for part in view.parts for figure in part.figures if figure.doubts]
+    doubtful = [figure for figure in view.figures.values() if figure.doubts]
     assert bool(doubtful) is is_told
     text = page("doubts", [view])
     assert text.count("GPU ops have no launch in the trace (") == 1 + is_told

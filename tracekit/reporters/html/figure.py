@@ -172,7 +172,8 @@ def figure(
             values = parameters | dict(more)
             rows = subject.rows(question, **values)
             if of_device:
-                rows = rows.filter(device_id=subject.device_id)
+                number = subject.device_id
+                rows = rows.clear() if number is None else rows.filter(device_id=number)
             if where is not None and len(rows):
                 rows = rows.filter(where)
             drawn = draw(subject, rows) if len(rows) else None
