@@ -44,23 +44,6 @@ def test_several_traces_go_into_one_database_and_are_judged_side_by_side(tmp_pat
     assert all(other == first for other in others)
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda run: run.query("no"),
-        lambda run: run.query("top_kernels", no=1),
-        # Parameters are values, never SQL.
-        lambda run: run.query("top_kernels", top="1; DROP TABLE event"),
-        lambda run: run.sql(""),
-        lambda run: run.verdict(7),
-        lambda run: run.verdict(window="no"),
-    ],
-)
-def test_wrong_use_is_one_kind_of_error(ask, run):
-    with pytest.raises(tracekit.TracekitError):
-        ask(run)
-
-
 def test_frames_outlive_the_database_quietly(tmp_path):
     path = traces.write(tmp_path / "t.json", EVENTS)
     code = f"import tracekit; run = tracekit.load({str(path)!r}); f = run.sql('SELECT 1 AS x')"

@@ -71,7 +71,7 @@ def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.sampled(6, of=23)
+@pytest.mark.sampled(6, of=28)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -98,9 +98,14 @@ def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
         (["load", "good.json", "-o", "no/run.duckdb"], "no/run.duckdb: cannot be written"),
         (["export", "good.json", "-o", "no/run.json"], "no/run.json: cannot be written"),
         (["annotate", "-", "-o", "out.json"], "give a file"),
+        *((["analyze", "good.json", *given.split()], reason) for given, reason in (
+            ("--memory-mb 10", "at least 400 MB"), ("--threads 0", "thread"),
+            ("--threads 1025", "thread"), (f"--threads {'9' * 40}", "thread"),
+            ("--temp-dir nowhere", "nowhere: is not a directory"),
+        )),
         (["analyze", "empty"], "this directory has no traces"),
     ],
-)
+)  # fmt: skip
 def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
     (trace.parent / "empty").mkdir()
     before = sorted(trace.parent.iterdir())
