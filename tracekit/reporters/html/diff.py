@@ -14,9 +14,10 @@ from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database import catalog
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, Maker, PageSubject, figure
+from tracekit.reporters.html.figure import Figure, Maker, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
+from tracekit.reporters.html.subject import PageSubject
 from tracekit.text import counted, duration, printable, signed
 
 if TYPE_CHECKING:
