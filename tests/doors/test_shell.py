@@ -1,6 +1,7 @@
-"""tracekit in a shell: completion, pager, colours, widths, and `tracekit TRACE`."""
+"""tracekit in a shell: completion, pager, colours, widths, progress, and `tracekit TRACE`."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from click.shell_completion import ShellComplete
 import tracekit
 from tests.kit import traces
 from tests.kit.processes import on_terminal, ran
+from tracekit import stages
 from tracekit.commands import cli
 
 TRACEKIT = Path(sys.executable).parent / "tracekit"
@@ -143,3 +145,51 @@ def test_sql_without_a_statement_opens_a_shell(tmp_path, database, run):
     found, status = shown(tmp_path, "sql", "t.json", PATH=path)
     assert status == 2 and "tracekit load t.json" in found
     assert "Missing argument 'STATEMENT'" in run("sql", database).stderr
+
+
+# -- what is shown while work takes long
+
+# Long enough for a line to be shown, whatever the machine.
+_PROGRAM = """
+import sys, time
+from tracekit.reporters import progress
+from tracekit.stages import heard_by, stage
+progress._PATIENCE_S = {patience}
+with heard_by(progress.StageLine().hear):
+    with stage("replaying \\x1b[31m"):
+        time.sleep(0.5)
+    print("printed")
+"""
+
+
+@pytest.mark.parametrize(("patience", "is_shown"), [(0, True), (60, False)])
+def test_the_stage_is_shown_after_a_while_and_is_gone_before_results(patience, is_shown):
+    program = _PROGRAM.format(patience=patience)
+    shown, status, printed = on_terminal(sys.executable, "-c", program, piped=True)
+    assert (status, printed) == (0, "printed\n")
+    assert ("replaying \N{REPLACEMENT CHARACTER}[31m" in shown) == is_shown
+    # The last thing that the terminal receives erases the line.
+    assert not is_shown or shown.endswith("\x1b[1A\x1b[2K")
+
+
+def test_a_load_names_its_stage_after_all_files_are_read(tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    command = (sys.executable, "-m", "tracekit", "load", path, "-o", tmp_path / "t.db")
+    shown, status, _ = on_terminal(*command, piped=True)
+    assert status == 0 and "loading" in shown
+    # How long the rest takes is not known, and nothing claims it.
+    assert not re.search(r"\d MB|\d:\d\d", shown[shown.index("building tables") :])
+
+
+def test_only_the_last_listener_hears_the_innermost_stage():
+    outer, inner = [], []
+    with (
+        stages.heard_by(outer.append),
+        stages.stage("reading"),
+        stages.heard_by(inner.append),
+        stages.stage("judging"),
+        stages.stage("replaying"),
+    ):
+        pass
+    assert outer == ["reading", None, None]
+    assert inner == ["judging", "replaying", "judging", "reading", None]
