@@ -143,6 +143,7 @@ def sheets_of(path):
 
 
 def exported(*arguments):
+    pytest.importorskip("xlsxwriter")
     given = ["export", *map(str, arguments)]
     return CliRunner().invoke(cli, given, catch_exceptions=False)
 
@@ -150,7 +151,6 @@ def exported(*arguments):
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
     """The workbook of two ranks whose names look like formulas."""
-    pytest.importorskip("xlsxwriter")
     folder = tmp_path_factory.mktemp("book")
     events = [traces.step(0, 0, 1000)]
     for number, name in enumerate(FORMULAS, 1):
