@@ -45,7 +45,7 @@ function drawTable(element, figure) {
     })).concat(figure.control.plain ? [] : [more]),
     order: [],
     paging: rows.length > 10,
-    pageLength: figure.control.page_length || 10,
+    pageLength: 10,
     lengthMenu: [10, 50, 200],
     layout: {
       topStart: null,
