@@ -14,6 +14,9 @@ _UNPRINTABLE = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+# Units of times and sizes, and by which power of ten each is larger than the last.
+TIMES = (("s", 9), ("ms", 6), ("us", 3), ("ns", 0))
+SIZES = (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3), ("B", 0))
 # Letters of some scripts carry three marks. Many more would be drawn over the lines above.
 _MOST_MARKS = 4
 
@@ -40,9 +43,9 @@ def duration(ns: int | float | None) -> str:
     """Nanoseconds in a readable unit: 1,760 -> '1.76 us'; '-' for None."""
     if ns is None:
         return "-"
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if abs(ns) >= size:
-            return f"{ns / size:.3g} {unit}" if abs(ns) < 1e3 * size else f"{ns / size:,.0f} {unit}"
+    for unit, power in TIMES[:-1]:
+        if abs(ns) >= (one := 10.0**power):
+            return f"{ns / one:.3g} {unit}" if abs(ns) < 1e3 * one else f"{ns / one:,.0f} {unit}"
     return f"{ns:.0f} ns"
 
 
@@ -55,8 +58,8 @@ def size(n_bytes: int | float | None) -> str:
     """Bytes in a readable decimal unit: 2,048 -> '2.05 kB'; '-' for None."""
     if n_bytes is None:
         return "-"
-    for unit, one in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if abs(n_bytes) >= one:
+    for unit, power in SIZES[:-1]:
+        if abs(n_bytes) >= (one := 10.0**power):
             return f"{n_bytes / one:.3g} {unit}"
     return f"{n_bytes:.0f} B"
 

@@ -4,7 +4,6 @@ import inspect
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 
-import polars
 import pytest
 
 import tracekit
@@ -21,14 +20,6 @@ EVENTS = [traces.launch(0, 1, 1), traces.gpu_op(5, 5, 1), traces.gpu_op(20, 5, n
 def run(tmp_path_factory):
     with tracekit.load(traces.write(tmp_path_factory.mktemp("t") / "t.json", EVENTS)) as opened:
         yield opened
-
-
-def test_a_trace_is_loaded_asked_and_judged_in_a_line_each(run):
-    frame = run.sql("SELECT name, dur_ns FROM kernels ORDER BY start_ns")
-    assert isinstance(frame, polars.DataFrame)
-    assert frame.rows() == [("sgemm", 5000), ("second", 5000)]
-    assert run.query("top_kernels", top=1).height == 1
-    assert run.verdict().regime == "compute-bound"
 
 
 def test_several_traces_go_into_one_database_and_are_judged_side_by_side(tmp_path):
@@ -51,23 +42,6 @@ def test_several_traces_go_into_one_database_and_are_judged_side_by_side(tmp_pat
     with ThreadPoolExecutor(4) as pool:
         first, *others = pool.map(verdict, range(4))
     assert all(other == first for other in others)
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda run: run.query("no"),
-        lambda run: run.query("top_kernels", no=1),
-        # Parameters are values, never SQL.
-        lambda run: run.query("top_kernels", top="1; DROP TABLE event"),
-        lambda run: run.sql(""),
-        lambda run: run.verdict(7),
-        lambda run: run.verdict(window="no"),
-    ],
-)
-def test_wrong_use_is_one_kind_of_error(ask, run):
-    with pytest.raises(tracekit.TracekitError):
-        ask(run)
 
 
 def test_frames_outlive_the_database_quietly(tmp_path):

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,8 @@ def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: 
     margin = "" if verdict.margin is None else percent(abs(verdict.margin))
     full = run("analyze", database.name, "--full", "--explain")
     assert full.returncode == 0, full.stderr
-    assert verdict.regime in full.stdout
+    bound = split_bound(verdict.regime, verdict.bottleneck)
+    assert "".join(bound) in full.stdout
     exact = re.search(r"([+-]\d\.\d{3}) of the window: (\S+)", full.stdout)
     if exact and verdict.margin is not None:
         assert exact.groups() == (f"{verdict.margin:+.3f}", verdict.regime)
@@ -94,14 +97,17 @@ def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: 
     for text in (full.stdout, screen):
         assert not priced or duration(priced[0].saves_ns) in text
     notebook = analysis._repr_html_()
-    bound = split_bound(verdict.regime, verdict.bottleneck)
     assert "".join(bound) in notebook and margin in notebook
     page = folder / "page.html"
     assert run("report", database.name, "-o", str(page)).returncode == 0
     written = page.read_text(encoding="utf-8")
     assert re.search(r'<span class="regime"[^>]*>([a-z-]+)</span>', written)[1] == bound[0]
-    shown = re.search(r'<data value="([^"]*)" data-key="verdict.margin">', written)
-    assert (shown and float(shown[1])) == verdict.margin
+    numbers = re.findall(r'<data value="([^"]*)" data-key="([^"]+)">', written)
+    for value, key in numbers:
+        assert float(value) == reduce(getitem, key.split("."), analysis.as_dict()), key
+    assert ("verdict.margin" in dict(map(reversed, numbers))) == (verdict.margin is not None)
+    parts = [int(each) for each in re.findall(r'<data value="(\d+)" data-part=', written)]
+    assert sum(parts) in (0, analysis.judged.window.span_ns)
     prices = re.findall(r'<data value="(\d+)" data-advice="([^"]+)">', written)
     known = {(str(each.saves_ns), each.remedy) for each in analysis.advice}
     assert set(prices) <= known and len(prices) == min(len(prices), len(analysis.advice))

@@ -111,10 +111,9 @@ def test_documents_about_a_trace_follow_the_schemas(name, shared_database, share
 def test_the_answer_to_each_question_follows_its_schema(name, shared_database, tmp_path):
     database = shared_database(name)
     answer = tmp_path / "answer.json"
-    limits = rows.Limits(rows=200)
     for question in ASKED:
         sql = catalog.query(question).sql
-        rows.render(database, sql, {}, "json", str(answer), limits=limits)
+        rows.render(database, sql, {}, "json", str(answer), most=200)
         check("query", answer.read_text(), question)
 
 

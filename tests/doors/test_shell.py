@@ -1,8 +1,8 @@
-"""tracekit in a shell: completion, pager, colours, widths, and `tracekit TRACE`."""
+"""tracekit in a shell: completion, pager, colours, widths, progress, and `tracekit TRACE`."""
 
 import os
+import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,10 +11,9 @@ from click.shell_completion import ShellComplete
 
 import tracekit
 from tests.kit import traces
-from tests.kit.processes import ran
+from tests.kit.processes import on_terminal, ran
+from tracekit import stages
 from tracekit.commands import cli
-
-pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
 
 TRACEKIT = Path(sys.executable).parent / "tracekit"
 PATH = f"{TRACEKIT.parent}{os.pathsep}{os.environ['PATH']}"
@@ -88,33 +87,9 @@ def test_completing_imports_nothing_heavy():
     assert not {"duckdb", "polars", "numpy", "rich", "torch"} & set(found.split())
 
 
-def on_terminal(folder, *arguments, **environment):
-    """What `tracekit ...` writes to a terminal of 24 lines and 160 columns."""
-    code = (
-        "import fcntl, os, pty, struct, sys, termios\n"
-        "fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 160, 0, 0))\n"
-        "os.execv(sys.argv[1], sys.argv[1:])"
-    )
-    inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
-    read_end, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, TRACEKIT, *arguments],
-        stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder,
-        env=inherited | {"TERM": "xterm", "PATH": PATH} | environment,
-    )  # fmt: skip
-    os.close(terminal)
-    found = b""
-    while True:
-        try:
-            part = os.read(read_end, 1 << 16)
-        except OSError:  # Linux says so when the other end is closed.
-            break
-        if not part:
-            break
-        found += part
-    os.close(read_end)
-    process.wait(timeout=60)
-    return found.decode().replace("\r\n", "\n"), process.returncode
+def shown(folder, *arguments, **environment):
+    """What `tracekit ...` writes to a terminal, and its exit status."""
+    return on_terminal(TRACEKIT, *arguments, cwd=folder, **{"PATH": PATH} | environment)[:2]
 
 
 def test_a_trace_alone_is_analyzed_and_a_mistyped_command_corrected(run, database):
@@ -139,7 +114,7 @@ def test_rows_that_fit_the_terminal_are_a_table_without_styles_where_there_is_no
 ):
     wide = ", ".join(f"'{letter * 20}' AS {letter}" for letter in "abcdef")
     asked = ("sql", database, f"SELECT {wide}")
-    found, _ = on_terminal(tmp_path, *asked, NO_COLOR="1")
+    found, _ = shown(tmp_path, *asked, NO_COLOR="1")
     assert "\x1b" not in found
     assert any("a" * 20 in line and "f" * 20 in line for line in found.splitlines())
     assert len(run(*asked).stdout.split("\n")) > 5
@@ -149,9 +124,9 @@ def test_rows_that_fit_the_terminal_are_a_table_without_styles_where_there_is_no
 def test_long_tables_go_through_the_pager_on_a_terminal_only(tmp_path, database, run):
     long = ("sql", database, "FROM range(40)")
     pager = {"PAGER": "sed s/^/paged:/"}
-    assert on_terminal(tmp_path, *long, **pager)[0].count("paged:") == 41
-    assert "paged:" not in on_terminal(tmp_path, *long, **(pager | {"TRACEKIT_PAGER": ""}))[0]
-    short, _ = on_terminal(tmp_path, "sql", database, "SELECT 1", **pager)
+    assert shown(tmp_path, *long, **pager)[0].count("paged:") == 41
+    assert "paged:" not in shown(tmp_path, *long, **(pager | {"TRACEKIT_PAGER": ""}))[0]
+    short, _ = shown(tmp_path, "sql", database, "SELECT 1", **pager)
     assert "paged:" not in short and "\x1b[1m" in short
     assert "paged:" not in run(*long, **pager).stdout
 
@@ -162,11 +137,59 @@ def test_sql_without_a_statement_opens_a_shell(tmp_path, database, run):
     shell.write_text('#!/bin/sh\necho "shell: $@"\n')
     shell.chmod(0o755)
     path = f"{shell.parent}{os.pathsep}{os.environ['PATH']}"
-    found, status = on_terminal(tmp_path, "sql", database, PATH=path)
+    found, status = shown(tmp_path, "sql", database, PATH=path)
     assert (found.strip(), status) == (f"shell: -readonly {database}", 0)
-    found, status = on_terminal(tmp_path, "sql", database, PATH="/nowhere")
+    found, status = shown(tmp_path, "sql", database, PATH="/nowhere")
     assert status == 2 and "pip install duckdb-cli" in found
     traces.write(tmp_path / "t.json", EVENTS)
-    found, status = on_terminal(tmp_path, "sql", "t.json", PATH=path)
+    found, status = shown(tmp_path, "sql", "t.json", PATH=path)
     assert status == 2 and "tracekit load t.json" in found
     assert "Missing argument 'STATEMENT'" in run("sql", database).stderr
+
+
+# -- what is shown while work takes long
+
+# Long enough for a line to be shown, whatever the machine.
+_PROGRAM = """
+import sys, time
+from tracekit.reporters import progress
+from tracekit.stages import heard_by, stage
+progress._PATIENCE_S = {patience}
+with heard_by(progress.StageLine().hear):
+    with stage("replaying \\x1b[31m"):
+        time.sleep(0.5)
+    print("printed")
+"""
+
+
+@pytest.mark.parametrize(("patience", "is_shown"), [(0, True), (60, False)])
+def test_the_stage_is_shown_after_a_while_and_is_gone_before_results(patience, is_shown):
+    program = _PROGRAM.format(patience=patience)
+    shown, status, printed = on_terminal(sys.executable, "-c", program, piped=True)
+    assert (status, printed) == (0, "printed\n")
+    assert ("replaying \N{REPLACEMENT CHARACTER}[31m" in shown) == is_shown
+    # The last thing that the terminal receives erases the line.
+    assert not is_shown or shown.endswith("\x1b[1A\x1b[2K")
+
+
+def test_a_load_names_its_stage_after_all_files_are_read(tmp_path):
+    path = traces.write(tmp_path / "t.json", EVENTS)
+    command = (sys.executable, "-m", "tracekit", "load", path, "-o", tmp_path / "t.db")
+    shown, status, _ = on_terminal(*command, piped=True)
+    assert status == 0 and "loading" in shown
+    # How long the rest takes is not known, and nothing claims it.
+    assert not re.search(r"\d MB|\d:\d\d", shown[shown.index("building tables") :])
+
+
+def test_only_the_last_listener_hears_the_innermost_stage():
+    outer, inner = [], []
+    with (
+        stages.heard_by(outer.append),
+        stages.stage("reading"),
+        stages.heard_by(inner.append),
+        stages.stage("judging"),
+        stages.stage("replaying"),
+    ):
+        pass
+    assert outer == ["reading", None, None]
+    assert inner == ["judging", "replaying", "judging", "reading", None]

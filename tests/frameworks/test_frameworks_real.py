@@ -7,6 +7,7 @@ examples/frameworks.md says how to run all.
 import json
 import warnings
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -105,8 +106,7 @@ def lightning(
     return weights(model)
 
 
-def pytorch_lightning(folder, *profiled, **options):
-    return lightning(folder, *profiled, name="pytorch_lightning", **options)
+pytorch_lightning = partial(lightning, name="pytorch_lightning")
 
 
 def accelerate(folder, *profiled, accumulate=1, **options):

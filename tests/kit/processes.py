@@ -1,9 +1,12 @@
 """Programs in processes of their own."""
 
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 
 def ran(
@@ -16,3 +19,32 @@ def ran(
         cwd=cwd, env=os.environ | environment, capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
+
+
+def on_terminal(
+    *command: str | Path, cwd: Path | None = None, piped: bool = False, **environment: str
+) -> tuple[str, int, str]:
+    """What a program writes to a terminal of 24 lines and 160 columns, its exit status, and what it
+    writes to standard output if that is `piped`."""
+    pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
+    import fcntl
+    import termios
+
+    reading, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 160, 0, 0))
+    inherited = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        command, stdin=terminal, stdout=subprocess.PIPE if piped else terminal, stderr=terminal,
+        cwd=cwd, env=inherited | {"TERM": "xterm"} | environment,
+    )  # fmt: skip
+    os.close(terminal)
+    received = b""
+    try:
+        while part := os.read(reading, 1 << 16):
+            received += part
+    except OSError:
+        # Linux ends a terminal that nobody writes to with an error.
+        pass
+    os.close(reading)
+    printed, _ = process.communicate(timeout=60)
+    return received.decode().replace("\r\n", "\n"), process.returncode, (printed or b"").decode()

@@ -13,14 +13,12 @@ from decimal import Decimal
 
 import pytest
 import zstandard
-from click.testing import CliRunner
 
 import tracekit
 from tests.conftest import trace_file, trace_names
 from tests.kit import lakes, ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.ranks_simulated import Job
-from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.perfetto.annotate import annotate
 from tracekit.perfetto.serving import UI, TraceServer
@@ -242,20 +240,6 @@ def test_a_false_block_of_annotations_loses_nothing_silently(small, tmp_path):
     output.write_text(head + '"bytes":"999999999999' + rest[12:])
     with pytest.raises(TracekitError, match="contains no trace events"):
         tracekit.load(output)
-
-
-def test_files_that_cannot_be_annotated_are_an_error_of_one_line(small, tmp_path):
-    path = small[0]
-    for arguments, said in (
-        ([path, "-o", path], "is also an input"),
-        (["-", "-o", tmp_path / "o.json"], "give a file"),
-        ([tmp_path / "none.json", "-o", tmp_path / "o.json"], "No such file"),
-        ([path, "-o", tmp_path / "no" / "o.json"], "no such directory"),
-    ):
-        done = CliRunner().invoke(cli, ["annotate", *map(str, arguments)])
-        assert isinstance(done.exception, TracekitError)
-        assert said in str(done.exception)
-    assert not (tmp_path / "o.json").exists()
 
 
 @pytest.fixture

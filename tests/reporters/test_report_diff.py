@@ -12,6 +12,7 @@ from msgspec.structs import replace
 import tracekit
 from tests.kit import traces
 from tests.kit.traces import launched, operator, step
+from tests.reporters.test_report_trace import require_nested
 from tracekit.commands import cli
 from tracekit.compare.diff import Diff
 from tracekit.database.connection import is_database
@@ -62,8 +63,7 @@ def found(two):
 
 @pytest.fixture(scope="module")
 def figures(two):
-    _, view = diff_view(two, 1, 2)
-    return {figure.name: figure for part in view.parts for figure in part.figures}
+    return diff_view(two, 1, 2)[1].figures
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +144,8 @@ def test_names_from_traces_are_escaped(text):
     assert HOSTILE.split("<b>")[0] not in text
     held = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     data = json.loads(held[1])
-    texts = data["figures"]["diff-kernels"]["columns"]["kernel"]["texts"]
-    assert HOSTILE in [data["texts"][each] for each in texts]
+    kernels = data["figures"]["diff-kernels"]["columns"]["kernel"]["at"]
+    assert HOSTILE in [data["texts"][each] for each in kernels]
 
 
 def test_sources_are_commands_that_run(figures, two, found, kept, paths):
@@ -178,12 +178,7 @@ def test_call_paths_of_both_runs_are_matched_by_their_names(two, figures):
         threads = two.query("flame_graph", trace=trace).filter(depth=0)
         for measure in ("host_ns", "gpu_ns"):
             assert whole[f"{side}_{measure}"] == threads[measure].sum() // steps
-    around = {row["node"]: row for row in rows.to_dicts()}
-    for row in rows.filter(rows["depth"] > 0).to_dicts():
-        outer = around[row["parent"]]
-        for begin, length in (("host_from_ns", "host_ns"), ("gpu_from_ns", "gpu_ns")):
-            assert outer[begin] <= row[begin]
-            assert row[begin] + row[length] <= outer[begin] + outer[length]
+    require_nested(rows)
     assert "add_kernel takes the longest: 9 us of the host per step in a." in figures["flame"].says
     measures = [name for name, _ in figures["flame"].control["measures"]]
     assert measures == ["host time", "GPU time launched"]

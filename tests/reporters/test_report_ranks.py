@@ -75,7 +75,7 @@ def view(job, analyses):
 
 @pytest.fixture(scope="module")
 def figures(view):
-    return {figure.name: figure for part in view.parts for figure in part.figures}
+    return view.figures
 
 
 def test_clocks_are_aligned_by_the_ends_of_collectives(job):
@@ -189,7 +189,7 @@ def test_several_traces_that_are_not_ranks_are_shown_without_waits(tmp_path):
         shown = ranks_view(run, judged(run))
     assert shown.facts["ranks"].headline == "2 traces"
     assert shown.facts["ranks"].reasons == []
-    assert [figure.name for part in shown.parts for figure in part.figures] == ["table", "parts"]
+    assert [*shown.figures] == ["table", "parts"]
     assert "wait" not in page("traces", [shown]).split("</header>")[1].split("<footer")[0]
 
 
@@ -249,7 +249,7 @@ def test_the_page_of_very_many_ranks_is_small_and_says_what_it_leaves_out(tmp_pa
             for each in run.trace_ids()
         ]
         shown = ranks_view(run, analyses)
-    figures = {figure.name: figure for part in shown.parts for figure in part.figures}
+    figures = shown.figures
     assert max(len(figure.rows) for figure in figures.values()) <= 6_000
     assert len(figures["who"].rows) == count * 30 - 30
     assert "ranks that are waited for less are left out" in figures["who"].says

@@ -48,7 +48,7 @@ def found():
 
 @pytest.fixture(scope="module")
 def figures(found):
-    return {figure.name: figure for part in sweep_view(found).parts for figure in part.figures}
+    return sweep_view(found).figures
 
 
 def test_each_size_has_a_cell_with_its_regime_and_its_fastest_variant(found, figures):

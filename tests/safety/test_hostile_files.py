@@ -16,7 +16,6 @@ import tracekit
 from tests.conftest import trace_file
 from tests.kit.processes import ran
 from tracekit.errors import TracekitError
-from tracekit.ingest.writer import Ingest, create_tables
 from tracekit.trace.reader import METADATA_BYTES, TraceReader
 from tracekit.trace.source import ByteStream
 
@@ -112,28 +111,6 @@ def test_endless_white_space_after_the_events_takes_no_memory(tmp_path):
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 30_000
 
 
-def test_a_second_list_of_events_that_is_not_a_list_is_rejected(tmp_path):
-    reader = read(b"{" + EVENTS + b',"a":1,"traceEvents":5,"b":2}', tmp_path)
-    assert (reader.events, reader.rejected) == (1, 1)
-    assert "not an array" in reader.damage
-
-
-def test_the_events_are_found_however_their_key_is_escaped(tmp_path):
-    escaped = b"".join(b"\\u%04x" % letter for letter in b"traceEvents")
-    for key in (b"traceEvents", b"\\u0074raceEvents", escaped):
-        assert read(b'{"a":1,"' + key + b'":[{"ph":"X"}]}', tmp_path).events == 1
-
-
-def test_metadata_is_always_valid_utf8(tmp_path):
-    data = rb'{"a":"\ud800","b":["\udc00\ud800x","\ud83d\ude00"],"c":"' + b"\xff\xed\xa0\x80\x02"
-    reader = read(data + b'\\"\xc3\xa9","\\ud83d":"\\ud83d",' + EVENTS + b"}", tmp_path)
-    reader.metadata_text.encode()
-    assert reader.member("a") == "\ufffd"
-    assert reader.member("b") == ["\ufffd\ufffdx", "\U0001f600"]
-    assert reader.member("c") == '\ufffd\ufffd\ufffd\ufffd\x02"\u00e9'
-    assert json.loads(reader.metadata_text)["\ufffd"] == "\ufffd"
-
-
 def test_nan_in_metadata_stays_nan_in_json_that_duckdb_accepts(tmp_path):
     reader = read(b'{"a":NaN,"b":[-Infinity,Infinity],"c":nan,' + EVENTS + b"}", tmp_path)
     assert reader.metadata_text == '{"a":NaN,"b":[-Infinity,Infinity],"c":nan}'
@@ -159,45 +136,6 @@ def test_deep_metadata_is_kept_as_text(tmp_path):
         reader = read(b'{"distributedInfo":' + deep.encode() + b"," + EVENTS + b"}", tmp_path)
         assert reader.metadata_text == '{"distributedInfo":' + deep + "}"
         assert reader.member("distributedInfo") is None
-
-
-# -- one odd event ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def ingested(tmp_path):
-    """Loads a trace; returns the names of its events and its rejected texts."""
-    with duckdb.connect() as connection:
-        create_tables(connection)
-
-        def load(data: bytes) -> tuple[list[str], list[str]]:
-            (tmp_path / "t.json").write_bytes(data)
-            with ByteStream("t", (tmp_path / "t.json").open("rb")) as stream:
-                Ingest(connection).load(stream, 1)
-            names = connection.execute("SELECT name FROM event ORDER BY event_id").fetchall()
-            rejected = connection.execute("SELECT text FROM rejected ORDER BY 1").fetchall()
-            return [row[0] for row in names], [row[0] for row in rejected]
-
-        yield load
-
-
-@pytest.mark.parametrize("depth", [65_535, 65_536, 65_537, 200_000])
-@pytest.mark.parametrize("key", ["x", "args"])
-def test_other_events_are_read_beside_one_nested_to_any_depth(key, depth, ingested):
-    deep = f'{{"ph":"X","name":"deep","{key}":' + "[" * depth + "]" * depth + "}"
-    good = '{"ph":"X","name":"good"}'
-    names, rejected = ingested(f'{{"traceEvents":[{good},{deep},{good}]}}'.encode())
-    assert [name for name in names if name == "good"] == ["good", "good"]
-    assert len(names) - 2 + bool(rejected) == 1
-    assert "".join(rejected).count("[") in (0, depth)
-
-
-@pytest.mark.parametrize("number", ["9" * 4301, "-" + "1" * 9000, "1" * 5000 + ".5e-3"])
-def test_a_number_of_any_length_near_damage_is_read(number, ingested):
-    long = f'{{"ph":"X","name":"long","args":{{"n":{number}}}}}'
-    bad = '{"ph":"X","name":"bad","ts":}'
-    names, rejected = ingested(f'{{"traceEvents":[{long},{bad},{long}]}}'.encode())
-    assert (names, rejected) == (["long", "long"], [bad])
 
 
 def test_a_million_elements_that_are_not_events_take_few_rows(tmp_path):

@@ -121,6 +121,21 @@ TEXTS = {
         '{"traceEvents": [{"ph": "X"}], "traceEvents": [{"ph": "M"}]}', 9,
         [{"ph": "X"}, {"ph": "M"}], {"damage": "second"},
     ),
+    "a second list of events that is none": (
+        '{"traceEvents": [{"ph": "X"}], "a": 1, "traceEvents": 5, "b": 2}', 9, [{"ph": "X"}],
+        {"damage": "not an array"},
+    ),
+    **{
+        f"a key of {key}": (f'{{"a": 1, "{key}": [{{"ph": "X"}}]}}', 9, [{"ph": "X"}], {})
+        for key in (r"\u0074raceEvents", r"\u0074\u0072\u0061\u0063\u0065Events")
+    },
+    "halves of surrogate pairs before the events": (
+        rb'{"a": "\ud800", "b": ["\udc00\ud800x", "\ud83d\ude00"], "c": "' + b"\xff\xed\xa0\x80\x02"
+        rb'\"' + b'\xc3\xa9", "' + rb'\ud83d": "\ud83d", "traceEvents": [{"ph": "X"}]}', 100,
+        [{"ph": "X"}],
+        {"metadata": {"a": "\ufffd", "b": ["\ufffd\ufffdx", "\U0001f600"],
+                      "c": '\ufffd\ufffd\ufffd\ufffd\x02"\u00e9', "\ufffd": "\ufffd"}},
+    ),
     "an array": (json.dumps(EVENTS), 100, EVENTS, {}),
     "a byte order mark": ("\ufeff" + WHOLE, 100, EVENTS, {}),
     "lines of Windows": (WHOLE.replace("\n", "\r\n"), 100, EVENTS, {}),
@@ -211,6 +226,12 @@ def test_a_cut_gzip_loses_nothing_that_was_decompressed(read, tmp_path):
     assert "ends early" in reader.damage
 
 
+def chakra(nodes: int) -> bytes:
+    node = {"id": 1, "name": "[pytorch|profiler|execution_trace|thread]", "ctrl_deps": 1}
+    file = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "start_ts": 2, "nodes": [node] * nodes}
+    return json.dumps(file).encode()
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -225,6 +246,10 @@ def test_a_cut_gzip_loses_nothing_that_was_decompressed(read, tmp_path):
         (b"{5: 6}", "is not JSON"),
         (b"\x1f\x8b\x08\x00" + b"garbage" * 9, "corrupt"),
         (gzip.compress(b"{}", mtime=0)[:8], "ends early"),
+        *(
+            (chakra(nodes), r"^[^\n]*is a PyTorch execution trace \(Chakra\)[^\n]*$")
+            for nodes in (1, 100_000)
+        ),
     ],
 )
 def test_a_file_that_is_not_a_trace_is_refused_with_the_reason(read, data, reason, tmp_path):

@@ -12,7 +12,7 @@ from tests.kit.simulated import Programs
 from tests.kit.simulator import Machine
 from tests.kit.traces import gpu_op, launch
 from tests.one_offs.test_steady import loop
-from tests.reporters.test_first_screen import screen
+from tests.reporters.test_screens import screen
 from tracekit.causes import in_switches_of, words
 from tracekit.text import duration
 

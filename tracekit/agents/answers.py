@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -67,15 +68,17 @@ Fitted = tuple[dict[str, Any], list[str]]
 
 def answer(
     query: str,
-    fit: Callable[[Page], Fitted],
+    content: dict[str, Any] | Callable[[Page], Fitted],
     page: Page,
     findings: Iterable[Mapping[str, Any]] = (),
+    more: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A tool's answer, in at most as many characters as the page has.
 
     `query` is the command that gives the full answer. `findings` are rows of the queries health and
     missing: doubts about the numbers, and data that the trace did not record. The rest of the page
-    is for the content that `fit` returns.
+    is for the content: a document, or what the function returns. `more` are notes on what is not in
+    it.
     """
     doubts, missing = [], []
     for row in findings:
@@ -91,8 +94,9 @@ def answer(
         "missing": _first(missing, page.characters // 8),
     }
     room = page.characters - len(text_of(envelope)) - _ROOM_FOR_LEFT_OUT
+    fit = content if callable(content) else partial(document_that_fits, content)
     found, left_out = fit(replace(page, characters=max(room, 1)))
-    return {**envelope, "answer": clean(found), "left_out": clean(left_out)}
+    return {**envelope, "answer": clean(found), "left_out": clean([*left_out, *more])}
 
 
 def text_of(value: object) -> str:

@@ -20,7 +20,6 @@ from tracekit.agents.answers import (
     answer,
     brief,
     describe,
-    document_that_fits,
     list_questions,
     remedy_words,
     rows_that_fit,
@@ -126,17 +125,11 @@ class Tools:
             document = {"run": run and run.as_dict(), "no_run": no_run or None}
             document["traces"] = [brief(each) for each in analyses]
         main = without_details(document) if part is None and len(analyses) == 1 else document
-        rest = [name for name in document if name not in main]
+        rest = ", ".join(name for name in document if name not in main)
+        more = [f"the parts {rest}: part=NAME shows one"] if rest else []
         command = _command("analyze", path, trace_id=trace_id, window=window)
-
-        def fit(page: Page) -> Fitted:
-            found, left_out = document_that_fits(main, page)
-            if rest:
-                left_out.append(f"the parts {', '.join(rest)}: part=NAME shows one")
-            return found, left_out
-
         page = self._page(rows, offset, part)
-        return answer(f"{command} --json --explain", fit, page, findings)
+        return answer(f"{command} --json --explain", main, page, findings, more)
 
     def advise(
         self,
@@ -154,9 +147,7 @@ class Tools:
         replay of the run) and all together."""
         page = self._page(rows, offset, part)
         if how is not None:
-            text = remedy_words(remedy(how))
-            command = _command("advise", how=how)
-            return answer(command, partial(document_that_fits, text), page)
+            return answer(_command("advise", how=how), remedy_words(remedy(how)), page)
         if path is None:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
 
@@ -166,9 +157,7 @@ class Tools:
         key = ("advise", trace_id, window)
         document, findings = self._of_trace(path, trace_id, key, advised)
         command = _command("advise", path, trace_id=trace_id, window=window)
-        return answer(
-            f"{command} --json --all", partial(document_that_fits, document), page, findings
-        )
+        return answer(f"{command} --json --all", document, page, findings)
 
     def whatif(
         self,
@@ -191,7 +180,7 @@ class Tools:
         key = ("whatif", *changes, trace_id, window)
         document, findings = self._of_trace(path, trace_id, key, predicted)
         command = _command("whatif", path, *changes, trace_id=trace_id, window=window)
-        return answer(f"{command} --json", partial(document_that_fits, document), page, findings)
+        return answer(f"{command} --json", document, page, findings)
 
     def query(
         self,
@@ -333,7 +322,7 @@ class Tools:
         if trace_ids is not None:
             command += f" --trace-ids {first} {second}"
         command += f" --top {top} --json"
-        return answer(command, partial(document_that_fits, document), page, findings)
+        return answer(command, document, page, findings)
 
     @contextmanager
     def _reading(self, *paths: str) -> Iterator[Session]:

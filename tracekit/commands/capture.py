@@ -16,6 +16,7 @@ from tracekit.commands.options import (
     json_option,
     label_option,
     option,
+    seconds,
     size_options,
     stage_line,
     workload_options,
@@ -43,7 +44,7 @@ from tracekit.workloads import WORKLOADS
 @option("--server", "Profile a running server, such as vLLM or SGLang, at this URL.")
 @option("--steps", "Steps that a server records, if it counts them.", int, default=5)
 @option("--seconds", "Tell a server to stop after this time.", float, default=1)
-@option("--timeout timeout_s", "Wait this long for a server's traces, in s.", float, default=1800)
+@option("--timeout timeout_s", "Wait this long for a server's traces, in s.", seconds, default=1800)
 @size_options
 @option("--shapes/--no-shapes", "Record input shapes.", default=True)
 @option("--stacks/--no-stacks", "Record Python stacks.", default=False)

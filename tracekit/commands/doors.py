@@ -13,6 +13,7 @@ from tracekit.commands.options import (
     option,
     part_options,
     resource_options,
+    seconds,
     tell_errors,
     warn,
     writing,
@@ -110,7 +111,7 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
 @option(
     "--timeout timeout_s",
     "End if Perfetto's page does not ask for the trace for this many seconds.",
-    float,
+    seconds,
     default=600,
 )
 @part_options
@@ -169,12 +170,7 @@ def open_trace(
     click.IntRange(min=1),
     default=4,
 )
-@option(
-    "--timeout timeout_s",
-    "End a query after this many seconds.",
-    click.FloatRange(min=0, min_open=True),
-    default=60,
-)
+@option("--timeout timeout_s", "End a query after this many seconds.", seconds, default=60)
 @option(
     "--max-characters", "Limit the text of an answer.", click.IntRange(min=2_000), default=20_000
 )

@@ -75,9 +75,9 @@ class Request:
         question's columns."""
         from tracekit.reporters import rows
 
-        limits = rows.Limits(self.given["timeout_s"], self.given["max_rows"])
         form, given = self.given["form"], variables or {}
-        return rows.render(database, query, given, form, self.output, columns, limits, units)
+        limits = {"most": self.given["max_rows"], "timeout_s": self.given["timeout_s"]}
+        return rows.render(database, query, given, form, self.output, columns, units, **limits)
 
 
 def warn(text: str) -> None:
@@ -119,6 +119,14 @@ def option(names: str, help: str = "", type: Any = None, **more: Any) -> _Decora
     """An option whose help tells its default; `names` are separated by spaces."""
     shows = more.get("default") is not None
     return click.option(*names.split(), help=help, type=type, show_default=shows, **more)
+
+
+def seconds(text: str) -> float:
+    """A length of time."""
+    found = float(text)
+    if not 0 < found < 1e9:
+        raise click.BadParameter("must be a number of seconds above 0")
+    return found
 
 
 def all_of(*options: _Decorator) -> _Decorator:
@@ -270,12 +278,12 @@ ROWS = (
     option("--format form", type=click.Choice(FORMATS), default="table"),
     click.option("--json", "form", flag_value="json", help="The same as --format json."),
     option("-o --output", "Write to this file instead of printing."),
-    option("--timeout timeout_s", "End the query after this many seconds.", float, default=600),
+    option("--timeout timeout_s", "End the query after this many seconds.", seconds, default=600),
     option(
         "--max-rows",
         "Show or write at most this many rows.  [default: 1,000 in a table; otherwise all, if they "
         "are at most 100,000,000]",
-        int,
+        click.IntRange(min=1),
     ),
 )
 

@@ -88,7 +88,25 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _STALLED_S
 
     def do_GET(self) -> None:
-        if not self._answers(HTTPStatus.OK):
+        """Answers GET, HEAD and OPTIONS of the file by `UI`, and nothing else."""
+        host = self.headers.get("Host", "")
+        # A page of another origin than the file's always sends its own; another program need not.
+        is_ours = self.path == self.server.path and self.headers.get("Origin") == UI
+        # A host name that resolves to this machine (DNS rebinding) is not its own name.
+        if not is_ours or host.split(":")[0] not in (HOST, "localhost"):
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        is_option = self.command == "OPTIONS"
+        self.send_response(HTTPStatus.NO_CONTENT if is_option else HTTPStatus.OK)
+        self.send_header("Access-Control-Allow-Origin", UI)
+        self.send_header("Access-Control-Allow-Private-Network", "true")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if not is_option:
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Content-Length", str(self.server.file.stat().st_size))
+        self.end_headers()
+        if self.command != "GET":
             return
         self.server.asked_s = math.inf
         try:
@@ -98,31 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.server.asked_s = time.monotonic()
 
-    def do_HEAD(self) -> None:
-        self._answers(HTTPStatus.OK)
-
-    def do_OPTIONS(self) -> None:
-        self._answers(HTTPStatus.NO_CONTENT)
-
-    def _answers(self, status: HTTPStatus) -> bool:
-        """Writes the head of the answer; False for other files and other pages."""
-        host = self.headers.get("Host", "")
-        # A page of another origin than the file's always sends its own; another program need not.
-        is_ours = self.path == self.server.path and self.headers.get("Origin") == UI
-        # A host name that resolves to this machine (DNS rebinding) is not its own name.
-        if not is_ours or host.split(":")[0] not in (HOST, "localhost"):
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return False
-        self.send_response(status)
-        self.send_header("Access-Control-Allow-Origin", UI)
-        self.send_header("Access-Control-Allow-Private-Network", "true")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        if status is HTTPStatus.OK:
-            self.send_header("Content-Type", "application/octet-stream")
-            self.send_header("Content-Length", str(self.server.file.stat().st_size))
-        self.end_headers()
-        return True
+    do_HEAD = do_OPTIONS = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
         """The command says what the user needs to know."""

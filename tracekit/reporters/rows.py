@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import duckdb
-from msgspec import Struct
 from msgspec.structs import replace
 from rich.table import Column
 from rich.text import Text
@@ -49,22 +48,6 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DE
 _NO_JSON = re.compile(rb'("(?:[^"\\]|\\.)*")|-?\b(?:NaN|Infinity)\b')
 
 
-class Limits(Struct, frozen=True):
-    """How long a query may run, in seconds, and how many of its rows are shown or written.
-
-    Without `rows`, a table shows TABLE_ROWS rows, and a file of more than FILE_ROWS is refused.
-    """
-
-    timeout_s: float | None = None
-    rows: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.timeout_s is not None and not self.timeout_s > 0:
-            raise TracekitError("--timeout must be a number of seconds above 0")
-        if self.rows is not None and self.rows < 1:
-            raise TracekitError("--max-rows must be at least 1")
-
-
 def render(
     database: Session,
     query: str,
@@ -72,11 +55,14 @@ def render(
     form: str,
     output: str | None = None,
     columns: Sequence[str] = (),
-    limits: Limits | None = None,
     units: Mapping[str, str] | None = None,
+    *,
+    most: int | None = None,
+    timeout_s: float | None = None,
 ) -> int:
-    """Prints the rows of one SELECT, or writes them to `output`; returns how many there are.
+    """Prints the rows of one SELECT, at most `most`, or writes them to `output`; returns how many.
 
+    Without `most`, a table has TABLE_ROWS, and a file of more than FILE_ROWS is refused.
     Prints all columns, or those in `columns`, in that order. Duplicate column names are numbered as
     DuckDB numbers them: a, a_1. With the `units` of a question's columns, a table is in units that
     read well; CSV, JSON and Parquet are always exact.
@@ -85,9 +71,8 @@ def render(
         TracekitError: when the SQL fails, a limit is reached, a table should go to a file, or
             Parquet to a terminal.
     """
-    limits = limits or Limits()
     if form == "table" and output is None:
-        return _render_table(database, query, variables, columns, limits, units)
+        return _render_table(database, query, variables, columns, units, most, timeout_s)
     if form == "table":
         raise TracekitError(
             "a table is only printed: to write a file with -o, add --format csv, json or parquet"
@@ -99,8 +84,8 @@ def render(
         return database.stream(
             query,
             variables,
-            lambda relation: _written(_chosen(relation, columns), form, sink, limits.rows),
-            limits.timeout_s,
+            lambda relation: _written(_chosen(relation, columns), form, sink, most),
+            timeout_s,
         )
 
     if output is None or is_standard_output(output):
@@ -114,7 +99,7 @@ def render(
     else:
         with written_whole(output, database.inputs) as beside, beside.open("wb") as sink:
             count = write(sink)
-    if count == limits.rows:
+    if count == most:
         print(f"only the first {count:,} rows (--max-rows); there may be more", file=sys.stderr)
     return count
 
@@ -254,10 +239,11 @@ def _render_table(
     query: str,
     variables: Mapping[str, Value],
     columns: Sequence[str],
-    limits: Limits,
     units: Mapping[str, str] | None,
+    most: int | None,
+    timeout_s: float | None,
 ) -> int:
-    most = limits.rows or TABLE_ROWS
+    most = most or TABLE_ROWS
     names, rows = first_rows(
         database,
         query,
@@ -265,7 +251,7 @@ def _render_table(
         columns,
         most=most + 1,
         with_lists=units is not None,
-        timeout_s=limits.timeout_s,
+        timeout_s=timeout_s,
     )
     # Columns that were chosen are all printed.
     spare = 0 if columns or units is None else LEFT_OUT

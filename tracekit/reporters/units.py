@@ -16,13 +16,13 @@ from rich.text import Text
 
 from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.terminal import Cell, Name, clipped, clipped_start
-from tracekit.text import figure_of, printable
+from tracekit.text import SIZES, TIMES, figure_of, printable
 
-# By which power of ten a unit is larger than the one in which a question answers.
+# The units in which the numbers of a unit are shown.
 _SCALES = {
-    "ns": (("s", 9), ("ms", 6), ("us", 3), ("ns", 0)),
-    "bytes": (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3), ("B", 0)),
-    "bytes per second": (("TB/s", 12), ("GB/s", 9), ("MB/s", 6), ("kB/s", 3), ("B/s", 0)),
+    "ns": TIMES,
+    "bytes": SIZES,
+    "bytes per second": tuple((f"{unit}/s", power) for unit, power in SIZES),
 }
 # Instants on the trace's clock: one copies them into other questions.
 INSTANT = re.compile(r"(^|_)(start|end|at|from|base_time)_ns$")

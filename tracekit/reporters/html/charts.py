@@ -16,12 +16,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.parts import WindowPart
 from tracekit.reporters.terminal import clipped
-from tracekit.text import printable
-
-# As `tracekit.text.duration` and `size` write them, from the smallest on; in a chart, three digits
-# are enough.
-_TIMES = ((1, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s"))
-_SIZES = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
+from tracekit.text import SIZES, TIMES, printable
 
 # Longer text from a trace is cut in a page.
 LONGEST_TEXT = 1_000
@@ -47,19 +42,20 @@ _FAR, _LITTLE = 1e3, 0.05
 
 def duration_of(value: str) -> str:
     """The Vega expression that writes the nanoseconds of an expression in a readable unit."""
-    return _in_units(value, _TIMES)
+    return _in_units(value, TIMES)
 
 
 def size_of(value: str) -> str:
     """The Vega expression that writes the bytes of an expression in a readable unit."""
-    return _in_units(value, _SIZES)
+    return _in_units(value, SIZES)
 
 
-def _in_units(value: str, units: Sequence[tuple[float, str]]) -> str:
-    text = f"format({value}, '.3~g') + ' {units[0][1]}'"
-    for size, unit in units[1:]:
-        scaled = f"format({value} / {size:.0f}, '.3~g') + ' {unit}'"
-        text = f"abs({value}) >= {size:.0f} ? {scaled} : {text}"
+def _in_units(value: str, units: Sequence[tuple[str, int]]) -> str:
+    """In a chart, three digits are enough."""
+    text = f"format({value}, '.3~g') + ' {units[-1][0]}'"
+    for unit, power in reversed(units[:-1]):
+        scaled = f"format({value} / {10**power}, '.3~g') + ' {unit}'"
+        text = f"abs({value}) >= {10**power} ? {scaled} : {text}"
     return f"({text})"
 
 
@@ -80,20 +76,33 @@ def with_tooltip(base: alt.Chart, *tips: str) -> alt.Chart:
     return (base.transform_calculate(**texts) if texts else base).encode(tooltip=lines)
 
 
-def size_axis(**options: Any) -> alt.Axis:
-    """An axis of bytes, labelled in readable units."""
-    return alt.Axis(labelExpr=size_of("datum.value"), **options)
+def x(column: str, title: str | None = None, ticks: Any = alt.Undefined, **options: Any) -> alt.X:
+    """Numbers across: a column of times (_ns) or sizes (bytes) is labelled in readable units."""
+    return alt.X(f"{column}:Q", title=title, axis=_axis(column, ticks), **options)
 
 
-def time_axis(**options: Any) -> alt.Axis:
-    """An axis of nanoseconds, labelled in readable units."""
-    return alt.Axis(labelExpr=duration_of("datum.value"), **options)
+def y(column: str, title: str | None = None, ticks: Any = alt.Undefined, **options: Any) -> alt.Y:
+    """The same upwards."""
+    return alt.Y(f"{column}:Q", title=title, axis=_axis(column, ticks), **options)
 
 
-def time(column: str, title: str = "since the window's start", **axis: Any) -> alt.X:
+def _axis(column: str, ticks: Any) -> alt.Axis:
+    in_units = duration_of if column.endswith("_ns") else size_of
+    return alt.Axis(labelExpr=in_units("datum.value"), tickCount=ticks)
+
+
+def time(column: str, ticks: Any = alt.Undefined) -> alt.X:
     """Instants across, from the first to the last."""
     scale = alt.Scale(zero=False, nice=False)
-    return alt.X(f"{column}:Q", title=title, axis=time_axis(**axis), scale=scale)
+    return x(column, "since the window's start", ticks, scale=scale)
+
+
+def bars(
+    base: alt.Chart, x: alt.X, y: alt.Y, colour: Any, height: int, *tips: str, **more: Any
+) -> alt.TopLevelMixin:
+    """Bars across, with a tooltip."""
+    drawn = with_tooltip(base, *tips).mark_bar().encode(x=x, y=y, color=colour, **more)
+    return sized(drawn, height)
 
 
 def colour(names: Iterable[str], title: str | None = None, **legend: Any) -> alt.Color:
@@ -199,7 +208,7 @@ def parts_chart(parts: Sequence[WindowPart]) -> alt.TopLevelMixin:
     rows = pl.DataFrame({"part": names, "part_ns": lengths, "place": places})
     shades = [colours.of(part.kind) for part in parts]
     bar = alt.Chart(rows).mark_bar(stroke="white").encode(
-        x=alt.X("part_ns:Q", title=None, stack="zero", axis=time_axis()),
+        x=x("part_ns", stack="zero"),
         color=alt.Color("part:N", title=None, sort=names,
                         scale=alt.Scale(domain=names, range=shades),
                         legend=alt.Legend(orient="top", columns=4)),

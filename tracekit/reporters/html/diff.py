@@ -14,9 +14,10 @@ from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database import catalog
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
-from tracekit.reporters.html.figure import Figure, Maker, PageSubject, figure
+from tracekit.reporters.html.figure import Figure, Maker, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
+from tracekit.reporters.html.subject import PageSubject
 from tracekit.text import counted, duration, printable, signed
 
 if TYPE_CHECKING:
@@ -121,12 +122,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
             tooltip=[alt.Tooltip("part:N"), alt.Tooltip("change:N")],
         )
     )
-    x = alt.X(
-        "from_ns:Q",
-        title="change of the step",
-        axis=charts.time_axis(tickCount=5),
-        scale=alt.Scale(padding=64, nice=False),
-    )
+    x = charts.x("from_ns", "change of the step", 5, scale=alt.Scale(padding=64, nice=False))
     direction = charts.shades("direction", colours.CHANGE)
     bars = base.mark_bar().encode(x=x, x2=alt.X2("to_ns:Q"), color=direction)
     labels = base.mark_text(align="left", dx=4).encode(
@@ -146,13 +142,15 @@ def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
     )
     tips = ("class:N", "run:N", "run_ns=time per step", "kernels:Q=kernels per step|,.4~g")
-    bars = charts.with_tooltip(base, *tips).mark_bar().encode(
-        y=alt.Y("class:N", title=None, sort=rows["class"].to_list()),
+    return charts.bars(
+        base,
+        charts.x("run_ns", "GPU time per step", 5),
+        alt.Y("class:N", title=None, sort=rows["class"].to_list()),
+        charts.shades("run", colours.RUN),
+        32 * len(rows),
+        *tips,
         yOffset=alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1)),
-        x=alt.X("run_ns:Q", title="GPU time per step", axis=charts.time_axis(tickCount=5)),
-        color=charts.shades("run", colours.RUN),
-    )  # fmt: skip
-    return charts.sized(bars, 32 * len(rows))
+    )
 
 
 class _Comparison(PageSubject):

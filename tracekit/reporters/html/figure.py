@@ -3,91 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-
-from tracekit.text import printable
 
 if TYPE_CHECKING:
     import altair
     import polars
 
     from tracekit.database.catalog import Value
-    from tracekit.database.session import Session
 
-
-class PageSubject(ABC):
-    """The traces that the figures of a page are about: one, two runs, or several ranks."""
-
-    def __init__(self, database: Session) -> None:
-        self.database = database
-        self._answers: dict[str, polars.DataFrame] = {}
-
-    @property
-    def quoted_name(self) -> str:
-        """The database or trace, as a shell takes it."""
-        return shlex.quote(printable(self.database.name))
-
-    def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
-        """The answer to a named question, which is asked once."""
-        key = f"{question} {parameters}"
-        if key not in self._answers:
-            self._answers[key] = self.database.query(question, **parameters)
-        return self._answers[key]
-
-    def source(self, question: str, **parameters: Value) -> str:
-        """The command that prints these rows."""
-        given = "".join(
-            f" --param {shlex.quote(f'{name}={value}')}"
-            for name, value in parameters.items()
-            if value is not None
-        )
-        return f"tracekit query {self.quoted_name} {question}{given}"
-
-    @abstractmethod
-    def doubts(self, question: str) -> list[str]:
-        """The doubts about an answer."""
-
-    def findings_against(self, question: str, trace: int | None = None) -> list[dict[str, Any]]:
-        """The findings that could change what one reads in the answer, about one trace or all."""
-        among = [row for row in self.findings if trace in (None, row["trace_id"])]
-        return [
-            row
-            for row in self.database.doubts(question, trace, among)
-            if row["severity"] not in ("info", "missing") and self._share(row) >= _SLIGHT
-        ]
-
-    def _share(self, finding: dict[str, Any]) -> float:
-        """The share of the GPU ops or events that a finding concerns; 1: all, or unknown."""
-        counted = _COUNTED.get(finding["code"])
-        if counted is None:
-            return 1
-        of = self._counts[finding["trace_id"]][counted]
-        return float(finding["count"] / of) if of else 1
-
-    @cached_property
-    def findings(self) -> list[dict[str, Any]]:
-        """The doubts about the traces, and the data that was not recorded."""
-        return self.database.findings()
-
-    @cached_property
-    def _counts(self) -> dict[int, dict[str, Any]]:
-        return {row["trace_id"]: row for row in self.database.ask("overview")}
-
-
-# The column of `overview` that counts the same as a finding. A finding about a smaller share than
-# _SLIGHT stands in the section Health alone.
-_COUNTED = {
-    "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
-    "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
-    "begin_end_events": "events", "no_category": "events",
-}  # fmt: skip
-_SLIGHT = 0.01
 # Columns that say how an operator, a module or a line is known.
 _KNOWN_FROM = ("known_from", "module_from", "line_from")
 # A table of more columns needs the whole width of the page.
@@ -152,11 +80,12 @@ def figure(
     given: Callable[[Any], Mapping[str, Value] | None] | None = None,
     *,
     unless: str = "",
+    of_device: bool = False,
     where: polars.Expr | None = None,
     **parameters: Value,
 ) -> Callable[[Callable[[Any, polars.DataFrame], Figure | None]], Maker]:
-    """A figure of the answer to a question, or of its rows for which `where` holds, as the function
-    draws it; the title may be its own.
+    """A figure of the answer to a question, or of its rows of the verdict's device and for which
+    `where` holds, as the function draws it; the title may be its own.
 
     It is None when the trace has the finding `unless`, when `given`, which may add parameters,
     returns None, when the answer has no rows, or when the function returns None.
@@ -164,12 +93,15 @@ def figure(
 
     def decorate(draw: Callable[[Any, polars.DataFrame], Figure | None]) -> Maker:
         @wraps(draw)
-        def make(subject: PageSubject) -> Figure | None:
+        def make(subject: Any) -> Figure | None:
             more = given(subject) if given else {}
             if more is None or (unless and unless in {row["code"] for row in subject.findings}):
                 return None
             values = parameters | dict(more)
             rows = subject.rows(question, **values)
+            if of_device:
+                number = subject.device_id
+                rows = rows.clear() if number is None else rows.filter(device_id=number)
             if where is not None and len(rows):
                 rows = rows.filter(where)
             drawn = draw(subject, rows) if len(rows) else None

@@ -6,16 +6,15 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
 import altair
 import jinja2
-import polars as pl
 import vl_convert
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
@@ -73,13 +72,18 @@ class View(Struct, frozen=True, dict=True):
     def __post_init__(self) -> None:
         force_setattr(self, "parts", [part for part in self.parts if part.figures])
 
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """Its figures by name."""
+        return {figure.name: figure for part in self.parts for figure in part.figures}
+
     @cached_property
     def data(self) -> dict[str, Any]:
         """Its figures, as the page's script takes them."""
         found: dict[str, Any] = {}
-        for figure in (each for part in self.parts for each in part.figures):
-            found[f"{self.name}-{figure.name}"] = made = {
-                "columns": {each.name: _values(each) for each in figure.rows},
+        for name, figure in self.figures.items():
+            found[f"{self.name}-{name}"] = made = {
+                "columns": {each.name: list(map(_value, each.to_list())) for each in figure.rows},
                 "control": figure.control,
                 "title": figure.title,
             }
@@ -91,6 +95,21 @@ class View(Struct, frozen=True, dict=True):
     def least_bytes(self) -> int:
         """What it adds to a page at least: its figures, without texts."""
         return len(script_json(_shared(self.data)["figures"]))
+
+
+def told_view(
+    name: str,
+    title: str,
+    headline: str,
+    about: str,
+    sentences: Iterable[str | tuple[str, str]],
+    parts: Sequence[Part],
+) -> View:
+    """A view whose first screen is a headline, what it is about, and sentences, some of them with a
+    command."""
+    told = [each if isinstance(each, tuple) else (each, "") for each in sentences]
+    facts = {"headline": headline, "about": about, "sentences": told}
+    return View(name, title, "told.html", facts, parts)
 
 
 def page(title: str, views: Sequence[View]) -> str:
@@ -141,46 +160,36 @@ def vega() -> str:
 
 
 def _shared(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures with each text kept once for all of them, and its short name where it has one."""
-    numbers: dict[str | None, int] = {}
+    """The figures with each text kept once for all of them, and its short name where it has one; a
+    column of text has the places of its texts."""
+    numbers: dict[str, int] = {}
 
-    def shared(values: Any) -> Any:
-        if isinstance(values, list):
+    def shared(values: list[Any]) -> Any:
+        if not any(isinstance(each, str) for each in values):
             return values
-        return values | {
-            "texts": [numbers.setdefault(each, len(numbers)) for each in values["texts"]]
+        return {
+            "at": [
+                None if each is None else numbers.setdefault(each, len(numbers)) for each in values
+            ]
         }
 
     found = {
         name: each | {"columns": {key: shared(values) for key, values in each["columns"].items()}}
         for name, each in figures.items()
     }
-    short = {
-        number: shown
-        for text, number in numbers.items()
-        if text is not None and (shown := shown_name(text)) != text
-    }
+    short = {at: shown for text, at in numbers.items() if (shown := shown_name(text)) != text}
     return {"figures": found, "texts": list(numbers), "short": short}
 
 
-def _values(column: pl.Series) -> Any:
-    """A column as JSON; one of text is each text once, and a number for each row."""
-    values = column.to_list()
-    if any(isinstance(each, str) for each in values):
-        numbers: dict[str | None, int] = {}
-        at = [numbers.setdefault(each, len(numbers)) for each in values]
-        return {"texts": [None if t is None else _safe(str(t)) for t in numbers], "at": at}
-    return [_number(each) for each in values]
-
-
-def _number(value: Any) -> Any:
+def _value(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, list | tuple):
-        return _safe(", ".join(map(str, value)))
-    return value
+        value = ", ".join(map(str, value))
+    return _safe(value) if isinstance(value, str) else value
 
 
+@lru_cache(4096)
 def _safe(text: object) -> str:
     """Text from a trace as a page shows it."""
     return clipped(str(text), charts.LONGEST_TEXT)

@@ -92,12 +92,10 @@ def parts(ranks: Ranks) -> Figure | None:
     fitting = [row for row in rows[:MOST_CELLS] if row["rank"] != last]
     left_out = len(ranks) - len({row["rank"] for row in fitting})
     frame = pl.DataFrame(fitting)
-    tips = ("rank:N", "part:N", "part_ns=length", "window_ns=window")
-    drawn = charts.with_tooltip(alt.Chart(frame), *tips).mark_bar().encode(
-        y=_lane(ranks, "rank"),
-        x=alt.X("part_ns:Q", title="window of the verdict", axis=charts.time_axis()),
-        color=charts.colour(frame["colour"].to_list()),
-        order=alt.Order("place:Q"),
+    drawn = charts.bars(
+        alt.Chart(frame), charts.x("part_ns", "window of the verdict"), _lane(ranks, "rank"),
+        charts.colour(frame["colour"].to_list()), _height(ranks),
+        "rank:N", "part:N", "part_ns=length", "window_ns=window", order=alt.Order("place:Q"),
     )  # fmt: skip
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
     return Figure(
@@ -105,7 +103,7 @@ def parts(ranks: Ranks) -> Figure | None:
         f"{duration(longest.judged.window.span_ns)}."
         f"{_left_out(left_out, f'further {ranks.noun}')}",
         frame,
-        charts.sized(drawn, _height(ranks)),
+        drawn,
         title="Where the time went",
         source=ranks.source("partition"),
     )
@@ -219,12 +217,11 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         "awaited_rank:N",
     )  # fmt: skip
     bars = with_tips.mark_bar().encode(
-        x=alt.X("start_ns:Q", title="one clock", scale=alt.Scale(zero=False),
-                axis=charts.time_axis()),
+        x=charts.x("start_ns", "one clock", scale=alt.Scale(zero=False)),
         x2=alt.X2("end_ns:Q"),
         y=_lane(ranks, "name"),
         color=charts.colour([waiting, wire]),
-    )  # fmt: skip
+    )
     calls = answer.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
     listed = f"all {calls:,} collectives that could be matched"
     if calls >= _top(ranks)["top"]:

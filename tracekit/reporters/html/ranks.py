@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
-from tracekit.reporters.html.figure import PageSubject
+from tracekit.reporters.html.subject import PageSubject
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_words import no_verdict

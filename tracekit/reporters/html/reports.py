@@ -19,7 +19,7 @@ from tracekit.reporters import fleet as words
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.diff import diff_view
 from tracekit.reporters.html.figure import Figure
-from tracekit.reporters.html.page import Part, View, page
+from tracekit.reporters.html.page import Part, View, page, told_view
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import in_order_of_interest
 from tracekit.reporters.html.subject import Subject
@@ -160,10 +160,8 @@ def _fleet_view(fleet: Fleet) -> View:
         {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
     )
     with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "step_ns=length")
-    chart = with_tips.mark_line(point=True).encode(
-        x=alt.X("place:Q", title=f"runs in order of {fleet.order}"),
-        y=alt.Y("step_ns:Q", title="step", axis=charts.time_axis()),
-    )
+    place = alt.X("place:Q", title=f"runs in order of {fleet.order}")
+    chart = with_tips.mark_line(point=True).encode(x=place, y=charts.y("step_ns", "step"))
     steps = Figure(
         "The median over the ranks of their median steps.",
         rows,
@@ -180,10 +178,6 @@ def _fleet_view(fleet: Fleet) -> View:
                 found = [row | {"labels": words.labels(row["labels"])} for row in found]
             frame = pl.DataFrame(found, infer_schema_length=None)
             tables.append(Figure(says, frame, title=title, source=source, name=name, wide=True))
-    facts = {
-        "headline": words.headline(fleet),
-        "summary": words.summary(fleet),
-        "sentences": [each for found in words.findings(fleet).values() for each in found],
-    }
+    told = [each for found in words.findings(fleet).values() for each in found]
     parts = [Part("steps", "The step of each run", [steps]), Part("found", "Findings", tables)]
-    return View("fleet", fleet.lake, "fleet.html", facts, parts)
+    return told_view("fleet", fleet.lake, words.headline(fleet), words.summary(fleet), told, parts)

@@ -1,4 +1,4 @@
-"""The trace that a page is about: its database, its verdict, and the window that the page draws."""
+"""What a page is about: its database, and of one trace the verdict and the window that it draws."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import polars
 from msgspec import Struct
 
-from tracekit.reporters.html.figure import PageSubject
 from tracekit.text import printable
 from tracekit.thresholds import Thresholds
 
@@ -23,8 +22,76 @@ if TYPE_CHECKING:
     from tracekit.verdict.model import Analysis
 
 
+# The column of `overview` that counts the same as a finding. A finding about a smaller share than
+# _SLIGHT stands in the section Health alone.
+_COUNTED = {
+    "unlinked_gpu_ops": "gpu_ops", "starts_before_launch": "gpu_ops",
+    "ambiguous_correlation": "gpu_ops", "negative_duration": "events", "no_time": "events",
+    "begin_end_events": "events", "no_category": "events",
+}  # fmt: skip
+_SLIGHT = 0.01
 # The critical path is drawn in this many parts.
 _PATH_PARTS = 400
+
+
+class PageSubject:
+    """The traces that the figures of a page are about: one, two runs, or several ranks."""
+
+    def __init__(self, database: Session, trace_id: int | None = None) -> None:
+        self.database = database
+        self.trace_id = trace_id
+        self._answers: dict[str, polars.DataFrame] = {}
+
+    @property
+    def quoted_name(self) -> str:
+        """The database or trace, as a shell takes it."""
+        return shlex.quote(printable(self.database.name))
+
+    def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
+        """The answer to a named question, which is asked once."""
+        key = f"{question} {parameters}"
+        if key not in self._answers:
+            self._answers[key] = self.database.query(question, **parameters)
+        return self._answers[key]
+
+    def source(self, question: str, **parameters: Value) -> str:
+        """The command that prints these rows."""
+        given = "".join(
+            f" --param {shlex.quote(f'{name}={value}')}"
+            for name, value in parameters.items()
+            if value is not None
+        )
+        return f"tracekit query {self.quoted_name} {question}{given}"
+
+    def doubts(self, question: str) -> list[str]:
+        """The doubts about an answer."""
+        return [row["message"] for row in self.findings_against(question, self.trace_id)]
+
+    def findings_against(self, question: str, trace: int | None = None) -> list[dict[str, Any]]:
+        """The findings that could change what one reads in the answer, about one trace or all."""
+        among = [row for row in self.findings if trace in (None, row["trace_id"])]
+        return [
+            row
+            for row in self.database.doubts(question, trace, among)
+            if row["severity"] not in ("info", "missing") and self._share(row) >= _SLIGHT
+        ]
+
+    def _share(self, finding: dict[str, Any]) -> float:
+        """The share of the GPU ops or events that a finding concerns; 1: all, or unknown."""
+        counted = _COUNTED.get(finding["code"])
+        if counted is None:
+            return 1
+        of = self._counts[finding["trace_id"]][counted]
+        return float(finding["count"] / of) if of else 1
+
+    @cached_property
+    def findings(self) -> list[dict[str, Any]]:
+        """The doubts about the traces, and the data that was not recorded."""
+        return self.database.findings(self.trace_id)
+
+    @cached_property
+    def _counts(self) -> dict[int, dict[str, Any]]:
+        return {row["trace_id"]: row for row in self.database.ask("overview")}
 
 
 class Interval(Struct, frozen=True):
@@ -61,8 +128,8 @@ class Subject(PageSubject):
         window: str | None = None,
         thresholds: Thresholds | None = None,
     ) -> None:
-        super().__init__(database)
-        self.trace_id = trace_id
+        super().__init__(database, trace_id)
+        self.trace_id: int
         self.figures: list[Figure] = []
         """The figures of the sections before, which a finding may concern."""
         self._window = window
@@ -140,10 +207,6 @@ class Subject(PageSubject):
         """The answer to a named question about this trace."""
         return super().rows(question, trace=self.trace_id, **parameters)
 
-    def of_device(self, rows: polars.DataFrame) -> polars.DataFrame:
-        """The rows of the device that the verdict is about."""
-        return rows.filter(device_id=self.device_id)
-
     def source(self, question: str, **parameters: Value) -> str:
         """The command that prints these rows."""
         trace = self.trace_id if self._is_chosen else None
@@ -170,15 +233,6 @@ class Subject(PageSubject):
     def is_apart(self) -> bool:
         """Whether several traces were loaded without a database: commands name this one alone."""
         return len(self.database.trace_ids()) > 1 and not self.database.is_stored
-
-    @cached_property
-    def findings(self) -> list[dict[str, Any]]:
-        """The doubts about the trace, and the data that was not recorded."""
-        return self.database.findings(self.trace_id)
-
-    def doubts(self, question: str) -> list[str]:
-        """The doubts about an answer."""
-        return [row["message"] for row in self.findings_against(question, self.trace_id)]
 
     def since_start(self, rows: polars.DataFrame, *columns: str) -> polars.DataFrame:
         """Instants counted from the start of the window, instead of the trace's clock."""

@@ -16,7 +16,7 @@ from tracekit.experiments.points import AXES, Sweep
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, without_empty
-from tracekit.reporters.html.page import View, part_of
+from tracekit.reporters.html.page import View, part_of, told_view
 from tracekit.text import printable
 from tracekit.verdict.regime import UNKNOWN
 
@@ -26,6 +26,8 @@ _COLUMNS = (
     "rows_per_s", "host_ns", "regime", "bottleneck", "launches", "operators", "kernels",
     "traffic_bytes", "share_busy", "share_compute", "dilation", "reason",
 )  # fmt: skip
+# The most points that the first screen names as failed.
+_FAILED = 5
 
 
 def sweep_view(sweep: Sweep) -> View:
@@ -36,14 +38,11 @@ def sweep_view(sweep: Sweep) -> View:
         ("lines", "Over size", (figures.times,)),
         ("points", "All points", (figures.points,)),
     )
-    facts = {
-        "sweep": sweep,
-        "ran": sum(1 for point in sweep.points if point.step_ns),
-        "failed": [point for point in sweep.points if point.reason],
-        "sentences": page.sentences(),
-    }
+    ran = sum(1 for point in sweep.points if point.step_ns)
+    about = f"{len(sweep.points)} points on {sweep.device}, {ran} of them ran"
     parts = [part_of(page, section) for section in sections]
-    return View("sweep", sweep.database, "sweep.html", facts, parts)
+    headline = f"Sweep of {', '.join(sweep.variants)}"
+    return told_view("sweep", sweep.database, headline, about, page.sentences(), parts)
 
 
 def regimes_chart(sweep: Sweep) -> alt.TopLevelMixin | None:
@@ -71,14 +70,21 @@ class _SweepFigures:
         self.rows = pl.DataFrame(rows, infer_schema_length=None)
 
     def sentences(self) -> list[str]:
-        """Sentences on the bounds of the baseline and on the fastest variants."""
+        """Sentences on the bounds of the baseline, the fastest variants, and what did not run."""
         shapes = self.sweep.shapes
         regimes = Counter(each.regime or UNKNOWN for each in shapes)
         fastest = Counter(each.fastest for each in shapes if each.fastest)
         sizes = "size" if len(shapes) == 1 else "sizes"
         counts = [(f"{self.sweep.baseline} is {name}", n) for name, n in regimes.most_common()]
         counts += [(f"{name} is fastest", n) for name, n in fastest.most_common()]
-        return [f"{what} at {count} of {len(shapes)} {sizes}." for what, count in counts]
+        failed = [
+            f"{point.workload} {'gave a wrong answer' if point.is_wrong else 'did not run'}: "
+            f"{point.reason}"
+            for point in self.sweep.points
+            if point.reason
+        ]
+        told = [f"{what} at {count} of {len(shapes)} {sizes}." for what, count in counts]
+        return [*told, *failed[:_FAILED]]
 
     def regimes(self) -> Figure:
         """A map of what bounds the baseline."""
@@ -154,8 +160,7 @@ class _SweepFigures:
         lines = with_tips.mark_line(point=True).encode(
             x=alt.X("at:Q", title=self.across, scale=alt.Scale(type="log", base=2),
                     axis=alt.Axis(values=sorted(set(rows["at"])), format="d")),
-            y=alt.Y("step_ns:Q", title="step", scale=alt.Scale(type="log"),
-                    axis=charts.time_axis()),
+            y=charts.y("step_ns", "step", scale=alt.Scale(type="log")),
             color=self._variants("workload"),
             strokeDash=alt.StrokeDash("down:N", title=", ".join(self.down) or None,
                                       legend=alt.Legend(orient="top") if self.down else None),

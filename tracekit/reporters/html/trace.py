@@ -16,7 +16,7 @@ from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import Window
 from tracekit.reporters.html.figure import Figure, without_empty
-from tracekit.reporters.html.page import Part, View, part_of
+from tracekit.reporters.html.page import Part, View, part_of, told_view
 from tracekit.reporters.html.sections import communication, flame, memory, timeline, work
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.parts import lists_of, screen_parts_of
@@ -182,9 +182,10 @@ def _snapshot_view(subject: Snapshot) -> View:
     path, metadata = subject.database.frame(sql, {"trace": subject.trace_id}).row(0)
     allocator = json.loads(metadata).get("memory_snapshot", {}).get("allocator_settings") or {}
     settings = allocator.get("PYTORCH_CUDA_ALLOC_CONF")
-    facts = {"sentences": subject.sentences(), "settings": settings}
+    about = f"PYTORCH_CUDA_ALLOC_CONF={settings}" if settings else ""
     parts = [part_of(subject, section) for section in _OF_SNAPSHOT]
-    return View(f"trace{subject.trace_id}", path, "snapshot.html", facts, parts)
+    name = f"trace{subject.trace_id}"
+    return told_view(name, path, "Memory snapshot", about, subject.sentences(), parts)
 
 
 class Plots:

@@ -16,14 +16,11 @@ _COLLECTIVE_BINS = 400
 _MOST = 2000
 
 
-@figure("comm_timeline", unless="no_communication", bins=_COLLECTIVE_BINS)
-def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+@figure("comm_timeline", unless="no_communication", of_device=True, bins=_COLLECTIVE_BINS)
+def communication(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Collectives over time: exposed, and overlapped with compute."""
-    rows = subject.of_device(rows.drop("trace_id"))
-    if rows.is_empty():
-        return None
     ran, exposed = int(rows["communication_ns"].sum()), int(rows["exposed_ns"].sum())
-    rows = subject.since_start(rows, "at_ns", "end_ns")
+    rows = subject.since_start(rows.drop("trace_id"), "at_ns", "end_ns")
     return Figure(
         f"Collectives ran for {duration(ran)} of the GPU-active span. No compute covers "
         f"{duration(exposed)} of it ({share(exposed, ran)}).",
@@ -34,12 +31,13 @@ def communication(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     )
 
 
-@figure("collective_stats", "Collectives by type, group and size", unless="no_communication")
-def collectives(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+@figure(
+    "collective_stats", "Collectives by type, group and size",
+    unless="no_communication", of_device=True,
+)  # fmt: skip
+def collectives(subject: Subject, rows: pl.DataFrame) -> Figure:
     """Collectives by type, group and size of the message."""
-    rows = subject.of_device(rows).head(_MOST)
-    if rows.is_empty():
-        return None
+    rows = rows.head(_MOST)
     first = rows.row(0, named=True)
     waited = int(rows["wait_ns"].sum())
     says = (
@@ -54,13 +52,13 @@ def collectives(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     return Figure(says, informative(rows))
 
 
-@figure("collective_stats", "Bandwidth by size of the message", unless="no_communication")
-def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure | None:
+@figure(
+    "collective_stats", "Bandwidth by size of the message", unless="no_communication",
+    of_device=True, where=(pl.col("message_bytes") > 0) & (pl.col("bus_gb_per_s") > 0),
+)  # fmt: skip
+def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The bandwidth of collectives by the size of their messages."""
-    rows = subject.of_device(rows).drop("trace_id", "rank", "device_id").head(_MOST)
-    rows = rows.filter(pl.col("message_bytes") > 0, pl.col("bus_gb_per_s") > 0)
-    if rows.is_empty():
-        return None
+    rows = rows.drop("trace_id", "rank", "device_id").head(_MOST)
     best = rows.sort("best_bus_gb_per_s", descending=True).row(0, named=True)
     return Figure(
         f"The best call is {best['type']}, with {best['best_bus_gb_per_s']:.3g} GB/s on the "
@@ -88,7 +86,7 @@ def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         base, "at_ns=at", "colour:N=part", "part_ns=time", "share:Q|.1%", "step:N"
     )
     bars = with_tips.mark_rect().encode(
-        x=charts.time("at_ns", tickCount=8),
+        x=charts.time("at_ns", 8),
         x2=alt.X2("end_ns:Q"),
         y=alt.Y("low:Q", title="share of the time",
                 axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
@@ -105,8 +103,7 @@ def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:
         "bus_gb_per_s:Q=bus GB/s|.3~g", "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
     )  # fmt: skip
     dots = with_tips.mark_point(filled=True, opacity=0.8, color=colours.of("communication")).encode(
-        x=alt.X("message_bytes:Q", title="message", scale=alt.Scale(type="log"),
-                axis=charts.size_axis(tickCount=8)),
+        x=charts.x("message_bytes", "message", 8, scale=alt.Scale(type="log")),
         y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),
                 axis=alt.Axis(format="~g", tickCount=6)),
         shape=alt.Shape("type:N", title="type", legend=alt.Legend(orient="top", columns=6)),

@@ -162,22 +162,21 @@ def memory_segments(subject: Subject, rows: pl.DataFrame) -> Figure:
     """How each segment is filled."""
     rows = informative(rows).with_columns(segment=_HEX).drop("address")
     base = alt.Chart(rows).transform_fold(["used_bytes", "free_bytes"], as_=["part", "part_bytes"])
-    with_tips = charts.with_tooltip(
+    chart = charts.bars(
         base.transform_calculate(colour="datum.part == 'used_bytes' ? 'allocated' : 'idle'"),
+        charts.x("part_bytes", "in use, and free", 6),
+        alt.Y("segment:N", sort=None, title=None),
+        charts.colour(["allocated", "idle"], "memory"),
+        16 * len(rows) + 30,
         "segment:N", "segment_bytes=whole", "part_bytes=in this part",
         "largest_free_bytes=largest free",
     )  # fmt: skip
-    parts = with_tips.mark_bar().encode(
-        x=alt.X("part_bytes:Q", title="in use, and free", axis=charts.size_axis(tickCount=6)),
-        y=alt.Y("segment:N", sort=None, title=None),
-        color=charts.colour(["allocated", "idle"], "memory"),
-    )
     first = rows.row(0, named=True)
     return Figure(
         f"The segment with most has {size(first['free_bytes'])} free of "
         f"{size(first['segment_bytes'])}.",
         rows,
-        charts.sized(parts, 16 * len(rows) + 30),
+        chart,
     )
 
 
@@ -225,8 +224,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         "at_ns=at", "min_allocated_bytes=allocated, least", "max_allocated_bytes=allocated, most",
         "max_reserved_bytes=reserved", "step:N",
     )  # fmt: skip
-    x = charts.time("at_ns", tickCount=8)
-    y = alt.Y("bytes:Q", title="memory", axis=charts.size_axis(tickCount=6))
+    x, y = charts.time("at_ns", 8), charts.y("bytes", "memory", 6)
     color = charts.colour(["allocated", "reserved"], "memory", symbolOpacity=1)
     band = (
         base.transform_calculate(colour="'allocated'")
@@ -260,9 +258,7 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
 
 def _bars(rows: pl.DataFrame, column: str, live: str, *tips: str) -> alt.TopLevelMixin:
     """A bar for each operator or place: the memory that it holds."""
-    with_tips = charts.with_tooltip(alt.Chart(rows), f"{column}:N", f"live_bytes={live}", *tips)
-    bars = with_tips.mark_bar(color=colours.of("allocated")).encode(
-        y=charts.names(column, rows[column].to_list(), "-x"),
-        x=alt.X("live_bytes:Q", title=live, axis=charts.size_axis(tickCount=6)),
-    )
-    return charts.sized(bars, 22 * rows[column].n_unique() + 20)
+    names = charts.names(column, rows[column].to_list(), "-x")
+    colour, height = alt.value(colours.of("allocated")), 22 * rows[column].n_unique() + 20
+    x, tips = charts.x("live_bytes", live, 6), (f"{column}:N", f"live_bytes={live}", *tips)
+    return charts.bars(alt.Chart(rows), x, names, colour, height, *tips)

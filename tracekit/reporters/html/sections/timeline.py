@@ -98,9 +98,7 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
     bars = charts.with_tooltip(
         base.transform_calculate(colour="datum.part"), *tips, "part:N", "part_ns=of it"
     )
-    bars = bars.mark_bar().encode(
-        y=alt.Y("part_ns:Q", title="length of the step", axis=charts.time_axis())
-    )
+    bars = bars.mark_bar().encode(y=charts.y("part_ns", "length of the step"))
     caps = base.transform_filter("datum.part == 'compute'")
     caps = charts.with_tooltip(caps.transform_calculate(colour="datum.regime"), *tips)
     caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y=alt.Y("span_ns:Q"))
@@ -224,14 +222,12 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
     )
     tips = ("lane:N", "activity:N", "name:N", "start_ns=from", "dur_ns=for", "pieces:Q")
     base = charts.with_tooltip(laid, *tips).encode(
-        x=alt.X(
-            "start_ns:Q",
-            title="since the interval's start",
-            axis=charts.time_axis(tickCount=8),
+        x=charts.x(
+            "start_ns", "since the interval's start", 8,
             scale=alt.Scale(domain=[0, span], nice=False),
         ),
         y=alt.Y("lane:N", sort=order, title=None, axis=alt.Axis(labelLimit=160)),
-    )
+    )  # fmt: skip
     pieces = base.mark_rect(clip=True, cursor="pointer").encode(
         x2=alt.X2("end_ns:Q"), color=charts.colour(rows["colour"].to_list(), "busy with")
     )
@@ -258,14 +254,14 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     label = pl.when(is_one).then("culprit").otherwise(pl.format("{} ({})", "culprit", "cause"))
     rows = rows.with_columns(label=label)
     first = rows.row(0, named=True)
-    with_tips = charts.with_tooltip(
-        alt.Chart(rows), "culprit:N", "cause:N", "idle_ns=idle", "gaps:Q"
-    )
-    chart = with_tips.mark_bar().encode(
-        x=alt.X("idle_ns:Q", title="device idle time", axis=charts.time_axis()),
-        y=charts.names("label", rows["label"].to_list()),
-        color=charts.colour(rows["colour"].to_list(), "cause"),
-    )
+    chart = charts.bars(
+        alt.Chart(rows),
+        charts.x("idle_ns", "device idle time"),
+        charts.names("label", rows["label"].to_list()),
+        charts.colour(rows["colour"].to_list(), "cause"),
+        20 * len(rows),
+        "culprit:N", "cause:N", "idle_ns=idle", "gaps:Q",
+    )  # fmt: skip
     waits = f"{cause_of(first['cause'])} in {charts.shown_name(first['culprit'])}"
     if first["culprit"] == _NOTHING:
         waits = "what was not recorded"
@@ -274,7 +270,7 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
         "which it waits for the host.",
         informative(rows),
-        charts.sized(chart, 20 * len(rows)),
+        chart,
         shows=["culprit", "cause"],
     )
 

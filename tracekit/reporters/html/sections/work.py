@@ -71,13 +71,12 @@ def roofline(subject: Subject) -> Figure | None:
     return Figure(says, pl.DataFrame(), title=_ROOFLINE, source=subject.source("missing"))
 
 
-@figure("roofline", _ROOFLINE, top=_DOTS)
-def _measured(subject: Subject, rows: pl.DataFrame) -> Figure | None:
-    rows = subject.of_device(rows.drop("trace_id")).filter(
-        pl.col("flops") > 0, pl.col("moved_bytes") > 0, pl.col("bound").is_not_null()
-    )
-    if rows.is_empty():
-        return None
+_HAS_WORK = (pl.col("flops") > 0) & (pl.col("moved_bytes") > 0) & pl.col("bound").is_not_null()
+
+
+@figure("roofline", _ROOFLINE, of_device=True, where=_HAS_WORK, top=_DOTS)
+def _measured(subject: Subject, rows: pl.DataFrame) -> Figure:
+    rows = rows.drop("trace_id")
     first = rows.row(0, named=True)
     spent = int(rows["gpu_ns"].sum())
     of_limit = dict(rows.group_by("bound").agg(pl.col("gpu_ns").sum()).iter_rows())
@@ -177,10 +176,10 @@ def counters(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
 
 
-@figure("launches_over_time", "From launch to start")
+@figure("launches_over_time", "From launch to start", of_device=True)
 def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """Launch delays over time."""
-    rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
+    rows = subject.since_start(rows, "start_ns", "end_ns")
     if len(rows) < 2:
         return None
     named = {"delay_p50_ns": "median", "delay_p90_ns": "90 %"}
@@ -194,10 +193,9 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     with_tips = charts.with_tooltip(alt.Chart(rows), "of:N", "delay_ns=delay", "launches:Q")
     chart = with_tips.mark_line().encode(
         x=charts.time("start_ns"),
-        y=alt.Y("delay_ns:Q", title="launch delay", axis=charts.time_axis(),
-                scale=alt.Scale(type="symlog", constant=1000)),
+        y=charts.y("delay_ns", "launch delay", scale=alt.Scale(type="symlog", constant=1000)),
         color=charts.shades("of", shades),
-    )  # fmt: skip
+    )
     return Figure(
         "Long delays mean that the host runs ahead and the device is busy; short ones that "
         f"the device takes each launch as it comes.{median}",
@@ -207,10 +205,10 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     )
 
 
-@figure("launches_over_time", "Launches queued")
+@figure("launches_over_time", "Launches queued", of_device=True)
 def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     """How many launches were queued over time."""
-    rows = subject.since_start(subject.of_device(rows), "start_ns", "end_ns")
+    rows = subject.since_start(rows, "start_ns", "end_ns")
     if len(rows) < 2:
         return None
     rows = rows.select("start_ns", "end_ns", "depth_p50", "depth_max")

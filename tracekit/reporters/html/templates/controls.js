@@ -28,8 +28,7 @@ function tooltip(value, sanitize) {
 
 async function drawChart(element, figure) {
   const spec = { ...figure.spec, $schema: "https://vega.github.io/schema/vega-lite/v6.json", datasets: { rows: rowsOf(figure) }, autosize: { type: "fit-x", contains: "padding" } };
-  const place = document.createElement("div");
-  place.className = "chart";
+  const place = made("div", { className: "chart" });
   element.replaceChildren(place);
   const drawn = await vegaEmbed(place, spec, {
     mode: "vega-lite",
@@ -87,18 +86,11 @@ async function draw(element) {
 
 // ---- what a reader can move
 
-function labelled(text, control) {
-  const label = document.createElement("label");
-  label.append(text, control);
-  return label;
-}
-
-function pressed(title, action) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = title;
-  button.addEventListener("click", action);
-  return button;
+// A list to choose from, of titles and values.
+function choiceOf(properties, options, action) {
+  const select = made("select", properties, ...options.map(([title, value]) => new Option(title, value)));
+  select.addEventListener("change", () => action(select.value));
+  return select;
 }
 
 const controls = {
@@ -110,13 +102,10 @@ const controls = {
     });
     const place = element.querySelector(".controls");
     if (place.childElementCount) return;
-    const select = document.createElement("select");
-    select.className = "step";
-    select.append(new Option("all", ""));
-    for (const step of new Set(rowsOf(figure).map((row) => row.step))) select.append(new Option(step, step));
+    const steps = [...new Set(rowsOf(figure).map((row) => row.step))].map((step) => [step, step]);
+    const select = choiceOf({ className: "step" }, [["all", ""], ...steps], (step) => remember({ step }));
     select.value = chosenStep ?? "";
-    select.addEventListener("change", () => remember({ step: select.value }));
-    place.append(labelled("Step ", select));
+    place.append(made("label", {}, "Step ", select));
   } },
 
   // Buttons that move and zoom the time axis, as the mouse does; a click on a piece tells all of it.
@@ -129,14 +118,11 @@ const controls = {
     const tell = (row) => {
       here.replaceChildren(row ? described(element, figure, row, true, ["lane", "name", "activity", "start_ns", "pieces"]) : "");
       const [from, to] = row ? [row.start_ns, row.end_ns] : shownNow();
-      const line = document.createElement("p");
-      line.append(row ? `It lasts ${duration(to - from)}. In Perfetto: ` : "What is shown here, in Perfetto: ", perfetto(command, trace_start + from, trace_start + to));
-      here.append(line);
+      const told = row ? `It lasts ${duration(to - from)}. In Perfetto: ` : "What is shown here, in Perfetto: ";
+      here.append(made("p", {}, told, perfetto(command, trace_start + from, trace_start + to)));
     };
     if (!here) {
-      here = document.createElement("div");
-      here.className = "here";
-      here.setAttribute("aria-live", "polite");
+      here = made("div", { className: "here", ariaLive: "polite" });
       element.querySelector(".drawing").after(here);
     }
     view.addEventListener("click", (_, item) => tell(item?.datum?.lane && item.datum));
@@ -189,32 +175,27 @@ const controls = {
       const place = element.querySelector(".controls");
       const asked = choicesOf(name);
       if (!place.childElementCount) {
-        const search = document.createElement("input");
-        Object.assign(search, { type: "search", name: "find" });
+        const search = made("input", { type: "search", name: "find" });
         let waiting;
         search.addEventListener("input", () => {
           clearTimeout(waiting);
           waiting = setTimeout(() => choose(name, { find: search.value }, { isSmall: true }), 250);
         });
-        place.append(labelled("Find", search));
+        place.append(made("label", {}, "Find", search));
         if (control.measures.length > 1) {
-          const select = document.createElement("select");
-          select.name = "measure";
-          select.append(...control.measures.map(([title]) => new Option(title, title)));
-          select.addEventListener("change", () => choose(name, { measure: select.value, look: null }));
-          place.append(labelled("Width", select));
+          const measures = control.measures.map(([title]) => [title, title]);
+          const choice = choiceOf({ name: "measure" }, measures, (measure) => choose(name, { measure, look: null }));
+          place.append(made("label", {}, "Width", choice));
         }
         const box = (title, key) => {
-          const input = document.createElement("input");
-          Object.assign(input, { type: "checkbox", name: key });
+          const input = made("input", { type: "checkbox", name: key });
           input.addEventListener("change", () => choose(name, { [key]: input.checked && 1, look: null }));
-          const label = labelled(input, title);
-          place.append(label);
+          place.append(made("label", {}, input, title));
         };
         box("Inverted: callers below", "inverted");
         if (control.library.length) box("Library frames", "library");
         if (element.flame.idle) box("Threads that only wait", "waiting");
-        place.append(pressed("Show all", () => choose(name, { look: null, stem: null, find: null })), document.createElement("output"));
+        place.append(pressed("Show all", () => choose(name, { look: null, stem: null, find: null })), made("output"));
       }
       for (const input of place.querySelectorAll("input, select")) {
         if (input.type === "checkbox") input.checked = Boolean(asked[input.name]);
@@ -233,19 +214,12 @@ const controls = {
     if (!place.childElementCount) {
       for (const side of sides) {
         const speeds = [...new Set(rows.map((row) => row[side]))].sort((a, b) => a - b);
-        const label = document.createElement("label");
-        const slider = document.createElement("input");
-        Object.assign(slider, { type: "range", min: 0, max: speeds.length - 1, step: 1, value: speeds.indexOf(1), name: side });
-        const value = document.createElement("output");
-        label.append(`${side} speed`, slider, value);
-        place.append(label);
+        const range = { type: "range", min: 0, max: speeds.length - 1, step: 1, value: speeds.indexOf(1), name: side };
+        const slider = made("input", { ...range, speeds, shown: made("output") });
         slider.addEventListener("input", () => move());
-        slider.speeds = speeds;
-        slider.shown = value;
+        place.append(made("label", {}, `${side} speed`, slider, slider.shown));
       }
-      const result = document.createElement("output");
-      result.className = "result";
-      place.append(result);
+      place.append(made("output", { className: "result" }));
     }
     const move = () => {
       const at = { host: 1, device: 1, network: 1 };

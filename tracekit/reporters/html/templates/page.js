@@ -108,7 +108,7 @@ document.addEventListener("toggle", (event) => {
   const details = event.target;
   if (!details.matches("details.data") || !details.open) return;
   const figure = data.figures[details.closest("figure").dataset.figure];
-  details.querySelector(".scroll").replaceChildren(plainTable(figure));
+  drawTable(details.querySelector(".scroll"), figure);
 }, true);
 
 // Advice about a place leads there.

@@ -1,47 +1,28 @@
 // Tables, and the links between a row and its place in other figures.
 // ---- tables
 
-function plainTable(figure) {
-  const columns = Object.keys(figure.columns);
-  const table = document.createElement("table");
-  table.className = "rows";
-  const head = table.createTHead().insertRow();
-  for (const column of columns) {
-    const cell = document.createElement("th");
-    cell.scope = "col";
-    cell.textContent = heading(column);
-    head.append(cell);
-  }
-  const body = table.createTBody();
-  for (const row of rowsOf(figure)) {
-    const line = body.insertRow();
-    for (const column of columns) {
-      const cell = line.insertCell();
-      cell.textContent = shortNames.get(row[column]) ?? shown(column, row[column]);
-      if (shortNames.has(row[column])) cell.title = row[column];
-      if (typeof row[column] === "number") cell.className = "number";
-    }
-  }
-  return table;
+// An element with these properties and contents.
+function made(tag, properties = {}, ...contents) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...contents);
+  return element;
+}
+
+function pressed(title, action, className = "") {
+  const button = made("button", { type: "button", className }, title);
+  button.addEventListener("click", action);
+  return button;
 }
 
 function drawTable(element, figure) {
   const rows = rowsOf(figure);
   const columns = Object.keys(figure.columns);
-  const table = document.createElement("table");
-  table.className = "rows";
-  const holder = document.createElement("div");
-  holder.className = "scroll-x";
-  holder.append(table);
-  element.replaceChildren(holder);
+  const table = made("table", { className: "rows" });
+  element.replaceChildren(made("div", { className: "scroll-x" }, table));
   const hidden = [...(figure.control.hidden ?? []), figure.control.step === "own" ? "step" : null];
   const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
   const isShort = (column) => rows.every((row) => String(row[column] ?? "").length <= 24);
-  const escaped = document.createElement("span");
-  const text = (value) => {
-    escaped.textContent = value;
-    return escaped.innerHTML;
-  };
+  const text = (value) => made("span", { textContent: value }).innerHTML;
   // Long text is cut to a line, and kernels have short names: the whole text is shown on hover, and in
   // the cell after a click.
   const display = (column, value) => {
@@ -64,7 +45,7 @@ function drawTable(element, figure) {
     })).concat(figure.control.plain ? [] : [more]),
     order: [],
     paging: rows.length > 10,
-    pageLength: figure.control.page_length || 10,
+    pageLength: 10,
     lengthMenu: [10, 50, 200],
     layout: {
       topStart: null,
@@ -107,23 +88,12 @@ function figureOf(element, name) {
   return data.figures[id] && { id, figure: data.figures[id] };
 }
 
-function linkTo(text, action) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "link";
-  button.textContent = text;
-  button.addEventListener("click", (event) => { event.stopPropagation(); action(); });
-  return button;
-}
+const linkTo = (text, action) => pressed(text, (event) => { event.stopPropagation(); action(); }, "link");
 
 function copyable(command) {
-  const line = document.createElement("span");
-  const code = document.createElement("code");
-  const button = document.createElement("button");
-  code.textContent = button.dataset.copy = command;
-  Object.assign(button, { type: "button", className: "copy", textContent: "Copy" });
-  line.append(code, " ", button);
-  return line;
+  const button = made("button", { type: "button", className: "copy" }, "Copy");
+  button.dataset.copy = command;
+  return made("span", {}, made("code", {}, command), " ", button);
 }
 
 // The line of Python that launches most of what a kernel does, by the flame graph.
@@ -176,19 +146,10 @@ function perfetto(command, from, to) {
 
 // All of a row, whole, with its links.
 function described(element, figure, row, isHere = false, columns = Object.keys(figure.columns)) {
-  const all = document.createElement("div");
-  const list = document.createElement("dl");
-  for (const column of columns) {
-    if ((row[column] ?? "") === "") continue;
-    const term = document.createElement("dt"), value = document.createElement("dd");
-    term.textContent = heading(column);
-    value.textContent = shown(column, row[column]);
-    list.append(term, value);
+  const list = made("dl");
+  for (const column of columns.filter((each) => (row[each] ?? "") !== "")) {
+    list.append(made("dt", {}, heading(column)), made("dd", {}, shown(column, row[column])));
   }
-  const links = document.createElement("p");
-  links.className = "links";
-  links.append(...linksOf(element, figure, row, isHere));
-  all.className = "described";
-  all.append(list, links);
-  return all;
+  const links = made("p", { className: "links" }, ...linksOf(element, figure, row, isHere));
+  return made("div", { className: "described" }, list, links);
 }

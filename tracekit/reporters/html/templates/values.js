@@ -6,13 +6,13 @@ const shortNames = new Map(Object.entries(data.short).map(([at, short]) => [data
 const shortOf = (name) => shortNames.get(name) ?? name;
 
 // The texts of a column.
-const textsOf = (figure, column) => (figure.columns[column]?.texts ?? []).map((at) => data.texts[at]);
+const textsOf = (figure, column) => [...new Set(figure.columns[column]?.at)].map((at) => data.texts[at]);
 
 // The columns of a figure as rows.
 function rowsOf(figure) {
   if (figure.rows) return figure.rows;
   const columns = Object.entries(figure.columns).map(([name, values]) =>
-    [name, Array.isArray(values) ? values : values.at.map((at) => data.texts[values.texts[at]])]);
+    [name, Array.isArray(values) ? values : values.at.map((at) => data.texts[at] ?? null)]);
   const count = columns.length ? columns[0][1].length : 0;
   figure.rows = Array.from({ length: count }, (_, index) =>
     Object.fromEntries(columns.map(([name, values]) => [name, values[index]])));
@@ -24,23 +24,15 @@ function significant(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-function duration(ns) {
-  for (const [unit, size] of [["s", 1e9], ["ms", 1e6], ["us", 1e3]]) {
-    if (Math.abs(ns) >= size) {
-      const shown = Math.abs(ns) < 1e3 * size ? significant(ns / size)
-        : Math.round(ns / size).toLocaleString("en-US");
-      return `${shown} ${unit}`;
-    }
-  }
-  return `${Math.round(ns)} ns`;
+// A value in the largest of these units in which it is at least 1.
+function inUnits(value, units, least) {
+  const [unit, size] = units.find(([, each]) => Math.abs(value) >= each) ?? [least, 1];
+  const isSmall = size > 1 && Math.abs(value) < 1e3 * size;
+  return `${isSmall ? significant(value / size) : Math.round(value / size).toLocaleString("en-US")} ${unit}`;
 }
 
-function bytes(value) {
-  for (const [unit, size] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
-    if (Math.abs(value) >= size) return `${significant(value / size)} ${unit}`;
-  }
-  return `${Math.round(value)} B`;
-}
+const duration = (ns) => inUnits(ns, [["s", 1e9], ["ms", 1e6], ["us", 1e3]], "ns");
+const bytes = (value) => inUnits(value, [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]], "B");
 
 // Columns whose values are words of tracekit's own, and columns whose names do not say enough.
 const WORDS = /^(activity|bottleneck|cause|class|colour|idle_class|kind|main_cause|part|regime|severity|verdict|what_changed)$/;

@@ -1,0 +1,273 @@
+"""The screens that `analyze` prints: what misleads comes first, and nothing is cut off; up to three
+traces are side by side, more have a row each."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+
+import tracekit
+from tests.conftest import judged_together, trace_names
+from tests.kit import ranks_simulated
+from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, operator, step
+from tests.kit.ranks_simulated import Job
+from tests.kit.simulated import write
+from tests.kit.simulator import Simulation
+from tracekit.advice.catalogue import catalogue
+from tracekit.commands import cli
+from tracekit.reporters import several
+from tracekit.reporters.first_screen import render
+from tracekit.reporters.parts import devices_of
+
+
+def screen(analysis, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    capsys.readouterr()
+    render(analysis)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch):
+    small = operator("aten::add", 20 * US, Launch(4 * US, (("memory-bandwidth", 3 * US),)))
+    atoms = [*[small] * 60, operator("aten::mm", 10 * US, Work(90 * MS)), *[small] * 300]
+    with tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)]))) as run:
+        analysis = run.verdict()
+    lines = screen(analysis, capsys, monkeypatch)
+    left = tracekit.text.duration(analysis.judged.gains.window_ns)
+    assert analysis.judged.gains.one_offs_ns > 80 * MS
+    assert any(each.endswith(f"of the other {left}") for each in lines)
+    once = next(at for at, each in enumerate(lines) if each.startswith("What happened once"))
+    assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
+
+
+SAVED = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
+MALLOC = operator("aten::empty", 3 * US, Call("cudaMalloc", 30 * MS, "allocation"))
+
+
+@pytest.mark.parametrize(
+    ("once", "row"),
+    [
+        ([MALLOC], "cudaMalloc in aten::empty"),
+        ([operator("aten::copy_", 3 * US, SAVED)] * 12, f"ProfilerStep#4: {SAVED.name}"),
+        ([Work(40 * MS)], "ProfilerStep#4: nothing recorded"),
+        ([Work(MS)], None),
+    ],
+)
+def test_one_offs_are_listed_if_they_are_much_of_the_trace(
+    once, row, tmp_path, capsys, monkeypatch
+):
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 400 * US),)))] * 10
+    atoms = [step(n, *work, *(once if n == 4 else ())) for n in range(9)]
+    with tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)]))) as run:
+        lines = screen(run.verdict(), capsys, monkeypatch)
+    at = [number for number, each in enumerate(lines) if each.startswith("What happened once")]
+    assert [lines[number + 1].partition("  ")[0] for number in at] == [row] * (row is not None)
+
+
+@pytest.fixture
+def advised(shared_verdict):
+    """A verdict with these remedies as its advice, each with a place of one line."""
+    analysis = shared_verdict("simulated-overhead-bound.json.gz")
+    (first, *_) = (each for each in analysis.advice if not each.once)
+
+    def made(*names):
+        known = catalogue()
+        advice = [
+            replace(first, remedy=name, title=known[name].title, where=f"at_{at}", detail=None)
+            for at, name in enumerate(names)
+        ]
+        return replace(analysis, advice=advice)
+
+    return made
+
+
+def test_throughput_has_a_list_of_its_own(advised, capsys, monkeypatch):
+    lines = screen(advised("cuda-graph", "larger-batch"), capsys, monkeypatch)
+    (change, throughput) = (
+        next(at for at, line in enumerate(lines) if line.startswith(heading))
+        for heading in ("What to change", "For throughput")
+    )
+    titles = [catalogue()[name].title for name in ("cuda-graph", "larger-batch")]
+    assert [lines[change + 1][2:48].strip(), lines[throughput + 1][2:48].strip()] == titles
+    assert throughput > change + 1
+
+
+def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatch):
+    names = ["cuda-graph", "torch-compile", "fused-optimizer", "in-place", "allocator"]
+    lines = screen(advised(*names), capsys, monkeypatch)
+    shown = [name for name in names if any(catalogue()[name].title in line for line in lines)]
+    places = [line for line in lines if line.startswith("    at_")]
+    assert len(lines) <= 24 and 0 < len(places) < len(shown)
+
+
+@pytest.mark.parametrize(
+    ("spans", "said"),
+    [((3, 1, 2), "a usual one"), ((1, 3, 0), "the median"), ((1, 0), "the longer")],
+)
+def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys, monkeypatch):
+    analysis = advised("cuda-graph")
+    window = replace(analysis.judged.window, kind="step", span_ns=1_000_000)
+    steps = [
+        replace(analysis.judged, window=replace(window, span_ns=span * 1_000_000)) for span in spans
+    ]
+    judged = replace(analysis.judged, window=window)
+    shown = replace(analysis, judged=judged, steps=steps)
+    assert f"{len(spans)} steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
+
+
+# Small traces are judged together, large ones take seconds.
+@pytest.mark.parametrize(
+    "name",
+    [name if name in judged_together() else pytest.param(name, marks=pytest.mark.thorough)
+     for name in trace_names()],
+)  # fmt: skip
+def test_a_real_traces_screen_is_whole(name, shared_verdict, capsys, monkeypatch):
+    analysis = shared_verdict(name)
+    lines = screen(analysis, capsys, monkeypatch)
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    # Only the places of changes may be shortened; `advise` has them whole.
+    whole = [each for each in lines if not each.startswith("    ")]
+    assert not any("..." in each or "…" in each for each in whole)
+    told = " ".join(lines)
+    assert tracekit.text.duration(analysis.judged.window.span_ns) in told
+    # Lines may also break behind a hyphen.
+    headline, shown = (
+        " ".join(t.split()).replace("- ", "-") for t in (analysis.verdict.headline, told)
+    )
+    assert headline in shown
+
+
+# -- several traces
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory):
+    steps = [
+        step(number, *[operator("aten::mm", 20 * US, Launch(5 * US, (("math", 9 * US),)))] * 20)
+        for number in range(3)
+    ]
+    path = write(tmp_path_factory.mktemp("several") / "run.json", Simulation(steps))
+    with tracekit.load(path, verdicts=False) as run:
+        return run.verdict()
+
+
+def like(analysis, path, number=1, rank=None, regime="overhead-bound", cause="dispatch"):
+    trace = replace(analysis.trace, path=path, trace_id=number, rank=rank)
+    verdict = replace(analysis.verdict, regime=regime, bottleneck=cause)
+    return replace(analysis, trace=trace, verdict=verdict)
+
+
+def printed(analyses, capsys):
+    several.render(analyses)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_hundreds_of_traces_have_a_row_each_that_fits(analysis, capsys):
+    many = [
+        like(
+            analysis,
+            f"/data/2026-11/{'a_long_name_of_a_host_' * 2}{number}.json.gz",
+            number,
+            rank=number,
+            regime="compute-bound" if number % 3 else "overhead-bound",
+            cause="memory-bandwidth" if number % 3 else "dispatch",
+        )
+        for number in range(300)
+    ]
+    heading, *_ = lines = printed(many, capsys)
+    assert heading.split() == ["trace", "rank", "window", "busy", "verdict", "worth", "most"]
+    assert max(map(len, lines)) <= 100
+    table = lines[1:301]
+    assert [row.split()[1] for row in table] == [str(number) for number in range(300)]
+    assert all("memory-bandwidth" in row for row in table[1:3])
+    told = " ".join(lines[301:])
+    assert told.startswith("300 traces: 200 compute-bound (by memory-bandwidth 200); 100 over")
+
+
+def test_the_end_of_a_long_name_is_what_is_shown(analysis, capsys):
+    many = [like(analysis, f"/runs/{'x' * 60}/rank{number}.json", number) for number in range(4)]
+    assert [row.split()[0][-5:] for row in printed(many, capsys)[1:5]] == [
+        "rank0", "rank1", "rank2", "rank3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_two_or_three_stand_side_by_side(analysis, count, capsys):
+    few = [like(analysis, f"/runs/{number}/trace.json", number) for number in range(count)]
+    lines = printed(few, capsys)
+    assert lines[0].split() == [f"{number}/trace" for number in range(count)]
+    assert lines[1].split()[:2] == ["verdict", "overhead-bound"]
+    assert " ".join(lines[1:3]).count("overhead-bound") == count
+
+
+def test_names_keep_only_what_differs(analysis):
+    given = ["/a/b/one/rank0.json.gz", "/a/b/two/rank0.json.zst", "/a/b/two/rank1.pt.trace.json"]
+    assert several.titles([like(analysis, path) for path in given]) == [
+        "one/rank0", "two/rank0", "two/rank1",
+    ]  # fmt: skip
+    twice = [like(analysis, "/a/rank0.json", number) for number in (1, 2)]
+    assert several.titles(twice) == ["rank0 (1)", "rank0 (2)"]
+
+
+def test_hostile_names_and_unknown_verdicts_do_no_harm(analysis, capsys):
+    many = [
+        like(analysis, "/a/\x1b[31mred\u202e.json", number, regime="unknown", cause=None)
+        for number in range(4)
+    ]
+    lines = printed(many, capsys)
+    assert not set("\x1b\u202e") & set("\n".join(lines))
+    assert lines[-1].startswith("4 traces: 4 unknown; windows from")
+
+
+def test_a_device_without_a_name_is_not_taken_for_none(analysis):
+    def of(devices, **other):
+        return devices_of(
+            replace(analysis, trace=replace(analysis.trace, devices=devices), **other)
+        )
+
+    assert of(["A", "A", "B"]) == "2 x A, B"
+    assert of([""], top_kernels=[]) == of([], top_kernels=[]) == "unnamed device"
+    assert of([], gpu=None, host=object()) == "CPU only"
+
+    def of_kernels(*names):
+        return of([], top_kernels=[{"name": name} for name in names])
+
+    assert of_kernels("ampere_sgemm_128x64_nn", "volta_sgemm_32x32") == (
+        "unnamed device (by its kernels, perhaps NVIDIA Ampere or newer)"
+    )
+    assert "Hopper" in of_kernels("sm80_xmma_gemm", "nvjet_sm90_tst_128x64")
+    assert "CDNA 3" in of_kernels("Cijk_Ailk_Bljk_MT128x64x16_ISA942_IU1", "gfx942_conv")
+    assert of_kernels("vectorized_elementwise_kernel") == "unnamed device"
+    assert of([], gpu=None) == "no device"
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """The database of five ranks, of which one is late."""
+    folder = tmp_path_factory.mktemp("job")
+    ranks_simulated.write(folder, Job(data=5, steps=2, late={2: 3 * MS}))
+    tracekit.load(folder, folder / "run.duckdb").close()
+    return str(folder / "run.duckdb")
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
+
+
+def test_ranks_that_agree_are_one_line(job):
+    lines = invoke("analyze", job).stdout.splitlines()
+    shown = [line.split()[:4] for line in lines if line.startswith(("4 like", "rank"))]
+    assert [each[:3] for each in shown] == [["4", "like", "rank0"], ["rank2", "2", "3.31"]]
+
+
+def test_advice_on_a_run_is_on_the_rank_that_sets_its_pace(job):
+    done = invoke("advise", job, "--json")
+    assert "advice on rank 2, which sets the pace" in done.stderr
+    assert json.loads(done.stdout)["advice"][0]["remedy"] == "python-lines"
+
+
+def test_stragglers_begin_with_the_rank_to_blame(job):
+    rows = json.loads(invoke("query", "stragglers", job, "--json").stdout)
+    assert [each["rank"] for each in rows[:2]] == [2] * 2
+    assert {each["rank"] for each in rows} == set(range(5))
