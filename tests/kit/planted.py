@@ -5,7 +5,6 @@ The truth about the steady part is the program without them, in the simulator.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -49,11 +48,33 @@ class Planted:
 
     def write(self, path: Path, **metadata: Any) -> Path:
         """Runs the program and writes its trace."""
-        write(path, Simulation(self.atoms, self.machine, seed=self.seed), **metadata)
-        trace = json.loads(path.read_text())
-        _disturb(trace["traceEvents"], self.plants, random.Random(self.seed))
-        path.write_text(json.dumps(trace))
-        return path
+        run = Simulation(self.atoms, self.machine, seed=self.seed)
+        return write(path, run, self._disturbed, **metadata)
+
+    def _disturbed(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Adds a thread that polls, shifts the device's clock, or loses launches."""
+        rng = random.Random(self.seed)
+        on_device = [each for each in events if each["pid"] == 0 and each["cat"] != "cuda_sync"]
+        if "poll" in self.plants:
+            begin = min(each["ts"] for each in events)
+            end = max(each["ts"] + each["dur"] for each in events)
+            names = ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>")
+            waiting = {"cat": "python_function", "pid": HOST, "tid": _POLLER, "args": {}}
+            times = {"begin": int(begin * 1000), "end": int(end * 1000)}
+            events += [trace_event(waiting | times | {"name": name}) for name in names]
+        if "clock" in self.plants:
+            shift = rng.uniform(-100, 100)
+            for each in events:
+                if each["pid"] == 0:
+                    each["ts"] = round(each["ts"] + shift, 3)
+        if "missing" not in self.plants:
+            return events
+        lost = {each["args"]["correlation"] for each in on_device if rng.random() < 0.02}
+        return [
+            each
+            for each in events
+            if each["cat"] != "cuda_runtime" or each["args"].get("correlation") not in lost
+        ]
 
     def gains(self) -> tuple[float, float]:
         """The gains from halving the host's and the device's work in the plain program: fractions
@@ -134,32 +155,6 @@ def _slower(atoms: Iterable[Any], factor: float) -> Iterable[Any]:
                 yield replace(atom, staging_ns=int(atom.staging_ns * factor))
             case _:
                 yield atom
-
-
-def _disturb(events: list[dict[str, Any]], plants: frozenset[str], rng: random.Random) -> None:
-    """Adds a thread that polls, shifts the device's clock, or loses launches."""
-    on_device = [each for each in events if each["pid"] == 0 and each["cat"] != "cuda_sync"]
-    if "poll" in plants:
-        begin = min(each["ts"] for each in events)
-        end = max(each["ts"] + each["dur"] for each in events)
-        for name in ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>"):
-            waiting = {
-                "cat": "python_function", "name": name, "pid": HOST, "tid": _POLLER,
-                "begin": int(begin * 1000), "end": int(end * 1000), "args": {},
-            }  # fmt: skip
-            events.append(trace_event(waiting))
-    if "clock" in plants:
-        shift = rng.uniform(-100, 100)
-        for each in events:
-            if each["pid"] == 0:
-                each["ts"] = round(each["ts"] + shift, 3)
-    if "missing" in plants:
-        lost = {each["args"]["correlation"] for each in on_device if rng.random() < 0.02}
-        events[:] = [
-            each
-            for each in events
-            if each["cat"] != "cuda_runtime" or each["args"].get("correlation") not in lost
-        ]
 
 
 # If the sides gain about the same, either regime is right.

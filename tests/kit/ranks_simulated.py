@@ -6,7 +6,6 @@ Without a fault, the same run gives the truth that a price is compared with.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import defaultdict
 from collections.abc import Iterable
@@ -14,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.kit import simulated
 from tests.kit.atoms import MS, US, Launch, Op, StreamWait, Sync, Work, line, operator, step
-from tests.kit.simulated import trace_event
 from tests.kit.simulator import Machine, Simulation
 
 KERNEL = "ncclDevKernel_{}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -207,16 +206,12 @@ def write(folder: Path, job: Job) -> list[Simulation]:
     """Runs a job and writes the traces of its ranks."""
     runs = simulate(job)
     for rank, run in enumerate(runs):
-        ahead = job.clocks.get(rank, 0)
-        moved = [
-            event | {"begin": event["begin"] + ahead, "end": event["end"] + ahead}
-            for event in run.recorded
-        ]
-        device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
-        trace = {
-            "schemaVersion": 1, "deviceProperties": device, "baseTimeNanoseconds": 10 * MS,
-            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": job.world},
-            "traceEvents": [trace_event(event) for event in moved],
-        }  # fmt: skip
-        (folder / f"rank{rank}.json").write_text(json.dumps(trace))
+        ahead_us = job.clocks.get(rank, 0) / 1000
+
+        def moved(events: list[dict[str, Any]], us: float = ahead_us) -> list[dict[str, Any]]:
+            return [event | {"ts": round(event["ts"] + us, 3)} for event in events]
+
+        place = {"backend": "nccl", "rank": rank, "world_size": job.world}
+        base = {"baseTimeNanoseconds": 10 * MS, "distributedInfo": place}
+        simulated.write(folder / f"rank{rank}.json", run, moved, **base)
     return runs

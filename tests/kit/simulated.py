@@ -21,6 +21,9 @@ from tests.kit.atoms import (
 from tests.kit.simulator import Machine, Simulation
 from tests.kit.traces import Together
 
+# Takes away or changes some of a trace's events.
+Lose = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+
 # -- graphs ----------------------------------------------------------------------------------------
 
 
@@ -89,15 +92,13 @@ def trace_event(event: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
-    """Runs the simulation (unless it has recorded events) and writes its trace."""
+def write(path: Path, simulation: Simulation, lose: Lose = list, **metadata: Any) -> Path:
+    """Runs the simulation (unless it has recorded events) and writes its trace, after `lose` took
+    away or changed some of its events."""
     events = [trace_event(event) for event in simulation.recorded or simulation.events()]
     devices = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
-    path.write_text(
-        json.dumps(
-            {"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events, **metadata}
-        )
-    )
+    head = {"schemaVersion": 1, "deviceProperties": devices, "traceEvents": lose(events)}
+    path.write_text(json.dumps(head | metadata))
     return path
 
 
@@ -107,34 +108,36 @@ class Programs(Together):
     def program(
         self,
         atoms: Iterable[Any],
-        lose: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None,
+        lose: Lose = list,
         machine: Machine | None = None,
         seed: int = 0,
         **metadata: Any,
     ) -> int:
-        """The trace_id that a program's trace will have, after `lose` took away or changed some of
-        its events."""
+        """The trace_id that a program's trace will have."""
 
         def make(path: Path, **base: Any) -> None:
-            write(path, Simulation(atoms, machine, seed=seed), **base | metadata)
-            if lose is not None:
-                trace = json.loads(path.read_text())
-                trace["traceEvents"] = lose(trace["traceEvents"])
-                path.write_text(json.dumps(trace))
+            write(path, Simulation(atoms, machine, seed=seed), lose, **base | metadata)
 
         return self.add(make)
+
+
+def lengths(
+    atoms: Iterable[Any], changes: Iterable[str], machine: Machine | None = None, seed: int = 0
+) -> tuple[int, int]:
+    """How long a program takes with these changes, in ns: from its first op to its last, and from
+    its start to its end."""
+    change = Change.parse(*changes)
+    program = with_graphs(atoms) if change.cuda_graph else atoms
+    simulation = Simulation(program, machine, change, seed)
+    times = [(each["begin"], each["end"]) for each in simulation.events()]
+    return simulation.span_ns, max(end for _, end in times) - min(begin for begin, _ in times)
 
 
 def truth(
     atoms: Iterable[Any], changes: Iterable[str], machine: Machine | None = None, seed: int = 0
 ) -> int:
     """The length in ns of the device's span when the program runs with these changes."""
-    change = Change.parse(*changes)
-    program = with_graphs(atoms) if change.cuda_graph else atoms
-    simulation = Simulation(program, machine, change, seed)
-    for _ in simulation.events():
-        pass
-    return simulation.span_ns
+    return lengths(atoms, changes, machine, seed)[0]
 
 
 def ranks(programs: list[list[Any]]) -> list[Simulation]:

@@ -12,11 +12,11 @@ import argparse
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from tests.bench.diagnosis.cases import traces
-from tests.bench.diagnosis.score import COLUMNS, counts, failures, mark, row, table
+from tests.bench.diagnosis.score import COLUMNS, failures, mark, row, table
 from tests.bench.diagnosis.tools import TOOLS, answers
 
 
@@ -31,8 +31,9 @@ def main() -> None:
         subjects = list(traces(Path(folder), options.kind, options.named))
         cases = [case for case, _ in subjects]
         negative = sum(each.is_negative for each in cases)
-        kinds = ", ".join(f"{count} {kind}" for kind, count in counts(cases).items())
-        print(f"{len(cases)} cases ({kinds}), of which {negative} are negative\n", flush=True)
+        kinds = Counter(each.kind for each in cases)
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        print(f"{len(cases)} cases ({told}), of which {negative} are negative\n", flush=True)
         rows, wrong, by_kind = [], [], defaultdict(list)
         for name in options.tool or TOOLS:
             began = time.perf_counter()

@@ -19,19 +19,16 @@ def traces(
     def is_wanted(case: Case) -> bool:
         return named in case.name and (kinds is None or case.kind in kinds)
 
-    for case in filter(is_wanted, labels("real")):
+    for case in filter(is_wanted, labels()):
         path = SHARED_TRACES / f"{case.name}.json.gz"
         if path.exists():
             yield case, path
     if kinds is None or set(kinds) - {"real", "captured"}:
         for number, program in enumerate(programs()):
             if is_wanted(program.case):
-                path = folder / f"{number}.json"
-                path.write_bytes(program.trace())
-                yield program.case, path
-    if any(map(is_wanted, labels("captured"))):
+                yield program.case, program.write(folder / f"{number}.json")
+    if kinds is None or "captured" in kinds:
         # It imports PyTorch.
         from tests.bench.diagnosis.captured import captured
 
-        for case in filter(is_wanted, labels("captured")):
-            yield from captured(case, folder)
+        yield from captured(is_wanted, folder)

@@ -15,7 +15,7 @@ from tracekit.text import percent
 FOLDER = Path(__file__).parents[1]
 _SHOWN = 3
 _ABOUT = """\
-The labels are those of tests/bench/diagnosis/cases/real.toml: an expert wrote them from the raw
+The labels are those of tests/bench/diagnosis/real.csv: an expert wrote them from the raw
 events of each trace, and committed them before reading the verdict. The answers are those of
 tests/answers.json. `make answers ACCEPT=1` renews this page."""
 _VERDICTS = "trace", "regime", "said", "held up by", "said", "at most", "said", "differs in", "why"
@@ -57,9 +57,7 @@ def advice(answers: dict[str, Any]) -> str:
 
 
 def _compared(answers: dict[str, Any]) -> list[tuple[Case, Answer, Mark]]:
-    found = [
-        (case, answer_of(answers[case.name])) for case in labels("real") if case.name in answers
-    ]
+    found = [(case, answer_of(answers[case.name])) for case in labels() if case.name in answers]
     return [(case, answer, mark(case, answer)) for case, answer in found]
 
 
