@@ -51,7 +51,7 @@ answers: .venv/installed
 
 # Loads a generated trace with tracekit and with other tools, and prints one table. Takes minutes.
 bench: build/bench/installed
-	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
+	@build/bench/bin/python -m tests.bench.compare $(SIZE)
 
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
 # tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that word in their names, and prints the wrong answers. Takes minutes.

@@ -1,28 +1,27 @@
 """A simulated year of a training run, and the findings of `tracekit fleet`.
 
-python -m tests.bench.year FOLDER [--nights N] [--ranks N]
+python -m tests.bench.year FOLDER
 
 Each night the ranks run on some of the hosts. Four regressions are planted, each with a label, and
-one host is slow all year. Prints the findings of `fleet`, how long it takes, and the cost of
-adding.
+one host is slow all year. Prints the findings of `fleet`, and how long it takes.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from tests.kit import ranks_simulated
 from tests.kit.atoms import US
+from tests.kit.lakes import add
 from tests.kit.ranks_simulated import Job
-from tracekit.lake.adding import add_traces
 from tracekit.lake.fleet import Fleet, fleet
 from tracekit.lake.reading import open_lake
-from tracekit.lake.workers import Processes
+from tracekit.reporters.fleet import render
 
 BAD_HOST = "node05"
 NIGHT_NS = 86_400 * 10**9
@@ -65,27 +64,14 @@ def write_night(folder: Path, night: int, nights: int, ranks: int, hosts: int) -
     return labels
 
 
-def make(folder: Path, nights: int, ranks: int, hosts: int) -> Path:
-    """Writes and adds all nights; returns the lake."""
-    lake = folder / "lake"
-    for night in range(nights):
-        name = f"night{night:03d}"
-        labels = write_night(folder / name, night, nights, ranks, hosts)
-        added = add_traces([str(folder / name)], str(lake), Processes(1), labels=labels)
-        assert not added.failed, added.failed
-    return lake
-
-
 def missing(found: Fleet, nights: int) -> list[str]:
     """Planted changes that are not found, and findings that were not planted."""
     wrong = []
     for share, label, _ in PLANTED:
         ((name, value),) = label.items()
         night = f"night{round(share * nights):03d}"
-        if not any(
-            each.run == night and each.labels.get(name, [None])[-1] == value
-            for each in found.changes
-        ):
+        labels = [each.labels.get(name, [None])[-1] for each in found.changes if each.run == night]
+        if value not in labels:
             wrong.append(f"{night} with {label} is not found")
     if [each.host for each in found.slow_hosts] != [BAD_HOST]:
         wrong.append(f"slow hosts: {[each.host for each in found.slow_hosts]}")
@@ -97,28 +83,18 @@ def missing(found: Fleet, nights: int) -> list[str]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("folder", type=Path)
-    options.add_argument("--nights", type=int, default=365)
-    options.add_argument("--ranks", type=int, default=8)
-    given = options.parse_args()
-    started, used = time.monotonic(), time.process_time()
-    lake = given.folder / "lake"
-    if not lake.exists():
-        make(given.folder, given.nights, given.ranks, 2 * given.ranks)
-        spent = time.process_time() - used
-        count = given.nights * given.ranks
-        print(f"{count} ranks simulated and added: {time.monotonic() - started:.0f} s, "
-              f"{spent / count:.2f} CPU s a rank")  # fmt: skip
+    folder, nights, ranks = Path(sys.argv[1]), 365, 8
+    for night in range(nights):
+        name = folder / f"night{night:03d}"
+        labels = write_night(name, night, nights, ranks, 2 * ranks)
+        assert not add(folder / "lake", name, labels=labels, judges=True).failed
     started = time.monotonic()
-    with open_lake(str(lake)) as opened:
+    with open_lake(str(folder / "lake")) as opened:
         opening = time.monotonic() - started
         found = fleet(opened)
     print(f"opened in {opening:.1f} s, fleet in {time.monotonic() - started - opening:.1f} s")
-    from tracekit.reporters.fleet import render
-
     render(found)
-    print(missing(found, given.nights) or "all that was planted is found, and nothing else")
+    print(missing(found, nights) or "all that was planted is found, and nothing else")
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ from tests.kit.atoms import (
     step,
 )  # fmt: skip
 from tests.kit.programs import random_step
-from tests.kit.simulated import trace_event, truth, write
-from tests.kit.simulator import HOST, Machine, Simulation
+from tests.kit.simulated import truth, write
+from tests.kit.simulator import HOST, Machine, Simulation, trace_event
 
 PLANTS = (
     "gap", "launch", "compile", "capture", "first step", "malloc", "poll", "clock", "missing",

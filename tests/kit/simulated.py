@@ -18,7 +18,7 @@ from tests.kit.atoms import (
     Slice,
     Sync,
 )
-from tests.kit.simulator import Machine, Simulation
+from tests.kit.simulator import Machine, Simulation, trace_event
 from tests.kit.traces import Together
 
 # Takes away or changes some of a trace's events.
@@ -81,15 +81,6 @@ def _marked(region: list[Any]) -> list[Any]:
 
 
 # -- traces ----------------------------------------------------------------------------------------
-
-
-def trace_event(event: dict[str, Any]) -> dict[str, Any]:
-    """An event as Kineto writes it, in microseconds with three decimals."""
-    return {
-        "ph": "X", "cat": event["cat"], "name": event["name"], "pid": event["pid"],
-        "tid": event["tid"], "ts": event["begin"] / 1000,
-        "dur": (event["end"] - event["begin"]) / 1000, "args": event["args"],
-    }  # fmt: skip
 
 
 def write(path: Path, simulation: Simulation, lose: Lose = list, **metadata: Any) -> Path:

@@ -25,8 +25,7 @@ from tests.kit.atoms import (
     operator,
     step,
 )
-from tests.kit.simulated import trace_event
-from tests.kit.simulator import HOST, MAIN, Machine
+from tests.kit.simulator import HOST, MAIN, Machine, trace_event
 from tests.kit.traces import GPU_CATEGORIES
 
 SEEDS = 3
