@@ -184,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="gpu-check", description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", metavar="PART", choices=PARTS, help=", ".join(PARTS))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--output", help="the folder that gets all results")
     parser.add_argument(
@@ -192,7 +192,10 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds that a part may take")
     parser.add_argument("--wheels", action="store_true", help="name the wheels to bring")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if unknown := {*given.parts} - {*PARTS}:
+        parser.error(f"no part is named {unknown.pop()!r}: use {', '.join(PARTS)}")
+    return given
 
 
 def why_not(device: str) -> str | None:
