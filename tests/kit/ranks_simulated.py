@@ -1,12 +1,10 @@
 """Simulated runs of many ranks (data, tensor and pipeline parallel) with planted faults.
 
-Each rank runs in its own thread, and waits in a collective until all ranks of its group have come.
 Without a fault, the same run gives the truth that a price is compared with.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from typing import Any
 
 from tests.kit import simulated
 from tests.kit.atoms import MS, US, Launch, Op, StreamWait, Sync, Work, line, operator, step
-from tests.kit.simulator import Machine, Simulation
+from tests.kit.simulator import Simulation
 
 KERNEL = "ncclDevKernel_{}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 LOGGING = "train.py(42): log_metrics"
@@ -135,71 +133,29 @@ class _Program:
         return operator(f"c10d::{name}", 3 * US, Launch(4 * US, (op,)))
 
 
-class _Meetings:
-    """Where the threads of ranks wait for each other."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.changed = threading.Condition()
-        self.arrived: dict[Any, list[int]] = defaultdict(list)
-
-    def meet(self, rank: int, counts: dict[Any, int], op: Op, start: int) -> int:
-        """When the last rank has come."""
-        args = op.args
-        if "Seq" in args or "Process Group Ranks" in args:
-            key: Any = (args["Process Group Name"],)
-            members = args["Group size"]
-        else:
-            if self.job.is_apart:
-                return start
-            other = args.get("Dst Rank", args.get("Src Rank"))
-            key, members = ((rank, other) if "Dst Rank" in args else (other, rank)), 2
-        counts[key] += 1
-        key = (*key, counts[key])
-        with self.changed:
-            self.arrived[key].append(start)
-            self.changed.notify_all()
-            self.changed.wait_for(lambda: len(self.arrived[key]) == members, timeout=60)
-            return max(self.arrived[key])
-
-
 def simulate(job: Job) -> list[Simulation]:
     """The runs of all ranks."""
-    meetings, runs = _Meetings(job), []
-    for rank in range(job.world):
-        counts: dict[Any, int] = defaultdict(int)
-        atoms = list(_Program(job, rank).atoms())
-        run = Simulation(atoms, Machine(), seed=job.seed + rank)
 
-        def meet(
-            start: int, rank: int = rank, counts: dict[Any, int] = counts, run: Simulation = run
-        ) -> int:
-            assert run.op is not None
-            return meetings.meet(rank, counts, run.op, start)
+    def meeting(rank: int, op: Op) -> tuple[Any, int] | None:
+        args = op.args
+        if "Process Group Ranks" in args:
+            return args["Process Group Name"], args["Group size"]
+        if job.is_apart:
+            return None
+        other = args.get("Dst Rank", args.get("Src Rank"))
+        return ((rank, other) if "Dst Rank" in args else (other, rank)), 2
 
-        run.collective = meet
-        runs.append(run)
-    threads = [threading.Thread(target=_record, args=[run]) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return runs
-
-
-def _record(run: Simulation) -> None:
-    run.recorded = list(run.events())
+    programs = [list(_Program(job, rank).atoms()) for rank in range(job.world)]
+    return simulated.ranks(programs, meeting, job.seed)
 
 
 def span_ns(runs: list[Simulation]) -> int:
     """From the last rank's start of the first step until all have completed the last."""
-    steps = [
-        [event for event in run.recorded if event["name"].startswith("ProfilerStep#")]
+    begin = max(
+        min(each["begin"] for each in run.recorded if each["name"].startswith("ProfilerStep#"))
         for run in runs
-    ]
-    begin = max(min(event["begin"] for event in each) for each in steps)
-    end = max(max(event["end"] for event in run.recorded) for run in runs)
-    return int(end - begin)
+    )
+    return max(each["end"] for run in runs for each in run.recorded) - begin
 
 
 def write(folder: Path, job: Job) -> list[Simulation]:
