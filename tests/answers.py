@@ -4,7 +4,7 @@
 
 analyzes the shared real traces, those of tests/data, the simulated controls and the runs of several
 ranks, or those whose names contain a NAME, and prints how their answers differ. With `--accept`, it
-also commits them to the file, and renews tests/bench/VERDICTS.md and tests/bench/ADVICE.md.
+also commits them to the file, and renews tests/bench/VERDICTS.md.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def controls() -> dict[str, tuple[Simulation, dict[str, Any]]]:
 
 def main(arguments: Iterable[str]) -> None:
     """Prints how the answers differ from those committed; with `--accept`, commits them."""
-    from tests.bench.diagnosis.pages import renew
+    from tests.bench.diagnosis.pages import PAGE, page
 
     wanted = [each for each in arguments if each != "--accept"]
     known = committed() if FILE.exists() else {}
@@ -271,7 +271,7 @@ def main(arguments: Iterable[str]) -> None:
         print(f"{len(absent)} not compared, as there are no such traces: {', '.join(absent)}")
     if "--accept" in arguments:
         commit(known | found)
-        renew(known | found)
+        PAGE.write_text(page(known | found))
 
 
 def _is_wanted(name: str, wanted: list[str]) -> bool:
