@@ -69,19 +69,17 @@ class Planted:
                     each["ts"] = round(each["ts"] + shift, 3)
         if "missing" not in self.plants:
             return events
-        lost = {each["args"]["correlation"] for each in on_device if rng.random() < 0.02}
-        return [
-            each
-            for each in events
-            if each["cat"] != "cuda_runtime" or each["args"].get("correlation") not in lost
+        lost = [
+            ("cuda_runtime", e["args"]["correlation"]) for e in on_device if rng.random() < 0.02
         ]
+        return [e for e in events if (e["cat"], e["args"].get("correlation")) not in lost]
 
     def gains(self) -> tuple[float, float]:
         """The gains from halving the host's and the device's work in the plain program: fractions
         of its length."""
         length, host, device = (
             truth(self.plain, changes, self.machine, self.seed)
-            for changes in ([], ["host*0.5"], ["device*0.5"])
+            for changes in ((), ("host*0.5",), ("device*0.5",))
         )
         return 1 - host / length, 1 - device / length
 
