@@ -107,7 +107,7 @@ def main() -> int:
     found, failed = [], 0
     print(*head(COLUMNS), sep="\n", flush=True)
     for pair in PAIRS:
-        if not pair.remedy or pair.only not in (None, device.type):
+        if pair.needs_gpu and device.type != "cuda":
             continue
         try:
             found.append(tried(pair, device, given.traces))

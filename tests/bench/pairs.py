@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,6 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 import tracekit
-from tests.bench.diagnosis.score import Case, case_of
 from tracekit.experiments.timing import Step
 
 STEPS, WARMUP = 8, 10
@@ -44,36 +44,24 @@ Steps = tuple[Step, Step]
 class Pair:
     """A fault, the remedy that names the change, and its steps.
 
-    The mended step has `samples` times as many samples. `only`: the device that has the fault.
-    `case`: what is known about the faulty step on a CPU, to be recorded there `with_stacks`.
+    The mended step has `samples` times as many samples. `needs_gpu`: a CPU has no such fault.
     """
 
     name: str
     remedy: str
     steps: Callable[[Maker], Steps]
-    only: str | None
     samples: int
-    case: Case | None
-    with_stacks: bool
+    needs_gpu: bool
 
 
 PAIRS: list[Pair] = []
 
 
-def pair(
-    remedy: str = "",
-    only: str | None = None,
-    samples: int = 1,
-    with_stacks: bool = False,
-    **known: str,
-) -> Callable[[Callable[[Maker], Steps]], Callable[[Maker], Steps]]:
-    """Adds a pair; its name and the reason for what is `known` on a CPU are those of the
-    function."""
+def pair(remedy: str, samples: int = 1, needs_gpu: bool = False) -> Callable[[Any], Any]:
+    """Adds a pair with the function's name."""
 
-    def add(steps: Callable[[Maker], Steps]) -> Callable[[Maker], Steps]:
-        name, why = steps.__name__.replace("_", " "), " ".join((steps.__doc__ or "").split())
-        case = case_of("captured", f"captured: {name}", why, **known) if known else None
-        PAIRS.append(Pair(name, remedy, steps, only, samples, case, with_stacks))
+    def add(steps: Any) -> Any:
+        PAIRS.append(Pair(steps.__name__.replace("_", " "), remedy, steps, samples, needs_gpu))
         return steps
 
     return add
@@ -87,7 +75,7 @@ def record(step: Step, trace: Path, stacks: bool) -> None:
             profiler.step()
 
 
-@pair("cuda-graph", only="cuda")
+@pair("cuda-graph", needs_gpu=True)
 def many_small_kernels(make: Maker) -> Steps:
     from tracekit.workloads.graphs import captured
 
@@ -95,9 +83,8 @@ def many_small_kernels(make: Maker) -> Steps:
     return step, captured(step)
 
 
-@pair("torch-compile", changes="torch_compile")
+@pair("torch-compile")
 def a_chain_of_elementwise_operators(make: Maker) -> Steps:
-    """180 short operators on small tensors, which compile to one."""
     size, times = (make.large, 6) if make.is_gpu else (64, 60)
     x = make.random(size, size)
 
@@ -110,33 +97,20 @@ def a_chain_of_elementwise_operators(make: Maker) -> Steps:
     return partial(chain, x), partial(torch.compile(chain), x)
 
 
-_PRODUCTS = {"regime": "compute-bound", "causes": "math", "changes": "none cpu_inference"}
-_NEVER = "dispatch python sync overhead-bound"
-
-
-@pair("tensor-cores", only="cuda", never=_NEVER, **_PRODUCTS)
+@pair("tensor-cores", needs_gpu=True)
 def products_in_fp32(make: Maker) -> Steps:
-    """Products take all of the time."""
-    size, times = (make.large, 1) if make.is_gpu else (640, 6)
-    a, b = (make.random(size, size) for _ in range(2))
+    a, b = (make.random(make.large, make.large) for _ in range(2))
 
     def step(allowed: bool) -> Tensor:
         torch.backends.cuda.matmul.allow_tf32 = allowed
-        for _ in range(times):
-            found = torch.relu(a @ b)
+        found = torch.relu(a @ b)
         torch.backends.cuda.matmul.allow_tf32 = False
         return found
 
     return partial(step, False), partial(step, True)
 
 
-@pair(only="neither", with_stacks=True, never=_NEVER, **_PRODUCTS)
-def products_with_stacks(make: Maker) -> Steps:
-    """The same, recorded with stacks, which must not change the verdict."""
-    return products_in_fp32(make)
-
-
-@pair("tensor-cores", only="cuda")
+@pair("tensor-cores", needs_gpu=True)
 def training_in_fp32(make: Maker) -> Steps:
     model, x = make.layers(4, make.large // 2), make.random(make.large, make.large // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
@@ -157,7 +131,7 @@ def a_small_batch(make: Maker) -> Steps:
     return partial(step, make.random(8, 256)), partial(step, make.random(64, 256))
 
 
-@pair("pinned-copies", only="cuda")
+@pair("pinned-copies", needs_gpu=True)
 def inputs_in_pageable_memory(make: Maker) -> Steps:
     weight, batch = make.random(make.large, make.large), torch.randn(make.large, make.large)
 
@@ -181,42 +155,32 @@ class Images(Dataset[Tensor]):
         return torch.ones(64)
 
 
-def _loading(make: Maker, workers: int) -> Step:
-    weight, times = make.random(64, 64), 8 if make.is_gpu else 2500
-    loader: Iterator[Tensor] = iter(DataLoader(Images(), 4, num_workers=workers))
-
-    def step() -> Tensor:
-        x = next(loader).to(make.device)
-        for _ in range(times):
-            x = torch.relu(x @ weight)
-        return x
-
-    return step
-
-
-@pair("dataloader-workers", regime="overhead-bound", causes="input", changes="dataloader_workers")
+@pair("dataloader-workers")
 def batches_loaded_in_the_process(make: Maker) -> Steps:
-    """Each batch takes 16 ms to load, before its step."""
-    return _loading(make, 0), _loading(make, 4 if make.is_gpu else 2)
+    weight, times = make.random(64, 64), 8 if make.is_gpu else 2500
+
+    def loading(workers: int) -> Step:
+        loader: Iterator[Tensor] = iter(DataLoader(Images(), 4, num_workers=workers))
+
+        def step() -> Tensor:
+            x = next(loader).to(make.device)
+            for _ in range(times):
+                x = torch.relu(x @ weight)
+            return x
+
+        return step
+
+    return loading(0), loading(4 if make.is_gpu else 2)
 
 
-@pair(only="neither", never="dataloader_workers input")
-def batches_loaded_by_workers(make: Maker) -> Steps:
-    """Two workers load batches ahead of the steps."""
-    step = _loading(make, 2)
-    return step, step
-
-
-@pair("sync-by-line", only="cuda", never=f"sync_by_line {_NEVER}", **_PRODUCTS)
+@pair("sync-by-line", needs_gpu=True)
 def values_read_in_the_loop(make: Maker) -> Steps:
-    """Reading a value costs a CPU nothing; the products take the time."""
-    size, times = (1024, 12) if make.is_gpu else (640, 6)
-    model, x = make.layers(1, size), make.random(size, size)
+    model, x = make.layers(1, 1024), make.random(1024, 1024)
 
     @torch.no_grad()
     def step(reads: bool) -> float:
         total, found = 0.0, x
-        for _ in range(times):
+        for _ in range(12):
             found = model(found)
             total += found[0, 0].item() if reads else 0.0
         return total
@@ -224,7 +188,7 @@ def values_read_in_the_loop(make: Maker) -> Steps:
     return partial(step, True), partial(step, False)
 
 
-@pair("create-on-device", only="cuda")
+@pair("create-on-device", needs_gpu=True)
 def tensors_made_on_the_CPU(make: Maker) -> Steps:
     x = make.random(1024, 1024)
 
@@ -237,35 +201,16 @@ def tensors_made_on_the_CPU(make: Maker) -> Steps:
     return partial(step, "cpu"), partial(step, make.device)
 
 
-@pair(only="cpu", never="sync communication input python")
-def tensors_made_in_the_step(make: Maker) -> Steps:
-    """Random numbers are made again in each step."""
-    a, kept = make.random(256, 256), make.random(500_000)
-
-    def step(makes: bool) -> Tensor:
-        return a @ a + (make.random(500_000) if makes else kept)[0]
-
-    return partial(step, True), partial(step, False)
-
-
-@pair(
-    "batch-items", regime="overhead-bound", causes="dispatch python",
-    changes="batch_items batch_loop larger_batch torch_compile",
-)  # fmt: skip
+@pair("batch-items")
 def a_loop_over_items(make: Maker) -> Steps:
-    """800 rows are multiplied one by one; once, as a batch, would do."""
     sizes = (64, 16, 256) if make.is_gpu else (800, 1, 16)
     model, items = make.layers(1, sizes[-1]).eval(), make.random(*sizes)
     one_by_one = torch.no_grad()(lambda: [model(x) for x in items])
     return one_by_one, torch.no_grad()(lambda: model(items.flatten(0, 1)))
 
 
-@pair(
-    "python-lines", with_stacks=True,
-    regime="overhead-bound", causes="python", changes="python_lines",
-)  # fmt: skip
+@pair("python-lines")
 def Python_in_the_step(make: Maker) -> Steps:
-    """A function counts in Python after each step's products."""
     weight, first = make.random(64, 64), make.random(4, 64)
 
     def parse(count: int) -> int:

@@ -41,11 +41,8 @@ def programs():
 
 
 def test_cases_name_only_things_that_exist(programs):
-    from tests.bench.pairs import PAIRS
-
-    captured = [pair.case for pair in PAIRS if pair.case]
     remedies = {query_of(each.name) for each in catalogue().values()} | OTHERS
-    cases = [*labels(), *captured, *(each.case for each in programs)]
+    cases = [*labels(), *(each.case for each in programs)]
     assert len({each.name for each in cases}) == len(cases)
     for case in cases:
         assert case.why, case.name
