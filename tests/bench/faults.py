@@ -104,6 +104,9 @@ def main() -> int:
     device = device_of(given, parser)
     given.traces.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = False
+    if device.type == "cpu":
+        # Other programs on this machine disturb one thread less than several.
+        torch.set_num_threads(1)
     found, failed = [], 0
     print(*head(COLUMNS), sep="\n", flush=True)
     for pair in PAIRS:

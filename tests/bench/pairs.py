@@ -157,13 +157,14 @@ class Images(Dataset[Tensor]):
 
 @pair("dataloader-workers")
 def batches_loaded_in_the_process(make: Maker) -> Steps:
-    weight, times = make.random(64, 64), 8 if make.is_gpu else 2500
+    size, times = (64, 8) if make.is_gpu else (256, 20)
+    weight = make.random(size, size)
 
     def loading(workers: int) -> Step:
         loader: Iterator[Tensor] = iter(DataLoader(Images(), 4, num_workers=workers))
 
         def step() -> Tensor:
-            x = next(loader).to(make.device)
+            x = next(loader).to(make.device).mean() * weight
             for _ in range(times):
                 x = torch.relu(x @ weight)
             return x
