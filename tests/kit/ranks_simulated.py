@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,29 +108,30 @@ class _Program:
     def _allreduce(self, group: tuple[int, ...], kind: str, elements: int) -> Any:
         called = f"{kind}{group[0]}"
         self.counts[called] += 1
-        ns = round(self.job.message_ns * self.job.slow_links.get(group, 1.0))
-        args = {
-            "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
-            "Group size": len(group), "dtype": "Float", "Process Group Name": called,
-            "Process Group Ranks": str(list(group)),
-        }  # fmt: skip
+        args: dict[str, Any] = {"Process Group Ranks": str(list(group)), "Group size": len(group)}
         if self.job.has_sequence:
             args["Seq"] = self.counts[called]
-        op = Op("communication", ns, KERNEL.format("AllReduce_Sum_f32"), args)
-        stream = 20 if kind == "dp" else 7
-        return operator("c10d::allreduce_", 3 * US, Launch(4 * US, (op,), stream))
+        launch = self._message("allreduce", "AllReduce_Sum_f32", group, elements, called, args)
+        return operator(
+            "c10d::allreduce_", 3 * US, replace(launch, stream=20 if kind == "dp" else 7)
+        )
 
     def _exchange(self, name: str, stage: int) -> Any:
         other = self.job.rank(stage, self.data, self.tensor)
         pair = (min(self.rank, other), max(self.rank, other))
-        ns = round(self.job.message_ns * self.job.slow_links.get(pair, 1.0))
-        args = {
-            "Collective name": name, "In msg nelems": 1 << 16, "Out msg nelems": 1 << 16,
-            "Group size": self.job.stages, "dtype": "Float", "Process Group Name": "pp",
-            ("Dst Rank" if name == "send" else "Src Rank"): other,
+        args = {"Group size": self.job.stages, "Dst Rank" if name == "send" else "Src Rank": other}
+        launch = self._message(name, "SendRecv", pair, 1 << 16, "pp", args)
+        return operator(f"c10d::{name}", 3 * US, launch)
+
+    def _message(
+        self, name: str, kernel: str, ranks: tuple[int, ...], elements: int, group: str, args: Any
+    ) -> Launch:
+        ns = round(self.job.message_ns * self.job.slow_links.get(ranks, 1.0))
+        args |= {
+            "Collective name": name, "In msg nelems": elements, "Out msg nelems": elements,
+            "dtype": "Float", "Process Group Name": group,
         }  # fmt: skip
-        op = Op("communication", ns, KERNEL.format("SendRecv"), args)
-        return operator(f"c10d::{name}", 3 * US, Launch(4 * US, (op,)))
+        return Launch(4 * US, (Op("communication", ns, KERNEL.format(kernel), args),))
 
 
 def simulate(job: Job) -> list[Simulation]:

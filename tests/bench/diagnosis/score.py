@@ -137,7 +137,7 @@ def mark(case: Case, answer: Answer) -> Mark:
         right = True
     listed = None
     if case.listed and answer.changes is not None:
-        listed = set(case.listed) <= set(answer.changes)
+        listed = {*case.listed} <= {*answer.changes}
     return Mark(
         regime=_is_in(answer.regime, case.regime),
         cause=_cause(answer.cause, case.causes),
@@ -259,14 +259,4 @@ def failures(cases: Iterable[Case], answers: dict[str, Answer]) -> list[str]:
 
 def _words(facts: Case | Answer) -> str:
     known = {name: each for name, each in asdict(facts).items() if each not in (None, (), {})}
-    return "; ".join(
-        f"{k} {_word(v)}" for k, v in known.items() if k not in ("name", "kind", "why")
-    )
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict):
-        value = [f"{name} {_word(each)}" for name, each in value.items()]
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_word, value))
-    return f"{value:.1%}" if isinstance(value, float) else str(value)
+    return "; ".join(f"{k} {v}" for k, v in known.items() if k not in ("name", "kind", "why"))
