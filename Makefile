@@ -83,7 +83,7 @@ build/docs/installed: pyproject.toml constraints.txt $(NATIVE)
 	@build/docs/venv/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[docs]'
 	@touch $@
 
-# Needs a GPU: runs PART (first, tests, bench, experiments, ncu or sanitize; by default, all of
+# Needs a GPU: runs PART (first, tests, bench, experiments, faults, ncu or sanitize; by default, all of
 # them), and writes all results to the folder OUT. GPU_PYTHON=python3 uses that Python as it is, and
 # installs nothing: docs/howto/gpu.md. DEVICE=cpu rehearses it.
 PART :=

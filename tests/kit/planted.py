@@ -43,8 +43,6 @@ class Planted:
     atoms: list[Any]
     plain: list[Any]
     machine: Machine
-    is_marked: bool
-    """Whether the trace marks its steps."""
 
     def write(self, path: Path, **metadata: Any) -> Path:
         """Runs the program and writes its trace."""
@@ -108,7 +106,7 @@ def planted(seed: int) -> Planted:
     atoms: list[Any] = []
     for number, each in enumerate(steps):
         atoms += [step(number, *each)] if is_marked else each
-    return Planted(seed, plants, [*atoms, Sync(2 * US)], plain, machine, is_marked)
+    return Planted(seed, plants, [*atoms, Sync(2 * US)], plain, machine)
 
 
 _HABITS = ("backward", "sync", "item", "input", "copy", "comm", "side", "graph")

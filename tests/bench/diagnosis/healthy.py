@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from tests.bench.diagnosis.programs import NONE, Program, regime
-from tests.bench.diagnosis.score import Case
+from tests.bench.diagnosis.programs import Program, regime
+from tests.bench.diagnosis.score import case_of
 from tests.kit.atoms import (
     MS,
     US,
@@ -25,7 +26,6 @@ from tests.kit.atoms import (
     operator,
     step,
 )
-from tests.kit.simulator import Machine
 
 SEEDS = 4
 PLACE = "train.py(12): train_step"
@@ -108,19 +108,17 @@ LOOPS: dict[str, Callable[[random.Random], list[Any]]] = {
 }
 
 
+CASE = case_of(
+    "healthy", "", "The host is far ahead; the device works without a pause that matters.",
+    regime="compute-bound", changes="none",
+    never="overhead-bound sync input python dispatch launch",
+)  # fmt: skip
+
+
 def programs() -> Iterator[Program]:
     """Each healthy loop, at several seeds."""
     for number, (name, make) in enumerate(LOOPS.items()):
         for seed in range(SEEDS):
             atoms = make(random.Random(1000 * number + seed))
-            if "compute-bound" not in regime(atoms, Machine(), seed):
-                raise AssertionError(f"{name}, {seed}: not healthy")
-            case = Case(
-                name=f"healthy: {name}, {seed}",
-                kind="healthy",
-                why="The host is far ahead; the device works without a pause that matters.",
-                regime=("compute-bound",),
-                changes=NONE,
-                never=("overhead-bound", "sync", "input", "python", "dispatch", "launch"),
-            )
-            yield Program(atoms, case=case, seed=seed)
+            assert "compute-bound" in regime(atoms, seed=seed), f"{name}, {seed}: not healthy"
+            yield Program(atoms, case=replace(CASE, name=f"healthy: {name}, {seed}"), seed=seed)

@@ -29,7 +29,6 @@ from tests.kit.simulator import HOST, MAIN, Machine, trace_event
 from tests.kit.traces import GPU_CATEGORIES
 
 SEEDS = 3
-# Each kind, with what makes a program of it.
 KINDS: list[tuple[Case, Callable[[random.Random], Program]]] = []
 
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tests.bench.diagnosis.score import NOTHING, SMALL, Case
+from tests.bench.diagnosis.score import SMALL, Case
 from tests.kit.atoms import MS, step
 from tests.kit.simulated import lengths, truth, write
 from tests.kit.simulator import Machine, Simulation
@@ -22,7 +22,6 @@ from tracekit.advice.catalogue import catalogue
 from tracekit.replay.changes import query_of
 
 Events = list[dict[str, Any]]
-NONE = (NOTHING,)
 MACHINE, UNKNOWN = Machine(), Case("", "", "")
 
 
