@@ -114,15 +114,24 @@ def products_in_fp32(make: Maker) -> Steps:
 def training_in_fp32(make: Maker) -> Steps:
     model, x = make.layers(4, make.large // 2), make.random(make.large, make.large // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    return _training(model, x, optimizer), _training(model, x, optimizer, mixed=True)
 
-    def step(mixed: bool) -> None:
-        with torch.autocast(make.device.type, dtype=torch.bfloat16, enabled=mixed):
+
+def _training(
+    model: nn.Module,
+    x: Tensor,
+    optimizer: torch.optim.Optimizer,
+    mixed: bool = False,
+    to_none: bool = True,
+) -> Step:
+    def step() -> None:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=mixed):
             loss = model(x).square().mean()
         loss.backward()
         optimizer.step()
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=to_none)
 
-    return partial(step, False), partial(step, True)
+    return step
 
 
 @pair("larger-batch", samples=8)
@@ -243,15 +252,9 @@ def attention_by_hand(make: Maker) -> Steps:
 @pair("fused-optimizer")
 def an_optimizer_that_steps_each_parameter(make: Maker) -> Steps:
     def training(**how: bool) -> Step:
-        model, x = make.layers(24, 256), make.random(64, 256)
+        model = make.layers(24, 256)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, **how)
-
-        def step() -> None:
-            model(x).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-
-        return step
+        return _training(model, make.random(64, 256), optimizer)
 
     return training(foreach=False), training(fused=True)
 
@@ -293,10 +296,4 @@ def the_same_mask_in_each_step(make: Maker) -> Steps:
 def gradients_set_to_zero(make: Maker) -> Steps:
     model, x = make.layers(8, make.large // 2), make.random(64, make.large // 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
-
-    def step(to_none: bool) -> None:
-        optimizer.zero_grad(set_to_none=to_none)
-        model(x).square().mean().backward()
-        optimizer.step()
-
-    return partial(step, False), partial(step, True)
+    return _training(model, x, optimizer, to_none=False), _training(model, x, optimizer)

@@ -6,7 +6,7 @@ Without a fault, the same run gives the truth that a price is compared with.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -159,8 +159,8 @@ def span_ns(runs: list[Simulation]) -> int:
     return max(each["end"] for run in runs for each in run.recorded) - begin
 
 
-def write(folder: Path, job: Job) -> list[Simulation]:
-    """Runs a job and writes the traces of its ranks."""
+def write(folder: Path, job: Job, hosts: Sequence[str] = (), **metadata: Any) -> list[Simulation]:
+    """Runs a job and writes the traces of its ranks, on `hosts` if these are given."""
     runs = simulate(job)
     for rank, run in enumerate(runs):
         ahead_us = job.clocks.get(rank, 0) / 1000
@@ -169,6 +169,7 @@ def write(folder: Path, job: Job) -> list[Simulation]:
             return [event | {"ts": round(event["ts"] + us, 3)} for event in events]
 
         place = {"backend": "nccl", "rank": rank, "world_size": job.world}
-        base = {"baseTimeNanoseconds": 10 * MS, "distributedInfo": place}
-        simulated.write(folder / f"rank{rank}.json", run, moved, **base)
+        base = {"baseTimeNanoseconds": 10 * MS, "distributedInfo": place} | metadata
+        host = {"host_name": hosts[rank]} if hosts else {}
+        simulated.write(folder / f"rank{rank}.json", run, moved, **base, **host)
     return runs

@@ -3,7 +3,6 @@ with a label, and one host is slow."""
 
 from __future__ import annotations
 
-import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -44,10 +43,5 @@ def write_night(folder: Path, night: int, nights: int, ranks: int, hosts: int) -
     if BAD_HOST in here:
         job = replace(job, slow_kernels={here.index(BAD_HOST): 1.4})
     folder.mkdir(parents=True, exist_ok=True)
-    ranks_simulated.write(folder, job)
-    for rank, host in enumerate(here):
-        path = folder / f"rank{rank}.json"
-        trace = json.loads(path.read_text())
-        more = {"baseTimeNanoseconds": BEGAN_NS + night * NIGHT_NS, "host_name": host}
-        path.write_text(json.dumps(trace | more))
+    ranks_simulated.write(folder, job, here, baseTimeNanoseconds=BEGAN_NS + night * NIGHT_NS)
     return labels
