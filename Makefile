@@ -51,7 +51,7 @@ answers: .venv/installed
 
 # Loads a generated trace with tracekit and with other tools, and prints one table. Takes minutes.
 bench: build/bench/installed
-	@cd tests/bench && ../../build/bench/bin/python compare.py $(SIZE)
+	@build/bench/bin/python -m tests.bench.compare $(SIZE)
 
 # Asks tracekit and its peers why runs are slow, and prints how often each is right:
 # tests/bench/diagnosis/README.md. NAME=graph asks only about cases with that word in their names, and prints the wrong answers. Takes minutes.
@@ -83,7 +83,7 @@ build/docs/installed: pyproject.toml constraints.txt $(NATIVE)
 	@build/docs/venv/bin/python -m pip install --disable-pip-version-check -qq -c constraints.txt -e '.[docs]'
 	@touch $@
 
-# Needs a GPU: runs PART (first, tests, bench, experiments, ncu or sanitize; by default, all of
+# Needs a GPU: runs PART (first, tests, bench, experiments, faults, ncu or sanitize; by default, all of
 # them), and writes all results to the folder OUT. GPU_PYTHON=python3 uses that Python as it is, and
 # installs nothing: docs/howto/gpu.md. DEVICE=cpu rehearses it.
 PART :=

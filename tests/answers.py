@@ -4,7 +4,7 @@
 
 analyzes the shared real traces, those of tests/data, the simulated controls and the runs of several
 ranks, or those whose names contain a NAME, and prints how their answers differ. With `--accept`, it
-also commits them to the file, and renews tests/bench/VERDICTS.md and tests/bench/ADVICE.md.
+also commits them to the file, and renews tests/bench/VERDICTS.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ FILE = Path(__file__).with_name("answers.json")
 # Enough digits that only the last bits of a double are lost.
 _DIGITS = 9
 _ADVICE = 5
-_ORDINALS = ("first", "second", "third", "fourth", "fifth")
 # Parts of the JSON that are compared as a whole.
 _WHOLE = (
     "advice", "steps", "phases", "windows", "devices", "top_kernels", "memory_traffic", "one_offs",
@@ -61,11 +59,11 @@ def compact(analysis: Analysis) -> Answer:
     once = found["one_offs"]
     shown = [{k: v for k, v in each.items() if k not in _ALSO_OF_ONE_OFFS} for each in once]
     others = {"links": causal.get("links"), "one_offs": shown, "next": verdict["try_next"]}
+    advice = [_only(each, "remedy", "where", "saves_ns", "share") for each in found["advice"]]
     answer = {
-        "verdict": {name: verdict[name] for name in ("regime", "bottleneck", "confidence")}
-        | {"margin": verdict["margin"]},
-        "advice": [_advised(each) for each in found["advice"][:_ADVICE]],
-        "window": {name: found["window"][name] for name in ("kind", "name", "start_ns", "end_ns")},
+        "verdict": _only(verdict, "regime", "bottleneck", "confidence", "margin"),
+        "advice": advice[:_ADVICE],
+        "window": _only(found["window"], "kind", "name", "start_ns", "end_ns"),
         "savings": {each["remove"]: each["saves_at_most_ns"] for each in verdict["savings"]},
         "gains": _not_nil(
             {name: gains[name] for name in gains if name not in _NOT_OF_GAINS}
@@ -73,13 +71,10 @@ def compact(analysis: Analysis) -> Answer:
         ),
         "path": causal.get("path"),
         "shares": _not_nil(verdict["shares"]),
-        "gpu": _not_nil(found["gpu"]),
-        "idle": _not_nil(found["idle"]),
-        "launch": _not_nil(found["launch"]),
-        "host": _not_nil(found["host"]),
+        **{name: _not_nil(found[name]) for name in ("gpu", "idle", "launch", "host")},
         "one_offs": Counter(each["cause"] for each in once)
         | {"excess_ns": sum(each["excess_ns"] for each in once)},
-        "steps": Counter(_bound(each) for each in found["steps"]),
+        "steps": Counter(f"{each['regime']} by {each['bottleneck']}" for each in found["steps"]),
         "health": {each["code"]: each["count"] for each in found["trace"]["health"]},
         "trace": Counter(found["trace"]["devices"]) | {"events": found["trace"]["events"]},
         "why": verdict["why"],
@@ -97,7 +92,7 @@ def compact_run(verdict: RunVerdict) -> Answer:
     """The answers of the verdict on a run of several ranks."""
     found = _plain(verdict.as_dict())
     answer = {
-        "run": {name: found[name] for name in ("step_ns", "span_ns", "steps", "pace_rank")},
+        "run": _only(found, "step_ns", "span_ns", "steps", "pace_rank"),
         "late_ranks": found["late_ranks"],
         "savings": {
             f"{each['remove']} of {each['rank']}": each["saves_ns"] for each in found["savings"]
@@ -116,12 +111,8 @@ def _plain(value: Any) -> Any:
     )
 
 
-def _advised(advice: dict[str, Any]) -> dict[str, Any]:
-    return {name: advice[name] for name in ("remedy", "where", "saves_ns", "share")}
-
-
-def _bound(period: dict[str, Any]) -> str:
-    return f"{period['regime']} by {period['bottleneck']}"
+def _only(part: Answer, *names: str) -> Answer:
+    return {name: part[name] for name in names}
 
 
 def _digests(found: dict[str, Any], names: Iterable[str]) -> dict[str, str]:
@@ -137,22 +128,21 @@ def changes(name: str, old: Answer | None, new: Answer | None) -> list[str]:
     """Lines that say how an answer differs: its numbers in one line, then its sentences."""
     if old is None or new is None:
         return [f"{name}: {'new' if old is None else 'gone'}"] * (old is not new)
-    sections = dict.fromkeys([*(new or {}), *(old or {})])
-    told, sentences, rest = [], [], []
-    for section in sections:
-        before, after = _flat(old.get(section)), _flat(new.get(section))
-        differing = [at for at in before | after if before.get(at) != after.get(at)]
-        if section in _SENTENCES:
-            words = {True: "  was: ", False: "  now: "}
-            sentences += [words[at in before] + str(at[0]) for at in differing]
-        elif section == "rest":
-            rest = [str(at[0]) for at in differing]
-        else:
-            told += [
-                f"{_label(section, at)} {_shown(at, before, after)} -> {_shown(at, after, before)}"
-                for at in differing
-            ]
-    told += [f"also other {', '.join(rest)}"] if rest else []
+    before, after = _flat(old), _flat(new)
+    # In the order of the sections.
+    order = [*dict.fromkeys([*new, *old])]
+    places = sorted(before | after, key=lambda at: order.index(at[0]))
+    differing = [at for at in places if before.get(at) != after.get(at)]
+    sentences = [
+        f"  {'was' if at in before else 'now'}: {at[1]}" for at in differing if at[0] in _SENTENCES
+    ]
+    told = [
+        f"{_label(at)} {_shown(at, before, after)} -> {_shown(at, after, before)}"
+        for at in differing
+        if at[0] not in (*_SENTENCES, "rest")
+    ]
+    if rest := [at[1] for at in differing if at[0] == "rest"]:
+        told.append(f"also other {', '.join(rest)}")
     told += ["other sentences"] if sentences and not told else []
     return [f"{name}: {', '.join(told)}", *sentences] if told else []
 
@@ -169,13 +159,10 @@ def _flat(part: Any, at: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]:
     return {at: part} if at else {}
 
 
-def _label(section: str, at: tuple[Any, ...]) -> str:
-    """Names a path in words: `margin`, `first advice`, `idle causes dispatch`."""
-    words = [str(each).removesuffix("_ns") for each in at]
-    if section == "advice":
-        word = "" if at[1] == "remedy" else f" {words[1]}"
-        return f"{_ORDINALS[at[0]]} advice{word}"
-    return " ".join(words if section == "verdict" else [section, *words])
+def _label(at: tuple[Any, ...]) -> str:
+    """Names a path in words: `margin`, `advice 1 saves`, `idle causes dispatch`."""
+    words = [str(each + 1) if isinstance(each, int) else each.removesuffix("_ns") for each in at]
+    return " ".join(word for word in words if word not in ("verdict", "remedy"))
 
 
 def _shown(at: tuple[Any, ...], mine: dict[Any, Any], other: dict[Any, Any]) -> str:
@@ -254,11 +241,12 @@ def controls() -> dict[str, tuple[Simulation, dict[str, Any]]]:
 
 def main(arguments: Iterable[str]) -> None:
     """Prints how the answers differ from those committed; with `--accept`, commits them."""
-    from tests.bench.diagnosis.pages import renew
+    from tests.bench.diagnosis.pages import PAGE, page
 
     wanted = [each for each in arguments if each != "--accept"]
     known = committed() if FILE.exists() else {}
-    chosen = {n for n in {**known, **traces(), **controls()} if _is_wanted(n, wanted)}
+    names = {**known, **traces(), **controls()}
+    chosen = {name for name in names if not wanted or any(each in name for each in wanted)}
     found: dict[str, Answer] = {}
     count = 0
     for name, answer in _answers(chosen):
@@ -271,32 +259,20 @@ def main(arguments: Iterable[str]) -> None:
         print(f"{len(absent)} not compared, as there are no such traces: {', '.join(absent)}")
     if "--accept" in arguments:
         commit(known | found)
-        renew(known | found)
-
-
-def _is_wanted(name: str, wanted: list[str]) -> bool:
-    return not wanted or any(each in name for each in wanted)
+        PAGE.write_text(page(known | found))
 
 
 def _answers(chosen: set[str]) -> Iterator[tuple[str, Answer]]:
     """The answers of the chosen traces that are available."""
-    for name, files in traces().items():
-        if name in chosen:
-            with tracekit.load(files) as run:
+    with tempfile.TemporaryDirectory() as folder:
+        files = {name: each for name, each in traces().items() if name in chosen}
+        for name, (simulation, metadata) in controls().items():
+            if name in chosen:
+                files[name] = [write(Path(folder) / f"{name}.json", simulation, **metadata)]
+        for name, paths in files.items():
+            with tracekit.load(paths) as run:
                 is_run = len(run.trace_ids()) > 1
                 yield name, compact_run(run.together()) if is_run else compact(run.verdict())
-    for name, (simulation, metadata) in controls().items():
-        if name in chosen:
-            with _loaded(simulation, metadata) as run:
-                yield name, compact(run.verdict())
-
-
-@contextmanager
-def _loaded(simulation: Simulation, metadata: dict[str, Any]) -> Iterator[tracekit.Database]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder) / "trace.json", simulation, **metadata)
-        with tracekit.load(path) as run:
-            yield run
 
 
 if __name__ == "__main__":

@@ -56,6 +56,9 @@ GPU_TRACES = OWN_TRACES / "h100"
 # Give a file, or a database, that a function makes at a path, by a name and what it is made of.
 MadeFile = Callable[[str, bytes, Callable[[Path], object]], Path]
 MadeOnce = Callable[[str, bytes, Callable[[Path], object]], tracekit.Database]
+# Databases by the names of traces; a database of several traces, and their trace_ids by name.
+Databases = Callable[[str], tracekit.Database]
+Together = tuple[tracekit.Database, dict[str, int]]
 # Compressed traces up to this size are loaded together.
 SMALL_BYTES = 1_300_000
 
@@ -150,7 +153,7 @@ def made_once(made_file: MadeFile) -> Iterator[MadeOnce]:
 
 
 @pytest.fixture(scope="session")
-def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
+def shared_database(made_once: MadeOnce) -> Databases:
     """Opens a trace of tests/data or a shared one by its file name."""
 
     def get(name: str) -> tracekit.Database:
@@ -161,7 +164,7 @@ def shared_database(made_once: MadeOnce) -> Callable[[str], tracekit.Database]:
 
 
 @pytest.fixture(scope="session")
-def small_traces(made_once: MadeOnce) -> tuple[tracekit.Database, dict[str, int]]:
+def small_traces(made_once: MadeOnce) -> Together:
     """One database of all small traces, and their trace_ids by file name. One load of all is faster
     than a load for each. It has only the first rank of each run, which is judged as if alone."""
     paths = _small_traces()
@@ -194,8 +197,7 @@ def _content(paths: list[Path]) -> bytes:
 
 @pytest.fixture(scope="session")
 def shared_trace(
-    shared_database: Callable[[str], tracekit.Database],
-    small_traces: tuple[tracekit.Database, dict[str, int]],
+    shared_database: Databases, small_traces: Together
 ) -> Callable[[str], tuple[tracekit.Database, int]]:
     """The database of a trace of tests/data or a shared one, and its trace_id, by its file name:
     that of all small traces if it is one."""
@@ -209,9 +211,7 @@ def shared_trace(
 
 
 @pytest.fixture(scope="session")
-def shared_ask(
-    shared_trace: Callable[[str], tuple[tracekit.Database, int]],
-) -> Callable[..., list[dict[str, Any]]]:
+def shared_ask(shared_trace: Callable[[str], Any]) -> Callable[..., list[dict[str, Any]]]:
     """Asks a question about a trace of tests/data or a shared one, by its file name."""
 
     def ask(name: str, question: str, **given: Any) -> list[dict[str, Any]]:
@@ -232,9 +232,7 @@ def cases_database(
 
 @pytest.fixture(scope="session")
 def shared_verdict(
-    made_file: MadeFile,
-    shared_database: Callable[[str], tracekit.Database],
-    request: pytest.FixtureRequest,
+    made_file: MadeFile, shared_database: Databases, request: pytest.FixtureRequest
 ) -> Callable[[str], Analysis]:
     """The analysis of a trace by its file name. Small traces are judged together."""
 
@@ -244,14 +242,15 @@ def shared_verdict(
             analyses = {name: database.verdict(number) for name, number in numbers.items()}
         made.write_bytes(pickle.dumps(analyses))
 
+    def judge(name: str, made: Path) -> None:
+        made.write_bytes(pickle.dumps(shared_database(name).verdict()))
+
     @cache
     def small() -> dict[str, Analysis]:
         made = made_file("small.pickle", _content(_small_traces()), judge_small)
         return pickle.loads(made.read_bytes())
 
-    def judge(name: str, made: Path) -> None:
-        made.write_bytes(pickle.dumps(shared_database(name).verdict()))
-
+    @cache
     def get(name: str) -> Analysis:
         path = trace_file(name)
         if path in _small_traces():
@@ -259,7 +258,7 @@ def shared_verdict(
         made = made_file(f"{name}.pickle", path.read_bytes(), partial(judge, name))
         return pickle.loads(made.read_bytes())
 
-    return cache(get)
+    return get
 
 
 @pytest.fixture(scope="module")
@@ -294,10 +293,7 @@ def run(
     tmp_path: Path, command_servers: dict[bool, CommandServer]
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs `tracekit ...`, or another program of `forking.MAIN`, as a user would, in an empty
-    directory.
-
-    `make test` forks; `make test-all` starts a new process for each.
-    """
+    directory: in a fork, or in a new process in `make test-all`."""
 
     def command(
         *arguments: str, stdin: bytes = b"", program: str = "tracekit", **environment: str
@@ -317,15 +313,10 @@ def run(
                 return _decoded(server.run(path, arguments, tmp_path, stdin, changes))
         return _decoded(
             subprocess.run(
-                [path, *arguments],
-                input=stdin,
-                capture_output=True,
-                cwd=tmp_path,
-                env=inherited | environment,
-                timeout=LIMIT_S,
-                check=False,
+                [path, *arguments], input=stdin, capture_output=True, cwd=tmp_path,
+                env=inherited | environment, timeout=LIMIT_S, check=False,
             )
-        )
+        )  # fmt: skip
 
     return command
 
@@ -378,9 +369,9 @@ def _not_sampled(items: list[pytest.Item]) -> list[pytest.Item]:
         assert sampled is not None
         (each_nth,), known = sampled.args, sampled.kwargs.get("of", 0)
         if len(its_items) <= known:
-            left_out += [item for place, item in enumerate(its_items) if place % each_nth]
-            tried = len(its_items[::each_nth])
-            LEFT_OUT.add(f"{test}: {tried} of {len(its_items)} tried")
+            tried = its_items[::each_nth]
+            left_out += [item for item in its_items if item not in tried]
+            LEFT_OUT.add(f"{test}: {len(tried)} of {len(its_items)} tried")
     return left_out
 
 

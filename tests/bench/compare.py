@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
-import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from generate import size_of, write
+from tests.bench.generate import size_of, write
+from tests.bench.measuring import head, line, measured
 
 # Programs that load the trace and print how many events they hold. {trace} and {out} are paths.
 _LOADERS = {
@@ -66,65 +63,33 @@ with contextlib.redirect_stdout(sys.stderr):
 print(len(analysis.t.get_trace(0)))
 """,
 }
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One process: seconds, bytes, and the number of events kept (None if it failed)."""
-
-    wall_s: float
-    cpu_s: float
-    peak_bytes: int
-    disk_bytes: int
-    events: int | None
-
-
-def measure(program: str, trace: Path, folder: Path) -> Measured:
-    out = folder / "out.duckdb"
-    program = program.format(trace=str(trace), out=str(out))
-    began = time.monotonic()
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    said = child.stdout.read()
-    _, status, usage = os.wait4(child.pid, 0)
-    wall_s = time.monotonic() - began
-    disk_bytes = out.stat().st_size if out.exists() else 0
-    out.unlink(missing_ok=True)
-    events = int(said.split()[-1]) if status == 0 else None
-    cpu_s = usage.ru_utime + usage.ru_stime
-    return Measured(wall_s, cpu_s, usage.ru_maxrss * 1024, disk_bytes, events)
-
-
-def row(name: str, found: Measured, own: Measured, n_bytes: int) -> str:
-    if found.events is None:
-        return f"| {name} | failed after {found.wall_s:.1f} s | | | | | |"
-    disk = f"{found.disk_bytes / n_bytes:.2f} of the JSON" if found.disk_bytes else "-"
-    return (
-        f"| {name} | {found.wall_s:.1f} | {found.wall_s / own.wall_s:.2f} | {found.cpu_s:.1f} "
-        f"| {found.peak_bytes / 1e6:,.0f} | {disk} | {found.events:,} |"
-    )
+COLUMNS = (
+    "", "wall, s", "times tracekit's", "CPU, s", "peak memory, MB", "on disk", "events kept",
+)  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("size", type=size_of)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="*", choices=_LOADERS, default=list(_LOADERS))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        trace = folder / "trace.json"
-        events = write(trace, given.size, given.seed)
+        trace, out = Path(name) / "trace.json", Path(name) / "out.duckdb"
+        events = write(trace, given.size)
         n_bytes = trace.stat().st_size
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        print(f"{n_bytes / 1e6:,.0f} MB of JSON, {events:,} events (seed {given.seed}); ", end="")
+        print(f"{n_bytes / 1e6:,.0f} MB of JSON, {events:,} events; ", end="")
         print(f"{os.cpu_count()} cores, {memory / 2**30:.0f} GiB\n")
-        print("| | wall, s | times tracekit's | CPU, s | peak memory, MB | on disk | events kept |")
-        print("|---|---|---|---|---|---|---|")
-        own = None
-        for loader in given.only:
-            found = measure(_LOADERS[loader], trace, folder)
-            own = own or found
-            print(row(loader, found, own, n_bytes), flush=True)
+        print(*head(COLUMNS), sep="\n")
+        own_s = None
+        for loader, program in _LOADERS.items():
+            found = measured("-c", program.format(trace=str(trace), out=str(out)))
+            own_s = own_s or found.wall_s
+            disk = f"{out.stat().st_size / n_bytes:.2f} of the JSON" if out.exists() else "-"
+            out.unlink(missing_ok=True)
+            kept = "failed" if found.said is None else f"{int(found.said.split()[-1]):,}"
+            times, peak = f"{found.wall_s / own_s:.2f}", f"{found.peak_mb * 1.048576:,.0f}"
+            wall, cpu = f"{found.wall_s:.1f}", f"{found.cpu_s:.1f}"
+            print(line(loader, wall, times, cpu, peak, disk, kept), flush=True)
 
 
 if __name__ == "__main__":

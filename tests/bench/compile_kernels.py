@@ -61,11 +61,9 @@ def compiled(
 
 def _type(name: str, dtype: str, given: dict[str, Any]) -> str:
     tiles = {
-        "x": ("ROWS", "DIM"),
-        "gate": ("HIDDEN", "DIM"),
-        "up": ("HIDDEN", "DIM"),
+        "x": ("ROWS", "DIM"), "gate": ("HIDDEN", "DIM"), "up": ("HIDDEN", "DIM"),
         "out": ("ROWS", "HIDDEN"),
-    }
+    }  # fmt: skip
     if name in tiles:
         return f"tensordesc<{dtype}{[given[each] for each in tiles[name]]}>"
     pointers = {"sums_ptr": "*fp32", "finished_ptr": "*i32"}

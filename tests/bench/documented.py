@@ -26,13 +26,11 @@ def asker(lake: str, engine: str) -> Callable[[str], Sequence[Any]]:
         connection.execute("USE lake")
         return lambda sql: connection.execute(sql).fetchall()
     if engine == "duckdb":
-        import deltalake
         import duckdb
 
         opened = duckdb.connect()
         for each in TABLES:
-            files = deltalake.DeltaTable(f"{lake}/tables/{each}").file_uris()
-            opened.execute(f"CREATE VIEW {each} AS FROM read_parquet({files})")
+            opened.execute(f"CREATE VIEW {each} AS FROM read_parquet({_files(lake, each)})")
         return lambda sql: opened.execute(sql).fetchall()
     if engine == "polars":
         import polars
@@ -41,17 +39,13 @@ def asker(lake: str, engine: str) -> Callable[[str], Sequence[Any]]:
         context = polars.SQLContext(frames)
         return lambda sql: context.execute(sql).collect().rows()
     if engine == "spark":
-        import deltalake
         from pyspark.sql import SparkSession
 
-        spark = (
-            SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-        )  # fmt: skip
+        here = dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1")
+        builder = SparkSession.builder.master("local[*]")
+        spark = builder.config(map={"spark.ui.enabled": "false"} | here).getOrCreate()
         for each in TABLES:
-            files = deltalake.DeltaTable(f"{lake}/tables/{each}").file_uris()
-            spark.read.parquet(*files).createOrReplaceTempView(each)
+            spark.read.parquet(*_files(lake, each)).createOrReplaceTempView(each)
         return lambda sql: spark.sql(sql).collect()
     import chdb
 
@@ -62,10 +56,15 @@ def asker(lake: str, engine: str) -> Callable[[str], Sequence[Any]]:
 
     def ask(sql: str) -> Sequence[Any]:
         answer = server.query(re.sub(r"FROM (\w+)", table, sql), "JSONCompact")
-        rows: list[Any] = json.loads(str(answer))["data"]
-        return rows
+        return json.loads(str(answer))["data"]
 
     return ask
+
+
+def _files(lake: str, table: str) -> list[str]:
+    import deltalake
+
+    return deltalake.DeltaTable(f"{lake}/tables/{table}").file_uris()
 
 
 def main() -> None:

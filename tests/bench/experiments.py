@@ -1,6 +1,6 @@
 """Compares verdicts with experiments over a grid of sizes: `tracekit probe` at each point.
 
-    python experiments.py --device cpu --batch 1 8 --hidden 256         on a CPU
+    python -m tests.bench.experiments --device cpu --batch 1 8 --hidden 256         on a CPU
 
 `make gpu-check` does the same on a GPU, at the 80 points of the defaults. With --points, finished
 points are kept in a file, and not run again.
@@ -12,11 +12,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
+from tests.bench.measuring import head, line
 from tracekit.capture.workload import CannotRun, Options
 from tracekit.errors import first_line
 from tracekit.experiments.probing import probe
@@ -25,11 +26,10 @@ from tracekit.text import duration
 
 WORKLOADS = ("mlp-eager", "mlp-triton", "attention-block", "train-step")
 BATCHES, HIDDENS = (1, 4, 16, 64, 256), (256, 1024, 3072, 8192)
-HEADER = (
-    "| workload | batch | hidden | step | verdict | experiments | agree "
-    "| graph, predicted | measured | error |",
-    "|---|---|---|---|---|---|---|---|---|---|",
-)
+COLUMNS = (
+    "workload", "batch", "hidden", "step", "verdict", "experiments", "agree", "graph, predicted",
+    "measured", "error",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,18 @@ class Experiments:
         self.tried: list[Tried] = []
         if points and points.exists():
             text = points.read_text(encoding="utf-8")
-            self.tried = [Tried(**json.loads(line)) for line in text.splitlines()]
+            self.tried = [Tried(**json.loads(each)) for each in text.splitlines()]
 
     def measure(
-        self,
-        device: str = "cuda",
-        workloads: tuple[str, ...] = WORKLOADS,
-        batches: tuple[int, ...] = BATCHES,
-        hiddens: tuple[int, ...] = HIDDENS,
+        self, device: str, names: Iterable[str], batches: Iterable[int], hiddens: Iterable[int]
     ) -> Iterator[str]:
         """Yields a Markdown table, one line per finished point; a failed point says why.
 
         Raises:
             DeviceBroke: after a point that the device did not survive.
         """
-        yield from HEADER
-        for name, batch, hidden in product(workloads, batches, hiddens):
+        yield from head(COLUMNS)
+        for name, batch, hidden in product(names, batches, hiddens):
             place = f"{name}, {batch} x {hidden}"
             known = next((each for each in self.tried if each.name == place), None)
             yield known.line if known else self._point(place, name, batch, hidden, device)
@@ -82,8 +78,7 @@ class Experiments:
             found = self._probed(place, name, Options(batch=batch, hidden=hidden, device=device))
         except Exception as error:
             reason = error.reason if isinstance(error, CannotRun) else first_line(error)
-            line = f"| {name} | {batch} | {hidden} | {reason} |{' - |' * 6}"
-            found = Tried(place, None, None, line)
+            found = Tried(place, None, None, line(name, batch, hidden, reason, *"------"))
         self.tried.append(found)
         if self.points:
             with self.points.open("a", encoding="utf-8") as file:
@@ -94,19 +89,17 @@ class Experiments:
         found = probe(name, options)
         graph = next(each for each in found.experiments if each.name == GRAPHED)
         judged = found.judgement
-        cells = [
-            name,
-            options.batch,
-            options.hidden,
-            duration(found.step_ns),
-            found.regime,
-            judged.regime,
-            {True: "yes", False: "**no**", None: "cannot tell"}[judged.agrees],
-            "-" if graph.predicted_ns is None else duration(graph.predicted_ns),
-            graph.reason or ("-" if graph.measured_ns is None else duration(graph.measured_ns)),
-            "-" if graph.error is None else f"{graph.error:+.1%}",
-        ]
-        return Tried(place, judged.agrees, graph.error, f"| {' | '.join(map(str, cells))} |")
+        agrees = {True: "yes", False: "**no**", None: "cannot tell"}[judged.agrees]
+        predicted, measured = (
+            "-" if each is None else duration(each)
+            for each in (graph.predicted_ns, graph.measured_ns)
+        )
+        error = "-" if graph.error is None else f"{graph.error:+.1%}"
+        row = line(
+            name, options.batch, options.hidden, duration(found.step_ns), found.regime,
+            judged.regime, agrees, predicted, graph.reason or measured, error,
+        )  # fmt: skip
+        return Tried(place, judged.agrees, graph.error, row)
 
 
 class DeviceBroke(Exception):
@@ -133,10 +126,10 @@ def main() -> int:
     parser.add_argument("--points", type=Path, help="the file that keeps finished points")
     given = parser.parse_args()
     experiments = Experiments(given.points)
-    grid = tuple(given.workloads), tuple(given.batch), tuple(given.hidden)
+    grid = given.workloads, given.batch, given.hidden
     try:
-        for line in experiments.measure(given.device, *grid):
-            print(line, flush=True)
+        for row in experiments.measure(given.device, *grid):
+            print(row, flush=True)
     except DeviceBroke as error:
         print(f"the device broke at {error}", flush=True)
         if given.points:

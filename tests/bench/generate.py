@@ -1,6 +1,6 @@
-"""Writes a Kineto trace of any size from a seed: a simulated training loop.
+"""Writes a Kineto trace of any size: a simulated training loop, the same each time.
 
-    python tests/bench/generate.py 1GB trace.json --seed 1
+    python -m tests.bench.generate 1GB trace.json
 
 tests/kit/simulator.py sets the times. A host thread dispatches operators; most launch a kernel, and
 about one in ten is communication on a separate stream. Names and arguments are those that
@@ -12,15 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 from tests.kit.atoms import US, Launch, Slice, StreamWait, Work, operator, step
-from tests.kit.simulator import Simulation
+from tests.kit.simulator import Simulation, trace_event
 
 # Operator, limit of its kernel (None for operators without a kernel), mean kernel time in us.
 _OPERATORS = [
@@ -33,6 +30,15 @@ _OPERATORS = [
     ("aten::transpose", None, 0),
 ]
 _OPERATORS_PER_STEP, _COMMUNICATION_EVERY = 1500, 12
+_HEAD = {
+    "schemaVersion": 1,
+    "deviceProperties": [
+        {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560,
+         "computeMajor": 8, "computeMinor": 0, "numSms": 108},
+    ],
+    "record_shapes": 1, "traceName": "generated", "displayTimeUnit": "ms",
+    "baseTimeNanoseconds": 1711964646000000000, "traceEvents": [],
+}  # fmt: skip
 
 
 def _program(rng: random.Random) -> Iterator[Slice]:
@@ -57,71 +63,55 @@ def _program(rng: random.Random) -> Iterator[Slice]:
         yield step(number, *atoms)
 
 
-def _text(event: dict[str, Any], rng: random.Random, external: int) -> Iterator[str]:
-    """An event as JSON text, and the flow event that Kineto writes for it."""
-    args, correlation = event["args"], event["args"].get("correlation")
-    if event["cat"] == "cpu_op":
-        rows, columns = 1 << rng.randrange(5, 13), 1 << rng.randrange(5, 13)
-        args = {
-            "External id": external, "Record function id": 0, "Concrete Inputs": ["", ""],
-            "Input type": ["c10::BFloat16", "c10::BFloat16"],
-            "Input Strides": [[columns, 1], [columns, 1]],
-            "Input Dims": [[rows, columns], [rows, columns]], "Ev Idx": external,
-        }  # fmt: skip
-    elif event["cat"] == "cuda_runtime":
-        args = {"External id": external, "cbid": 211, "correlation": correlation}
-    elif event["cat"] == "kernel":
-        args = {
-            "External id": external, "queued": 0, "device": 0, "context": 1,
-            "stream": event["tid"], "correlation": correlation, "registers per thread": 32,
-            "shared memory": 0, "blocks per SM": 0.592593, "warps per SM": 2.37037,
-            "grid": [1 << rng.randrange(5, 13), 1, 1], "block": [128, 1, 1],
-            "est. achieved occupancy %": 4,
-        }  # fmt: skip
-    members = ", ".join(f'"{key}": {json.dumps(value)}' for key, value in args.items())
-    begin, length = event["begin"] / 1000, (event["end"] - event["begin"]) / 1000
-    yield (
-        f'{{\n    "ph": "X", "cat": "{event["cat"]}", "name": {json.dumps(event["name"])}, '
-        f'"pid": {event["pid"]}, "tid": {event["tid"]},\n    "ts": {begin:.3f}, '
-        f'"dur": {length:.3f},\n    "args": {{\n      {members}\n    }}\n  }}'
-    )
-    launches = event["name"] == "cudaLaunchKernel"
-    if launches or event["cat"] == "kernel":
-        phase, bind = ("s", "") if launches else ("f", ', "bp": "e"')
-        yield (
-            f'{{\n    "ph": "{phase}", "id": {correlation}, "pid": {event["pid"]}, '
-            f'"tid": {event["tid"]}, "ts": {begin:.3f},\n    "cat": "ac2g", "name": "ac2g"'
-            f"{bind}\n  }}"
-        )
+def events() -> Iterator[dict[str, Any]]:
+    """Endless events, ordered by their end, with the flow events that Kineto writes for them."""
+    rng, simulation = random.Random(0), Simulation(_program(random.Random(0)))
+    for external, event in enumerate(map(trace_event, simulation.events())):
+        correlation = event["args"].get("correlation")
+        if event["cat"] == "cpu_op":
+            rows, columns = 1 << rng.randrange(5, 13), 1 << rng.randrange(5, 13)
+            event["args"] = {
+                "External id": external, "Record function id": 0, "Concrete Inputs": ["", ""],
+                "Input type": ["c10::BFloat16"] * 2, "Input Strides": [[columns, 1]] * 2,
+                "Input Dims": [[rows, columns]] * 2, "Ev Idx": external,
+            }  # fmt: skip
+        elif event["cat"] == "cuda_runtime":
+            event["args"] = {"External id": external, "cbid": 211, "correlation": correlation}
+        elif event["cat"] == "kernel":
+            event["args"] = {
+                "External id": external, "queued": 0, "device": 0, "context": 1,
+                "stream": event["tid"], "correlation": correlation, "registers per thread": 32,
+                "shared memory": 0, "blocks per SM": 0.592593, "warps per SM": 2.37037,
+                "grid": [1 << rng.randrange(5, 13), 1, 1], "block": [128, 1, 1],
+                "est. achieved occupancy %": 4,
+            }  # fmt: skip
+        yield event
+        launches = event["name"] == "cudaLaunchKernel"
+        if launches or event["cat"] == "kernel":
+            flow = {"ph": "s"} if launches else {"ph": "f", "bp": "e"}
+            place = {key: event[key] for key in ("pid", "tid", "ts")}
+            yield flow | place | {"id": correlation, "cat": "ac2g", "name": "ac2g"}
 
 
-def events(seed: int) -> Iterator[str]:
-    """Endless events as JSON text, ordered by their end."""
-    rng = random.Random(seed)
-    simulation = Simulation(_program(random.Random(seed)), seed=seed)
-    for external, event in enumerate(simulation.events()):
-        yield from _text(event, rng, external)
-
-
-def write(path: Path, n_bytes: int, seed: int = 0) -> int:
+def write(path: Path, n_bytes: int) -> int:
     """Writes a trace of about `n_bytes`; returns its number of events."""
-    count = 0
+    head, tail = json.dumps(_HEAD, indent=2).rsplit("]", 1)
     with path.open("w") as file:
-        size = file.write(
-            '\n{\n  "schemaVersion": 1,\n  "deviceProperties": [\n    {"id": 0, "name": "NVIDIA '
-            'A100-SXM4-80GB", "totalGlobalMem": 85095874560, "computeMajor": 8, "computeMinor": 0, '
-            '"numSms": 108}\n  ],\n  "record_shapes": 1,\n  "traceEvents": [\n  '
-        )
-        for event in events(seed):
-            size += file.write((",\n  " if count else "") + event)
-            count += 1
+        size = file.write(f"{head}\n  ")
+        for count, event in enumerate(events()):
+            size += file.write(",\n  " * bool(count) + _text(event))
             if size >= n_bytes:
                 break
-        file.write(
-            '\n  ],\n  "traceName": "generated",\n  "displayTimeUnit": "ms",\n'
-            '  "baseTimeNanoseconds": 1711964646000000000\n}\n'
-        )
-    return count
+        file.write(f"\n  ]{tail}\n")
+    return count + 1
+
+
+def _text(event: dict[str, Any]) -> str:
+    """The event in lines as Kineto's."""
+    text = json.dumps(event)[1:-1].replace(', "ts": ', ',\n    "ts": ')
+    before, has_args, args = text.partition(', "args": {')
+    args = f',\n    "args": {{\n      {args[:-1]}\n    }}' if has_args else ""
+    return f"{{\n    {before}{args}\n  }}"
 
 
 def size_of(text: str) -> int:
@@ -136,6 +126,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("size", type=size_of)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    print(f"{write(given.output, given.size, given.seed):,} events")
+    print(f"{write(given.output, given.size):,} events")

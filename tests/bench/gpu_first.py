@@ -12,7 +12,7 @@ import importlib.metadata
 import re
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
@@ -39,35 +39,32 @@ ALSO_SMALL = (
 )  # fmt: skip
 
 
-def device_name(device: str) -> str:
-    """As a folder's name."""
-    name = torch.cuda.get_device_name() if device == "cuda" else device
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-
-
-def facts(device: str) -> Iterator[str]:
+def facts(device: str) -> int:
     """Prints the device, the versions of its software, and the available tools."""
     if device == "cuda":
         found = torch.cuda.get_device_properties(0)
         memory = f"{found.total_memory / 1e9:.0f} GB"
-        yield f"- device: {found.name}, {memory}, compute capability {found.major}.{found.minor}"
-        yield f"- {clocks()}"
+        print(f"- device: {found.name}, {memory}, compute capability {found.major}.{found.minor}")
+        print(f"- {clocks()}")
     else:
-        yield "- device: a CPU"
-    yield f"- Python {sys.version.split()[0]}, torch {torch.__version__}, CUDA {torch.version.cuda}"
+        print("- device: a CPU")
+    print(
+        f"- Python {sys.version.split()[0]}, torch {torch.__version__}, CUDA {torch.version.cuda}"
+    )
+    installed = {each.name: each.version for each in importlib.metadata.distributions()}
     for name in ("triton", "liger-kernel", "numpy", "duckdb", "ninja"):
-        try:
-            yield f"- {name} {importlib.metadata.version(name)}"
-        except importlib.metadata.PackageNotFoundError:
-            yield f"- {name}: not installed"
+        print(f"- {name} {installed.get(name, 'is not installed')}")
     for name in ("nvcc", "ncu", "compute-sanitizer", "g++"):
-        yield f"- {name}: {find_tool(name) or 'not found'}"
+        print(f"- {name}: {find_tool(name) or 'not found'}")
+    return 0
 
 
-def captures(device: str, folder: Path) -> int:
-    """Captures the workloads at their own sizes and at small ones, into one tar; returns the number
-    of failures. Captures of an earlier run stay."""
-    place = folder / device_name(device)
+def captures(device: str, to: str) -> int:
+    """Captures the workloads at their own sizes and at small ones, into one tar; returns 1 if some
+    failed. Captures of an earlier run stay."""
+    name = torch.cuda.get_device_name() if device == "cuda" else device
+    folder = Path(to)
+    place = folder / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     place.mkdir(parents=True, exist_ok=True)
     failed = 0
     for name, suffix, sizes in _wanted(device):
@@ -91,7 +88,7 @@ def captures(device: str, folder: Path) -> int:
         tar.add(place, place.name)
     count = len(list(place.glob("*.json.gz")))
     print(f"- {count} captures in {folder / 'captures.tar'}; {failed} failed", flush=True)
-    return failed
+    return int(failed > 0)
 
 
 def _wanted(device: str) -> Iterator[tuple[str, str, dict[str, int]]]:
@@ -115,10 +112,10 @@ def extension(device: str) -> int:
     return int(reason is not None and device == "cuda")
 
 
-def step(device: str, name: str, rows: int) -> int:
+def step(device: str, name: str, rows: str) -> int:
     """Runs a step of a workload, the only one that a profiler of the device shall see."""
     sizes = {} if device == "cuda" else {"dim": 16, "hidden": 32}
-    run = prepare(name, Options(batch=1, seq=rows, device=device, **sizes))
+    run = prepare(name, Options(batch=1, seq=int(rows), device=device, **sizes))
     print(f"{name}, {rows} rows: {run.facts['variant']}", flush=True)
     for _ in range(3):
         run.step()
@@ -132,15 +129,11 @@ def step(device: str, name: str, rows: int) -> int:
 
 
 def main() -> int:
-    what, device, *given = sys.argv[1:]
-    if what == "device":
-        print(*facts(device), sep="\n")
-        return 0
-    if what == "captures":
-        return int(captures(device, Path(given[0])) > 0)
-    if what == "extension":
-        return extension(device)
-    return step(device, given[0], int(given[1]))
+    what, *given = sys.argv[1:]
+    program: dict[str, Callable[..., int]] = {
+        "device": facts, "captures": captures, "extension": extension, "step": step,
+    }  # fmt: skip
+    return program[what](*given)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 _STEPS = 20
-# The names of the table's lines, and the profiler's settings.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "nothing else": {},
-    "record_shapes": {"record_shapes": True},
-    "profile_memory": {"profile_memory": True},
-    "with_stack": {"with_stack": True},
-}
+# The profiler's settings, with the events that each of them costs.
+COUNTED = {
+    "record_shapes": "cpu_op", "profile_memory": "cpu_op", "with_stack": "python_function",
+}  # fmt: skip
 
 
 def training() -> Callable[[], None]:
@@ -52,17 +49,16 @@ def training() -> Callable[[], None]:
 
 def costs(turns: int) -> dict[str, tuple[float, Counter[str]]]:
     """The nanoseconds that recording adds to a turn in each setting, and the events by category."""
-    steps = training()
+    steps, events = training(), {}
+    added: defaultdict[str, list[int]] = defaultdict(list)
     steps()
-    added: dict[str, list[int]] = {name: [] for name in SETTINGS}
-    events: dict[str, Counter[str]] = {}
     for _ in range(turns):
-        for name, settings in SETTINGS.items():
-            plain = _timed(steps)
-            with profile(activities=[ProfilerActivity.CPU], **settings) as recorder:
+        for setting in ("", *COUNTED):
+            plain, chosen = _timed(steps), {setting: True} if setting else {}
+            with profile(activities=[ProfilerActivity.CPU], **chosen) as recorder:
                 steps()
-                added[name].append(_timed(steps) - plain)
-            events[name] = events.get(name) or _events(recorder)
+                added[setting].append(_timed(steps) - plain)
+            events[setting] = events.get(setting) or _events(recorder)
     return {name: (statistics.median(each), events[name]) for name, each in added.items()}
 
 
@@ -86,16 +82,12 @@ def main(turns: int) -> None:
     """Prints the table."""
     torch.set_num_threads(1)
     found = costs(turns)
-    plain, events = found["nothing else"]
+    plain, events = found.pop("")
     print(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {turns} turns")
-    print(
-        f"an operator                 {plain / events['cpu_op']:8,.0f} ns of {events['cpu_op']:,}"
-    )
-    for name in ("record_shapes", "profile_memory"):
-        print(f"more with {name:17s} {(found[name][0] - plain) / events['cpu_op']:8,.0f} ns")
-    stacked, framed = found["with_stack"]
-    frames = framed["python_function"]
-    print(f"a Python frame (with_stack) {(stacked - plain) / frames:8,.0f} ns of {frames:,}")
+    print(f"an operator: {plain / events['cpu_op']:,.0f} ns of {events['cpu_op']:,}")
+    for setting, (took, events) in found.items():
+        count = events[COUNTED[setting]]
+        print(f"more with {setting}: {(took - plain) / count:,.0f} ns of each of {count:,}")
 
 
 if __name__ == "__main__":

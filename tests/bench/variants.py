@@ -1,6 +1,6 @@
 """Checks the answer of every variant of the MLP, and times it.
 
-    python variants.py --device cpu --rows 8        on a CPU
+    python -m tests.bench.variants --device cpu --rows 8        on a CPU
 
 Times are medians of interleaved rounds without the profiler, so that a slow spell of the machine
 affects all variants. `make gpu-check` prints the same tables for a GPU, and more.
@@ -17,10 +17,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from tests.bench.measuring import device_of, head, line
 from tracekit import Database, load, profile
 from tracekit.capture.workload import CannotRun, Options, Runnable, WrongAnswer, prepare
 from tracekit.errors import first_line
@@ -42,10 +44,10 @@ _IN_A_GRAPH = 20
 _FLUSHED_BYTES = 256 << 20
 _REPEATS = 30
 MLPS = [name for name in WORKLOADS if name.startswith("mlp-")]
-HEADER = [
-    "| variant | what ran | us | spread | host us | as graph, us | x mlp-compiled | x mlp-eager |",
-    "|---|---|---|---|---|---|---|---|",
-]
+COLUMNS = (
+    "variant", "what ran", "us", "spread", "host us", "as graph, us", "x mlp-compiled",
+    "x mlp-eager",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -96,34 +98,26 @@ def measure_variants(names: list[str], options: Options) -> list[Row]:
     """Builds, checks and times the variants of one shape; on a GPU, as CUDA graphs, too."""
     # Without this, torch.compile stops compiling for new shapes after a few.
     torch.compiler.reset()
-    built: dict[str, Runnable | CannotRun] = {}
+    built: dict[str, Runnable] = {}
+    rows = {}
     for name in names:
         try:
             built[name] = prepare(name, options)
         except CannotRun as error:
-            built[name] = error
-    steps = {name: each.step for name, each in built.items() if isinstance(each, Runnable)}
+            rows[name] = Row(name, error.reason, [], wrong=isinstance(error, WrongAnswer))
+    steps = {name: each.step for name, each in built.items()}
     device = torch.device(options.device)
     times = interleaved(steps, device)
     graphs = as_graphs(steps) if device.type == "cuda" else {}
     replays = interleaved(graphs, device) if graphs else {}
-    rows = []
     for name, each in built.items():
-        if isinstance(each, CannotRun):
-            rows.append(Row(name, each.reason, [], wrong=isinstance(each, WrongAnswer)))
-            continue
-        timed, replayed = times[name], replays.get(name)
-        rows.append(
-            Row(
-                name,
-                each.facts["variant"],
-                [ns / 1e3 for ns in timed.step_ns],
-                [ns / 1e3 / _IN_A_GRAPH for ns in replayed.step_ns] if replayed else [],
-                statistics.median(timed.host_ns) / 1e3,
-                each.facts.get("note"),
-            )
-        )
-    return rows
+        us = [ns / 1e3 for ns in times[name].step_ns]
+        graph_ns = replays[name].step_ns if name in replays else []
+        graph_us = [ns / 1e3 / _IN_A_GRAPH for ns in graph_ns]
+        host_us = statistics.median(times[name].host_ns) / 1e3
+        facts = each.facts
+        rows[name] = Row(name, facts["variant"], us, graph_us, host_us, facts.get("note"))
+    return [rows[name] for name in names]
 
 
 def as_graphs(steps: Mapping[str, Step]) -> dict[str, Step]:
@@ -131,16 +125,16 @@ def as_graphs(steps: Mapping[str, Step]) -> dict[str, Step]:
     captured."""
     found: dict[str, Step] = {}
     for name, step in steps.items():
-
-        def several(step: Step = step) -> None:
-            for _ in range(_IN_A_GRAPH):
-                step()
-
         try:
-            found[name] = captured(several)
+            found[name] = captured(partial(_repeated, step))
         except Exception as error:
             print(f"- {name} cannot be captured: {first_line(error)}", flush=True)
     return found
+
+
+def _repeated(step: Step) -> None:
+    for _ in range(_IN_A_GRAPH):
+        step()
 
 
 def table(rows: list[Row]) -> list[str]:
@@ -149,10 +143,10 @@ def table(rows: list[Row]) -> list[str]:
     Ratios are of graph replays if both have some.
     """
     bases = {row.name: row for row in rows if row.name in BASES and row.us}
-    lines = list(HEADER)
+    lines = [*head(COLUMNS)]
     for row in rows:
         if not row.us:
-            lines.append(f"| {row.name} | {row.what} |{' - |' * 6}")
+            lines.append(line(row.name, row.what, *"------"))
             continue
         median, times = statistics.median(row.us), sorted(row.us)
         ratios = [
@@ -161,8 +155,8 @@ def table(rows: list[Row]) -> list[str]:
         spread = (times[-2] - times[1]) / median
         host = "-" if row.host_us is None else f"{row.host_us:,.1f}"
         graph = f"{statistics.median(row.graph_us):,.1f}" if row.graph_us else "-"
-        cells = [row.name, row.what, f"{median:,.1f}", f"{spread:.0%}", host, graph, *ratios]
-        lines.append(f"| {' | '.join(cells)} |")
+        us = f"{median:,.1f}"
+        lines.append(line(row.name, row.what, us, f"{spread:.0%}", host, graph, *ratios))
     return lines
 
 
@@ -243,12 +237,10 @@ def main() -> int:
     parser.add_argument("--hidden", type=int, default=3072)
     parser.add_argument("--json", type=Path, help="also writes the figures to this file")
     given = parser.parse_args()
-    device = torch.device(given.device)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        parser.error("PyTorch sees no CUDA device; --device cpu runs on the CPU")
-    dtype = "bf16" if device.type == "cuda" else "fp32"
-    where = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
-    if device.type == "cuda":
+    device = device_of(given, parser)
+    is_gpu = device.type == "cuda"
+    dtype, where = ("bf16", torch.cuda.get_device_name()) if is_gpu else ("fp32", "CPU")
+    if is_gpu:
         print(f"- {clocks()}")
     print(f"# {where}, torch {torch.__version__}, {given.dim} to {given.hidden}, {dtype}")
     failed: list[str] = []
@@ -258,11 +250,9 @@ def main() -> int:
         rows = measure_variants(given.variants, Options(**sizes, dtype=dtype, device=given.device))
         print(f"\n{count} rows\n", *table(rows), sep="\n", flush=True)
         kept[str(count)] = [asdict(row) for row in rows]
-        is_gpu = device.type == "cuda"
         failed += [row.name for row in rows if (row.failed if is_gpu else row.wrong)]
         if is_gpu:
-            shape = Shape(**sizes, dtype=torch.bfloat16, device=device)
-            found = roofs(shape)
+            found = roofs(Shape(**sizes, dtype=torch.bfloat16, device=device))
             print("", *(f"- {roof}" for roof in found), f"- {clocks()}", sep="\n", flush=True)
             kept[f"{count} roofs"] = [asdict(roof) for roof in found]
     if given.json:

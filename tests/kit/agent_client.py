@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
-import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,36 +23,20 @@ LIMIT_S = 120
 ROOT = Path(__file__).parents[2]
 
 
-class AgentClient:
+class AgentClient(ExitStack):
     """Starts `tracekit mcp` with these arguments, and calls its tools."""
 
     def __init__(self, *arguments: str | Path) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._ended = asyncio.Event()
-        self._is_up = threading.Event()
-        self.session: Any = None
-        from mcp import StdioServerParameters
+        from anyio.from_thread import start_blocking_portal
 
-        self._server = StdioServerParameters(
-            command=sys.executable,
-            args=["-m", "tracekit", "mcp", *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> AgentClient:
-        self._thread.start()
-        assert self._is_up.wait(LIMIT_S)
-        assert self.session is not None, "the server did not start"
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(LIMIT_S)
+        super().__init__()
+        self._portal = self.enter_context(start_blocking_portal())
+        connection = self._portal.wrap_async_context_manager(_connected(arguments))
+        self.session = self.enter_context(connection)
+        self.initialized = self.wait(self.session.initialize())
 
     def call(self, tool: str, **arguments: Any) -> tuple[bool, str]:
         """Whether the tool reports an error, and its text."""
-        assert self.session is not None
         found = self.wait(self.session.call_tool(tool, arguments))
         (content,) = found.content
         return bool(found.is_error), content.text
@@ -72,23 +55,18 @@ class AgentClient:
         return text
 
     def wait(self, asked: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(asked, self._loop).result(LIMIT_S)
+        return self._portal.start_task_soon(lambda: asked).result(LIMIT_S)
 
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._hold())
 
-    async def _hold(self) -> None:
-        from mcp import ClientSession
-        from mcp.client.stdio import stdio_client
+@asynccontextmanager
+async def _connected(arguments: tuple[str | Path, ...]) -> AsyncIterator[Any]:
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
 
-        try:
-            async with (
-                stdio_client(self._server) as (reading, writing),
-                ClientSession(reading, writing) as session,
-            ):
-                self.initialized = await session.initialize()
-                self.session = session
-                self._is_up.set()
-                await self._ended.wait()
-        finally:
-            self._is_up.set()
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "tracekit", "mcp", *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    async with stdio_client(server) as streams, ClientSession(*streams) as session:
+        yield session

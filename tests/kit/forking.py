@@ -12,15 +12,15 @@ import gc
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from select import select
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 TRACEKIT = Path(sys.executable).parent / "tracekit"
@@ -31,41 +31,18 @@ LIMIT_S = 300
 AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "MKL_", "TRITON_INTERPRET")
 # Modules that most commands import on first use.
 IMPORTED = [
-    "tracekit.commands.analyze",
-    "tracekit.commands.diff",
-    "tracekit.commands.lake",
-    "tracekit.commands.query",
-    "tracekit.advice.find",
-    "tracekit.compare.diff",
-    "tracekit.ingest.load",
-    "tracekit.lake.adding",
-    "tracekit.lake.comparing",
-    "tracekit.reporters.console",
-    "tracekit.reporters.diff",
-    "tracekit.reporters.first_screen",
-    "tracekit.reporters.rows",
-    "tracekit.reporters.terminal",
-    "tracekit.opening",
-    "tracekit.run",
-    "tracekit.trace.recovery",
-    "tracekit.trace.unpacking",
-    "tracekit.verdict.rows",
-    "duckdb",
-    "isal.igzip_lib",
-    "numpy.ma",
-    "rich.padding",
-    "rich.table",
-    "tarfile",
-    "zstandard",
-]
+    "duckdb", "isal.igzip_lib", "numpy.ma", "rich.padding", "rich.table", "tarfile",
+    "tracekit.advice.find", "tracekit.commands.analyze", "tracekit.commands.diff",
+    "tracekit.commands.lake", "tracekit.commands.query", "tracekit.compare.diff",
+    "tracekit.ingest.load", "tracekit.lake.adding", "tracekit.lake.comparing", "tracekit.opening",
+    "tracekit.reporters.console", "tracekit.reporters.diff", "tracekit.reporters.first_screen",
+    "tracekit.reporters.rows", "tracekit.reporters.terminal", "tracekit.run",
+    "tracekit.trace.recovery", "tracekit.trace.unpacking", "tracekit.verdict.rows", "zstandard",
+]  # fmt: skip
 # The profiler imports torch._inductor when it starts.
 WITH_TORCH = [
-    "tracekit.commands",
-    "numpy",
-    "torch.profiler",
-    "torch._inductor",
-    "tracekit.capture.workload",
-]
+    "tracekit.commands", "numpy", "torch.profiler", "torch._inductor", "tracekit.capture.workload",
+]  # fmt: skip
 
 
 class CommandServer:
@@ -77,19 +54,11 @@ class CommandServer:
         environment: the environment of the process, and of commands without their own.
         """
         self._environment = environment
-        self._control, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno()), *modules],
-                pass_fds=[theirs.fileno()],
-                # Pipes, like the commands' own streams.
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment,
-                start_new_session=True,
-            )
-        self._control.settimeout(LIMIT_S)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, *modules],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
 
     def changes(self, environment: dict[str, str]) -> dict[str, str | None] | None:
         """The variables that a fork has to change to get this environment; None if it cannot."""
@@ -114,39 +83,25 @@ class CommandServer:
         Raises:
             subprocess.TimeoutExpired: the command takes longer than `LIMIT_S`.
         """
-        (given, to_stdin), (stdout, to_stdout), (stderr, to_stderr) = (os.pipe() for _ in "123")
-        request = json.dumps([str(folder), changes, str(program), *arguments]).encode() + b"\n"
-        socket.send_fds(self._control, [request], [given, to_stdout, to_stderr])
-        for descriptor in (given, to_stdout, to_stderr):
-            os.close(descriptor)
-        with ThreadPoolExecutor(3) as pool:
-            pool.submit(_write, to_stdin, stdin)
-            printed = [pool.submit(_read, each) for each in (stdout, stderr)]
-            try:
-                answer = self._control.recv(64)
-            except TimeoutError:
+        assert self._process.stdin and self._process.stdout
+        with TemporaryDirectory() as place:
+            streams = [Path(place, name) for name in ("stdin", "stdout", "stderr")]
+            streams[0].write_bytes(stdin)
+            request = [str(folder), changes, [*map(str, streams)], str(program), *arguments]
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+            if not select([self._process.stdout], [], [], LIMIT_S)[0]:
                 self.stop()
-                raise subprocess.TimeoutExpired(list(arguments), LIMIT_S) from None
-        return subprocess.CompletedProcess(
-            [program, *arguments], int(answer), *(each.result() for each in printed)
-        )
+                raise subprocess.TimeoutExpired(list(arguments), LIMIT_S)
+            answer = self._process.stdout.readline()
+            printed = (each.read_bytes() for each in streams[1:])
+            return subprocess.CompletedProcess([program, *arguments], int(answer), *printed)
 
     def stop(self) -> None:
         """Kills the process and the command that it runs."""
-        self._control.close()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    with suppress(BrokenPipeError), open(descriptor, "wb") as file:
-        file.write(data)
-
-
-def _read(descriptor: int) -> bytes:
-    with open(descriptor, "rb") as file:
-        return file.read()
+        self._process.communicate()
 
 
 def _read_files() -> None:
@@ -159,32 +114,28 @@ def _read_files() -> None:
         read()
 
 
-def _serve(control: socket.socket) -> None:
+def _serve() -> None:
     """Forks for each request; returns in the children."""
-    while True:
-        request, streams, _, _ = socket.recv_fds(control, 1 << 16, 3)
-        if not request:
-            sys.exit()
-        while not request.endswith(b"\n"):
-            request += control.recv(1 << 16)
+    requests, answers = os.fdopen(os.dup(0)), os.dup(1)
+    for request in requests:
         child = os.fork()
-        if child == 0:
-            control.close()
-            for number, stream in enumerate(streams):
-                os.dup2(stream, number)
-                os.close(stream)
-            folder, changes, *sys.argv = json.loads(request)
-            os.chdir(folder)
-            for name, value in changes.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
-            return
-        for stream in streams:
-            os.close(stream)
-        _, status = os.waitpid(child, 0)
-        control.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+        if child:
+            _, status = os.waitpid(child, 0)
+            os.write(answers, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            continue
+        requests.close()
+        os.close(answers)
+        folder, changes, streams, *sys.argv = json.loads(request)
+        for number, stream in enumerate(streams):
+            opened = os.open(stream, os.O_CREAT | os.O_WRONLY if number else os.O_RDONLY)
+            os.dup2(opened, number)
+            os.close(opened)
+        os.chdir(folder)
+        for name, value in changes.items():
+            os.environ.pop(name, None)
+            os.environ |= {} if value is None else {name: value}
+        return
+    sys.exit()
 
 
 def _end(main: Callable[[], object]) -> NoReturn:
@@ -211,11 +162,11 @@ def _end(main: Callable[[], object]) -> NoReturn:
 if __name__ == "__main__":
     # The same path as for the installed command.
     sys.path[0] = str(TRACEKIT.parent)
-    for module in sys.argv[2:]:
+    for module in sys.argv[1:]:
         import_module(module)
     if "duckdb" in sys.modules:
         _read_files()
     # Keeps the shared objects out of garbage collection, which would copy them in each command.
     gc.freeze()
-    _serve(socket.socket(fileno=int(sys.argv[1])))
+    _serve()
     _end(import_module(MAIN[Path(sys.argv[0]).name]).main)

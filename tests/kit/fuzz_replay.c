@@ -25,7 +25,11 @@ static double any_rate(void) {
     return rates[draw(sizeof rates / sizeof *rates)];
 }
 
-static void *array(int64_t count, size_t size) { return calloc((size_t)count + (count == 0), size); }
+/* The arrays of a case, which ends with all of them. */
+static void *held[1 << 10];
+static int n_held;
+
+static void *array(int64_t count, size_t size) { return held[n_held++] = calloc((size_t)count + (count == 0), size); }
 
 static void put(struct integers *integers, int64_t i, int64_t value) {
     uint8_t *at = (uint8_t *)integers->at + i * integers->bytes;
@@ -50,16 +54,8 @@ static struct rates any_rates(int64_t parts) {
     for (int64_t i = 0; i < kinds; i++) rate[i] = any_rate();
     rates.kind.at = array(parts, (size_t)rates.kind.bytes);
     for (int64_t i = 0; i < parts; i++) put(&rates.kind, i, (int64_t)draw((uint64_t)kinds));
-    if (draw(4) == 0) {
-        free(rate);
-        rates.rate = NULL;
-    }
+    if (draw(4) == 0) rates.rate = NULL;
     return rates;
-}
-
-static void free_rates(struct rates *rates) {
-    free((void *)rates->kind.at);
-    free((void *)rates->rate);
 }
 
 static void work(void) {
@@ -78,8 +74,6 @@ static void work(void) {
     }
     tracekit_work(&(struct stretches){borders, is_blocked, count}, &rates, points, &stretch, n, out);
     tracekit_scaled(&ns, &rates, count, scaled_ns);
-    free(borders), free(points), free(out), free(scaled_ns), free(is_blocked);
-    free((void *)stretch.at), free((void *)ns.at), free_rates(&rates);
 }
 
 /* A run with edges of any length. */
@@ -108,7 +102,6 @@ static struct run any_run(void) {
         until[h] = (int32_t)draw((uint64_t)points);
         hosted[h++] = (int32_t)i;
     }
-    free(is_hosted);
     for (int64_t i = 0; i < points; i++) work_ns[i] = any_ns();
     for (int64_t i = 0; i < nodes; i++) unknown[i] = any_ns();
     return (struct run){
@@ -118,20 +111,9 @@ static struct run any_run(void) {
     };
 }
 
-static void free_run(struct run *run) {
-    struct edges *edges = &run->edges;
-    free((void *)edges->source), free((void *)edges->target), free((void *)edges->unknown_ns);
-    free((void *)edges->hosted), free((void *)edges->since), free((void *)edges->until);
-    free((void *)edges->op_ns.at), free((void *)edges->fixed_ns.at);
-    free((void *)run->scale.work_ns), free((void *)run->scale.is_dropped);
-    free_rates(&run->scale.op), free_rates(&run->scale.fixed);
-    free(run->length), free(run->time);
-}
-
 static void replay(void) {
     struct run run = any_run();
     tracekit_replay(&run.edges, &run.scale, run.length, run.time);
-    free_run(&run);
 }
 
 static struct nodes any_nodes(const struct run *runs, int64_t count, int64_t meetings) {
@@ -146,10 +128,6 @@ static struct nodes any_nodes(const struct run *runs, int64_t count, int64_t mee
         ns[i] = any_ns();
     }
     return (struct nodes){begin, rank, node, ns};
-}
-
-static void free_nodes(struct nodes *nodes) {
-    free((void *)nodes->begin), free((void *)nodes->rank), free((void *)nodes->node), free((void *)nodes->ns);
 }
 
 /* Runs that meet, each in two turns with a meeting before, between and after them. */
@@ -177,15 +155,16 @@ static void replay_ranks(void) {
     }
     struct nodes arrive = any_nodes(runs, count, meetings), leave = any_nodes(runs, count, meetings);
     tracekit_replay_ranks(ranks, &(struct turns){turn_rank, first, last, hosted, n}, &arrive, &leave, wire, ended);
-    free_nodes(&arrive), free_nodes(&leave);
-    for (int64_t i = 0; i < count; i++) free_run(&runs[i]);
 }
 
 int main(int argc, char **argv) {
     if (argc != 3) return 2;
     state = strtoull(argv[1], NULL, 10);
     long cases = strtol(argv[2], NULL, 10);
-    for (long i = 0; i < cases; i++) work(), replay(), replay_ranks();
+    for (long i = 0; i < cases; i++) {
+        work(), replay(), replay_ranks();
+        while (n_held > 0) free(held[--n_held]);
+    }
     printf("%ld\n", cases);
     return 0;
 }

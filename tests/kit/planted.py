@@ -5,7 +5,6 @@ The truth about the steady part is the program without them, in the simulator.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -26,8 +25,8 @@ from tests.kit.atoms import (
     step,
 )  # fmt: skip
 from tests.kit.programs import random_step
-from tests.kit.simulated import trace_event, truth, write
-from tests.kit.simulator import HOST, Machine, Simulation
+from tests.kit.simulated import truth, write
+from tests.kit.simulator import HOST, Machine, Simulation, trace_event
 
 PLANTS = (
     "gap", "launch", "compile", "capture", "first step", "malloc", "poll", "clock", "missing",
@@ -44,23 +43,41 @@ class Planted:
     atoms: list[Any]
     plain: list[Any]
     machine: Machine
-    is_marked: bool
-    """Whether the trace marks its steps."""
 
     def write(self, path: Path, **metadata: Any) -> Path:
         """Runs the program and writes its trace."""
-        write(path, Simulation(self.atoms, self.machine, seed=self.seed), **metadata)
-        trace = json.loads(path.read_text())
-        _disturb(trace["traceEvents"], self.plants, random.Random(self.seed))
-        path.write_text(json.dumps(trace))
-        return path
+        run = Simulation(self.atoms, self.machine, seed=self.seed)
+        return write(path, run, self._disturbed, **metadata)
+
+    def _disturbed(self, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Adds a thread that polls, shifts the device's clock, or loses launches."""
+        rng = random.Random(self.seed)
+        on_device = [each for each in events if each["pid"] == 0 and each["cat"] != "cuda_sync"]
+        if "poll" in self.plants:
+            begin = min(each["ts"] for each in events)
+            end = max(each["ts"] + each["dur"] for each in events)
+            names = ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>")
+            waiting = {"cat": "python_function", "pid": HOST, "tid": _POLLER, "args": {}}
+            times = {"begin": int(begin * 1000), "end": int(end * 1000)}
+            events += [trace_event(waiting | times | {"name": name}) for name in names]
+        if "clock" in self.plants:
+            shift = rng.uniform(-100, 100)
+            for each in events:
+                if each["pid"] == 0:
+                    each["ts"] = round(each["ts"] + shift, 3)
+        if "missing" not in self.plants:
+            return events
+        lost = [
+            ("cuda_runtime", e["args"]["correlation"]) for e in on_device if rng.random() < 0.02
+        ]
+        return [e for e in events if (e["cat"], e["args"].get("correlation")) not in lost]
 
     def gains(self) -> tuple[float, float]:
         """The gains from halving the host's and the device's work in the plain program: fractions
         of its length."""
         length, host, device = (
             truth(self.plain, changes, self.machine, self.seed)
-            for changes in ([], ["host*0.5"], ["device*0.5"])
+            for changes in ((), ("host*0.5",), ("device*0.5",))
         )
         return 1 - host / length, 1 - device / length
 
@@ -89,7 +106,7 @@ def planted(seed: int) -> Planted:
     atoms: list[Any] = []
     for number, each in enumerate(steps):
         atoms += [step(number, *each)] if is_marked else each
-    return Planted(seed, plants, [*atoms, Sync(2 * US)], plain, machine, is_marked)
+    return Planted(seed, plants, [*atoms, Sync(2 * US)], plain, machine)
 
 
 _HABITS = ("backward", "sync", "item", "input", "copy", "comm", "side", "graph")
@@ -134,32 +151,6 @@ def _slower(atoms: Iterable[Any], factor: float) -> Iterable[Any]:
                 yield replace(atom, staging_ns=int(atom.staging_ns * factor))
             case _:
                 yield atom
-
-
-def _disturb(events: list[dict[str, Any]], plants: frozenset[str], rng: random.Random) -> None:
-    """Adds a thread that polls, shifts the device's clock, or loses launches."""
-    on_device = [each for each in events if each["pid"] == 0 and each["cat"] != "cuda_sync"]
-    if "poll" in plants:
-        begin = min(each["ts"] for each in events)
-        end = max(each["ts"] + each["dur"] for each in events)
-        for name in ("threading.py(359): wait", "<built-in method acquire of _thread.lock object>"):
-            waiting = {
-                "cat": "python_function", "name": name, "pid": HOST, "tid": _POLLER,
-                "begin": int(begin * 1000), "end": int(end * 1000), "args": {},
-            }  # fmt: skip
-            events.append(trace_event(waiting))
-    if "clock" in plants:
-        shift = rng.uniform(-100, 100)
-        for each in events:
-            if each["pid"] == 0:
-                each["ts"] = round(each["ts"] + shift, 3)
-    if "missing" in plants:
-        lost = {each["args"]["correlation"] for each in on_device if rng.random() < 0.02}
-        events[:] = [
-            each
-            for each in events
-            if each["cat"] != "cuda_runtime" or each["args"].get("correlation") not in lost
-        ]
 
 
 # If the sides gain about the same, either regime is right.

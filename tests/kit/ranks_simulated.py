@@ -1,22 +1,19 @@
 """Simulated runs of many ranks (data, tensor and pipeline parallel) with planted faults.
 
-Each rank runs in its own thread, and waits in a collective until all ranks of its group have come.
 Without a fault, the same run gives the truth that a price is compared with.
 """
 
 from __future__ import annotations
 
-import json
-import threading
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.kit import simulated
 from tests.kit.atoms import MS, US, Launch, Op, StreamWait, Sync, Work, line, operator, step
-from tests.kit.simulated import trace_event
-from tests.kit.simulator import Machine, Simulation
+from tests.kit.simulator import Simulation
 
 KERNEL = "ncclDevKernel_{}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 LOGGING = "train.py(42): log_metrics"
@@ -111,112 +108,68 @@ class _Program:
     def _allreduce(self, group: tuple[int, ...], kind: str, elements: int) -> Any:
         called = f"{kind}{group[0]}"
         self.counts[called] += 1
-        ns = round(self.job.message_ns * self.job.slow_links.get(group, 1.0))
-        args = {
-            "Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements,
-            "Group size": len(group), "dtype": "Float", "Process Group Name": called,
-            "Process Group Ranks": str(list(group)),
-        }  # fmt: skip
+        args: dict[str, Any] = {"Process Group Ranks": str(list(group)), "Group size": len(group)}
         if self.job.has_sequence:
             args["Seq"] = self.counts[called]
-        op = Op("communication", ns, KERNEL.format("AllReduce_Sum_f32"), args)
-        stream = 20 if kind == "dp" else 7
-        return operator("c10d::allreduce_", 3 * US, Launch(4 * US, (op,), stream))
+        launch = self._message("allreduce", "AllReduce_Sum_f32", group, elements, called, args)
+        return operator(
+            "c10d::allreduce_", 3 * US, replace(launch, stream=20 if kind == "dp" else 7)
+        )
 
     def _exchange(self, name: str, stage: int) -> Any:
         other = self.job.rank(stage, self.data, self.tensor)
         pair = (min(self.rank, other), max(self.rank, other))
-        ns = round(self.job.message_ns * self.job.slow_links.get(pair, 1.0))
-        args = {
-            "Collective name": name, "In msg nelems": 1 << 16, "Out msg nelems": 1 << 16,
-            "Group size": self.job.stages, "dtype": "Float", "Process Group Name": "pp",
-            ("Dst Rank" if name == "send" else "Src Rank"): other,
+        args = {"Group size": self.job.stages, "Dst Rank" if name == "send" else "Src Rank": other}
+        launch = self._message(name, "SendRecv", pair, 1 << 16, "pp", args)
+        return operator(f"c10d::{name}", 3 * US, launch)
+
+    def _message(
+        self, name: str, kernel: str, ranks: tuple[int, ...], elements: int, group: str, args: Any
+    ) -> Launch:
+        ns = round(self.job.message_ns * self.job.slow_links.get(ranks, 1.0))
+        args |= {
+            "Collective name": name, "In msg nelems": elements, "Out msg nelems": elements,
+            "dtype": "Float", "Process Group Name": group,
         }  # fmt: skip
-        op = Op("communication", ns, KERNEL.format("SendRecv"), args)
-        return operator(f"c10d::{name}", 3 * US, Launch(4 * US, (op,)))
-
-
-class _Meetings:
-    """Where the threads of ranks wait for each other."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.changed = threading.Condition()
-        self.arrived: dict[Any, list[int]] = defaultdict(list)
-
-    def meet(self, rank: int, counts: dict[Any, int], op: Op, start: int) -> int:
-        """When the last rank has come."""
-        args = op.args
-        if "Seq" in args or "Process Group Ranks" in args:
-            key: Any = (args["Process Group Name"],)
-            members = args["Group size"]
-        else:
-            if self.job.is_apart:
-                return start
-            other = args.get("Dst Rank", args.get("Src Rank"))
-            key, members = ((rank, other) if "Dst Rank" in args else (other, rank)), 2
-        counts[key] += 1
-        key = (*key, counts[key])
-        with self.changed:
-            self.arrived[key].append(start)
-            self.changed.notify_all()
-            self.changed.wait_for(lambda: len(self.arrived[key]) == members, timeout=60)
-            return max(self.arrived[key])
+        return Launch(4 * US, (Op("communication", ns, KERNEL.format(kernel), args),))
 
 
 def simulate(job: Job) -> list[Simulation]:
     """The runs of all ranks."""
-    meetings, runs = _Meetings(job), []
-    for rank in range(job.world):
-        counts: dict[Any, int] = defaultdict(int)
-        atoms = list(_Program(job, rank).atoms())
-        run = Simulation(atoms, Machine(), seed=job.seed + rank)
 
-        def meet(
-            start: int, rank: int = rank, counts: dict[Any, int] = counts, run: Simulation = run
-        ) -> int:
-            assert run.op is not None
-            return meetings.meet(rank, counts, run.op, start)
+    def meeting(rank: int, op: Op) -> tuple[Any, int] | None:
+        args = op.args
+        if "Process Group Ranks" in args:
+            return args["Process Group Name"], args["Group size"]
+        if job.is_apart:
+            return None
+        other = args.get("Dst Rank", args.get("Src Rank"))
+        return ((rank, other) if "Dst Rank" in args else (other, rank)), 2
 
-        run.collective = meet
-        runs.append(run)
-    threads = [threading.Thread(target=_record, args=[run]) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return runs
-
-
-def _record(run: Simulation) -> None:
-    run.recorded = list(run.events())
+    programs = [list(_Program(job, rank).atoms()) for rank in range(job.world)]
+    return simulated.ranks(programs, meeting, job.seed)
 
 
 def span_ns(runs: list[Simulation]) -> int:
     """From the last rank's start of the first step until all have completed the last."""
-    steps = [
-        [event for event in run.recorded if event["name"].startswith("ProfilerStep#")]
+    begin = max(
+        min(each["begin"] for each in run.recorded if each["name"].startswith("ProfilerStep#"))
         for run in runs
-    ]
-    begin = max(min(event["begin"] for event in each) for each in steps)
-    end = max(max(event["end"] for event in run.recorded) for run in runs)
-    return int(end - begin)
+    )
+    return max(each["end"] for run in runs for each in run.recorded) - begin
 
 
-def write(folder: Path, job: Job) -> list[Simulation]:
-    """Runs a job and writes the traces of its ranks."""
+def write(folder: Path, job: Job, hosts: Sequence[str] = (), **metadata: Any) -> list[Simulation]:
+    """Runs a job and writes the traces of its ranks, on `hosts` if these are given."""
     runs = simulate(job)
     for rank, run in enumerate(runs):
-        ahead = job.clocks.get(rank, 0)
-        moved = [
-            event | {"begin": event["begin"] + ahead, "end": event["end"] + ahead}
-            for event in run.recorded
-        ]
-        device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
-        trace = {
-            "schemaVersion": 1, "deviceProperties": device, "baseTimeNanoseconds": 10 * MS,
-            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": job.world},
-            "traceEvents": [trace_event(event) for event in moved],
-        }  # fmt: skip
-        (folder / f"rank{rank}.json").write_text(json.dumps(trace))
+        ahead_us = job.clocks.get(rank, 0) / 1000
+
+        def moved(events: list[dict[str, Any]], us: float = ahead_us) -> list[dict[str, Any]]:
+            return [event | {"ts": round(event["ts"] + us, 3)} for event in events]
+
+        place = {"backend": "nccl", "rank": rank, "world_size": job.world}
+        base = {"baseTimeNanoseconds": 10 * MS, "distributedInfo": place} | metadata
+        host = {"host_name": hosts[rank]} if hosts else {}
+        simulated.write(folder / f"rank{rank}.json", run, moved, **base, **host)
     return runs

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +19,15 @@ from tests.kit.atoms import (
     Freed,
     HandOver,
     Launch,
+    Op,
     Slice,
     Sync,
 )
-from tests.kit.simulator import Machine, Simulation
+from tests.kit.simulator import Machine, Simulation, trace_event
 from tests.kit.traces import Together
+
+# Takes away or changes some of a trace's events.
+Lose = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 # -- graphs ----------------------------------------------------------------------------------------
 
@@ -30,40 +38,29 @@ def with_graphs(atoms: Iterable[Any]) -> list[Any]:
     These are the spans from the first launch's end to the last launch's end between two borders:
     synchronizations, data loads, compilations or blocking copies.
     """
-    flat: list[Any] = []
-    _flatten(atoms, flat)
     freed: list[Any] = []
     region: list[Any] = []
-    for atom in [*flat, Border()]:
+    for atom in [*_flat(atoms), Border()]:
         if _is_border(atom):
-            freed += _marked(region)
-            freed += [Border(), atom]
+            freed += [*_marked(region), Border(), atom]
             region = []
         else:
             region.append(atom)
     return freed
 
 
-def _flatten(atoms: Iterable[Any], into: list[Any]) -> None:
+def _flat(atoms: Iterable[Any]) -> Iterator[Any]:
+    """The atoms without slices, whose names have no effect on times."""
     for atom in atoms:
-        if isinstance(atom, Slice | HandOver):
-            # The slice's name has no effect on times.
-            if isinstance(atom, Slice) and _loads(atom):
-                into.append(atom)
-            else:
-                _flatten(atom.atoms, into)
+        if isinstance(atom, Slice | HandOver) and not _is_border(atom):
+            yield from _flat(atom.atoms)
         else:
-            into.append(atom)
-
-
-def _loads(atom: Slice) -> bool:
-    return "DataLoader" in atom.name or "dynamo_timed" in atom.name
+            yield atom
 
 
 def _is_border(atom: Any) -> bool:
-    return isinstance(atom, Sync | BlockingCopy | Fetch | Border) or (
-        isinstance(atom, Slice) and _loads(atom)
-    )
+    loads = isinstance(atom, Slice) and ("DataLoader" in atom.name or "dynamo_timed" in atom.name)
+    return loads or isinstance(atom, Sync | BlockingCopy | Fetch | Border)
 
 
 def _marked(region: list[Any]) -> list[Any]:
@@ -80,24 +77,13 @@ def _marked(region: list[Any]) -> list[Any]:
 # -- traces ----------------------------------------------------------------------------------------
 
 
-def trace_event(event: dict[str, Any]) -> dict[str, Any]:
-    """An event as Kineto writes it, in microseconds with three decimals."""
-    return {
-        "ph": "X", "cat": event["cat"], "name": event["name"], "pid": event["pid"],
-        "tid": event["tid"], "ts": event["begin"] / 1000,
-        "dur": (event["end"] - event["begin"]) / 1000, "args": event["args"],
-    }  # fmt: skip
-
-
-def write(path: Path, simulation: Simulation, **metadata: Any) -> Path:
-    """Runs the simulation (unless it has recorded events) and writes its trace."""
+def write(path: Path, simulation: Simulation, lose: Lose = list, **metadata: Any) -> Path:
+    """Runs the simulation (unless it has recorded events) and writes its trace, after `lose` took
+    away or changed some of its events."""
     events = [trace_event(event) for event in simulation.recorded or simulation.events()]
     devices = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
-    path.write_text(
-        json.dumps(
-            {"schemaVersion": 1, "deviceProperties": devices, "traceEvents": events, **metadata}
-        )
-    )
+    head = {"schemaVersion": 1, "deviceProperties": devices, "traceEvents": lose(events)}
+    path.write_text(json.dumps(head | metadata))
     return path
 
 
@@ -107,60 +93,69 @@ class Programs(Together):
     def program(
         self,
         atoms: Iterable[Any],
-        lose: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None,
+        lose: Lose = list,
         machine: Machine | None = None,
         seed: int = 0,
         **metadata: Any,
     ) -> int:
-        """The trace_id that a program's trace will have, after `lose` took away or changed some of
-        its events."""
+        """The trace_id that a program's trace will have."""
 
         def make(path: Path, **base: Any) -> None:
-            write(path, Simulation(atoms, machine, seed=seed), **base | metadata)
-            if lose is not None:
-                trace = json.loads(path.read_text())
-                trace["traceEvents"] = lose(trace["traceEvents"])
-                path.write_text(json.dumps(trace))
+            write(path, Simulation(atoms, machine, seed=seed), lose, **base | metadata)
 
         return self.add(make)
+
+
+def lengths(
+    atoms: Iterable[Any], changes: Iterable[str], machine: Machine | None = None, seed: int = 0
+) -> tuple[int, int]:
+    """How long a program takes with these changes, in ns: from its first op to its last, and from
+    its start to its end."""
+    change = Change.parse(*changes)
+    program = with_graphs(atoms) if change.cuda_graph else atoms
+    simulation = Simulation(program, machine, change, seed)
+    times = [(each["begin"], each["end"]) for each in simulation.events()]
+    return simulation.span_ns, max(end for _, end in times) - min(begin for begin, _ in times)
 
 
 def truth(
     atoms: Iterable[Any], changes: Iterable[str], machine: Machine | None = None, seed: int = 0
 ) -> int:
     """The length in ns of the device's span when the program runs with these changes."""
-    change = Change.parse(*changes)
-    program = with_graphs(atoms) if change.cuda_graph else atoms
-    simulation = Simulation(program, machine, change, seed)
-    for _ in simulation.events():
-        pass
-    return simulation.span_ns
+    return lengths(atoms, changes, machine, seed)[0]
 
 
-def ranks(programs: list[list[Any]]) -> list[Simulation]:
-    """Runs of ranks that meet in collectives: each ends for all ranks once the last has begun it.
+def ranks(
+    programs: list[list[Any]],
+    meeting: Callable[[int, Op], tuple[Any, int] | None] | None = None,
+    seed: int = 0,
+) -> list[Simulation]:
+    """Runs of ranks, each in its own thread, that meet in collectives: each ends for all ranks once
+    the last has begun it. `meeting` says whom the op of a rank meets, and how many these are; by
+    default all meet."""
+    changed, arrived = threading.Condition(), defaultdict(list)
+    runs = [Simulation(program, seed=seed + rank) for rank, program in enumerate(programs)]
 
-    Repeats the runs until every collective begins when the other ranks assumed it does.
-    """
-    begun: list[list[int]] = [[] for _ in programs]
-    while True:
-        runs, seen = [], []
-        for own, program in enumerate(programs):
-            starts: list[int] = []
+    def meet(start: int, rank: int, counts: Counter[Any]) -> int:
+        op = runs[rank].op
+        assert op is not None
+        found = meeting(rank, op) if meeting else (None, len(runs))
+        if found is None:
+            return start
+        key, members = found
+        counts[key] += 1
+        with changed:
+            starts = arrived[key, counts[key]]
+            starts.append(start)
+            changed.notify_all()
+            changed.wait_for(lambda: len(starts) == members, timeout=60)
+            return max(starts)
 
-            others = [each for other, each in enumerate(begun) if other != own]
+    def record(run: Simulation) -> None:
+        run.recorded = list(run.events())
 
-            def meet(
-                start: int, starts: list[int] = starts, others: list[list[int]] = others
-            ) -> int:
-                place = len(starts)
-                starts.append(start)
-                return max([start, *(each[place] for each in others if place < len(each))])
-
-            run = Simulation(program, seed=own, collective=meet)
-            run.recorded = list(run.events())
-            runs.append(run)
-            seen.append(starts)
-        if seen == begun:
-            return runs
-        begun = seen
+    for rank, run in enumerate(runs):
+        run.collective = partial(meet, rank=rank, counts=Counter())
+    with ThreadPoolExecutor(len(runs)) as pool:
+        list(pool.map(record, runs))
+    return runs

@@ -93,15 +93,13 @@ class Simulation:
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The trace's events. Times are integer ns."""
-        yield from self._sequence(self.atoms, _Thread(MAIN, 1 * MS), True)
+        yield from self._sequence(self.atoms, _Thread(MAIN, 1 * MS))
 
     # The draws do not depend on the change: runs with the same seed differ only by the change.
     def _draw(self, bounds: tuple[int, int]) -> int:
         return self.rng.randint(*bounds)
 
-    def _sequence(
-        self, atoms: Iterable[Any], thread: _Thread, outermost: bool = False
-    ) -> Iterator[dict[str, Any]]:
+    def _sequence(self, atoms: Iterable[Any], thread: _Thread) -> Iterator[dict[str, Any]]:
         for atom in atoms:
             yield from self._do(atom, thread)
 
@@ -142,11 +140,14 @@ class Simulation:
         return self.change.host_ns(cause, ns)
 
     def _call(self, name: str, thread: _Thread, ns: int) -> dict[str, Any]:
-        self.correlation += 1
         begin, thread.now = thread.now, thread.now + ns
-        return _slice(
-            "cuda_runtime", name, thread.tid, begin, thread.now, correlation=self.correlation
-        )
+        return self._called(name, thread, begin)
+
+    def _called(self, name: str, thread: _Thread, begin: int) -> dict[str, Any]:
+        """The runtime call that began then and ends now."""
+        self.correlation += 1
+        times = begin, thread.now
+        return _slice("cuda_runtime", name, thread.tid, *times, correlation=self.correlation)
 
     def _launch(self, launch: Launch, thread: _Thread) -> Iterator[dict[str, Any]]:
         begin = thread.now
@@ -154,12 +155,9 @@ class Simulation:
         waiting = self.starts.setdefault(launch.stream, deque(maxlen=self.machine.queue_limit))
         if len(waiting) == self.machine.queue_limit and not self.change.cuda_graph:
             thread.now = max(thread.now, waiting[0] + 1_500)
-        self.correlation += 1
         number = self.graphs.setdefault(str(launch.kernels), len(self.graphs) + 1)
         graph = {"graph id": number} if len(launch.kernels) > 1 else {}
-        yield _slice(
-            "cuda_runtime", launch.name, thread.tid, begin, thread.now, correlation=self.correlation
-        )
+        yield self._called(launch.name, thread, begin)
         latency = self._draw(self.machine.latency_ns)
         first = None
         for each in launch.kernels:
@@ -191,14 +189,10 @@ class Simulation:
         latency = self._draw(self.machine.latency_ns)
         back = self._draw(self.machine.return_ns)
         thread.now += self._host("copy", copy.staging_ns)
-        self.correlation += 1
         start, end = self._run(copy.stream, thread.now + latency, "copy", copy.ns)
         if self.change.waits("copy"):
             thread.now = max(thread.now, end + self.change.host_ns("copy", back))
-        yield _slice(
-            "cuda_runtime", "cudaMemcpyAsync", thread.tid, begin, thread.now,
-            correlation=self.correlation,
-        )  # fmt: skip
+        yield self._called("cudaMemcpyAsync", thread, begin)
         args = {} if copy.bytes is None else {"bytes": copy.bytes}
         yield _op("copy", copy.stream, start, end, self.correlation, copy.name, **args)
 
@@ -211,16 +205,9 @@ class Simulation:
             back = round(back * self.change.causes.get("sync", 1.0))
             thread.now = max(thread.now, max(ends) + back)
         name = "cudaDeviceSynchronize" if sync.stream is None else "cudaStreamSynchronize"
-        self.correlation += 1
-        yield _slice(
-            "cuda_runtime", name, thread.tid, begin, thread.now, correlation=self.correlation
-        )
+        yield self._called(name, thread, begin)
         if sync.stream is not None:
-            yield {
-                "cat": "cuda_sync", "name": "Stream Sync", "pid": 0, "tid": sync.stream,
-                "begin": begin, "end": thread.now,
-                "args": {"stream": sync.stream, "device": 0, "correlation": self.correlation},
-            }  # fmt: skip
+            yield self._waited("Stream Sync", sync.stream, begin, thread.now)
 
     def _stream_wait(self, wait: StreamWait, thread: _Thread) -> Iterator[dict[str, Any]]:
         lag = self._draw(self.machine.wait_ns)
@@ -232,14 +219,13 @@ class Simulation:
             until = self.streams[wait.record] + lag
             self.pending[wait.wait] = max(self.pending.get(wait.wait, 0), until)
         if self.machine.records_waits:
-            yield {
-                "cat": "cuda_sync", "name": "Stream Wait Event", "pid": 0, "tid": wait.wait,
-                "begin": begin, "end": thread.now,
-                "args": {
-                    "stream": wait.wait, "wait_on_stream": wait.record, "device": 0,
-                    "wait_on_cuda_event_record_corr_id": record, "correlation": self.correlation,
-                },
-            }  # fmt: skip
+            on = {"wait_on_stream": wait.record, "wait_on_cuda_event_record_corr_id": record}
+            yield self._waited("Stream Wait Event", wait.wait, begin, thread.now, **on)
+
+    def _waited(self, name: str, stream: int, begin: int, end: int, **on: int) -> dict[str, Any]:
+        args = {"stream": stream, **on, "device": 0, "correlation": self.correlation}
+        place = {"cat": "cuda_sync", "name": name, "pid": 0, "tid": stream}
+        return place | {"begin": begin, "end": end, "args": args}
 
     def _fetch(self, fetch: Fetch, thread: _Thread) -> dict[str, Any]:
         begin = thread.now
@@ -255,6 +241,15 @@ class Simulation:
         return _slice("user_annotation", name, thread.tid, begin, thread.now)
 
 
+def trace_event(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as Kineto writes it, in microseconds with three decimals."""
+    return {
+        "ph": "X", "cat": event["cat"], "name": event["name"], "pid": event["pid"],
+        "tid": event["tid"], "ts": event["begin"] / 1000,
+        "dur": (event["end"] - event["begin"]) / 1000, "args": event["args"],
+    }  # fmt: skip
+
+
 def _slice(category: str, name: str, tid: int, begin: int, end: int, **args: Any) -> dict[str, Any]:
     return {
         "cat": category, "name": name, "pid": HOST, "tid": tid, "begin": begin, "end": end,
@@ -268,8 +263,6 @@ def _op(
     category = "gpu_memcpy" if cause == "copy" else "kernel"
     if name.startswith("Memset"):
         category = "gpu_memset"
-    return {
-        "cat": category, "name": name, "pid": 0,
-        "tid": stream, "begin": begin, "end": end,
-        "args": {"device": 0, "stream": stream, "correlation": correlation, **more},
-    }  # fmt: skip
+    args = {"device": 0, "stream": stream, "correlation": correlation, **more}
+    place = {"cat": category, "name": name, "pid": 0, "tid": stream}
+    return place | {"begin": begin, "end": end, "args": args}

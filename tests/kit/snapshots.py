@@ -28,38 +28,31 @@ class Allocator:
 
     def stack(self, *lines: tuple[str, int, str]) -> list[dict[str, Any]]:
         """A stack, given from the innermost frame on, with a frame of PyTorch inside it."""
-        found = [(_LIBRARY, 134, "forward"), *lines]
+        names = ("filename", "line", "name")
         return [
-            self._frames.setdefault(
-                each, dict(zip(("filename", "line", "name"), each, strict=True))
-            )
-            for each in found
+            self._frames.setdefault(each, dict(zip(names, each, strict=True)))
+            for each in ((_LIBRARY, 134, "forward"), *lines)
         ]
 
     def alloc(self, size: int, stack: list[dict[str, Any]] = _EMPTY) -> int:
         """Allocates; returns the address."""
         rounded = -(-size // 512) * 512
         kind = "small" if rounded <= _SMALL else "large"
-        block = next(
-            (
-                each
-                for segment in self.segments
-                for each in segment["blocks"]
-                if segment["segment_type"] == kind
-                and each["state"] == "inactive"
-                and each["size"] >= rounded
-            ),
-            None,
-        ) or self._segment(kind, rounded, stack)
-        segment = next(each for each in self.segments if block in each["blocks"])
-        place = segment["blocks"].index(block)
-        if block["size"] > rounded:
-            rest = _block(block["address"] + rounded, block["size"] - rounded)
-            segment["blocks"].insert(place + 1, rest)
-        taken = _block(block["address"], rounded, size, "active_allocated", stack)
-        segment["blocks"][place] = taken
-        self._act("alloc", taken["address"], size, stack)
-        return int(taken["address"])
+        fitting = (
+            (segment["blocks"], place)
+            for segment in self.segments
+            for place, each in enumerate(segment["blocks"])
+            if segment["segment_type"] == kind
+            and each["state"] == "inactive"
+            and each["size"] >= rounded
+        )
+        blocks, place = next(fitting, None) or (self._segment(kind, rounded, stack), 0)
+        address, rest = blocks[place]["address"], blocks[place]["size"] - rounded
+        blocks[place] = _block(address, rounded, size, "active_allocated", stack)
+        if rest:
+            blocks.insert(place + 1, _block(address + rounded, rest))
+        self._act("alloc", address, size, stack)
+        return int(address)
 
     def free(self, address: int, stack: list[dict[str, Any]] = _EMPTY) -> None:
         for segment in self.segments:
@@ -78,21 +71,22 @@ class Allocator:
         self.now_us += 1
         self.annotations.append({"name": name, "stage": stage, "device": 0, "time_us": self.now_us})
 
-    def _segment(self, kind: str, size: int, stack: list[dict[str, Any]]) -> dict[str, Any]:
+    def _segment(self, kind: str, size: int, stack: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Adds a segment; returns its blocks."""
         least = _SMALL_SEGMENT if kind == "small" else _LARGE_SEGMENT
         total = max(least, -(-size // _SMALL_SEGMENT) * _SMALL_SEGMENT)
         address = 0x7F0000000000 + len(self.segments) * (1 << 32)
-        block = _block(address, total)
+        blocks = [_block(address, total)]
         self.segments.append(
             {
                 "device": 0, "address": address, "total_size": total, "allocated_size": 0,
                 "active_size": 0, "requested_size": 0, "stream": 0, "segment_type": kind,
                 "segment_pool_id": (0, 0), "is_expandable": False, "frames": stack,
-                "blocks": [block],
+                "blocks": blocks,
             }
         )  # fmt: skip
         self._act("segment_alloc", address, total, stack)
-        return block
+        return blocks
 
     def _act(self, action: str, address: int, size: int, stack: list[dict[str, Any]]) -> None:
         self.now_us += 10
@@ -124,11 +118,9 @@ def snapshot(allocator: Allocator) -> dict[str, Any]:
     """A snapshot in the form of torch.cuda.memory._snapshot."""
     for segment in allocator.segments:
         active = [each for each in segment["blocks"] if each["state"] == "active_allocated"]
-        for total, size in (
-            ("allocated_size", "size"), ("active_size", "size"),
-            ("requested_size", "requested_size"),
-        ):  # fmt: skip
-            segment[total] = sum(each[size] for each in active)
+        size = sum(each["size"] for each in active)
+        requested = sum(each["requested_size"] for each in active)
+        segment |= {"allocated_size": size, "active_size": size, "requested_size": requested}
     settings = {
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False", "max_split_size": -1,
         "garbage_collection_threshold": 0.0, "expandable_segments": False,
@@ -147,27 +139,19 @@ def snapshot(allocator: Allocator) -> dict[str, Any]:
 def trained(steps: int = 3, entries: int = 10**9, leak: int = 0) -> Allocator:
     """An allocator after some training steps: weights stay, activations go; each step leaks
     `leak` bytes."""
-    found = Allocator(entries=entries)
+    found, main = Allocator(entries=entries), ("/app/train.py", 7, "main")
     init = found.stack(("/app/model.py", 10, "__init__"), ("/app/train.py", 5, "main"))
     for _ in range(4):
         found.alloc(3 << 20, init)
     for _ in range(steps):
         found.annotate("step", "START")
         forward = [
-            found.stack(
-                ("/app/model.py", 20 + layer, "forward"),
-                ("/app/train.py", 30, "step"),
-                ("/app/train.py", 7, "main"),
-            )
-            for layer in range(3)
+            found.stack(("/app/model.py", line, "forward"), ("/app/train.py", 30, "step"), main)
+            for line in (20, 21, 22)
         ]
-        held = [
-            found.alloc((layer + 1) * (1 << 20) + 100, each) for layer, each in enumerate(forward)
-        ]
+        held = [found.alloc((n << 20) + 100, each) for n, each in enumerate(forward, 1)]
         if leak:
-            found.alloc(
-                leak, found.stack(("/app/train.py", 33, "log"), ("/app/train.py", 7, "main"))
-            )
+            found.alloc(leak, found.stack(("/app/train.py", 33, "log"), main))
         for address in reversed(held):
             found.free(address, forward[0])
         found.annotate("step", "END")

@@ -5,7 +5,7 @@ from itertools import groupby
 
 import pytest
 
-from tests.bench import year
+from tests.kit import year
 from tests.kit.lakes import add, write_rank
 from tests.kit.traces import slice_event, write
 from tracekit.lake.reading import open_lake

@@ -27,8 +27,8 @@ def test_a_change_is_described_in_words():
         "rest": {"links": "cd"},
     }
     assert changes("h100", OLD, new) == [
-        "h100: margin 47.3 % -> 45.1 %, first advice cuda-graph -> dataloader-workers, "
-        "first advice saves 5 ms -> 4 ms, gpu busy 1000000001 -> 1000000002, also other links",
+        "h100: margin 47.3 % -> 45.1 %, advice 1 cuda-graph -> dataloader-workers, "
+        "advice 1 saves 5 ms -> 4 ms, gpu busy 1000000001 -> 1000000002, also other links",
         "  was: The GPU was busy.",
         "  now: The GPU was idle.",
     ]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -13,7 +14,7 @@ import pytest
 import tracekit
 from tests.bench import experiments, gpu_check
 from tests.bench.experiments import Tried
-from tests.bench.gpu_check import CUT, FAILED, PASSED, Plan, Task, python, record_of
+from tests.bench.gpu_check import CUT, FAILED, PASSED, Task, records
 from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judge_figures, judge_verdicts, of_bench
 from tests.bench.variants import Row, in_ranges_us
 from tests.kit.atoms import US, Launch, Slice
@@ -147,13 +148,18 @@ def test_an_unexpected_error_is_a_row_and_finished_points_are_kept(monkeypatch, 
 # -- parts, tasks and the limit --------------------------------------------------------------------
 
 
+def program(text: str) -> str:
+    """The arguments with which Python runs a program."""
+    return shlex.join(["-c", text])
+
+
 @pytest.fixture
 def checked(monkeypatch, tmp_path):
     """Runs these tasks as the part `first`, on a CPU; returns the exit status."""
     monkeypatch.setattr(gpu_check, "why_not", lambda device: None)
 
     def run(tasks: list[Task], *more: str) -> int:
-        monkeypatch.setitem(gpu_check.PARTS, "first", lambda plan: tasks)
+        monkeypatch.setattr(gpu_check, "tasks", lambda *_: tasks)
         folders = ["--state", str(tmp_path / "state"), "--output", str(tmp_path / "out")]
         return gpu_check.main(["first", "--device", "cpu", *folders, *more])
 
@@ -174,15 +180,15 @@ def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tm
         "time.sleep(60)\n"
     )
     tasks = [
-        Task("quick", python("-c", noted)),
-        Task("slow", python("-c", slow)),
-        Task("late", python("-c", "print('late')")),
-        Task("targets", python("-c", "print('judged')"), judges=True),
+        Task("quick", program(noted)),
+        Task("slow", program(slow)),
+        Task("late", program("print('late')")),
+        Task("targets", program("print('judged')"), judges=True),
     ]
     state, began = tmp_path / "state" / "first", time.monotonic()
     assert checked(tasks, "--limit", "4") == 3
     assert time.monotonic() - began < 20
-    status = {each.name: record_of(state, each.name).status for each in tasks}
+    status = {name: each.status for name, each in records(state).items()}
     assert status == {"quick": PASSED, "slow": CUT, "late": CUT, "targets": CUT}
     assert (tmp_path / "out" / "first" / "slow.log").read_text() == "half\n"
     assert not is_running(int((tmp_path / "begun").read_text()))
@@ -211,22 +217,22 @@ def is_running(pid: int) -> bool:
 
 def test_a_task_that_fails_does_not_hide_the_later_ones(checked, tmp_path):
     tasks = [
-        Task("bad", python("-c", "print('two of three'); raise SystemExit(4)")),
-        Task("good", python("-c", "print('fine')")),
+        Task("bad", program("print('two of three'); raise SystemExit(4)")),
+        Task("good", program("print('fine')")),
     ]
     assert checked(tasks) == 1
-    bad, good = (record_of(tmp_path / "state" / "first", each.name) for each in tasks)
+    bad, good = records(tmp_path / "state" / "first").values()
     assert (bad.status, bad.why, good.status) == (FAILED, "exit status 4", PASSED)
     # A finished task does not run again, and still counts as failed.
-    assert checked([Task("bad", python("-c", "")), tasks[1]]) == 1
+    assert checked([Task("bad", program("")), tasks[1]]) == 1
 
 
 def test_a_tool_may_be_missing_only_without_a_gpu(tmp_path):
-    task = Task("ncu", python("-c", "print('ran')"), ["no-such-tool"])
-    for is_gpu, status in ((True, FAILED), (False, PASSED)):
-        job = gpu_check.Job("ncu", tmp_path / str(is_gpu), tmp_path / str(is_gpu), 60, is_gpu)
+    task = Task("ncu", program("print('ran')"), "no-such-tool")
+    for device, status in (("cuda", FAILED), ("cpu", PASSED)):
+        job = gpu_check.Job("ncu", tmp_path / device, tmp_path / device, 60, device)
         assert [each.status for each in job.run([task])] == [status]
-    log = (tmp_path / "False" / "ncu" / "ncu.log").read_text()
+    log = (tmp_path / "cpu" / "ncu" / "ncu.log").read_text()
     assert log == "without no-such-tool, which is not here\nran\n"
 
 
@@ -235,7 +241,7 @@ def test_missing_wheels_are_named_in_one_line_and_neither_polars_nor_a_compiler_
 ):
     assert gpu_check.main(["--wheels"]) == 0
     brought = set(capsys.readouterr().out.split())
-    assert brought >= set(gpu_check.NEEDED.values()) - {"numpy"}
+    assert brought >= {*gpu_check.NEEDED} - {"numpy"}
     needed = {
         re.match(r"[\w-]+", each)[0] for each in requires("tracekit") if "extra ==" not in each
     }
@@ -263,14 +269,14 @@ def test_without_a_gpu_it_says_so_in_one_line(tmp_path, capsys):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("part", "cases_of_a_tile"), [(Plan.tests, 3), (Plan.sanitize, 1)])
+@pytest.mark.parametrize(("part", "cases_of_a_tile"), [("tests", 3), ("sanitize", 1)])
 def test_on_a_gpu_every_kernel_dtype_and_tile_is_tested_and_sanitized(
     part, cases_of_a_tile, tmp_path
 ):
     from tracekit.workloads.kernels import gate_up
 
-    command = part(Plan("cuda", tmp_path))[-1].command
-    chosen = command[command.index("--tb=short") + 1 :]
+    arguments = shlex.split(gpu_check.tasks(part, "cuda", tmp_path)[-1].arguments)
+    chosen = arguments[arguments.index("--tb=short") + 1 :]
     files = {gpu_check.KERNELS, gpu_check.EXTENSION} - set(chosen)
     listed = ran("python", "-m", "pytest", "--collect-only", *files, *chosen, cwd=gpu_check.ROOT,
                  TRACEKIT_TEST_DEVICE="cuda").stdout  # fmt: skip
@@ -278,7 +284,7 @@ def test_on_a_gpu_every_kernel_dtype_and_tile_is_tested_and_sanitized(
     tiles = re.findall(r"::test_every_tile_of_the_search\w+\[(.*)-torch", listed)
     assert Counter(tiles) == {str(each): cases_of_a_tile for each in gate_up._CONFIGS}
     for each in ("every_activation_is_computed", "the_operator_agrees_with_eager"):
-        assert listed.count(f"::test_{each}") >= (3 if part is Plan.sanitize else 12)
+        assert listed.count(f"::test_{each}") >= (3 if part == "sanitize" else 12)
     # Compiling for absent devices takes time from the present ones.
     assert "a_device_that_is_not_here" not in listed
 
@@ -289,7 +295,15 @@ def test_tests_that_passed_do_not_run_again(tmp_path, monkeypatch):
     )
     # With pytest-xdist, the process that started a worker notes its results.
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-    command = python("-m", "pytest", "-p", "tests.bench.gpu_tests", "-vv", tmp_path / "test_two.py")
+    command = (
+        "python",
+        "-m",
+        "pytest",
+        "-p",
+        "tests.bench.gpu_tests",
+        "-vv",
+        tmp_path / "test_two.py",
+    )
     seen = []
     for more in ({}, {"NOW": "1"}):
         passed = {"GPU_CHECK_PASSED": str(tmp_path / "passed.txt")}

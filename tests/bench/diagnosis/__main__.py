@@ -12,27 +12,44 @@ import argparse
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from tests.bench.diagnosis.cases import traces
-from tests.bench.diagnosis.score import COLUMNS, counts, failures, mark, row, table
+from tests.bench.diagnosis.programs import programs
+from tests.bench.diagnosis.score import COLUMNS, Case, failures, labels, mark, row, table
 from tests.bench.diagnosis.tools import TOOLS, answers
+from tests.conftest import SHARED_TRACES
+
+KINDS = ("real", "twin", "mended", "healthy", "misleading", "mix")
+
+
+def traces(folder: Path, kinds: Collection[str], named: str) -> Iterator[tuple[Case, Path]]:
+    """The cases of these kinds whose names contain `named`, with their traces: real ones by
+    reference, simulated ones written to `folder`."""
+    for case in labels():
+        path = SHARED_TRACES / f"{case.name}.json.gz"
+        if "real" in kinds and named in case.name and path.exists():
+            yield case, path
+    for number, program in enumerate(programs() if {*kinds} != {"real"} else ()):
+        if program.case.kind in kinds and named in program.case.name:
+            yield program.case, program.write(folder / f"{number}.json")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tool", action="append", choices=[*TOOLS])
     parser.add_argument("--failures", action="store_true")
-    parser.add_argument("--kind", action="append")
+    parser.add_argument("--kind", action="append", choices=KINDS)
     parser.add_argument("named", nargs="?", default="")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        subjects = list(traces(Path(folder), options.kind, options.named))
+        subjects = list(traces(Path(folder), options.kind or KINDS, options.named))
         cases = [case for case, _ in subjects]
         negative = sum(each.is_negative for each in cases)
-        kinds = ", ".join(f"{count} {kind}" for kind, count in counts(cases).items())
-        print(f"{len(cases)} cases ({kinds}), of which {negative} are negative\n", flush=True)
+        kinds = Counter(each.kind for each in cases)
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+        print(f"{len(cases)} cases ({told}), of which {negative} are negative\n", flush=True)
         rows, wrong, by_kind = [], [], defaultdict(list)
         for name in options.tool or TOOLS:
             began = time.perf_counter()

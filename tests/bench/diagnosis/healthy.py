@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from tests.bench.diagnosis.programs import NONE, Program, regime
-from tests.bench.diagnosis.score import Case
+from tests.bench.diagnosis.programs import Program, regime
+from tests.bench.diagnosis.score import case_of
 from tests.kit.atoms import (
     MS,
     US,
@@ -25,7 +26,6 @@ from tests.kit.atoms import (
     operator,
     step,
 )
-from tests.kit.simulator import Machine
 
 SEEDS = 4
 PLACE = "train.py(12): train_step"
@@ -33,17 +33,15 @@ PINNED = "Memcpy HtoD (Pinned -> Device)"
 SINGLE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def _read() -> Any:
+def read_item() -> Any:
+    """A value that the host reads, and waits for."""
     return operator("aten::item", US, operator("aten::_local_scalar_dense", US, Sync(2 * US, 7)))
 
 
 def _loop(rng: random.Random, *first: Any, last: tuple[Any, ...] = ()) -> list[Any]:
     """Steps of products that the host launches far ahead, with `first` and `last` in each."""
     work = products(rng)
-    steps = rng.randint(5, 8)
-    return [step(n, line(PLACE, *first, *work, *last), Work(9 * US)) for n in range(steps)] + [
-        Sync(2 * US)
-    ]
+    return _steps(rng.randint(5, 8), line(PLACE, *first, *work, *last), Work(9 * US))
 
 
 def products(rng: random.Random) -> list[Any]:
@@ -78,9 +76,8 @@ def _replaying(rng: random.Random) -> list[Any]:
 
 def _backward(rng: random.Random) -> list[Any]:
     name = "autograd::engine::evaluate_function: MmBackward0"
-    return _loop(
-        rng, last=(HandOver(tuple(operator(name, 3 * US, each) for each in products(rng))),)
-    )
+    backward = HandOver(tuple(operator(name, 3 * US, each) for each in products(rng)))
+    return _loop(rng, last=(backward,))
 
 
 _SHORT = operator("aten::mm", 5 * US, Launch(4 * US, (("math", 90 * US),)))
@@ -89,8 +86,8 @@ _LABELS = BlockingCopy(5 * US, 3 * US, bytes=2048)
 _COMPILE = Slice("compile (dynamo_timed)", "cpu_op", (Work(80 * MS, "compilation"),))
 
 LOOPS: dict[str, Callable[[random.Random], list[Any]]] = {
-    "idles 1 percent": lambda rng: _loop(rng, last=(_read(), Work(rng.randint(20, 60) * US))),
-    "reads the loss": lambda rng: _loop(rng, last=(_read(),)),
+    "idles 1 percent": lambda rng: _loop(rng, last=(read_item(), Work(rng.randint(20, 60) * US))),
+    "reads the loss": lambda rng: _loop(rng, last=(read_item(),)),
     "fills the queue": lambda rng: _steps(rng.randint(4, 6), *[_SHORT] * 400),
     "synchronizes at the end": lambda rng: _loop(rng, last=(Sync(2 * US),)),
     "loads in time": lambda rng: _loop(rng, Fetch(rng.randint(40, 120) * US, 300 * US, ahead=4)),
@@ -111,19 +108,17 @@ LOOPS: dict[str, Callable[[random.Random], list[Any]]] = {
 }
 
 
+CASE = case_of(
+    "healthy", "", "The host is far ahead; the device works without a pause that matters.",
+    regime="compute-bound", changes="none",
+    never="overhead-bound sync input python dispatch launch",
+)  # fmt: skip
+
+
 def programs() -> Iterator[Program]:
     """Each healthy loop, at several seeds."""
     for number, (name, make) in enumerate(LOOPS.items()):
         for seed in range(SEEDS):
             atoms = make(random.Random(1000 * number + seed))
-            if "compute-bound" not in regime(atoms, Machine(), seed):
-                raise AssertionError(f"{name}, {seed}: not healthy")
-            case = Case(
-                name=f"healthy: {name}, {seed}",
-                kind="healthy",
-                why="The host is far ahead; the device works without a pause that matters.",
-                regime=("compute-bound",),
-                changes=NONE,
-                never=("overhead-bound", "sync", "input", "python", "dispatch", "launch"),
-            )
-            yield Program(case, atoms, seed=seed)
+            assert "compute-bound" in regime(atoms, seed=seed), f"{name}, {seed}: not healthy"
+            yield Program(atoms, case=replace(CASE, name=f"healthy: {name}, {seed}"), seed=seed)

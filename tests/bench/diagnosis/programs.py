@@ -4,58 +4,49 @@ change is known exactly."""
 
 from __future__ import annotations
 
-import json
 import math
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from tests.bench.diagnosis.score import NOTHING, SMALL, Case
-from tests.kit.atoms import MS, Change, step
-from tests.kit.simulated import trace_event, truth
+from tests.bench.diagnosis.score import SMALL, Case
+from tests.kit.atoms import MS, step
+from tests.kit.simulated import lengths, truth, write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.replay.changes import query_of
 
 Events = list[dict[str, Any]]
-NONE = (NOTHING,)
-MACHINE = Machine()
-DEVICES = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85095874560}]
+MACHINE, UNKNOWN = Machine(), Case("", "", "")
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program, its machine, and the known facts about it; `trace` returns the file's bytes."""
+    """A program, its machine, and the known facts about it."""
 
-    case: Case
     atoms: list[Any]
     machine: Machine = MACHINE
+    case: Case = UNKNOWN
     seed: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
-    disturb: Callable[[Events], Events] = list
-    """The recorder's effect on the events."""
+    lose: Callable[[Events], Events] = list
+    """The recorder's effect on the trace's events."""
     written: float = 1.0
     """The part of the file that was written."""
+    saves: tuple[float, float] | None = None
+    """The saving of a change, if the simulator tells it."""
 
-    def trace(self) -> bytes:
-        """The trace, as Kineto would write it."""
-        events = self.disturb(list(Simulation(self.atoms, self.machine, seed=self.seed).events()))
-        written = [trace_event(each) for each in events]
-        head = {"schemaVersion": 1, "deviceProperties": DEVICES, "traceEvents": written}
-        whole = json.dumps(head | self.metadata).encode()
-        return whole[: int(self.written * len(whole))]
-
-
-def lengths(
-    atoms: Iterable[Any], machine: Machine, seed: int, change: Change | None = None
-) -> tuple[int, int]:
-    """How long a program takes: from its first op to its last, and from its start to its end."""
-    run = Simulation(atoms, machine, change, seed)
-    ends = [(each["begin"], each["end"]) for each in run.events()]
-    return run.span_ns, max(end for _, end in ends) - min(begin for begin, _ in ends)
+    def write(self, path: Path) -> Path:
+        """Writes the trace, as Kineto would."""
+        run = Simulation(self.atoms, self.machine, seed=self.seed)
+        write(path, run, self.lose, **self.metadata)
+        os.truncate(path, int(self.written * path.stat().st_size))
+        return path
 
 
 def gain(
@@ -63,12 +54,8 @@ def gain(
 ) -> tuple[float, float]:
     """The saving from fixing a program, as a share of the span of its ops and of its whole
     length."""
-    shares = [
-        1 - after / before
-        for before, after in zip(
-            lengths(faulty, machine, seed), lengths(mended, machine, seed), strict=True
-        )
-    ]
+    before, after = (lengths(each, [], machine, seed) for each in (faulty, mended))
+    shares = [1 - now / then for then, now in zip(before, after, strict=True)]
     return min(shares), max(shares)
 
 
@@ -81,8 +68,7 @@ def regime(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> tuple
     if they gain about the same, or if it depends on whether work before the first op counts."""
     found = set()
     plain, *halved = (
-        lengths(atoms, machine, seed, Change.parse(*changes))
-        for changes in ([], ["host*0.5"], ["device*0.5"])
+        lengths(atoms, changes, machine, seed) for changes in ([], ["host*0.5"], ["device*0.5"])
     )
     for length, host, device in zip(plain, *halved, strict=True):
         if host - device < CLOSE * length:
@@ -124,7 +110,7 @@ def twins() -> Iterator[Program]:
             listed=(name,),
             prices=prices,
         )
-        yield Program(case, faulty, machine, metadata=metadata)
+        yield Program(faulty, machine, case, metadata=metadata)
         healed = Case(
             name=f"twin {name}, mended",
             kind="mended",
@@ -133,7 +119,7 @@ def twins() -> Iterator[Program]:
             never=(name,),
         )
         unslowed = {name: metadata[name] for name in metadata if name != "tracekit"}
-        yield Program(healed, mended, machine, metadata=unslowed)
+        yield Program(mended, machine, healed, metadata=unslowed)
 
 
 def _graph(atoms: list[Any], machine: Machine = MACHINE, seed: int = 0) -> float:
@@ -202,7 +188,7 @@ def mixed(seed: int) -> Program | None:
         listed=tuple(name for name in chosen if saved[name][0] > 3 * SMALL),
         saves=saved[first],
     )
-    return Program(case, faulty, seed=seed)
+    return Program(faulty, case=case, seed=seed)
 
 
 def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:

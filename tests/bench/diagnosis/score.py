@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections import Counter, defaultdict
+import csv
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +18,13 @@ CAUSES = (
 )  # fmt: skip
 LEVELS = ("none", "low", "medium", "high")
 NOTHING = "none"
-CASES = Path(__file__).with_name("cases")
+# The labels' words for changes whose remedies have other names: a label's word stands for each.
+# Those without a name: a graph of the work between two waits used to be a remedy of its own.
+_RENAMED = {
+    "mixed_precision": ["tensor_cores"], "preprocessing": ["dataloader_workers"],
+    "tensors_on_device": ["create_on_device"], "model_on_device": ["model_on_cpu"],
+    "larger_batch": ["larger_batch", "decode_batch"], "cuda_graph_parts": [],
+}  # fmt: skip
 # A price is right within this share of the true saving.
 PRICE = 0.15
 # Savings this close are equal, and a first line of advice below this blames nothing: the share of
@@ -52,20 +58,24 @@ class Case:
         return self.changes == (NOTHING,) or self.kind == "mended"
 
 
-def labels(kind: str) -> list[Case]:
-    """The cases of cases/KIND.toml, with today's names of remedies."""
-    rows: list[dict[str, Any]] = _data(kind)["case"]
-    words = _data("words")
-    for row in rows:
-        for key in {"changes", "listed", "never"} & row.keys():
-            row[key] = dict.fromkeys(name for each in row[key] for name in words.get(each, [each]))
-        row.update({k: tuple(v) for k, v in row.items() if isinstance(v, list | dict)})
-    return [Case(kind=kind, **row) for row in rows]
+def case_of(kind: str, name: str, why: str, **facts: Any) -> Case:
+    """A case; several words of a fact are one text, and become today's names of remedies."""
+    for key, text in facts.items():
+        if isinstance(text, str) and key != "confidence":
+            names = (name for word in text.split() for name in _RENAMED.get(word, [word]))
+            facts[key] = tuple(dict.fromkeys(names))
+    return Case(name, kind, why, **facts)
 
 
-def _data(name: str) -> dict[str, Any]:
-    with (CASES / f"{name}.toml").open("rb") as file:
-        return tomllib.load(file)
+def labels() -> list[Case]:
+    """The cases of real.csv."""
+    cases = []
+    with Path(__file__).with_name("real.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            bounds = row.pop("saves")
+            saves = tuple(map(float, bounds.split(" to "))) if bounds else None
+            cases.append(case_of("real", **row, saves=saves))
+    return cases
 
 
 @dataclass(frozen=True)
@@ -127,7 +137,7 @@ def mark(case: Case, answer: Answer) -> Mark:
         right = True
     listed = None
     if case.listed and answer.changes is not None:
-        listed = set(case.listed) <= set(answer.changes)
+        listed = {*case.listed} <= {*answer.changes}
     return Mark(
         regime=_is_in(answer.regime, case.regime),
         cause=_cause(answer.cause, case.causes),
@@ -240,34 +250,13 @@ def failures(cases: Iterable[Case], answers: dict[str, Answer]) -> list[str]:
             continue
         lines += [
             f"{case.name}: {', '.join(wrong)}",
-            f"  known: {_words(_known(case))}",
-            f"  said:  {_words(asdict(answer))}",
+            f"  known: {_words(case)}",
+            f"  said:  {_words(answer)}",
             f"  why:   {case.why}",
         ]
     return lines
 
 
-def _known(case: Case) -> dict[str, Any]:
-    known = asdict(case)
-    return {name: known[name] for name in known if name not in ("name", "kind", "why")}
-
-
-def _words(values: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{name} {_word(value)}" for name, value in values.items() if value not in (None, (), {})
-    )
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.1%}"
-    if isinstance(value, tuple) and value and isinstance(value[0], float):
-        return " to ".join(f"{each:.1%}" for each in value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_word(each)}" for name, each in value.items())
-    return ", ".join(value[:4]) if isinstance(value, tuple) else str(value)
-
-
-def counts(cases: Iterable[Case]) -> dict[str, int]:
-    """The number of cases of each kind."""
-    return dict(Counter(each.kind for each in cases))
+def _words(facts: Case | Answer) -> str:
+    known = {name: each for name, each in asdict(facts).items() if each not in (None, (), {})}
+    return "; ".join(f"{k} {v}" for k, v in known.items() if k not in ("name", "kind", "why"))

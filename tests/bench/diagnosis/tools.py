@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import json
 import multiprocessing
 import os
 import signal
@@ -106,32 +105,17 @@ def gpu_idle(trace: Path) -> Answer:
     )
 
 
-def pattern_matcher(trace: Path) -> Answer:
-    """The findings of PyTorch's pattern matcher, if the trace was captured here; in no order."""
-    file = trace.with_suffix(".patterns")
-    changes = tuple(json.loads(file.read_text())) if file.exists() else ()
-    return Answer(changes=changes or None, alternatives=len(changes))
-
-
 Tool = Callable[[Path], Answer]
-# Each with the pip requirement of its folder; None: it is in the current environment.
-TOOLS: dict[str, tuple[Tool, str | None]] = {
-    "tracekit": (tracekit_, None),
-    "HolisticTraceAnalysis": (holistic_trace_analysis, None),
-    "traceinsight": (holistic_trace_analysis, "traceinsight"),
-    "gpu-idle": (gpu_idle, "gpu-idle"),
-    "torch patterns": (pattern_matcher, None),
+# A peer that is not in the current environment has a folder of its name.
+TOOLS: dict[str, Tool] = {
+    "tracekit": tracekit_,
+    "HolisticTraceAnalysis": holistic_trace_analysis,
+    "traceinsight": holistic_trace_analysis,
+    "gpu-idle": gpu_idle,
 }
 
 # A tool that takes longer for a trace has not answered.
 LIMIT_S = 120
-
-
-def _found(name: str) -> None:
-    """Puts a peer's folder first on the path for modules."""
-    requirement = TOOLS[name][1]
-    if requirement:
-        sys.path.insert(0, str(PEERS / requirement))
 
 
 def _ask(name: str, trace: Path) -> Answer:
@@ -141,7 +125,7 @@ def _ask(name: str, trace: Path) -> Answer:
     signal.signal(signal.SIGALRM, late)
     signal.alarm(LIMIT_S)
     try:
-        return TOOLS[name][0](trace)
+        return TOOLS[name](trace)
     except Exception as error:
         return Answer(error=f"{type(error).__name__}: {' '.join(str(error).split())[:120]}")
     finally:
@@ -153,6 +137,7 @@ def answers(name: str, subjects: list[tuple[Case, Path]]) -> dict[str, Answer]:
     # A fresh interpreter for each: the peers' modules have equal names.
     context = multiprocessing.get_context("spawn")
     workers = min(os.cpu_count() or 1, 4)
-    with ProcessPoolExecutor(workers, context, initializer=_found, initargs=(name,)) as pool:
+    path = (0, str(PEERS / name))
+    with ProcessPoolExecutor(workers, context, initializer=sys.path.insert, initargs=path) as pool:
         said = pool.map(partial(_ask, name), [path for _, path in subjects], chunksize=4)
         return {case.name: answer for (case, _), answer in zip(subjects, said, strict=True)}
