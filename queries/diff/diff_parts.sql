@@ -42,8 +42,7 @@ operator AS (
 known AS (FROM graph_site WHERE cpu_op IS NOT NULL OR modules IS NOT NULL),
 launched AS (
     SELECT h.trace_id, h.outer_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
-    FROM gpu_op_launch AS l JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    FROM gpu_ops AS g JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     WHERE (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, event_id) FROM known) GROUP BY ALL
 ),
 -- A captured call only records; replays run what it recorded.

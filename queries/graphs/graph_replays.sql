@@ -14,10 +14,9 @@
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
 WITH launch AS (SELECT * FROM launches WHERE launched_kind = 'graph' AND is_asked(trace_id)),
 op AS (
-    SELECT {'trace_id': l.trace_id, 'launch_id': launch_id, 'device_id': l.device_id} AS key, g.event_id,
-           g.name, g.start_ns, g.end_ns
-    FROM gpu_op_launch AS l JOIN launch ON l.trace_id = launch.trace_id AND launch_id = launch.event_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    SELECT {'trace_id': trace_id, 'launch_id': launch_id, 'device_id': device_id} AS key, event_id, name,
+           start_ns, end_ns
+    FROM gpu_ops WHERE is_graph AND is_asked(trace_id)
 ),
 busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
 replay AS (

@@ -9,7 +9,7 @@
 -- doubts: no_operators
 WITH launched AS (
     SELECT l.trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
-    FROM gpu_op_launch AS l JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    FROM gpu_ops AS l JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     GROUP BY ALL
 ),
 named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE is_asked(trace_id)),

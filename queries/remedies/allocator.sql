@@ -36,7 +36,7 @@ WITH named AS (
 launched AS (
     SELECT trace_id, pid, tid, launch_start_ns AS at_ns,
            ntile(4) OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS quarter
-    FROM gpu_op_launch SEMI JOIN named USING (trace_id, pid, tid)
+    FROM gpu_ops SEMI JOIN named USING (trace_id, pid, tid)
 ),
 early AS (
     SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().one_off_early_share) AS until_ns,

@@ -26,8 +26,7 @@ WITH few AS (
            if(copy_kind = 'memset', 'fill', copy_kind) AS kind, bytes, op.start_ns, op.dur_ns,
            c.gpu_ops - row_number() OVER (PARTITION BY c.trace_id, c.pid, c.tid, copy_kind
                ORDER BY c.start_ns, op.event_id) AS run
-    FROM gpu_ops AS op JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
-    JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
+    FROM gpu_ops AS op JOIN launch_call AS c ON op.trace_id = c.trace_id AND op.launch_id = c.launch_id
     -- The remedy ddp_copies is about these.
     ASOF LEFT JOIN (FROM ddp_copies()) AS d
       ON c.trace_id = d.trace_id AND c.pid = d.pid AND c.tid = d.tid AND c.start_ns >= d.start_ns

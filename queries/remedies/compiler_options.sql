@@ -27,11 +27,10 @@ WITH named AS (
 region AS (FROM outermost('named')),
 single AS (
     SELECT r.trace_id, r.event_id, count(DISTINCT launch_id) AS launches
-    FROM gpu_op_launch AS l ASOF JOIN region AS r
-      ON l.trace_id = r.trace_id AND l.pid = r.pid AND l.tid = r.tid AND l.launch_start_ns >= r.start_ns
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    WHERE l.launch_start_ns < r.end_ns
-    GROUP BY ALL HAVING NOT bool_or(l.is_graph) AND bool_or(starts_with(g.name, 'triton_'))
+    FROM gpu_ops AS g ASOF JOIN region AS r
+      ON g.trace_id = r.trace_id AND g.pid = r.pid AND g.tid = r.tid AND g.launch_start_ns >= r.start_ns
+    WHERE g.launch_start_ns < r.end_ns
+    GROUP BY ALL HAVING NOT bool_or(g.is_graph) AND bool_or(starts_with(g.name, 'triton_'))
 )
 SELECT trace_id, NULL AS place, format('{} launches', sum(launches) OVER (PARTITION BY trace_id)) AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, dur_ns,

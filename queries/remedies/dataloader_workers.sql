@@ -34,7 +34,7 @@ WITH named AS (
 -- A worker process cannot easily use the device to load.
 loading AS (
     FROM outermost('named') AS f
-    WHERE NOT EXISTS (FROM gpu_op_launch AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid
+    WHERE NOT EXISTS (FROM gpu_ops AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid
         AND l.tid = f.tid AND launch_start_ns BETWEEN f.start_ns AND f.end_ns)
 ),
 timed AS (

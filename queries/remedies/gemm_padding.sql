@@ -51,7 +51,7 @@ compared AS (
     FROM shape AS s JOIN aligned AS a USING (trace_id, device_id, peak, is_batched)
 ),
 near AS (
-    SELECT * EXCLUDE (flop_per_ns, ratio), arg_min(flop_per_ns, ratio) AS flop_per_ns
+    SELECT * EXCLUDE (flop_per_ns, ratio), arg_min(flop_per_ns, (ratio, flop_per_ns)) AS flop_per_ns
     FROM compared WHERE ratio <= thresholds().near_size GROUP BY ALL
 ),
 priced AS (

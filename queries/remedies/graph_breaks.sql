@@ -69,7 +69,7 @@ compiling AS (FROM part WHERE part = 'compilation'),
 compilation AS (FROM outermost('compiling')),
 -- Compiling is over with the start of a run. Later, it is compiling again.
 middle AS (
-    SELECT trace_id, median(launch_start_ns) AS at_ns FROM gpu_op_launch
+    SELECT trace_id, median(launch_start_ns) AS at_ns FROM gpu_ops
     WHERE trace_id IN (SELECT trace_id FROM compilation) GROUP BY trace_id
 ),
 again AS (

@@ -23,7 +23,7 @@ WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
     WHERE work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
         AND is_asked(trace_id)
-        AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
+        AND trace_id IN (SELECT trace_id FROM launch_call)
 ),
 product AS (FROM outermost('named')),
 -- Operators that launch, or that a capture records, work on the device. Microseconds do not count.

@@ -61,11 +61,10 @@ held AS (
 ),
 -- Matrix products whose shapes are unknown: in graphs, or in traces without shapes.
 unshaped AS (
-    SELECT g.trace_id, l.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
+    SELECT g.trace_id, g.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
            g.dur_ns AS ns, format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told,
            greatest(thresholds().half_share, thresholds().launch_floor_ns / g.dur_ns) AS factor
     FROM gpu_ops AS g JOIN faster AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     WHERE g.class IN ('gemm', 'convolution') AND is_asked(g.trace_id)
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
         AND f.flop_per_s[format] > peak_of(f.flop_per_s, 'fp32', TRUE)

@@ -129,8 +129,8 @@ share AS (
 ),
 fused AS (
     SELECT l.*, event_id, g.start_ns AS op_start_ns, g.dur_ns, factor, vanishes
-    FROM share JOIN gpu_op_launch AS o USING (trace_id, event_id) JOIN gpu_ops AS g USING (trace_id, event_id)
-    JOIN launch AS l ON o.trace_id = l.trace_id AND o.launch_id = l.launch_id
+    FROM share JOIN gpu_ops AS g USING (trace_id, event_id)
+    JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
 )
 SELECT trace_id, place,
        if(trace_id IN (FROM traced), 'traced by a compiler that generates no code: see backend=', NULL)

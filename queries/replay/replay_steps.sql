@@ -6,7 +6,7 @@ WITH step AS (
     SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps WHERE is_asked(trace_id)
 ),
 launching AS (
-    SELECT trace_id, pid, tid FROM gpu_op_launch WHERE is_asked(trace_id)
+    SELECT trace_id, pid, tid FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
     GROUP BY trace_id, pid, tid
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, pid, tid) = 1
 ),

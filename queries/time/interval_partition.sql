@@ -32,9 +32,8 @@ caused AS (
 ),
 counted AS (
     SELECT o.trace_id, o.device_id, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
-           count(l.event_id) AS linked
+           count(o.launch_id) AS linked
     FROM gpu_ops AS o JOIN asked_interval AS a USING (trace_id, device_id)
-    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.start_ns >= a.start_ns AND o.start_ns < a.end_ns
     GROUP BY ALL
 )

@@ -23,10 +23,7 @@ replayed AS (
     FROM graph_site WHERE len(operators) > 0 AND is_asked(trace_id)
 ),
 kernel AS (
-    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, l.event_id, k.name, k.dur_ns
-    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
-    ANTI JOIN replayed USING (trace_id, event_id)
-    WHERE l.kind = 'kernel'
+    FROM gpu_ops ANTI JOIN replayed USING (trace_id, event_id) WHERE kind = 'kernel'
 ),
 sequence AS (
     SELECT c.trace_id, c.operator, 'call' AS known_from,

@@ -31,7 +31,7 @@ cause AS (
 launch AS (
     SELECT trace_id, device_id, launch_id, any_value(launch_start_ns) AS at_ns,
            min(launch_delay_ns) AS delay_ns
-    FROM gpu_op_launch GROUP BY ALL
+    FROM gpu_ops WHERE launch_id IS NOT NULL GROUP BY ALL
 ),
 called AS (
     SELECT p.trace_id, p.device_id, p.kind, p.name, p.start_ns, count(*) AS launches, list(delay_ns) AS delays
@@ -46,7 +46,7 @@ dispatch AS (
     FROM part AS p JOIN host_segment AS s
       ON p.trace_id = s.trace_id AND s.end_ns > p.start_ns AND s.start_ns < p.end_ns
     WHERE s.activity = 'dispatch'
-        AND (s.trace_id, s.pid, s.tid) IN (SELECT (trace_id, pid, tid) FROM gpu_op_launch)
+        AND (s.trace_id, s.pid, s.tid) IN (SELECT (trace_id, pid, tid) FROM launch_call)
     GROUP BY ALL
 ),
 moved AS (

@@ -36,10 +36,9 @@ captured AS (
       ON s.trace_id = e.trace_id AND capture_trace_id = e.trace_id AND capture_launch_id = e.event_id
 ),
 launched AS (
-    SELECT g.trace_id, g.dur_ns, launch_id, launch_start_ns, is_backward, coalesce(c.pid, l.pid) AS pid,
-           coalesce(c.tid, l.tid) AS tid, coalesce(ts_ns, launch_start_ns) AS at_ns
+    SELECT g.trace_id, g.dur_ns, launch_id, launch_start_ns, is_backward, coalesce(c.pid, g.pid) AS pid,
+           coalesce(c.tid, g.tid) AS tid, coalesce(ts_ns, launch_start_ns) AS at_ns
     FROM (FROM gpu_ops WHERE is_asked(trace_id)) AS g
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN captured AS c ON g.trace_id = c.trace_id AND g.event_id = c.event_id
 ),
 op AS (

@@ -36,7 +36,7 @@ LEFT JOIN event_row AS o
   ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id AND o.ts_ns >= capture_start_ns
 LEFT JOIN event_row AS w
   ON h.trace_id = w.trace_id AND h.outer_op_id = w.event_id AND w.ts_ns >= capture_start_ns
-WHERE (r.trace_id, r.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch);
+WHERE (r.trace_id, r.event_id) NOT IN (SELECT (trace_id, launch_id) FROM launch_call);
 
 -- Captures of graphs, each with the calls right after it that make a graph of it. If an operator contains it
 -- and others of that name do without one, the whole operator is the call: torch.compile's also synchronize,
@@ -82,14 +82,12 @@ SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
 
 -- Kernels that a graph's replay ran, in the order of its nodes, or by start where those are not numbered.
 CREATE OR REPLACE VIEW replayed_kernels AS
-SELECT g.trace_id, l.launch_id, g.device_id, g.event_id, g.name, g.dur_ns, l.launch_start_ns,
+SELECT g.trace_id, g.launch_id, g.device_id, g.event_id, g.name, g.dur_ns, g.launch_start_ns,
        graph_node_id(e.args) AS node_id, e.args,
-       row_number() OVER (PARTITION BY g.trace_id, l.launch_id, g.device_id
+       row_number() OVER (PARTITION BY g.trace_id, g.launch_id, g.device_id
            ORDER BY graph_node_id(e.args), g.start_ns, g.event_id) AS place
-FROM gpu_op_launch AS l
-JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
-WHERE l.is_graph AND g.kind = 'kernel';
+FROM gpu_ops AS g JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
+WHERE g.is_graph AND g.kind = 'kernel';
 
 -- The modules around slices of the host (with trace_id and event_id), from the outermost, if there are some.
 CREATE OR REPLACE MACRO modules_around(host_slices) AS TABLE

@@ -101,7 +101,7 @@ named AS (
 )
 SELECT l.trace_id, l.event_id, annotation, is_innermost AND ranges IS NULL AS is_innermost,
        'call' AS known_from
-FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
+FROM nest AS n JOIN gpu_ops AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
 JOIN named AS r ON n.trace_id = r.trace_id AND n.parent_id = range_id
 LEFT JOIN graph_site AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 WHERE list_contains(ranges, annotation) IS NOT TRUE

@@ -3,14 +3,14 @@
 CREATE OR REPLACE MACRO queued_launches() AS TABLE
 SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, launch_start_ns AS start_ns,
        launch_start_ns + min(launch_delay_ns) AS end_ns, min(launch_delay_ns) >= 0 AS is_queued
-FROM gpu_op_launch WHERE is_asked(trace_id)
+FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
 -- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
 -- starts within `wait_ns` after them; and the calls that load code.
 CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE
 SELECT trace_id, launch_id, FALSE AS loads, any_value(launch_end_ns - launch_start_ns) AS ns
-FROM gpu_op_launch WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph
+FROM gpu_ops WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph
   AND launch_end_ns - launch_start_ns >= call_ns AND queue_wait_ns < wait_ns
 GROUP BY trace_id, launch_id
 UNION ALL
@@ -25,7 +25,7 @@ CREATE OR REPLACE MACRO queued_calls() AS TABLE
 WITH call AS (
     SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,
            any_value(launch_end_ns) AS end_ns, launch_start_ns + min(launch_delay_ns) AS op_start_ns
-    FROM gpu_op_launch WHERE is_asked(trace_id) AND NOT is_blocking
+    FROM gpu_ops WHERE is_asked(trace_id) AND NOT is_blocking
     GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
 ),
 placed AS (

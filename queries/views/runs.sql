@@ -71,12 +71,11 @@ counted AS (
     SELECT trace_id, event_id, 'compiled_regions', NULL, name, start_ns, 1 FROM slices
     WHERE has(traits, 'compiled_region')
     UNION ALL
-    SELECT trace_id, launch_id, 'kernels', op.class, op.name, coalesce(launch_start_ns, op.start_ns), 1
-    FROM gpu_ops AS op LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE op.kind = 'kernel'
+    SELECT trace_id, launch_id, 'kernels', class, name, coalesce(launch_start_ns, start_ns), 1
+    FROM gpu_ops WHERE kind = 'kernel'
     UNION ALL
-    SELECT trace_id, launch_id, 'copied_bytes', NULL, m.copy_kind, coalesce(launch_start_ns, m.start_ns),
-           m.bytes
-    FROM memcpys AS m LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE m.bytes IS NOT NULL
+    SELECT trace_id, launch_id, 'copied_bytes', NULL, copy_kind, coalesce(launch_start_ns, start_ns), bytes
+    FROM gpu_ops WHERE kind = 'memcpy' AND bytes IS NOT NULL
 )
 SELECT c.trace_id, event_id, figure, class, name, amount, r.steps
 FROM counted AS c JOIN span AS s ON c.trace_id = s.trace_id

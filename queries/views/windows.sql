@@ -25,7 +25,7 @@ WHERE t.end_ns > w.start_ns AND t.start_ns < w.end_ns;
 -- In traces with very many devices: late gaps that the timeline stores as one row each, with their threads.
 CREATE OR REPLACE VIEW whole_wait AS
 SELECT t.trace_id, t.device_id, t.place, t.start_ns, t.end_ns, t.op_id, t.launch_id, h.thread
-FROM gpu_timeline AS t JOIN gpu_op_launch AS l ON t.trace_id = l.trace_id AND t.op_id = l.event_id
+FROM gpu_timeline AS t JOIN gpu_ops AS l ON t.trace_id = l.trace_id AND t.op_id = l.event_id
 JOIN host_thread AS h ON l.trace_id = h.trace_id AND l.pid = h.pid AND l.tid = h.tid
 WHERE t.idle_class = 'host_late' AND t.cause IS NULL;
 
