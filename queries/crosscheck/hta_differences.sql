@@ -4,7 +4,7 @@
 -- column count (count): events or ops to which it applies
 -- column message (text): the rule
 -- Only rules that apply to something in the trace: other queries of this topic and views/hta.sql define them.
-WITH held AS MATERIALIZED (FROM hta_events()),
+WITH held AS MATERIALIZED (FROM hta_events),
 typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT name FROM gpu_ops)),
 shared_correlation AS (
     SELECT trace_id, correlation FROM held WHERE stream = -1 AND correlation <> -1

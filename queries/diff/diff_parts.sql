@@ -1,4 +1,5 @@
 -- question: Which parts of the program, matched by their position, cost more or less in b than in a?
+-- of: several traces
 -- params a, b, top
 -- column part (text): modules by class and place among those of their parent, then the operator in them. A
 --     part that only one run has counts as part of its parent if both have that; else it has no partner.
@@ -9,12 +10,11 @@
 -- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column change_ns (ns): of host and GPU time together
 -- doubts: no_operators, no_modules, unlinked_gpu_ops
-WITH RECURSIVE run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-frame AS (
+WITH RECURSIVE frame AS (
     SELECT trace_id, pid, tid, event_id, module_name(s.name) AS name, start_ns, end_ns, dur_ns
     FROM slices AS s JOIN slice_label AS l USING (label_id)
     WHERE has(l.traits, 'module') AND NOT has(l.traits, 'wrapping_module')
-      AND trace_id IN (SELECT trace_id FROM run)
+      AND trace_id IN (SELECT trace_id FROM compared_runs)
 ),
 -- Where each module is called first.
 instance AS (
@@ -37,7 +37,7 @@ module AS (
 operator AS (
     SELECT trace_id, event_id, o.name, o.dur_ns, s.module_id
     FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
-    WHERE coalesce(outer_op_id, event_id) = event_id AND trace_id IN (SELECT trace_id FROM run)
+    WHERE coalesce(outer_op_id, event_id) = event_id AND trace_id IN (SELECT trace_id FROM compared_runs)
 ),
 known AS (FROM graph_site WHERE cpu_op IS NOT NULL OR modules IS NOT NULL),
 launched AS (
@@ -70,7 +70,7 @@ leaf AS (
     SELECT side,
            list_concat(coalesce(path, modules, []), if(p.name IS NULL, [], [p.name])) AS path,
            sum(count) / steps AS count, sum(host_ns) / steps AS host_ns, sum(gpu_ns) / steps AS gpu_ns
-    FROM part AS p JOIN run USING (trace_id)
+    FROM part AS p JOIN compared_runs USING (trace_id)
     LEFT JOIN module AS m ON named_in = m.trace_id AND module = m.name
     GROUP BY side, path, modules, p.name, steps
 ),

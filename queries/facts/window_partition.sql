@@ -23,11 +23,16 @@ WITH so_far AS MATERIALIZED (
         FROM gpu_ops GROUP BY ALL
     )
     WINDOW up_to AS (PARTITION BY trace_id, device_id ORDER BY start_ns)
+),
+summed AS (
+    SELECT trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
+           window_end_ns - window_start_ns AS span_ns, unnest(partition_of(activity, idle_class, cause, ns))
+    FROM window_timeline_parts GROUP BY trace_id, device_id, kind, name, window_start_ns, window_end_ns
 )
 SELECT p.*, coalesce(u.kernels - coalesce(f.kernels, 0), 0)::BIGINT AS kernels,
        coalesce(u.gpu_ops - coalesce(f.gpu_ops, 0), 0)::BIGINT AS gpu_ops,
        coalesce(u.linked - coalesce(f.linked, 0), 0)::BIGINT AS linked
-FROM (FROM partition_of('window_timeline_parts')) AS p
+FROM summed AS p
 ASOF LEFT JOIN so_far AS f
   ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns > f.start_ns
 ASOF LEFT JOIN so_far AS u

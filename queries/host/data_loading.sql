@@ -5,9 +5,9 @@
 -- column host_ns (ns): sum of their durations on the fetching thread
 -- columns max_ns, gpu_idle_ns
 -- doubts: no_data_loading
-WITH input AS (FROM slices WHERE activity = 'input' AND is_asked(trace_id)),
-fetched AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM outermost('input')
+WITH fetched AS (
+    FROM slices WHERE activity = 'input' AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 stepped AS (
     SELECT f.*, CASE WHEN f.start_ns < s.end_ns THEN s.step END AS step

@@ -26,7 +26,7 @@ WITH linked AS (
            label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
     FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 ),
-launch AS (FROM queued_launches()),
+launch AS (FROM queued_launches),
 queue AS (
     SELECT key.trace_id AS trace_id, key.device_id AS device_id, list(depth) FILTER (is_launch) AS depths
     FROM (

@@ -11,7 +11,7 @@ WITH delay AS (
     SELECT trace_id, device_id, launch_id, launch_start_ns AS at_ns, min(launch_delay_ns) AS delay_ns
     FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id) GROUP BY ALL
 ),
-depth AS (SELECT trace_id, device_id, launch_id, max(met) AS depth FROM queued_calls() GROUP BY ALL),
+depth AS (SELECT trace_id, device_id, launch_id, max(met) AS depth FROM queued_calls GROUP BY ALL),
 bounds AS (
     SELECT trace_id, from_ns, to_ns, greatest(1, ceil((to_ns - from_ns)
                / coalesce(getvariable('bins'), thresholds().drawn_bins)))::BIGINT AS bin_ns

@@ -43,7 +43,9 @@ early AS (
            count(*) AS launches
     FROM launched GROUP BY ALL
 ),
-uncaptured AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
+uncaptured AS (
+    FROM named WHERE NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
+),
 at_place AS (FROM placed('uncaptured')),
 quartered AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters

@@ -23,10 +23,13 @@
 -- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps,
 -- a function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
 WITH frame AS (
-    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns
     FROM python_frames WHERE is_module AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-root AS (FROM outermost('frame') WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')),
+root AS (
+    SELECT * REPLACE (module_name(name) AS name) FROM frame
+    WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')
+),
 sequential AS (
     SELECT trace_id, pid, tid, start_ns, end_ns FROM python_frames
     WHERE trace_id IN (SELECT trace_id FROM root)

@@ -68,6 +68,7 @@ rate AS (
 calling AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE kind = 'cpu_op' AND has(traits, 'collective_call') AND trace_id IN (SELECT trace_id FROM at_place)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 small AS (
     SELECT s.*, min(s.quick_ns) OVER (PARTITION BY s.trace_id, s.class) AS own_ns,
@@ -77,7 +78,7 @@ small AS (
            CASE WHEN launch_start_ns < o.end_ns AND count(*) OVER (PARTITION BY s.trace_id, o.event_id) = 1
                THEN o END AS around
     FROM at_place AS s LEFT JOIN rate AS r ON s.trace_id = r.trace_id AND s.class = r.class
-    ASOF LEFT JOIN (FROM outermost('calling')) AS o
+    ASOF LEFT JOIN calling AS o
       ON s.trace_id = o.trace_id AND s.pid = o.pid AND s.tid = o.tid AND s.launch_start_ns >= o.start_ns
 ),
 spare AS (FROM small WHERE is_small AND number > 1)

@@ -20,11 +20,10 @@
 -- column detail (text): the number of launches in it
 -- doubts: no_gpu_ops, no_runtime_calls, no_compiled_code
 -- Compiled code that launches kernels which Inductor generated; that of graphs is a replay.
-WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE compiled IN ('wrapper', 'generated') AND is_asked(trace_id)
+WITH region AS (
+    FROM slices WHERE compiled IN ('wrapper', 'generated') AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-region AS (FROM outermost('named')),
 single AS (
     SELECT r.trace_id, r.event_id, count(DISTINCT launch_id) AS launches
     FROM gpu_ops AS g ASOF JOIN region AS r

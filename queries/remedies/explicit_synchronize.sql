@@ -32,9 +32,9 @@
 WITH waiting AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, call FROM runtime_calls
     WHERE activity = 'sync' AND is_asked(trace_id)
+        AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
 ),
-outside_capture AS (FROM apart_from_captures('waiting', thresholds().after_capture_ns)),
-at_place AS (FROM placed('outside_capture')),
+at_place AS (FROM placed('waiting')),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
     SELECT w.*

@@ -31,7 +31,7 @@ WITH grid AS (
     SELECT *, regexp_extract(name, '^(void )?([^<(]+)', 2) AS short_name,
            CASE WHEN blocks < sm_count THEN blocks / sm_count
                WHEN waves > 1 THEN waves / ceil(waves) END AS filled
-    FROM kernel_grids()
+    FROM kernel_grids
     WHERE class IN ('gemm', 'convolution', 'attention') AND filled <= 1 - thresholds().unfilled_share
         AND name NOT IN (SELECT name FROM gpu_op_name WHERE has(traits, 'split_k_sum'))
 ),

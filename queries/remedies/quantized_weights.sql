@@ -20,6 +20,6 @@
 SELECT trace_id, NULL AS place, format('{} tokens a step', tokens) AS detail, 'op' AS target, event_id,
        NULL AS pid, NULL AS tid, start_ns, dur_ns,
        greatest(thresholds().half_share, least(1, thresholds().launch_floor_ns / nullif(dur_ns, 0))) AS factor
-FROM decoded_ops()
+FROM decoded_ops
 WHERE is_product AND dur_ns > thresholds().launch_floor_ns
     AND NOT regexp_matches(name, '(?i)fp8|_f8|_b8|e4m3|e5m2|int8|_i8|fp4|e2m1|int4|awq|gptq|marlin')

@@ -11,12 +11,12 @@ WITH given AS (
       AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''),
           ',')) AS BIGINT))
 ),
-site AS (FROM call_site('given')),
 op AS (FROM gpu_op_origin SEMI JOIN given USING (trace_id, event_id))
 SELECT
     g.trace_id, g.event_id, g.name,
-    CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(s.cpu_op, o.cpu_op) END AS cpu_op,
-    coalesce(s.module, o.module) AS module,
-    CASE WHEN g.kind = 'python' THEN g.name ELSE coalesce(s.python_line, o.python_line) END AS python_line
-FROM given AS g LEFT JOIN site AS s USING (trace_id, event_id) LEFT JOIN op AS o USING (trace_id, event_id)
+    CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(g.cpu_op, o.cpu_op) END AS cpu_op,
+    coalesce(module_name(name_of(g.trace_id, g.module_id)), o.module) AS module,
+    CASE WHEN g.kind = 'python' THEN g.name ELSE coalesce(name_of(g.trace_id, g.python_id), o.python_line) END
+        AS python_line
+FROM (FROM placed('given')) AS g LEFT JOIN op AS o USING (trace_id, event_id)
 ORDER BY g.trace_id, g.event_id

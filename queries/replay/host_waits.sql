@@ -25,7 +25,7 @@ waiting AS (
     WHERE kind = 'python' AND activity = 'sync' AND is_asked(trace_id)
 ),
 -- If a waiting call is inside another (MTIA's synchronize), the outer one waits.
-call AS (FROM outermost('waiting'))
+call AS (FROM waiting QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns))
 SELECT
     c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,
     CASE WHEN kind = 'python' THEN 'ready'

@@ -15,7 +15,7 @@ WITH span AS MATERIALIZED (
 work AS MATERIALIZED (
     SELECT trace_id, gpu_op_ids[1] AS first_id, read_bytes + written_bytes AS moved_bytes,
            unnest(gpu_op_ids) AS op_id
-    FROM all_work() WHERE is_asked(trace_id)
+    FROM all_work WHERE is_asked(trace_id)
 ),
 -- An operator with several GPU ops moves its bytes evenly in all of them.
 op AS MATERIALIZED (

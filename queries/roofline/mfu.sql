@@ -16,7 +16,7 @@
 -- was done, so recomputation counts; the paper calls that hardware FLOPs utilization.
 WITH work AS MATERIALIZED (
     SELECT *, CASE known_from WHEN 'call' THEN 0 ELSE flops END AS captured_flops, start_ns AS host_ns
-    FROM all_work() WHERE is_asked(trace_id)
+    FROM all_work WHERE is_asked(trace_id)
 ),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (

@@ -52,7 +52,7 @@ dispatch AS (
 moved AS (
     SELECT p.trace_id, p.device_id, p.kind, p.name, p.start_ns,
            sum((read_bytes + written_bytes) * 1e9 / d.memory_bytes_per_s) AS memory_ns
-    FROM part AS p JOIN all_work() AS w ON p.trace_id = w.trace_id AND p.device_id = w.device_id
+    FROM part AS p JOIN all_work AS w ON p.trace_id = w.trace_id AND p.device_id = w.device_id
         AND w.first_ns >= p.start_ns AND w.first_ns < p.end_ns
     JOIN device_peaks AS d ON p.trace_id = d.trace_id AND p.device_id = d.device_id
     GROUP BY ALL

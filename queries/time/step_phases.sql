@@ -26,10 +26,14 @@ WITH mark AS (
         WHEN 'annotation' THEN has(traits, 'optimizer_step') OR has(traits, 'zero_grad')
             OR regexp_matches(name, '(?i)\bforward\b') <> regexp_matches(name, '(?i)\bbackward\b') END
 ),
-computing AS (FROM mark WHERE name IN ('forward', 'backward')),
-updating AS (FROM mark WHERE name NOT IN ('forward', 'backward')),
-model AS (FROM outermost('computing')),
-optimizer AS (FROM outermost('updating')),
+model AS (
+    FROM mark WHERE name IN ('forward', 'backward')
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
+optimizer AS (
+    FROM mark WHERE name NOT IN ('forward', 'backward')
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
 captured AS (
     SELECT s.trace_id, s.event_id, is_backward, pid, tid, ts_ns
     FROM graph_site AS s LEFT JOIN event_row AS e

@@ -74,11 +74,10 @@ SELECT m.trace_id, m.capture_id, coalesce(o.event_id, m.capture_id) AS event_id,
 FROM made AS m LEFT JOIN (FROM around JOIN without USING (trace_id, name)) AS o
   ON m.trace_id = o.trace_id AND m.capture_id = o.capture_id;
 
--- Slices of a relation (with trace_id, pid, start_ns) further than this from any capture of their process.
-CREATE OR REPLACE MACRO apart_from_captures(host_slices, by_ns) AS TABLE
-SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
-  ON s.trace_id = c.trace_id AND s.pid = c.pid
-    AND s.start_ns BETWEEN c.start_ns - by_ns AND c.end_ns + by_ns;
+-- Whether a slice of the host begins in a capture of its process, or closer to one than this.
+CREATE OR REPLACE MACRO is_capturing(of_trace, of_process, began_ns, by_ns) AS EXISTS (
+    FROM graph_captures AS c(c_trace, capture_id, c_pid, c_tid, from_ns, to_ns)
+    WHERE c_trace = of_trace AND c_pid = of_process AND began_ns BETWEEN from_ns - by_ns AND to_ns + by_ns);
 
 -- Kernels that a graph's replay ran, in the order of its nodes, or by start where those are not numbered.
 CREATE OR REPLACE VIEW replayed_kernels AS
@@ -89,33 +88,24 @@ SELECT g.trace_id, g.launch_id, g.device_id, g.event_id, g.name, g.dur_ns, g.lau
 FROM gpu_ops AS g JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
 WHERE g.is_graph AND g.kind = 'kernel';
 
--- The modules around slices of the host (with trace_id and event_id), from the outermost, if there are some.
-CREATE OR REPLACE MACRO modules_around(host_slices) AS TABLE
-WITH RECURSIVE inside AS MATERIALIZED (
-    SELECT s.trace_id, s.event_id, module_id
-    FROM (SELECT DISTINCT trace_id, event_id FROM query_table(host_slices)) AS s
-    JOIN host_site USING (trace_id, event_id) WHERE module_id IS NOT NULL
-),
--- Each module and all modules around it, with their distance.
-module AS (
-    SELECT DISTINCT trace_id, module_id AS inner_id, module_id, 0 AS distance FROM inside
-    UNION ALL
-    SELECT m.trace_id, m.inner_id, h.module_id, distance + 1
-    FROM module AS m JOIN host_site AS h ON m.trace_id = h.trace_id AND m.module_id = h.event_id
-    WHERE h.module_id IS NOT NULL
+-- A call of a module, with the names of all modules around it and its own, from the outermost.
+CREATE OR REPLACE VIEW module_paths AS
+WITH RECURSIVE called AS MATERIALIZED (
+    SELECT trace_id, event_id, module_id AS around_id, module_name(name) AS name
+    FROM python_frames JOIN host_site USING (trace_id, event_id) WHERE is_module
 ),
 path AS (
-    SELECT m.trace_id, inner_id, list(module_name(l.name) ORDER BY distance DESC) AS modules
-    FROM module AS m JOIN event_row AS e ON m.trace_id = e.trace_id AND m.module_id = e.event_id
-    JOIN slice_label AS l USING (label_id) GROUP BY ALL
+    SELECT trace_id, event_id AS module_id, [name] AS modules FROM called WHERE around_id IS NULL
+    UNION ALL
+    SELECT c.trace_id, c.event_id, list_append(p.modules, c.name)
+    FROM path AS p JOIN called AS c ON p.trace_id = c.trace_id AND p.module_id = c.around_id
 )
-SELECT i.trace_id, i.event_id, modules
-FROM inside AS i JOIN path AS p ON i.trace_id = p.trace_id AND module_id = inner_id;
+FROM path;
 
 -- A captured launch with its operator, the operator's shapes, the modules around it and its Python frame.
 CREATE OR REPLACE VIEW captured_site AS
 WITH around AS MATERIALIZED (
-    SELECT l.*, h.python_id
+    SELECT l.*, h.python_id, h.module_id
     FROM captured_launches AS l LEFT JOIN host_site AS h USING (trace_id, event_id)
 ),
 named AS MATERIALIZED (
@@ -123,15 +113,14 @@ named AS MATERIALIZED (
     FROM event_row JOIN slice_label AS l USING (label_id) SEMI JOIN (
         SELECT trace_id, cpu_op_id AS event_id FROM around UNION SELECT trace_id, python_id FROM around
     ) USING (trace_id, event_id)
-),
-module AS (FROM modules_around('around'))
+)
 SELECT l.trace_id, l.capture_id, l.event_id, l.place, l.node_id, l.start_ns,
        coalesce(l.kernel, CASE WHEN starts_with(o.name, 'triton_') THEN 'triton_' END) AS kernel,
        l.kernel IS NOT NULL AS is_name, l.cpu_op_id, o.name AS cpu_op, o.dims, m.modules,
        p.name AS python_line
 FROM around AS l LEFT JOIN named AS o ON l.trace_id = o.trace_id AND l.cpu_op_id = o.event_id
 LEFT JOIN named AS p ON l.trace_id = p.trace_id AND l.python_id = p.event_id
-LEFT JOIN module AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id;
+LEFT JOIN module_paths AS m ON l.trace_id = m.trace_id AND l.module_id = m.module_id;
 
 -- A kernel of a graph's replay with the captured launch that it came from.
 -- The captured launch is in its own trace or in another one of the database. Both are known by the node of
@@ -230,7 +219,7 @@ JOIN captured AS s
 -- captures of the same work (operators, shapes, modules; kernels and grids of the next replay) in most
 -- quarters of the launches, with a replay between two. A replay in an operator that captures does not count:
 -- layers that are the same have a graph each.
-CREATE OR REPLACE MACRO recurring_captures(fewest_steps, fewest_quarters) AS TABLE
+CREATE OR REPLACE VIEW recurring_captures AS
 WITH call AS MATERIALIZED (FROM capture_calls),
 replay AS MATERIALIZED (
     SELECT r.trace_id, r.pid, r.event_id, r.start_ns,
@@ -279,8 +268,8 @@ counted AS (
     FROM again WINDOW same_work AS (PARTITION BY trace_id, pid, work)
 )
 SELECT trace_id, capture_id FROM counted
-WHERE CASE WHEN coalesce(steps, 0) >= fewest_steps THEN 2 * steps_with > steps
-        ELSE quarters_with >= fewest_quarters AND is_replayed END;
+WHERE CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with > steps
+        ELSE quarters_with >= thresholds().recurring_quarters AND is_replayed END;
 
 -- A kernel of a graph's replay that the program annotated when it captured the graph.
 -- `torch.cuda.graph_annotations.mark_kernels` names the nodes of a graph: a text, or a dictionary with a name

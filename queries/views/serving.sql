@@ -2,7 +2,7 @@
 
 -- The GPU ops of steps that only generate, with so few requests that matrix products take as long as reading
 -- their weights: `tokens` are generated at once, and `most_tokens` could be. `is_product`: it reads weights.
-CREATE OR REPLACE MACRO decoded_ops() AS TABLE
+CREATE OR REPLACE VIEW decoded_ops AS
 WITH server_step AS (
     SELECT trace_id, event_id AS step_id, pid, tid, start_ns, end_ns, generated_tokens(name) AS tokens
     FROM annotations WHERE side = 'host' AND has(traits, 'server_step') AND prompt_tokens(name) = 0

@@ -41,23 +41,22 @@ SELECT w.trace_id, w.device_id, w.place, greatest(s.start_ns, w.start_ns), least
 FROM whole_wait AS w JOIN thread_segment AS s ON w.thread = s.thread AND s.end_ns > w.start_ns
     AND s.start_ns < w.end_ns;
 
--- How long windows' devices computed, communicated, copied and were idle, from their parts, by name.
-CREATE OR REPLACE MACRO partition_of(some_parts) AS TABLE
-SELECT
-    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
-    window_end_ns - window_start_ns AS span_ns,
-    sum_where(ns, activity = 'compute') AS compute_ns,
-    sum_where(ns, activity = 'communication') AS exposed_comm_ns,
-    sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
-    sum_where(ns, activity = 'idle') AS idle_ns,
-    sum_where(ns, idle_class = 'host_late') AS host_late_ns,
-    sum_where(ns, idle_class = 'device') AS device_ns,
-    sum_where(ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
-    sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
-    sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
-    sum_where(ns, activity <> 'idle') AS busy_ns,
-    sum_where(ns, idle_class = 'host_late' AND cause IS DISTINCT FROM 'launch_latency'
+-- How long devices waited because their launching thread was in a slice, and in none inside it.
+CREATE OR REPLACE VIEW gpu_waits AS
+SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns
+FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL;
+
+-- How long a window's device computed, communicated, copied and was idle: a struct of sums over its parts.
+CREATE OR REPLACE MACRO partition_of(activity, idle_class, cause, ns) AS {
+    'compute_ns': sum_where(ns, activity = 'compute'),
+    'exposed_comm_ns': sum_where(ns, activity = 'communication'),
+    'exposed_memcpy_ns': sum_where(ns, activity = 'copy'), 'idle_ns': sum_where(ns, activity = 'idle'),
+    'host_late_ns': sum_where(ns, idle_class = 'host_late'),
+    'device_ns': sum_where(ns, idle_class = 'device'),
+    'device_in_launch_ns': sum_where(ns, idle_class = 'device' AND cause IS NOT NULL),
+    'unlinked_ns': sum_where(ns, idle_class = 'unlinked'),
+    'after_last_op_ns': sum_where(ns, idle_class = 'after_last_op'),
+    'busy_ns': sum_where(ns, activity <> 'idle'),
+    'waits_for_host_ns': sum_where(ns, idle_class = 'host_late' AND cause IS DISTINCT FROM 'launch_latency'
         OR idle_class = 'device' AND cause IS NOT NULL OR idle_class = 'after_last_op')
-        AS waits_for_host_ns
-FROM query_table(some_parts)
-GROUP BY ALL;
+};
