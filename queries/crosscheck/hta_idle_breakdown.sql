@@ -1,7 +1,7 @@
 -- question: What is HTA's idle time breakdown: which gaps of each stream waited for the host?
 -- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): shorter gaps are
 --     kernel_wait
--- column stream (id): the stream, of any device
+-- columns stream
 -- column idle_category (text): host_wait (launched after the last op ended), kernel_wait (short gap) or other
 -- column idle_ns (ns): sum of the gaps; a gap before which ops overlapped is negative
 -- HTA calls this get_idle_time_breakdown: it takes GPU ops by their category, one stream at a time, and the

@@ -1,5 +1,5 @@
 -- question: What is HTA's queue length on each stream, over time?
--- column stream (id): the stream, of any device
+-- columns stream
 -- column at_ns (ns): an instant at which the length changes
 -- column changes (count): launches and starts of ops at this instant
 -- column queue_length (count): launches minus starts so far, including all at this instant

@@ -1,9 +1,7 @@
 -- question: How did each replay of a CUDA graph go, and is it like the others?
 -- column device_id (id): the device; NULL: nothing of it was recorded
 -- column graph (id): replays with the same first op and number of ops are of one graph; NULL: no ops
--- columns launch_id
--- column start_ns (ns): when the launch began
--- columns call_ns
+-- columns launch_id, start_ns, call_ns
 -- column gpu_ops (count): ops that the replay ran; 0: they were not recorded
 -- column busy_ns (ns): union of these
 -- column span_ns (ns): first op's start to last one's end

@@ -1,5 +1,5 @@
 -- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
--- column step (id): the profiler step in which it began; NULL: in none
+-- columns step
 -- column name (text): the fetch: the data loader's annotation, or the outermost frame of torch.utils.data
 -- columns count
 -- column host_ns (ns): sum of their durations on the fetching thread

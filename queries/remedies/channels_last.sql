@@ -20,7 +20,6 @@
 -- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout
--- column detail (text): the kernel that takes most time
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
 -- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/gpu_batched_transpose_kernel/batched_transpose.cpp

@@ -17,7 +17,6 @@
 -- check: tracekit query after.json compile_overhead; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/prototype/inductor_cpp_wrapper_tutorial.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html
--- column detail (text): the number of launches in it
 -- doubts: no_gpu_ops, no_runtime_calls, no_compiled_code
 -- Compiled code that launches kernels which Inductor generated; that of graphs is a replay.
 WITH region AS (

@@ -25,7 +25,6 @@
 -- sources: https://docs.python.org/3/library/gc.html
 --     https://github.com/pytorch/pytorch/pull/161209
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
--- column detail (text): the number of collections, and the longest
 -- doubts: no_stacks
 -- A call of gc.collect() is a frame of the stack; `Python GC` is a collection that Python starts itself.
 -- Collections around a graph's capture belong to it.

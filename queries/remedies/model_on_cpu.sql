@@ -17,7 +17,6 @@
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
--- column detail (text): the operator that takes most time
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 WITH product AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops

@@ -14,7 +14,6 @@
 -- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.vllm.ai/en/latest/features/quantization/index.html
 --     https://arxiv.org/abs/2211.10438
--- column detail (text): the number of tokens that a step generates
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
 -- A kernel's name tells if it reads fewer bits already: fp8, int8, fp4.
 SELECT trace_id, NULL AS place, format('{} tokens a step', tokens) AS detail, 'op' AS target, event_id,

@@ -1,7 +1,7 @@
 -- question: What limits each GPU op?
 -- params latency_percent
 -- param short_ns (integer, default thresholds().launch_floor_ns): shorter ops of unknown work are latency's
--- column event_id (id): the GPU op; rows are in the order of device_work
+-- columns event_id
 -- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory (unknown)
 -- column known_by (text): the source of the cause: kind (communication and copies), roofline (the operator's
 --     work, and the device's peaks), duration, class (elementwise work, normalizations, reductions and copies

@@ -1,7 +1,5 @@
 -- question: What did each device do, and which call launched it?
--- columns event_id, device_id, stream
--- column start_ns (ns): where it starts, by the device's clock
--- columns dur_ns
+-- columns event_id, device_id, stream, start_ns, dur_ns
 -- column launch_id (id): the call that launched it; NULL: not in the trace
 -- columns pid, tid
 -- column launch_start_ns (ns): where the call begins

@@ -1,8 +1,6 @@
 -- question: What are these events, and where in the program do they come from?
 -- params events
--- columns event_id, name, cpu_op
--- column module (text): the module around it; NULL: none recorded
--- columns python_line
+-- columns event_id, name, cpu_op, module, python_line
 -- doubts: no_stacks, no_modules, unlinked_gpu_ops
 WITH given AS (
     SELECT e.trace_id, event_id, l.name, kind

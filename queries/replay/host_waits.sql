@@ -6,7 +6,7 @@
 -- column scope (text): device (everything launched), stream (everything launched to it), event (everything
 --     launched before it was recorded), ready (a result: the last op that ends in it) or maybe (it waits if
 --     it ends right after the device's last op)
--- column stream (id): the stream waited for; NULL: unknown
+-- columns stream
 -- column until_ns (ns): it waits for work launched before this
 -- doubts: no_runtime_calls, absurd_duration
 WITH recorded AS (

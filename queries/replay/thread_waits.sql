@@ -1,6 +1,5 @@
 -- question: Where does a thread only wait: for a lock, a queue, a socket or a timer?
--- column event_id (id): the outermost frame that only waits
--- columns name, pid, tid, start_ns, dur_ns
+-- columns event_id, name, pid, tid, start_ns, dur_ns
 -- doubts: no_stacks
 SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns
 FROM slices WHERE has(traits, 'thread_wait') AND dur_ns > 0 AND is_asked(trace_id)

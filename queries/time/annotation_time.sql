@@ -1,6 +1,5 @@
 -- question: What did each annotated range of the code cost on the host and on the GPU?
--- column name (text): the annotation (record_function, profiler step, optimizer, data loader ...)
--- columns count
+-- columns name, count
 -- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once; NULL, as
 --     count: only another trace's capture of a graph has it
 -- column gpu_ops (count): GPU ops launched inside it by its thread, or by replays of what was captured there

@@ -2,8 +2,7 @@
 -- param top (integer, default 1000): the number of steps
 -- column name (text): the step as vLLM or SGLang names it
 -- column phase (text): prefill, decode, mixed or empty, by the name
--- columns start_ns
--- column host_ns (ns): how long the host took
+-- columns start_ns, host_ns
 -- column prefill_requests (count): requests whose prompt is read; NULL: unknown
 -- column prefill_tokens (count): their tokens in this step; NULL: unknown
 -- column decode_requests (count): requests that get their next tokens; NULL: unknown

@@ -9,7 +9,7 @@
 -- column unexplained_share (fraction of the window): other idle time: the device's own, and unlinked gaps
 -- column waits_most_for (text): what the launching thread does in most of the late gaps; NULL: no gap is late
 -- column waits_most_share (fraction of the window): the late gaps' time in that activity
--- column launches (count): calls in the window that enqueued work for the device
+-- columns launches
 -- column launches_per_ms (launches per millisecond): launches over span_ns
 -- column launch_delay_p50_ns (ns): start of the op minus start of its launch, the median of these launches'
 --     first ops; a long delay means that work is queued, a delay of a few microseconds that the device waits

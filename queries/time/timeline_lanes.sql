@@ -8,7 +8,7 @@
 -- columns end_ns
 -- column activity (text): the thread's or the device's activity
 -- column pieces (count): the number of summed-up pieces; 1: the piece is exact
--- column name (text): the slice or GPU op; the longest if there are several
+-- columns name
 -- doubts: starts_before_launch, absurd_duration
 WITH bounds AS (
     SELECT trace_id, from_ns, to_ns,
