@@ -33,9 +33,12 @@ summed AS (
     SELECT side, name AS item, sum(count) / steps AS count, (sum(host_ns) // steps)::BIGINT AS host_ns,
            (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
     FROM part JOIN compared_runs USING (trace_id) GROUP BY side, name, steps
+),
+compared AS (
+    SELECT item, unnest(side_by_side(side, count, host_ns, gpu_ns)) FROM summed GROUP BY item
 )
 SELECT item AS module, a_count AS a_calls, b_count AS b_calls, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns,
        change_ns
-FROM side_by_side('summed')
+FROM compared
 ORDER BY abs(change_ns) DESC, module
 LIMIT coalesce(getvariable('top'), 20)

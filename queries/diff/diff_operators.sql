@@ -27,10 +27,13 @@ summed AS (
     SELECT side, name AS item, sum(count) / steps AS count, (sum(self_ns) // steps)::BIGINT AS host_ns,
            (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
     FROM part JOIN compared_runs USING (trace_id) GROUP BY side, name, steps
+),
+compared AS (
+    SELECT item, unnest(side_by_side(side, count, host_ns, gpu_ns)) FROM summed GROUP BY item
 )
 SELECT item AS operator,
        change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
        a_count, b_count, a_host_ns AS a_self_ns, b_host_ns AS b_self_ns, a_gpu_ns, b_gpu_ns, change_ns
-FROM side_by_side('summed')
+FROM compared
 ORDER BY abs(change_ns) DESC, operator
 LIMIT coalesce(getvariable('top'), 20)

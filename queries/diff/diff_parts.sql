@@ -83,10 +83,13 @@ summed AS (
     SELECT side, array_to_string(coalesce(part, path[:1]), '/') AS item, sum(count) AS count,
            sum(host_ns)::BIGINT AS host_ns, sum(gpu_ns)::BIGINT AS gpu_ns
     FROM leaf LEFT JOIN matched USING (side, path) GROUP BY ALL
+),
+compared AS (
+    SELECT item, unnest(side_by_side(side, count, host_ns, gpu_ns)) FROM summed GROUP BY item
 )
 SELECT item AS part,
        change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
        a_count, b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns, change_ns
-FROM side_by_side('summed')
+FROM compared
 ORDER BY abs(change_ns) DESC, part
 LIMIT coalesce(getvariable('top'), 20)

@@ -219,7 +219,7 @@ JOIN captured AS s
 -- captures of the same work (operators, shapes, modules; kernels and grids of the next replay) in most
 -- quarters of the launches, with a replay between two. A replay in an operator that captures does not count:
 -- layers that are the same have a graph each.
-CREATE OR REPLACE VIEW recurring_captures AS
+CREATE OR REPLACE MACRO recurring_captures(fewest_steps, fewest_quarters) AS TABLE
 WITH call AS MATERIALIZED (FROM capture_calls),
 replay AS MATERIALIZED (
     SELECT r.trace_id, r.pid, r.event_id, r.start_ns,
@@ -268,8 +268,8 @@ counted AS (
     FROM again WINDOW same_work AS (PARTITION BY trace_id, pid, work)
 )
 SELECT trace_id, capture_id FROM counted
-WHERE CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with > steps
-        ELSE quarters_with >= thresholds().recurring_quarters AND is_replayed END;
+WHERE CASE WHEN coalesce(steps, 0) >= fewest_steps THEN 2 * steps_with > steps
+        ELSE quarters_with >= fewest_quarters AND is_replayed END;
 
 -- A kernel of a graph's replay that the program annotated when it captured the graph.
 -- `torch.cuda.graph_annotations.mark_kernels` names the nodes of a graph: a text, or a dictionary with a name

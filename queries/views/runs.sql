@@ -88,13 +88,13 @@ JOIN run_steps AS r USING (trace_id);
 -- A figure of side `which` from rows of both sides; 0 if that side has no row.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);
 
--- The items of two runs (a relation with side, item, count, host_ns and gpu_ns, by its name), side by side.
-CREATE OR REPLACE MACRO side_by_side(items) AS TABLE
-SELECT item, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
-       of_side(host_ns, side, 'a') AS a_host_ns, of_side(host_ns, side, 'b') AS b_host_ns,
-       of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns,
-       b_host_ns + b_gpu_ns - a_host_ns - a_gpu_ns AS change_ns
-FROM query_table(items) GROUP BY item;
+-- The rows of an item in two runs, side by side: a struct.
+CREATE OR REPLACE MACRO side_by_side(side, count, host_ns, gpu_ns) AS {
+    'a_count': of_side(count, side, 'a'), 'b_count': of_side(count, side, 'b'),
+    'a_host_ns': of_side(host_ns, side, 'a'), 'b_host_ns': of_side(host_ns, side, 'b'),
+    'a_gpu_ns': of_side(gpu_ns, side, 'a'), 'b_gpu_ns': of_side(gpu_ns, side, 'b'),
+    'change_ns': of_side(host_ns + gpu_ns, side, 'b') - of_side(host_ns + gpu_ns, side, 'a')
+};
 
 -- How an item changed: added, removed, in count, in time, or not at all.
 CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS

@@ -1,26 +1,4 @@
--- Time inside windows (trace_id, device_id, kind, name, start_ns and end_ns). They may overlap: the content
--- of one is a running sum up to its end minus the sum up to its start.
-
--- The timeline cut to each window. A window finds its intervals by their numbers, so the cost grows with the
--- number of intervals found and not with windows times intervals.
-CREATE OR REPLACE VIEW window_timeline AS
-WITH opening AS (
-    SELECT w.*, t.place AS first_place
-    FROM windows AS w ASOF JOIN gpu_timeline AS t
-      ON w.trace_id = t.trace_id AND w.device_id = t.device_id AND w.start_ns >= t.start_ns
-),
-touched AS (
-    SELECT o.*, unnest(generate_series(first_place, t.place)) AS place
-    FROM opening AS o ASOF JOIN gpu_timeline AS t
-      ON o.trace_id = t.trace_id AND o.device_id = t.device_id AND o.end_ns > t.start_ns
-)
-SELECT
-    w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns,
-    t.activity, t.idle_class, t.cause, t.op_id, t.launch_id, t.host_event_id,
-    greatest(t.start_ns, w.start_ns) AS start_ns, least(t.end_ns, w.end_ns) AS end_ns,
-    least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns) AS dur_ns
-FROM touched AS w JOIN gpu_timeline AS t USING (trace_id, device_id, place)
-WHERE t.end_ns > w.start_ns AND t.start_ns < w.end_ns;
+-- The waits in a device's timeline, and what the time of a window adds up to.
 
 -- In traces with very many devices: late gaps that the timeline stores as one row each, with their threads.
 CREATE OR REPLACE VIEW whole_wait AS
