@@ -1,4 +1,5 @@
 -- question: Which GPU ops of different ranks belong to one collective, or to a send and its receive?
+-- of: several traces
 -- column call (id): the collective: its number among all
 -- columns trace_id, rank, event_id, type
 -- column direction (text): send or receive; NULL: a collective
@@ -10,5 +11,5 @@
 -- As in collective_skew: a collective ends for all ranks when the last has come and the bytes are through.
 SELECT dense_rank() OVER (ORDER BY call_key) AS call, trace_id, rank, event_id, type, direction, group_key,
        matched_by, step, group_size, message_bytes, start_ns, dur_ns, wire_ns, is_last
-FROM awaited_collectives()
+FROM awaited_collectives
 ORDER BY call, rank, trace_id, start_ns

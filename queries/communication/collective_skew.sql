@@ -1,4 +1,5 @@
 -- question: Which ranks were late for a collective, and for how long did the others wait?
+-- of: several traces
 -- params top
 -- columns group_key, matched_by
 -- column step (id): the profiler step; NULL: matched by sequence number or outside steps

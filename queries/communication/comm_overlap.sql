@@ -4,7 +4,7 @@
 -- column communication_ns (ns): time in which a communication kernel ran
 -- column compute_ns (ns): time in which any other kernel ran
 -- column overlapped_ns (ns): time in which both ran
--- column exposed_ns (ns): communication_ns minus overlapped_ns: partition's exposed_comm_ns
+-- columns exposed_ns
 -- column share_overlapped (fraction of communication_ns): overlapped_ns over it
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH running AS (

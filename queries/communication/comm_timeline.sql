@@ -4,7 +4,7 @@
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
 -- columns at_ns, end_ns
 -- column communication_ns (ns): time in it in which a communication kernel ran; bins without any are left out
--- column exposed_ns (ns): the part of it without compute: the sum over bins is partition's exposed_comm_ns
+-- columns exposed_ns
 -- column overlapped_ns (ns): communication_ns minus exposed_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH call AS (

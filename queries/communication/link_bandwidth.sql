@@ -1,4 +1,5 @@
 -- question: What bandwidth do the links carry, by type and size of collective and by group, without waiting?
+-- of: several traces
 -- columns type
 -- column message_bytes (bytes): the larger of the bytes that a rank sends and receives: the most over ranks
 -- columns group_size, group_key
@@ -19,7 +20,7 @@ WITH call AS (
            any_value(wire_ns) AS wire_ns, any_value(awaited_ns) AS awaited_ns,
            coalesce(max(group_size), CASE WHEN count(direction) > 0 THEN 2
                WHEN max(ranks_seen) = max(world_size) THEN max(ranks_seen) END) AS group_size
-    FROM awaited_collectives() AS c JOIN trace USING (trace_id)
+    FROM awaited_collectives AS c JOIN trace USING (trace_id)
     GROUP BY call_key HAVING max(message_bytes) IS NOT NULL AND any_value(wire_ns) > 0
 ),
 grouped AS (

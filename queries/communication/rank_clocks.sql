@@ -1,4 +1,5 @@
 -- question: How far do the clocks of the ranks differ, by the ends of their collectives?
+-- of: several traces
 -- column trace_id (id): the trace; traces that share no collective with others are left out
 -- columns rank
 -- column offset_ns (ns): how far its clock is ahead of its job's first rank's: the median over collectives
@@ -11,7 +12,7 @@
 WITH begin AS (
     SELECT trace_id, job, rank, hops, coalesce(base_time_ns, 0) - offset_ns + start_ns AS at_ns, offset_ns,
            residual_ns, compared
-    FROM aligned_clocks() JOIN jobs USING (trace_id) JOIN trace USING (trace_id)
+    FROM aligned_clocks JOIN jobs USING (trace_id) JOIN trace USING (trace_id)
     JOIN trace_span USING (trace_id)
 )
 SELECT trace_id, rank, offset_ns, residual_ns, compared, hops,

@@ -1,4 +1,5 @@
 -- question: What does each rank's step consist of, and how much later than the others does it come?
+-- of: several traces
 -- columns trace_id, rank, steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
 -- column part (text): compute, communication, copy, device (idle, the host was not late), or the cause for
@@ -8,7 +9,7 @@
 -- column later_ns (ns): how much later it came than the last but one, where it came last
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- As in stragglers, sends and receives do not count; without other ranks, waited_ns and later_ns are 0.
-WITH figure AS (FROM run_figures()),
+WITH figure AS (FROM run_figures),
 part AS (
     SELECT trace_id, unnest([
         {'part': 'compute', 'ns': compute_ns}, {'part': 'communication', 'ns': exposed_comm_ns},
@@ -21,7 +22,7 @@ part AS (
     WHERE idle_class = 'host_late' AND p.window_start_ns = w.start_ns AND p.window_end_ns = w.end_ns
     GROUP BY trace_id, cause
 ),
-met AS (FROM awaited_collectives() WHERE direction IS NULL),
+met AS (FROM awaited_collectives WHERE direction IS NULL),
 next_to_last AS (SELECT call_key, wait_ns FROM met WHERE place_by_length = 2),
 waiting AS (
     SELECT trace_id, sum(m.wait_ns) AS waited_ns, sum_where(n.wait_ns, is_last) AS later_ns

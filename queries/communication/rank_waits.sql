@@ -1,4 +1,5 @@
 -- question: Which rank waits for which, and for how long?
+-- of: several traces
 -- param top (integer, default 20): the number of awaited ranks: those for which the others wait longest
 -- column awaited_rank (id): the rank that came last: waits count for it alone, though others may be late, too
 -- column awaited_trace_id (id): its trace
@@ -10,7 +11,7 @@
 -- doubts: no_communication, one_rank
 -- As in collective_skew, without sends and receives.
 WITH collective AS MATERIALIZED (
-    SELECT rank, trace_id, last_rank, last_trace_id, is_last, wait_ns FROM awaited_collectives()
+    SELECT rank, trace_id, last_rank, last_trace_id, is_last, wait_ns FROM awaited_collectives
     WHERE direction IS NULL
 ),
 awaited AS (

@@ -1,4 +1,5 @@
 -- question: Which rank delays the others, step by step?
+-- of: several traces
 -- params top
 -- column step (id): the profiler step; NULL: the traces mark none
 -- columns rank, trace_id
@@ -14,7 +15,7 @@ SELECT
     step, rank, trace_id, count(*) AS collectives, sum(dur_ns)::BIGINT AS total_ns,
     sum(wire_ns)::BIGINT AS wire_ns, sum(wait_ns)::BIGINT AS waited_ns,
     count(*) FILTER (is_last) AS times_last, sum_where(awaited_ns, is_last) AS held_up_ns
-FROM awaited_collectives() WHERE direction IS NULL
+FROM awaited_collectives WHERE direction IS NULL
 GROUP BY step, rank, trace_id
 ORDER BY held_up_ns DESC, step, rank, trace_id
 LIMIT coalesce(getvariable('top'), 20)

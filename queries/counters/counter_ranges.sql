@@ -20,14 +20,10 @@ launch AS (
            count(*) OVER (PARTITION BY trace_id) AS n
     FROM launches WHERE launched_kind = 'kernel' AND trace_id IN (SELECT trace_id FROM range)
 ),
-called AS (
-    SELECT l.*, s.cpu_op, s.python_line, o.name AS top_level_op
-    FROM launch AS l LEFT JOIN (FROM call_site('launch')) AS s USING (trace_id, event_id)
-    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.event_id = h.event_id
-    LEFT JOIN event AS o ON h.trace_id = o.trace_id AND h.outer_op_id = o.event_id
-)
-SELECT trace_id, place, r.name AS kernel, counter, TRY_CAST(r.args->>counter AS DOUBLE) AS value, cpu_op,
-       top_level_op, python_line
+called AS (FROM launch LEFT JOIN host_site USING (trace_id, event_id))
+SELECT trace_id, place, r.name AS kernel, counter, TRY_CAST(r.args->>counter AS DOUBLE) AS value,
+       name_of(trace_id, cpu_op_id) AS cpu_op, name_of(trace_id, outer_op_id) AS top_level_op,
+       name_of(trace_id, python_id) AS python_line
 FROM (SELECT *, unnest(json_keys(args)) AS counter FROM range) AS r
 LEFT JOIN called USING (trace_id, place, n)
 ORDER BY trace_id, place, counter

@@ -4,7 +4,7 @@
 -- column count (count): events or ops to which it applies
 -- column message (text): the rule
 -- Only rules that apply to something in the trace: other queries of this topic and views/hta.sql define them.
-WITH held AS MATERIALIZED (FROM hta_events()),
+WITH held AS MATERIALIZED (FROM hta_events),
 typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT name FROM gpu_ops)),
 shared_correlation AS (
     SELECT trace_id, correlation FROM held WHERE stream = -1 AND correlation <> -1
@@ -18,7 +18,6 @@ op AS (
                AS is_paired
     FROM gpu_ops AS o JOIN typed ON o.name IS NOT DISTINCT FROM typed.name
     LEFT JOIN held AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
-    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE is_asked(o.trace_id)
     WINDOW before AS (PARTITION BY o.trace_id, o.stream ORDER BY o.start_ns, o.event_id)
 ),
@@ -28,7 +27,7 @@ other AS (
     FROM (FROM held WHERE stream <> -1 OR category ILIKE '%sync' OR category = 'mtia_ccp_events') AS h
     JOIN event_row AS e ON h.trace_id = e.trace_id AND h.event_id = e.event_id
     LEFT JOIN slice_label AS n ON e.label_id = n.label_id
-    LEFT JOIN (SELECT trace_id, launch_id, count(*) AS launched FROM gpu_op_launch GROUP BY ALL) AS l
+    LEFT JOIN (SELECT trace_id, launch_id, count(*) AS launched FROM gpu_ops GROUP BY ALL) AS l
       ON h.trace_id = l.trace_id AND h.linked_id = l.launch_id AND on_device
     WHERE kind = 'device_sync' OR (h.stream <> -1 AND kind NOT IN ('kernel', 'memcpy', 'memset'))
 ),

@@ -1,15 +1,13 @@
 -- question: What is HTA's idle time breakdown: which gaps of each stream waited for the host?
--- params trace
 -- param consecutive_kernel_delay_ns (integer, default thresholds().kernel_wait_ns): shorter gaps are
 --     kernel_wait
--- columns trace_id
--- column stream (id): the stream, of any device
+-- columns stream
 -- column idle_category (text): host_wait (launched after the last op ended), kernel_wait (short gap) or other
 -- column idle_ns (ns): sum of the gaps; a gap before which ops overlapped is negative
 -- HTA calls this get_idle_time_breakdown: it takes GPU ops by their category, one stream at a time, and the
 -- start of the event linked_id for the launch, which for an op without a launch is the trace's first event.
 -- Its sort leaves the order of ops that start at once on one stream open; here the file decides.
-WITH held AS (FROM hta_events()),
+WITH held AS (FROM hta_events),
 op AS (
     SELECT o.trace_id, o.stream, o.event_id, o.start_ns, o.end_ns, l.start_ns AS launch_start_ns,
            unnest(range(o.copies)) AS copy

@@ -1,15 +1,12 @@
 -- question: What is HTA's kernel breakdown: how long did each kernel type run, alone and beside others?
--- params trace
--- columns trace_id
 -- column kernel_type (text): COMPUTATION, COMMUNICATION and MEMORY, joined by ' overlapping ' if at once
 -- column total_ns (ns): time in which exactly these ran; all devices and streams are merged
 -- HTA calls this get_gpu_kernel_breakdown. It truncates to whole microseconds, and may omit types of 0 ns.
-WITH merged AS (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY']))
 SELECT
     trace_id,
     concat_ws(' overlapping ', if(types & 1 <> 0, 'COMPUTATION', NULL),
         if(types & 2 <> 0, 'COMMUNICATION', NULL), if(types & 4 <> 0, 'MEMORY', NULL)) AS kernel_type,
     sum((end_ns - start_ns) // 1000 * 1000)::BIGINT AS total_ns
-FROM hta_running('merged')
+FROM hta_running
 GROUP BY trace_id, kernel_type
 ORDER BY trace_id, total_ns DESC, kernel_type

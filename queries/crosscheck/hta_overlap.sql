@@ -1,17 +1,14 @@
 -- question: What is HTA's communication-computation overlap?
--- params trace
--- columns trace_id
 -- column comm_ns (ns): union of ops of type COMMUNICATION by their names
 -- column overlap_ns (ns): the part of it during which COMPUTATION ran too
 -- column overlap_percent (percent of comm_ns): overlap_ns over it, to two decimals; NULL: no communication
 -- HTA calls this get_comm_comp_overlap and prints only the percentage.
-WITH merged AS MATERIALIZED (FROM hta_intervals(['COMPUTATION', 'COMMUNICATION', 'MEMORY', 'OTHER'])),
-total AS (
+WITH total AS (
     SELECT trace_id, sum_where(end_ns - start_ns, kernel_type = 'COMMUNICATION') AS comm_ns
-    FROM merged GROUP BY trace_id
+    FROM hta_intervals WHERE kernel_type <> 'ANY' GROUP BY trace_id
 ),
 overlap AS (
-    SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM hta_running('merged')
+    SELECT trace_id, sum(end_ns - start_ns)::BIGINT AS overlap_ns FROM hta_running
     WHERE types & 3 = 3 GROUP BY trace_id
 )
 SELECT

@@ -1,14 +1,12 @@
 -- question: What is HTA's queue length on each stream, over time?
--- params trace
--- columns trace_id
--- column stream (id): the stream, of any device
+-- columns stream
 -- column at_ns (ns): an instant at which the length changes
 -- column changes (count): launches and starts of ops at this instant
 -- column queue_length (count): launches minus starts so far, including all at this instant
 -- HTA calls this get_queue_length_time_series: a row for each change. HTA's sort decides the order of changes
 -- at one instant, so that only the length after all of them is certain; mean, deviation and quartiles of the
 -- rows (get_queue_length_summary) are not. It knows launches by eleven names.
-WITH held AS (FROM hta_events()),
+WITH held AS (FROM hta_events),
 launch AS (
     SELECT trace_id, correlation, start_ns FROM held
     -- HTA treats the first event of a file as missing.

@@ -1,6 +1,4 @@
 -- question: What is HTA's temporal breakdown: compute, other GPU work and idle time?
--- params trace
--- columns trace_id
 -- column idle_ns (ns): kernel time minus the union of everything that HTA counts as GPU work
 -- column compute_ns (ns): union of ops of type COMPUTATION by their names
 -- column non_compute_ns (ns): the rest; the three add up to kernel_ns
@@ -11,7 +9,7 @@ WITH total AS (
                - min(start_ns) FILTER (kernel_type = 'ANY') AS kernel_ns,
            sum_where(end_ns - start_ns, kernel_type = 'ANY') AS busy_ns,
            sum_where(end_ns - start_ns, kernel_type = 'COMPUTATION') AS compute_ns
-    FROM hta_intervals(['ANY', 'COMPUTATION']) GROUP BY trace_id
+    FROM hta_intervals GROUP BY trace_id
 )
 SELECT trace_id, kernel_ns - busy_ns AS idle_ns, compute_ns, busy_ns - compute_ns AS non_compute_ns, kernel_ns
 FROM total ORDER BY trace_id

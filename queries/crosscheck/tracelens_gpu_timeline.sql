@@ -26,10 +26,9 @@ linked AS (
         o.trace_id, o.event_id, o.start_ns, o.end_ns,
         CASE WHEN o.kind = 'memcpy' THEN 'memcpy' WHEN contains(o.name, 'nccl') THEN 'communication'
             ELSE 'computation' END AS type,
-        EXISTS (FROM rerun AS r WHERE r.trace_id = l.trace_id AND r.pid = l.pid AND r.tid = l.tid
-                AND l.launch_start_ns >= r.start_ns AND l.launch_start_ns < r.end_ns) AS is_recompute
-    FROM gpu_ops AS o JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
-    WHERE is_asked(o.trace_id)
+        EXISTS (FROM rerun AS r WHERE r.trace_id = o.trace_id AND r.pid = o.pid AND r.tid = o.tid
+                AND o.launch_start_ns >= r.start_ns AND o.launch_start_ns < r.end_ns) AS is_recompute
+    FROM gpu_ops AS o WHERE launch_id IS NOT NULL AND is_asked(o.trace_id)
       AND ((o.trace_id, o.correlation) IN (SELECT (trace_id, correlation) FROM arrow)
            OR (o.kind = 'kernel' AND contains(lower(launch_name), 'graphlaunch')))
 ),

@@ -1,11 +1,11 @@
 -- question: Which classes of kernel took more or less GPU time in b than in a?
+-- of: several traces
 -- params a, b
 -- columns class, a_count, b_count, a_ns, b_ns, change_ns
 -- doubts: no_gpu_ops, absurd_duration
-WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-summed AS (
+WITH summed AS (
     SELECT side, class, count(*) / steps AS count, (sum(dur_ns) // steps)::BIGINT AS ns
-    FROM gpu_ops JOIN run USING (trace_id) WHERE kind = 'kernel' GROUP BY side, class, steps
+    FROM gpu_ops JOIN compared_runs USING (trace_id) WHERE kind = 'kernel' GROUP BY side, class, steps
 )
 SELECT class, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
        of_side(ns, side, 'a') AS a_ns, of_side(ns, side, 'b') AS b_ns, b_ns - a_ns AS change_ns

@@ -1,4 +1,5 @@
 -- question: Which call paths appeared, disappeared, or changed in time, from a to b?
+-- of: several traces
 -- params a, b
 -- columns node, parent, depth
 -- column name (text): the last frame: a Python line, module, operator or call; steps count as one
@@ -14,8 +15,7 @@
 -- doubts: no_operators, no_stacks, unlinked_gpu_ops
 -- Paths below thresholds().drawn_share of both times are left out. A frame is as wide as both runs together,
 -- so that removed and added frames stand side by side.
-WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-path AS MATERIALIZED (FROM call_paths('run', NULL, NULL, by_thread := FALSE)),
+WITH path AS MATERIALIZED (FROM call_paths('compared_runs', NULL, NULL, by_thread := FALSE)),
 compared AS MATERIALIZED (
     SELECT 1 AS trace_id, node, parent, depth, any_value(name) AS name, any_value(kind) AS kind,
            bool_or(is_library) AS is_library, bool_or(is_wait) AS is_wait,
@@ -24,7 +24,7 @@ compared AS MATERIALIZED (
            of_side(host_ns // steps, side, 'b') AS b_host_ns,
            of_side(gpu_ns // steps, side, 'a') AS a_gpu_ns, of_side(gpu_ns // steps, side, 'b') AS b_gpu_ns,
            a_host_ns + b_host_ns AS host_ns, a_gpu_ns + b_gpu_ns AS gpu_ns
-    FROM path JOIN run USING (trace_id) GROUP BY node, parent, depth
+    FROM path JOIN compared_runs USING (trace_id) GROUP BY node, parent, depth
 )
 SELECT node, parent, depth, name, kind, is_library, is_wait,
        change_of(a_count, b_count, b_host_ns - a_host_ns) AS change, a_count, b_count, a_host_ns, b_host_ns,

@@ -1,4 +1,5 @@
 -- question: Which kernels were added, removed, or changed in count or time, from a to b?
+-- of: several traces
 -- params a, b, top
 -- column kernel (text): matrix products, convolutions and attention by operator and shapes if both traces
 --     have shapes for nine tenths of their time; collectives by type; others by name without numbers,
@@ -9,15 +10,13 @@
 -- column a_name (text): one of its full names in a; NULL: not there
 -- column b_name (text): one of its full names in b
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, absurd_duration
-WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-kernel AS (
+WITH kernel AS (
     SELECT side, steps, g.name, g.class, c.type, g.dur_ns, coalesce(s.cpu_op, n.name) AS operator,
            CASE WHEN g.class IN ('gemm', 'convolution', 'attention')
                AND operator IN (SELECT name FROM slice_label WHERE work IS NOT NULL)
                THEN coalesce(s.dims, (o.args->'Input Dims')::VARCHAR) END AS dims
-    FROM gpu_ops AS g JOIN run USING (trace_id)
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
-    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    FROM gpu_ops AS g JOIN compared_runs USING (trace_id)
+    LEFT JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN slice_label AS n ON h.op_label = n.label_id
     LEFT JOIN graph_site AS s ON g.trace_id = s.trace_id AND g.event_id = s.event_id

@@ -1,4 +1,5 @@
 -- question: Which call sites hold more or less memory, from a to b?
+-- of: several traces
 -- params a, b, top, moment
 -- columns place
 -- column a_allocations (count): allocations of this call site that are live then in a, on all devices
@@ -9,12 +10,11 @@
 -- column a_total_bytes (bytes): of all call sites in a
 -- column b_total_bytes (bytes): of all call sites in b
 -- doubts: no_memory_events
-WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2)))
 SELECT place, count(*) FILTER (side = 'a') AS a_allocations, count(*) FILTER (side = 'b') AS b_allocations,
        coalesce(sum(bytes) FILTER (side = 'a'), 0)::BIGINT AS a_bytes,
        coalesce(sum(bytes) FILTER (side = 'b'), 0)::BIGINT AS b_bytes, b_bytes - a_bytes AS change_bytes,
        (sum(a_bytes) OVER ())::BIGINT AS a_total_bytes, (sum(b_bytes) OVER ())::BIGINT AS b_total_bytes
-FROM allocation JOIN run USING (trace_id)
+FROM allocation JOIN compared_runs USING (trace_id)
 WHERE if(coalesce(getvariable('moment'), 'peak') = 'end', end_ns IS NULL, at_peak)
 GROUP BY place
 ORDER BY abs(change_bytes) DESC, b_bytes DESC, place

@@ -1,4 +1,5 @@
 -- question: Which modules (nn.Module) cost more or less in b than in a?
+-- of: several traces
 -- params a, b, top
 -- columns module
 -- column a_calls (count per step): forward calls in a without captured ones, and replays that ran it
@@ -7,23 +8,22 @@
 -- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column change_ns (ns): of host and GPU time together
 -- doubts: no_modules, unlinked_gpu_ops
-WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-frame AS (
+WITH frame AS (
     SELECT trace_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames
-    WHERE is_module AND trace_id IN (SELECT trace_id FROM run)
+    WHERE is_module AND trace_id IN (SELECT trace_id FROM compared_runs)
 ),
-outer_frame AS (FROM outermost('frame', of_name := TRUE)),
+outer_frame AS (FROM frame QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)),
 -- A replay's kernels count already for the modules around its launch.
-replay AS (SELECT DISTINCT trace_id, launch_id AS event_id FROM graph_site),
-around AS (FROM modules_around('replay')),
 replayed AS (
     SELECT s.trace_id, launch_id, dur_ns,
            unnest(list_filter(list_distinct(s.modules),
                lambda each: NOT list_contains(coalesce(a.modules, []), each))) AS name
-    FROM graph_site AS s LEFT JOIN around AS a ON s.trace_id = a.trace_id AND s.launch_id = a.event_id
+    FROM graph_site AS s LEFT JOIN host_site AS h ON s.trace_id = h.trace_id AND s.launch_id = h.event_id
+    LEFT JOIN module_paths AS a ON h.trace_id = a.trace_id AND h.module_id = a.module_id
 ),
 part AS (
-    SELECT trace_id, name, 1 AS count, 0 AS host_ns, 0 AS gpu_ns FROM apart_from_captures('frame', 0)
+    SELECT trace_id, name, 1 AS count, 0 AS host_ns, 0 AS gpu_ns FROM frame
+    WHERE NOT is_capturing(trace_id, pid, start_ns, 0)
     UNION ALL
     SELECT trace_id, name, 0, dur_ns, gpu_ns FROM launched_inside('outer_frame')
     UNION ALL
@@ -32,10 +32,13 @@ part AS (
 summed AS (
     SELECT side, name AS item, sum(count) / steps AS count, (sum(host_ns) // steps)::BIGINT AS host_ns,
            (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
-    FROM part JOIN run USING (trace_id) GROUP BY side, name, steps
+    FROM part JOIN compared_runs USING (trace_id) GROUP BY side, name, steps
+),
+compared AS (
+    SELECT item, unnest(side_by_side(side, count, host_ns, gpu_ns)) FROM summed GROUP BY item
 )
 SELECT item AS module, a_count AS a_calls, b_count AS b_calls, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns,
        change_ns
-FROM side_by_side('summed')
+FROM compared
 ORDER BY abs(change_ns) DESC, module
 LIMIT coalesce(getvariable('top'), 20)

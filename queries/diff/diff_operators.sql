@@ -1,4 +1,5 @@
 -- question: Which operators were added, removed, or changed in count or cost, from a to b?
+-- of: several traces
 -- params a, b, top
 -- columns operator
 -- column change (text): added, removed, same, time (of operators called equally often) or count (of others)
@@ -10,8 +11,7 @@
 -- columns b_gpu_ns
 -- column change_ns (ns): of self and GPU time together
 -- doubts: no_operators, unlinked_gpu_ops
-WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-captured AS (SELECT DISTINCT trace_id, cpu_op_id FROM captured_launches),
+WITH captured AS (SELECT DISTINCT trace_id, cpu_op_id FROM captured_launches),
 part AS (
     SELECT o.trace_id, o.name, (c.cpu_op_id IS NULL)::BIGINT AS count, coalesce(self_ns, 0) AS self_ns,
            0 AS gpu_ns
@@ -26,11 +26,14 @@ part AS (
 summed AS (
     SELECT side, name AS item, sum(count) / steps AS count, (sum(self_ns) // steps)::BIGINT AS host_ns,
            (sum(gpu_ns) // steps)::BIGINT AS gpu_ns
-    FROM part JOIN run USING (trace_id) GROUP BY side, name, steps
+    FROM part JOIN compared_runs USING (trace_id) GROUP BY side, name, steps
+),
+compared AS (
+    SELECT item, unnest(side_by_side(side, count, host_ns, gpu_ns)) FROM summed GROUP BY item
 )
 SELECT item AS operator,
        change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
        a_count, b_count, a_host_ns AS a_self_ns, b_host_ns AS b_self_ns, a_gpu_ns, b_gpu_ns, change_ns
-FROM side_by_side('summed')
+FROM compared
 ORDER BY abs(change_ns) DESC, operator
 LIMIT coalesce(getvariable('top'), 20)

@@ -1,4 +1,5 @@
 -- question: Which parts of the program, matched by their position, cost more or less in b than in a?
+-- of: several traces
 -- params a, b, top
 -- column part (text): modules by class and place among those of their parent, then the operator in them. A
 --     part that only one run has counts as part of its parent if both have that; else it has no partner.
@@ -9,12 +10,11 @@
 -- columns b_host_ns, a_gpu_ns, b_gpu_ns
 -- column change_ns (ns): of host and GPU time together
 -- doubts: no_operators, no_modules, unlinked_gpu_ops
-WITH RECURSIVE run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-frame AS (
+WITH RECURSIVE frame AS (
     SELECT trace_id, pid, tid, event_id, module_name(s.name) AS name, start_ns, end_ns, dur_ns
     FROM slices AS s JOIN slice_label AS l USING (label_id)
     WHERE has(l.traits, 'module') AND NOT has(l.traits, 'wrapping_module')
-      AND trace_id IN (SELECT trace_id FROM run)
+      AND trace_id IN (SELECT trace_id FROM compared_runs)
 ),
 -- Where each module is called first.
 instance AS (
@@ -37,13 +37,12 @@ module AS (
 operator AS (
     SELECT trace_id, event_id, o.name, o.dur_ns, s.module_id
     FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
-    WHERE coalesce(outer_op_id, event_id) = event_id AND trace_id IN (SELECT trace_id FROM run)
+    WHERE coalesce(outer_op_id, event_id) = event_id AND trace_id IN (SELECT trace_id FROM compared_runs)
 ),
 known AS (FROM graph_site WHERE cpu_op IS NOT NULL OR modules IS NOT NULL),
 launched AS (
     SELECT h.trace_id, h.outer_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
-    FROM gpu_op_launch AS l JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    FROM gpu_ops AS g JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     WHERE (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, event_id) FROM known) GROUP BY ALL
 ),
 -- A captured call only records; replays run what it recorded.
@@ -71,7 +70,7 @@ leaf AS (
     SELECT side,
            list_concat(coalesce(path, modules, []), if(p.name IS NULL, [], [p.name])) AS path,
            sum(count) / steps AS count, sum(host_ns) / steps AS host_ns, sum(gpu_ns) / steps AS gpu_ns
-    FROM part AS p JOIN run USING (trace_id)
+    FROM part AS p JOIN compared_runs USING (trace_id)
     LEFT JOIN module AS m ON named_in = m.trace_id AND module = m.name
     GROUP BY side, path, modules, p.name, steps
 ),
@@ -84,10 +83,13 @@ summed AS (
     SELECT side, array_to_string(coalesce(part, path[:1]), '/') AS item, sum(count) AS count,
            sum(host_ns)::BIGINT AS host_ns, sum(gpu_ns)::BIGINT AS gpu_ns
     FROM leaf LEFT JOIN matched USING (side, path) GROUP BY ALL
+),
+compared AS (
+    SELECT item, unnest(side_by_side(side, count, host_ns, gpu_ns)) FROM summed GROUP BY item
 )
 SELECT item AS part,
        change_of(a_count, b_count, abs(b_host_ns - a_host_ns) + abs(b_gpu_ns - a_gpu_ns)) AS change,
        a_count, b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns, change_ns
-FROM side_by_side('summed')
+FROM compared
 ORDER BY abs(change_ns) DESC, part
 LIMIT coalesce(getvariable('top'), 20)

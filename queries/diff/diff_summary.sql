@@ -1,4 +1,5 @@
 -- question: How do the figures of b differ from those of a?
+-- of: several traces
 -- params a, b
 -- column metric (text): the figure: a column of run_metrics, with its unit at the end; without those of
 --     devices where no run has GPU ops, and without span_ns where one's is a step's and the other's is not
@@ -8,17 +9,16 @@
 -- column ratio (b over a): NULL where a is 0
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,
 --     profiler_dilation
-WITH run AS (FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))),
-figure AS (
+WITH figure AS (
     SELECT *, row_number() OVER () AS place
-    FROM (FROM run_figures()) UNPIVOT INCLUDE NULLS (figure FOR metric IN (* EXCLUDE trace_id))
+    FROM run_figures UNPIVOT INCLUDE NULLS (figure FOR metric IN (* EXCLUDE trace_id))
 )
 SELECT metric, any_value(figure) FILTER (side = 'a') AS a, any_value(figure) FILTER (side = 'b') AS b,
        any_value(figure) FILTER (side = 'b') - any_value(figure) FILTER (side = 'a') AS change,
        any_value(figure) FILTER (side = 'b') / nullif(any_value(figure) FILTER (side = 'a'), 0) AS ratio
-FROM figure JOIN run USING (trace_id)
+FROM figure JOIN compared_runs USING (trace_id)
 GROUP BY metric
 HAVING count(figure) > 0
    AND (metric <> 'span_ns'
-        OR (SELECT count(DISTINCT kind) FROM compared_windows SEMI JOIN run USING (trace_id)) = 1)
+        OR (SELECT count(DISTINCT kind) FROM compared_windows SEMI JOIN compared_runs USING (trace_id)) = 1)
 ORDER BY min(place)

@@ -1,4 +1,5 @@
 -- question: Which parts of the device's time explain the difference between a's step time and b's?
+-- of: several traces
 -- params a, b
 -- column bar (count): place of the bar: a's whole window, then its parts, work first, then b's whole window
 -- column part (text): a, b, or what changed: compute by class of kernel (alone; `several classes` where they
@@ -13,8 +14,7 @@
 -- The median steps where both runs have steps, else the whole spans; nothing if one run alone has GPU ops.
 WITH win AS (
     SELECT side, w.*
-    FROM compared_runs(coalesce(getvariable('a'), 1), coalesce(getvariable('b'), 2))
-    JOIN run_windows AS w USING (trace_id)
+    FROM compared_runs JOIN run_windows AS w USING (trace_id)
     QUALIFY (kind = 'step') = (count(*) FILTER (kind = 'step') OVER () = 2)
         AND count(device_id) OVER () IN (0, count(*) OVER ())
 ),

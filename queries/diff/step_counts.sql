@@ -10,6 +10,6 @@
 -- What the host does counts in the step in which it begins, what a device does in the step that launched it.
 SELECT trace_id, figure, class, name, sum(amount)::BIGINT AS total, any_value(steps) AS steps,
        sum(amount) / any_value(steps) AS per_step
-FROM counted_work(getvariable('trace'))
+FROM counted_work WHERE is_asked(trace_id)
 GROUP BY trace_id, figure, class, name
 ORDER BY trace_id, figure, total DESC, name, class

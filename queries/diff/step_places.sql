@@ -5,7 +5,7 @@
 -- column total (count): how many in the steps, of copied_bytes the bytes; without steps in the whole trace
 -- columns per_step
 -- doubts: no_operators, no_stacks, no_steps, unlinked_gpu_ops
-WITH counted AS (FROM counted_work(getvariable('trace')))
+WITH counted AS (FROM counted_work WHERE is_asked(trace_id))
 SELECT trace_id, figure, name, place, sum(amount)::BIGINT AS total, sum(amount) / any_value(steps) AS per_step
 FROM placed('counted')
 GROUP BY trace_id, figure, name, place

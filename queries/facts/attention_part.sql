@@ -15,7 +15,7 @@ CREATE TABLE attention_part (
     given_dims JSON, given_types JSON
 );
 WITH work AS MATERIALIZED (
-    SELECT *, gpu_op_ids[1] AS op_id, shapes_of(dims) AS d FROM all_work()
+    SELECT *, gpu_op_ids[1] AS op_id, shapes_of(dims) AS d FROM all_work
     WHERE kind IN ('bmm', 'baddbmm', 'softmax', 'elementwise', 'comparison', 'copy')
         AND name NOT IN ('aten::log_softmax', 'aten::_log_softmax')
 ),

@@ -1,5 +1,5 @@
 -- fact: A collective's kernel, with what the trace records about it.
--- needs: gpu_op_launch, thread_slice, slice_label
+-- needs: thread_slice, slice_label
 -- of: gpu_ops
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on
@@ -41,12 +41,11 @@ WITH scope AS (
 communication_kernel AS (
     SELECT
         g.trace_id, g.event_id, g.device_id, g.stream, g.name, g.start_ns, g.end_ns, g.dur_ns,
-        l.launch_start_ns, l.pid, l.tid,
+        g.launch_start_ns, g.pid, g.tid,
         CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args
             WHEN o.args->>'Collective name' IS NOT NULL THEN o.args ELSE n.annotation END AS args
     FROM gpu_ops AS g JOIN event_row AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
-    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    LEFT JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN (SELECT trace_id, node_id, any_value(annotation) AS annotation FROM graph_annotation
         WHERE annotation->>'Collective name' IS NOT NULL GROUP BY ALL) AS n

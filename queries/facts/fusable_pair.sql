@@ -29,7 +29,7 @@ step AS (
              'op': gpu_op_ids[1]}) OVER (
             PARTITION BY w.trace_id, device_id, stream ORDER BY place
         ) AS before
-    FROM all_work() AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
+    FROM all_work AS w JOIN placed AS p ON w.trace_id = p.trace_id AND w.gpu_op_ids[1] = p.event_id
     WHERE len(gpu_op_ids) = 1 AND is_kernels
 ),
 pair AS (

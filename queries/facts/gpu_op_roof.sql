@@ -11,4 +11,4 @@ CREATE TABLE gpu_op_roof (
 SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
        (flops * 1e9 / peak_of(p.flop_per_s, peak, is_matrix))::BIGINT AS math_ns,
        ((read_bytes + written_bytes) * 1e9 / p.memory_bytes_per_s)::BIGINT AS memory_ns, busy_ns
-FROM all_work() AS w JOIN device_peaks AS p USING (trace_id, device_id)
+FROM all_work AS w JOIN device_peaks AS p USING (trace_id, device_id)

@@ -1,7 +1,9 @@
--- fact: An operation that a device executed.
+-- fact: An operation that a device executed, with the call that launched it.
 -- needs: slice_label
 -- when: kind IN ('kernel', 'memcpy', 'memset')
--- An event is a GPU op by its category; having a stream is not enough.
+-- An event is a GPU op by its category; having a stream is not enough. Its launch is the first runtime or
+-- driver event of its correlation, in its trace; the columns from `launch_id` on are NULL without one. A
+-- correlation is ignored if calls of several processes have it, or if it is 0 on several calls.
 CREATE TABLE gpu_ops (
     trace_id INTEGER, event_id BIGINT, -- the event
     kind gpu_op_kind,
@@ -12,20 +14,46 @@ CREATE TABLE gpu_ops (
     copy_kind VARCHAR,        -- for a copy: HtoD, DtoH, DtoD, PtoP ...; memset; NULL: a kernel
     bytes    BIGINT,          -- bytes that a copy or fill moves
     grid     VARCHAR,         -- a kernel's, as the trace has it
-    blocks_per_sm DOUBLE      -- of it; NVIDIA's alone
+    blocks_per_sm DOUBLE,     -- of it; NVIDIA's alone
+    launch_id       BIGINT,   -- the call; a graph's kernels share their graph launch
+    pid BIGINT, tid BIGINT, launch_name VARCHAR, is_graph BOOLEAN, can_be_captured BOOLEAN,
+    launch_start_ns BIGINT, launch_end_ns BIGINT,
+    launch_delay_ns BIGINT,   -- from the call's start to the op's
+    queue_wait_ns   BIGINT,   -- from the call's end to the op's start, at least 0
+    is_blocking     BOOLEAN,  -- the host continued only after the copy was done
+    is_copy_call    BOOLEAN   -- it is known to wait, or the call always does, or it returned late in the copy
 );
+WITH op AS MATERIALIZED (
+    SELECT
+        trace_id, event_id, kind::gpu_op_kind AS kind,
+        CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
+             ELSE 'compute' END::device_activity AS activity,
+        coalesce(class, kind)::gpu_op_class AS class,
+        name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns,
+        dur_ns, correlation, external_id, label_id,
+        CASE kind WHEN 'memset' THEN 'memset' WHEN 'memcpy' THEN
+            coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1),
+                ''), args->>'kind', args->>'direction', 'other') END AS copy_kind,
+        CASE kind WHEN 'memset' THEN TRY_CAST(args->>'bytes' AS BIGINT) WHEN 'memcpy' THEN
+            coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) END AS bytes,
+        CASE kind WHEN 'kernel' THEN args->>'grid' END AS grid,
+        CASE kind WHEN 'kernel' THEN TRY_CAST(args->>'blocks per SM' AS DOUBLE) END AS blocks_per_sm
+    FROM slices WHERE kind IN ('kernel', 'memcpy', 'memset')
+),
+call AS (
+    SELECT
+        trace_id, correlation, min(event_id) AS launch_id, min(pid) AS pid, arg_min(tid, event_id) AS tid,
+        arg_min(label_id, event_id) AS label_id, arg_min(start_ns, event_id) AS start_ns,
+        arg_min(end_ns, event_id) AS end_ns
+    FROM runtime_calls SEMI JOIN op USING (trace_id, correlation)
+    GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
+)
 SELECT
-    trace_id, event_id, kind::gpu_op_kind AS kind,
-    CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
-         ELSE 'compute' END::device_activity AS activity,
-    coalesce(class, kind)::gpu_op_class AS class,
-    name, coalesce(device_id, pid) AS device_id, coalesce(stream, tid) AS stream, start_ns, end_ns, dur_ns,
-    correlation, external_id, label_id,
-    CASE kind WHEN 'memset' THEN 'memset' WHEN 'memcpy' THEN
-        coalesce(nullif(regexp_extract(name, '(HtoD|DtoH|DtoD|PtoP|HtoH|AtoA|AtoH|HtoA|AtoD|DtoA)', 1), ''),
-                 args->>'kind', args->>'direction', 'other') END AS copy_kind,
-    CASE kind WHEN 'memset' THEN TRY_CAST(args->>'bytes' AS BIGINT) WHEN 'memcpy' THEN
-        coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) END AS bytes,
-    CASE kind WHEN 'kernel' THEN args->>'grid' END AS grid,
-    CASE kind WHEN 'kernel' THEN TRY_CAST(args->>'blocks per SM' AS DOUBLE) END AS blocks_per_sm
-FROM slices WHERE kind IN ('kernel', 'memcpy', 'memset')
+    op.*, launch_id, pid, tid, n.name AS launch_name, n.call = 'launch_graph' AS is_graph,
+    has(n.traits, 'can_be_captured') AS can_be_captured, call.start_ns AS launch_start_ns,
+    call.end_ns AS launch_end_ns, op.start_ns - call.start_ns AS launch_delay_ns,
+    if(launch_id IS NULL, NULL, greatest(0, op.start_ns - call.end_ns)) AS queue_wait_ns,
+    if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND call.end_ns >= op.end_ns) AS is_blocking,
+    is_blocking OR n.activity = 'copy' OR if(launch_id IS NULL, NULL,
+        op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2) AS is_copy_call
+FROM op LEFT JOIN call USING (trace_id, correlation) LEFT JOIN slice_label AS n ON call.label_id = n.label_id

@@ -1,5 +1,5 @@
 -- fact: A kernel of a graph's replay with what is known of where it came from.
--- needs: gpu_op_launch, gpu_ops, thread_slice, host_thread, slice_label, graph_node, graph_captures
+-- needs: gpu_ops, launch_call, thread_slice, host_thread, slice_label, graph_node, graph_captures
 -- when: call = 'launch_graph'
 -- scope: all
 -- Each column comes from the first of these sources that knows it: the program's annotation in the trace, one
@@ -27,12 +27,139 @@ CREATE TABLE graph_site (
     ranges        VARCHAR[], -- the annotated ranges
     range_ids     BIGINT[]
 );
-WITH RECURSIVE captured AS MATERIALIZED (
-    SELECT *, CASE WHEN by_node THEN 'capture by node' ELSE 'capture by order' END AS known_from
-    FROM captured_kernel
+-- The captured launch is in its own trace or in another one of the database. Both are known by the node of
+-- the graph where both name it: a replay's graph may have another number than the captured one, but its
+-- nodes keep theirs within it. Else by place: launches in order, kernels in the order of nodes or of starts.
+-- Where the capture tells the kernel, the names must agree: by the launch call (ROCm), or by an operator that
+-- is named like its Triton kernel. `matched_share` is the share of these places that agree, `told_share` the
+-- share of all places at which the capture tells the kernel. Captures of the replay's own trace come first.
+-- If captures of other operators or shapes agree as well, there is no row. A capture that tells no kernel
+-- counts only for replays in its own trace.
+WITH RECURSIVE site AS MATERIALIZED (FROM captured_site),
+capture AS MATERIALIZED (
+    SELECT trace_id, capture_id, count(*) AS kernels, min(start_ns) AS start_ns, count(kernel) > 0 AS is_told,
+           min(node_id >> 32) AS graph,
+           hash(list({'op': cpu_op, 'dims': dims, 'modules': modules, 'kernel': kernel,
+               'node': node_id % (1::UBIGINT << 32)} ORDER BY place)) AS work
+    FROM site GROUP BY ALL
+),
+-- Two rows for each place: one by its number, and one by its node if it has one.
+captured AS MATERIALIZED (
+    SELECT s.*, by_node, CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
+    FROM site AS s CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
+    WHERE NOT by_node OR node_id IS NOT NULL
+),
+replayed AS MATERIALIZED (
+    SELECT k.* EXCLUDE (args) REPLACE (coalesce(n.root_id, k.node_id) AS node_id)
+    FROM replayed_kernels AS k LEFT JOIN graph_node AS n USING (trace_id, node_id)
+),
+replay AS MATERIALIZED (
+    SELECT trace_id, launch_id, device_id, min(launch_start_ns) AS start_ns, count(*) AS kernels,
+           min(node_id >> 32) AS graph,
+           hash(list({'name': name, 'node': node_id} ORDER BY place)) AS sequence
+    FROM replayed GROUP BY trace_id, launch_id, device_id
+),
+-- Replays repeat, and so do captures: each sequence is compared once.
+ran AS MATERIALIZED (
+    SELECT r.trace_id, r.sequence, r.kernels, r.graph, by_node, k.name,
+           CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
+    FROM (FROM replay QUALIFY row_number()
+          OVER (PARTITION BY trace_id, sequence ORDER BY launch_id, device_id) = 1) AS r
+    JOIN replayed AS k USING (trace_id, launch_id, device_id)
+    CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
+    WHERE NOT by_node OR node_id IS NOT NULL
+),
+compared AS (
+    SELECT r.trace_id, r.sequence, r.by_node, c.trace_id AS capture_trace_id, c.work, c.graph,
+           r.trace_id = c.trace_id AS is_own, by_node AND is_own AND c.graph = r.graph AS is_same, r.kernels,
+           count(*) AS met, count(s.kernel) AS known,
+           count(*) FILTER (CASE WHEN is_name THEN r.name = s.kernel ELSE starts_with(r.name, s.kernel) END)
+               AS agreeing
+    FROM ran AS r JOIN captured AS s USING (by_node, key)
+    JOIN (FROM capture QUALIFY row_number()
+          OVER (PARTITION BY trace_id, work, graph ORDER BY capture_id) = 1) AS c
+      ON s.trace_id = c.trace_id AND s.capture_id = c.capture_id
+    WHERE is_same OR (r.kernels = c.kernels AND (is_own OR c.is_told))
+    GROUP BY ALL
+),
+fitting AS (
+    SELECT *, agreeing / nullif(known, 0) AS matched_share, known / kernels AS told_share
+    FROM compared
+    WHERE agreeing >= thresholds().graph_match_share * known
+        AND met >= thresholds().graph_match_share * kernels
+    QUALIFY rank() OVER (PARTITION BY trace_id, sequence
+        ORDER BY by_node DESC, is_same DESC, is_own DESC, agreeing DESC, met DESC) = 1
+),
+-- Captures of the same operators and shapes are as good as each other.
+chosen AS (
+    SELECT trace_id, sequence, any_value(by_node) AS by_node, any_value(work) AS work,
+           CASE WHEN bool_and(is_same) THEN any_value(graph) END AS graph,
+           min(capture_trace_id) AS capture_trace_id,
+           any_value(matched_share) AS matched_share, any_value(told_share) AS told_share
+    FROM fitting GROUP BY trace_id, sequence HAVING count(DISTINCT work) = 1
+),
+-- The last capture before the replay. If there is none, or captures are in another trace, the first of all.
+chosen_capture AS (
+    SELECT r.trace_id, r.launch_id, r.device_id, w.capture_trace_id, w.by_node, w.matched_share, w.told_share,
+           coalesce(
+               arg_max(c.capture_id, c.start_ns)
+                   FILTER (c.trace_id = r.trace_id AND c.start_ns <= r.start_ns),
+               arg_min(c.capture_id, c.start_ns)) AS capture_id
+    FROM replay AS r JOIN chosen AS w USING (trace_id, sequence)
+    JOIN capture AS c ON w.capture_trace_id = c.trace_id AND w.work = c.work
+        AND c.graph IS NOT DISTINCT FROM coalesce(w.graph, c.graph)
+    GROUP BY ALL
+),
+origin AS MATERIALIZED (
+    SELECT k.trace_id, k.event_id, t.capture_trace_id, t.capture_id, s.event_id AS capture_launch_id,
+           s.cpu_op_id, s.cpu_op, s.dims, s.modules, s.python_line, t.matched_share, t.told_share,
+           CASE WHEN t.by_node THEN 'capture by node' ELSE 'capture by order' END AS known_from
+    FROM chosen_capture AS t JOIN replayed AS k USING (trace_id, launch_id, device_id)
+    JOIN captured AS s
+      ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_id AND t.by_node = s.by_node
+        AND CASE WHEN t.by_node THEN k.node_id % (1::UBIGINT << 32) ELSE k.place END = s.key
+),
+-- A kernel of a graph's replay that the program annotated when it captured the graph.
+-- `torch.cuda.graph_annotations.mark_kernels` names the nodes of a graph: a text, or a dictionary with a name
+-- or module_fqn. Exporting a trace merges that into the arguments of the replay's kernels; where it did not,
+-- a file beside the trace has it (graph_annotation), by the node of the graph.
+-- https://docs.pytorch.org/docs/main/generated/torch.cuda.graph_annotations.mark_kernels.html
+annotation AS (
+    SELECT trace_id, event_id, args, 'annotation' AS known_from, 1 AS rank FROM replayed_kernels
+    UNION ALL
+    SELECT k.trace_id, k.event_id, a.annotation, 'annotations file', 2
+    FROM replayed_kernels AS k JOIN graph_annotation AS a USING (trace_id, node_id)
+),
+known AS (
+    SELECT trace_id, event_id, known_from, rank, args->>'autograd_phase' = 'backward' AS is_backward,
+           nullif(coalesce(args->>'module_fqn', args->>'name', args->>'annotation'), '') AS module,
+           -- Frames are written file:line:function, the innermost first.
+           regexp_extract(args->>'stack', '^([^\n]*):(\d+):([^\n]*)', ['file', 'line', 'function']) AS frame,
+           CASE WHEN frame['file'] <> '' THEN format('{}({}): {}', frame['file'], frame['line'],
+               frame['function']) END AS line
+    FROM annotation
+),
+-- If both a file and the kernel's arguments have annotations, the arguments win.
+told AS (
+    SELECT trace_id, event_id, arg_min({'is_backward': is_backward, 'path': module, 'from': known_from}, rank)
+               FILTER (module IS NOT NULL) AS module,
+           arg_min({'name': line, 'from': known_from}, rank) FILTER (line IS NOT NULL) AS line
+    FROM known WHERE module IS NOT NULL OR line IS NOT NULL
+    GROUP BY trace_id, event_id
+),
+annotated AS (
+    -- A path has the modules around it: layers.0.attention is in layers.0.
+    SELECT trace_id, event_id,
+           CASE WHEN regexp_matches(module.path, '^\w+(\.\w+)+$') THEN list_transform(
+                   range(1, len(string_split(module.path, '.')) + 1),
+                   lambda n: array_to_string(string_split(module.path, '.')[:n], '.'))
+               WHEN module IS NOT NULL THEN [module.path] END AS modules,
+           module['from'] AS modules_from, module.is_backward, line.name AS python_line,
+           line['from'] AS line_from
+    FROM told
 ),
 launch AS MATERIALIZED (
-    SELECT DISTINCT capture_trace_id AS trace_id, capture_id, capture_launch_id AS event_id FROM captured
+    SELECT DISTINCT capture_trace_id AS trace_id, capture_id, capture_launch_id AS event_id FROM origin
 ),
 slice AS MATERIALIZED (
     SELECT DISTINCT s.trace_id, s.event_id, s.pid, s.tid, s.kind, s.name, s.start_ns, s.end_ns, s.dur_ns
@@ -70,7 +197,7 @@ SELECT k.trace_id, k.event_id, k.launch_id, k.device_id, k.place, k.name, k.dur_
        coalesce(a.python_line, c.python_line) AS python_line,
        coalesce(line_from, CASE WHEN c.python_line IS NOT NULL THEN c.known_from END) AS line_from,
        c.matched_share, c.told_share, c.known_from, operators, operator_ids, ranges, range_ids
-FROM replayed_kernels AS k LEFT JOIN captured AS c USING (trace_id, event_id)
-LEFT JOIN annotated_kernel AS a USING (trace_id, event_id)
+FROM replayed_kernels AS k LEFT JOIN origin AS c USING (trace_id, event_id)
+LEFT JOIN annotated AS a USING (trace_id, event_id)
 LEFT JOIN path AS p ON capture_trace_id = p.trace_id AND capture_launch_id = p.event_id
 WHERE c.event_id IS NOT NULL OR a.event_id IS NOT NULL

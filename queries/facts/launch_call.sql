@@ -1,5 +1,4 @@
 -- fact: A call that launched GPU ops, and the number of ops that its thread had launched so far.
--- needs: gpu_op_launch
 -- of: gpu_ops
 CREATE TABLE launch_call (
     trace_id INTEGER, launch_id BIGINT, -- the call
@@ -12,10 +11,10 @@ CREATE TABLE launch_call (
     kernels         BIGINT,  -- the kernels among them
     gpu_ns          BIGINT   -- the sum of their durations
 );
-SELECT l.trace_id, launch_id, pid, tid, launch_start_ns, launch_end_ns, event_id, is_graph, is_blocking,
+SELECT trace_id, launch_id, pid, tid, launch_start_ns, launch_end_ns, event_id, is_graph, is_blocking,
        can_be_captured, row_number() OVER by_start,
-       sum((l.kind = 'kernel')::INTEGER) OVER so_far, TRY_CAST(sum(dur_ns) OVER so_far AS BIGINT)
-FROM gpu_op_launch AS l JOIN (SELECT trace_id, event_id, dur_ns FROM gpu_ops) USING (trace_id, event_id)
-WINDOW by_start AS (PARTITION BY l.trace_id, pid, tid ORDER BY launch_start_ns, launch_id, event_id),
+       sum((kind = 'kernel')::INTEGER) OVER so_far, TRY_CAST(sum(dur_ns) OVER so_far AS BIGINT)
+FROM gpu_ops WHERE launch_id IS NOT NULL
+WINDOW by_start AS (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, launch_id, event_id),
        so_far AS (by_start ROWS UNBOUNDED PRECEDING)
 QUALIFY lead(launch_id) OVER by_start IS DISTINCT FROM launch_id

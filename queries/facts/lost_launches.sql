@@ -21,8 +21,8 @@ total AS (
            count(*) FILTER (NOT is_captured AND start_ns < first_ns) AS unseen_first,
            any_value(coalesce(o.unlinked, 0)) AS unlinked, any_value(coalesce(o.ops, 0)) AS ops
     FROM counted AS c LEFT JOIN (
-        SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked
-        FROM gpu_ops LEFT JOIN gpu_op_launch USING (trace_id, event_id) GROUP BY trace_id
+        SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked FROM gpu_ops
+        GROUP BY trace_id
     ) AS o USING (trace_id)
     GROUP BY c.trace_id
 )

@@ -1,6 +1,6 @@
 -- fact: Replays of graphs with missing kernels, and equal gaps between the kernels of replays.
 -- into: recorder_finding
--- needs: gpu_ops, gpu_op_launch, windows
+-- needs: gpu_ops, windows
 -- when: call = 'launch_graph'
 -- A replay is unseen if it has no ops, and no op without a launch starts before the next replay. It is cut if
 -- it has at most half of the ops of another replay of its graph. Without a graph's id, a replay is cut if its
@@ -11,13 +11,12 @@ WITH launch AS (
     FROM runtime_calls WHERE call = 'launch_graph'
 ),
 op AS (
-    SELECT l.trace_id, l.launch_id, g.name, g.start_ns, g.end_ns, g.event_id,
+    SELECT g.trace_id, g.launch_id, g.name, g.start_ns, g.end_ns, g.event_id,
            nullif(e.args->>'graph id', '0') AS graph,
-           g.start_ns - max(g.end_ns) OVER (PARTITION BY l.trace_id, l.launch_id, g.device_id
+           g.start_ns - max(g.end_ns) OVER (PARTITION BY g.trace_id, g.launch_id, g.device_id
                ORDER BY g.start_ns, g.event_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS gap_ns
-    FROM gpu_op_launch AS l JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
-    WHERE l.is_graph
+    FROM gpu_ops AS g JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
+    WHERE g.is_graph
 ),
 replay AS (
     SELECT trace_id, launch_id, any_value(graph) AS graph, count(*) AS ops,
@@ -36,9 +35,9 @@ cut AS (
 ),
 -- The last replay launched before an event.
 lost AS (
-    SELECT DISTINCT l.trace_id, l.launch_id FROM (
-        SELECT trace_id, start_ns FROM gpu_ops ANTI JOIN gpu_op_launch USING (trace_id, event_id)
-    ) AS o ASOF JOIN launch AS l ON o.trace_id = l.trace_id AND o.start_ns >= l.start_ns
+    SELECT DISTINCT l.trace_id, l.launch_id
+    FROM (FROM gpu_ops WHERE launch_id IS NULL) AS o
+    ASOF JOIN launch AS l ON o.trace_id = l.trace_id AND o.start_ns >= l.start_ns
 ),
 waited AS (
     SELECT trace_id, launch_id, max(ns) AS ns, max(end_ns) AS end_ns FROM (

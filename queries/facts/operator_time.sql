@@ -1,6 +1,6 @@
 -- fact: An operator with its work and the time in which a device did it.
--- needs: gpu_ops, launch_call
--- of: operator_work, gpu_op_launch
+-- needs: gpu_ops
+-- of: operator_work, launch_call
 -- The union of the GPU ops that were launched during the operator and not by another inside it, per device.
 CREATE TABLE operator_time (
     trace_id INTEGER, event_id BIGINT, -- the operator's event
@@ -24,10 +24,9 @@ WITH slice AS MATERIALIZED (
 ),
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
-    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': l.device_id} AS key, g.start_ns,
+    SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': g.device_id} AS key, g.start_ns,
            g.end_ns, g.name, g.event_id, g.stream, g.class
-    FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    FROM nest AS n JOIN gpu_ops AS g ON n.trace_id = g.trace_id AND n.event_id = g.launch_id
     WHERE n.parent_id IS NOT NULL
 ),
 -- There are few names, but many ops.

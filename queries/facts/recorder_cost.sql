@@ -1,9 +1,10 @@
 -- fact: The recorder's cost to the host's main thread, by the cost of an event.
 -- into: recorder_finding
--- needs: slice_label, gpu_op_launch
+-- needs: slice_label, gpu_ops
 -- when: kind = 'cpu_op'
 -- The main thread is the one that launches most or, if nothing is launched, runs the most operators.
-WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_op_launch GROUP BY ALL),
+WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_ops WHERE launch_id IS NOT NULL
+    GROUP BY ALL),
 recorded AS (
     SELECT trace_id, max(ts_ns + dur_ns) - min(ts_ns) AS span_ns,
            count(*) FILTER (kind = 'cpu_op') AS operators, count(*) FILTER (kind = 'python') AS frames

@@ -1,6 +1,6 @@
 -- fact: Annotations of graphs of whose nodes no kernel is.
 -- into: recorder_finding
--- needs: gpu_op_launch, gpu_ops
+-- needs: gpu_ops
 -- when: call = 'launch_graph'
 SELECT trace_id, 'annotations_unmatched', 'warning', count(*),
        format('{} annotates {:,} nodes of graphs, and no kernel is of one of them: it is of another run, or '

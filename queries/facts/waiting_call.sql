@@ -1,5 +1,5 @@
 -- fact: A call of the host that waits for a device: a synchronization, or a copy that returns once done.
--- needs: slice_label, launch_call, gpu_ops, gpu_op_launch, thread_slice, host_thread
+-- needs: slice_label, launch_call, gpu_ops, thread_slice, host_thread
 CREATE TABLE waiting_call (
     trace_id INTEGER, event_id BIGINT, -- the call
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
@@ -26,8 +26,8 @@ known AS (
 ),
 -- Operators that copied to the host: the wait in them is for that copy.
 copying AS (
-    SELECT s.trace_id, s.cpu_op_id FROM gpu_ops AS m JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    SELECT s.trace_id, s.cpu_op_id FROM gpu_ops AS m
+    JOIN host_site AS s ON m.trace_id = s.trace_id AND m.launch_id = s.event_id
     WHERE copy_kind = 'DtoH'
 )
 SELECT k.*, is_printed OR is_sized OR has(o.traits, 'reads_device')

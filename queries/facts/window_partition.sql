@@ -1,5 +1,5 @@
 -- fact: A window with the time in which its device computed, communicated, copied and was idle.
--- needs: gpu_op_launch, gpu_ops
+-- needs: gpu_ops
 -- of: window_timeline_parts
 -- The four activities add up to the window, and the classes of idle time to `idle_ns`. An op on a border
 -- belongs to the window that it opens; the GPU-active span also has one that begins as it ends.
@@ -18,17 +18,21 @@ WITH so_far AS MATERIALIZED (
     SELECT trace_id, device_id, start_ns, sum(kernels) OVER up_to AS kernels, sum(ops) OVER up_to AS gpu_ops,
            sum(linked) OVER up_to AS linked
     FROM (
-        SELECT trace_id, o.device_id, o.start_ns, count(*) FILTER (o.kind = 'kernel') AS kernels,
-               count(*) AS ops, count(l.event_id) AS linked
-        FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
-        GROUP BY ALL
+        SELECT trace_id, device_id, start_ns, count(*) FILTER (kind = 'kernel') AS kernels, count(*) AS ops,
+               count(launch_id) AS linked
+        FROM gpu_ops GROUP BY ALL
     )
     WINDOW up_to AS (PARTITION BY trace_id, device_id ORDER BY start_ns)
+),
+summed AS (
+    SELECT trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
+           window_end_ns - window_start_ns AS span_ns, unnest(partition_of(activity, idle_class, cause, ns))
+    FROM window_timeline_parts GROUP BY trace_id, device_id, kind, name, window_start_ns, window_end_ns
 )
 SELECT p.*, coalesce(u.kernels - coalesce(f.kernels, 0), 0)::BIGINT AS kernels,
        coalesce(u.gpu_ops - coalesce(f.gpu_ops, 0), 0)::BIGINT AS gpu_ops,
        coalesce(u.linked - coalesce(f.linked, 0), 0)::BIGINT AS linked
-FROM (FROM partition_of('window_timeline_parts')) AS p
+FROM summed AS p
 ASOF LEFT JOIN so_far AS f
   ON p.trace_id = f.trace_id AND p.device_id = f.device_id AND p.start_ns > f.start_ns
 ASOF LEFT JOIN so_far AS u

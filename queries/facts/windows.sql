@@ -1,5 +1,5 @@
 -- fact: A time window over which shares are computed, of one device.
--- needs: steps, trace_span, gpu_op_launch
+-- needs: steps, trace_span
 -- of: gpu_ops
 --   gpu_active  start of the first GPU op to end of the last one
 --   step a profiler step: begins when the host has begun it and all devices have finished earlier work, and
@@ -17,8 +17,8 @@ WITH active AS (
 finished AS (
     SELECT trace_id, launch_start_ns AS at_ns,
            max(end_ns) OVER (PARTITION BY trace_id ORDER BY launch_start_ns) AS end_ns
-    FROM gpu_op_launch JOIN gpu_ops USING (trace_id, event_id)
-    WHERE trace_id IN (SELECT trace_id FROM steps)
+    FROM gpu_ops
+    WHERE launch_id IS NOT NULL AND trace_id IN (SELECT trace_id FROM steps)
 ),
 begun AS (
     SELECT s.*, greatest(s.start_ns, coalesce(f.end_ns, s.start_ns)) AS begin_ns

@@ -6,7 +6,7 @@
 --     annotations file; NULL: not known
 -- column kernels (count): kernels of replays
 -- column share_of_kernels (fraction of the replays' kernels): so many of them
--- column gpu_ns (ns): their durations
+-- columns gpu_ns
 -- column share_of_replays (fraction of the replays' kernel time): gpu_ns over that of all
 -- doubts: no_graphs, unknown_graphs, graph_without_kernels, unlinked_gpu_ops, annotations_unmatched
 WITH origin AS (

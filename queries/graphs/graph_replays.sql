@@ -1,9 +1,7 @@
 -- question: How did each replay of a CUDA graph go, and is it like the others?
 -- column device_id (id): the device; NULL: nothing of it was recorded
 -- column graph (id): replays with the same first op and number of ops are of one graph; NULL: no ops
--- columns launch_id
--- column start_ns (ns): when the launch began
--- columns call_ns
+-- columns launch_id, start_ns, call_ns
 -- column gpu_ops (count): ops that the replay ran; 0: they were not recorded
 -- column busy_ns (ns): union of these
 -- column span_ns (ns): first op's start to last one's end
@@ -14,10 +12,9 @@
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops
 WITH launch AS (SELECT * FROM launches WHERE launched_kind = 'graph' AND is_asked(trace_id)),
 op AS (
-    SELECT {'trace_id': l.trace_id, 'launch_id': launch_id, 'device_id': l.device_id} AS key, g.event_id,
-           g.name, g.start_ns, g.end_ns
-    FROM gpu_op_launch AS l JOIN launch ON l.trace_id = launch.trace_id AND launch_id = launch.event_id
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
+    SELECT {'trace_id': trace_id, 'launch_id': launch_id, 'device_id': device_id} AS key, event_id, name,
+           start_ns, end_ns
+    FROM gpu_ops WHERE is_graph AND is_asked(trace_id)
 ),
 busy AS (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('op') GROUP BY key),
 replay AS (

@@ -5,13 +5,12 @@
 -- column call (text): the runtime or driver call
 -- columns cpu_op, python_line, count, host_ns, gpu_idle_ns
 -- doubts: no_runtime_calls
-WITH call AS (
-    SELECT trace_id, event_id, name, dur_ns FROM runtime_calls
-    WHERE coalesce(getvariable('kind'), 'allocation') IN (activity::VARCHAR, call::VARCHAR)
-        AND is_asked(trace_id)
+WITH chosen AS (
+    FROM runtime_calls WHERE is_asked(trace_id)
+        AND coalesce(getvariable('kind'), 'allocation') IN (activity::VARCHAR, call::VARCHAR)
 )
-SELECT trace_id, name AS call, cpu_op, python_line, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns,
-       sum(gpu_idle_ns)::BIGINT AS gpu_idle_ns
-FROM costed_calls('call')
-GROUP BY trace_id, name, cpu_op, python_line
+SELECT trace_id, name AS call, cpu_op, name_of(trace_id, python_id) AS python_line, count(*) AS count,
+       sum(dur_ns)::BIGINT AS host_ns, coalesce(sum(gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
+FROM placed('chosen') LEFT JOIN gpu_waits USING (trace_id, event_id)
+GROUP BY ALL
 ORDER BY trace_id, host_ns DESC, call, cpu_op, python_line

@@ -11,7 +11,7 @@ WITH named AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, compiled AS part
     FROM slices WHERE compiled IS NOT NULL AND is_asked(trace_id)
 ),
-outer_slice AS (FROM outermost('named', of_name := TRUE)),
+outer_slice AS (FROM named QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)),
 inclusive AS (
     SELECT trace_id, part, name, sum(dur_ns)::BIGINT AS total_ns, sum(gpu_ops)::BIGINT AS gpu_ops,
            sum(gpu_ns)::BIGINT AS gpu_ns

@@ -29,7 +29,7 @@ operator AS (
     SELECT trace_id, pid, tid, start_ns, end_ns
     FROM cpu_ops SEMI JOIN stretch USING (trace_id, pid, tid)
 ),
-win AS (FROM cpu_windows(getvariable('trace'))),
+win AS (FROM cpu_windows WHERE is_asked(trace_id)),
 summed AS (
     SELECT w.*, role, limit_by, s.end_ns - s.start_ns >= thresholds().unrecorded_ns AS is_long,
            sum(least(s.end_ns, w.end_ns) - greatest(s.start_ns, w.start_ns)) AS ns

@@ -1,13 +1,13 @@
 -- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
--- column step (id): the profiler step in which it began; NULL: in none
+-- columns step
 -- column name (text): the fetch: the data loader's annotation, or the outermost frame of torch.utils.data
 -- columns count
 -- column host_ns (ns): sum of their durations on the fetching thread
 -- columns max_ns, gpu_idle_ns
 -- doubts: no_data_loading
-WITH input AS (FROM slices WHERE activity = 'input' AND is_asked(trace_id)),
-fetched AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM outermost('input')
+WITH fetched AS (
+    FROM slices WHERE activity = 'input' AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 stepped AS (
     SELECT f.*, CASE WHEN f.start_ns < s.end_ns THEN s.step END AS step

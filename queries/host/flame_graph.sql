@@ -5,9 +5,7 @@
 -- column name (text): the last frame: a thread, Python line, module, operator or call; steps count as one
 -- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch;
 --     replayed: a module or operator that a graph's replay ran, between its launch and its kernels
--- columns is_library, is_wait, count
--- column host_ns (ns): sum of its durations
--- columns gpu_ns, host_from_ns, gpu_from_ns
+-- columns is_library, is_wait, count, host_ns, gpu_ns, host_from_ns, gpu_from_ns
 -- doubts: no_operators, no_stacks, unlinked_gpu_ops
 -- Paths below thresholds().drawn_share of both times are left out. See https://doi.org/10.1145/2909476
 WITH chosen AS (SELECT trace_id FROM trace WHERE is_asked(trace_id)),

@@ -12,18 +12,17 @@
 -- columns cpu_op, step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH first_op AS (
-    SELECT trace_id, launch_id, arg_min(event_id, launch_delay_ns) AS event_id FROM gpu_op_launch
-    WHERE is_asked(trace_id) GROUP BY ALL
+    SELECT trace_id, launch_id, arg_min(event_id, launch_delay_ns) AS event_id FROM gpu_ops
+    WHERE launch_id IS NOT NULL AND is_asked(trace_id) GROUP BY ALL
 ),
 launch AS (
     SELECT
-        trace_id, l.device_id, launch_id, event_id, launch_name, launch_start_ns,
-        launch_end_ns - launch_start_ns AS call_ns, op.dur_ns, launch_delay_ns,
+        trace_id, device_id, launch_id, event_id, launch_name, launch_start_ns,
+        launch_end_ns - launch_start_ns AS call_ns, dur_ns, launch_delay_ns,
         call_ns >= coalesce(getvariable('slow_ns'), thresholds().slow_launch_ns) AS is_slow,
         launch_delay_ns >= coalesce(getvariable('late_ns'), thresholds().late_launch_ns) AS is_late,
-        op.dur_ns < call_ns AS is_short
-    FROM first_op JOIN gpu_op_launch AS l USING (trace_id, event_id, launch_id)
-    JOIN event AS op USING (trace_id, event_id)
+        dur_ns < call_ns AS is_short
+    FROM gpu_ops SEMI JOIN first_op USING (trace_id, event_id)
 ),
 worst AS (
     SELECT * FROM launch WHERE is_slow OR is_late OR is_short

@@ -20,14 +20,13 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 -- Of n sorted values, p50 is element n // 2 and p90 element 9n // 10, counted from 0: always a measured one.
 WITH linked AS (
-    SELECT l.*, o.dur_ns, launch_end_ns - launch_start_ns AS call_ns,
-           l.kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
+    SELECT *, launch_end_ns - launch_start_ns AS call_ns,
+           kind = 'kernel' AND class NOT IN ('gemm', 'attention', 'convolution', 'communication')
                AS is_fusable,
-           o.label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
-    FROM gpu_op_launch AS l JOIN gpu_ops AS o ON l.trace_id = o.trace_id AND l.event_id = o.event_id
-    WHERE is_asked(l.trace_id)
+           label_id IN (SELECT label_id FROM slice_label WHERE has(traits, 'inductor')) AS is_compiled
+    FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 ),
-launch AS (FROM queued_launches()),
+launch AS (FROM queued_launches),
 queue AS (
     SELECT key.trace_id AS trace_id, key.device_id AS device_id, list(depth) FILTER (is_launch) AS depths
     FROM (

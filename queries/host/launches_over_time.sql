@@ -1,7 +1,6 @@
 -- question: How long did work wait between its launch and its start, and how deep was the queue, over time?
 -- params from_ns, to_ns, bins
--- columns device_id, start_ns, end_ns
--- column launches (count): launch calls that begin in it
+-- columns device_id, start_ns, end_ns, launches
 -- column delay_p50_ns (ns): from a launch call to the start of its work: the median of these calls
 -- column delay_p90_ns (ns): 90 % of them waited at most this long
 -- column depth_p50 (count): launches queued on their stream when these calls begin: the median
@@ -9,9 +8,9 @@
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 WITH delay AS (
     SELECT trace_id, device_id, launch_id, launch_start_ns AS at_ns, min(launch_delay_ns) AS delay_ns
-    FROM gpu_op_launch WHERE is_asked(trace_id) GROUP BY ALL
+    FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id) GROUP BY ALL
 ),
-depth AS (SELECT trace_id, device_id, launch_id, max(met) AS depth FROM queued_calls() GROUP BY ALL),
+depth AS (SELECT trace_id, device_id, launch_id, max(met) AS depth FROM queued_calls GROUP BY ALL),
 bounds AS (
     SELECT trace_id, from_ns, to_ns, greatest(1, ceil((to_ns - from_ns)
                / coalesce(getvariable('bins'), thresholds().drawn_bins)))::BIGINT AS bin_ns

@@ -1,9 +1,8 @@
 -- question: How deep was each stream's launch queue, over time?
--- params trace
--- columns trace_id, device_id, stream, start_ns, end_ns
+-- columns device_id, stream, start_ns, end_ns
 -- column depth (count): launches whose work the device has not begun; a graph is one
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
-WITH waiting AS (FROM queued_launches() WHERE is_queued)
+WITH waiting AS (FROM queued_launches WHERE is_queued)
 SELECT key.trace_id, key.device_id, key.stream, start_ns, end_ns, depth
 FROM interval_depth('waiting')
 ORDER BY key, start_ns

@@ -1,10 +1,9 @@
 -- question: How deep was each stream's launch queue, and how long was it empty, or full and blocking?
 -- also: full_queue
--- params trace
 -- param limit (integer, default full_depth): queue depth at which a stream's queue is full and the host must
 --     wait; full_depth: estimated per stream from the depth at which its launch calls repeatedly return,
 --     counting from 512 launches on
--- columns trace_id, device_id, stream
+-- columns device_id, stream
 -- column span_ns (ns): from its first launch to its last op's start; the shares are fractions of this
 -- column mean_depth (count): time-weighted mean depth over span_ns
 -- column p50_depth (count): for half of span_ns, the queue was at most this deep
@@ -23,7 +22,7 @@
 WITH call AS (
     SELECT *, end_ns - start_ns AS call_ns,
            max(left_waiting) OVER (PARTITION BY trace_id, device_id, stream) - thresholds().full_slack AS near
-    FROM queued_calls()
+    FROM queued_calls
 ),
 -- When a queue is full, many calls return with the stream's maximum number of launches queued, within
 -- `full_slack`: the depth at which it is full follows from its own calls. NULL: it never is.
@@ -51,7 +50,7 @@ blocked AS (
            sum_where(greatest(0, m.call_ns - coalesce(usual_call_ns, 0)), is_full) AS blocked_ns
     FROM met AS m JOIN usual USING (trace_id, device_id, stream) GROUP BY ALL
 ),
-waiting AS (FROM queued_launches() WHERE is_queued),
+waiting AS (FROM queued_launches WHERE is_queued),
 ranked AS (
     SELECT key.trace_id AS trace_id, key.device_id AS device_id, key.stream AS stream, depth,
            sum(end_ns - start_ns) AS ns, sum(sum(end_ns - start_ns)) OVER (queue ORDER BY depth) AS up_to,

@@ -1,7 +1,6 @@
 -- question: How long did the host take for each step, and for how much of that did it wait for the device?
 -- column step (text): the profiler step
--- columns start_ns
--- column host_ns (ns): how long the host took for it
+-- columns start_ns, host_ns
 -- column waiting_ns (ns): the part of it in synchronizations and blocking copies
 -- doubts: no_steps, no_runtime_calls
 SELECT s.trace_id, s.name AS step, s.start_ns, s.dur_ns AS host_ns,

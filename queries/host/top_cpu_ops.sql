@@ -9,12 +9,14 @@
 -- doubts: no_operators
 WITH launched AS (
     SELECT l.trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
-    FROM gpu_op_launch AS l JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    FROM gpu_ops AS l JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     GROUP BY ALL
 ),
-named AS (SELECT trace_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops WHERE is_asked(trace_id)),
-inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outermost('named', of_name := TRUE)
-    GROUP BY ALL)
+outer_op AS (
+    FROM cpu_ops WHERE is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)
+),
+inclusive AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS total_ns FROM outer_op GROUP BY ALL)
 SELECT
     trace_id, name, count(*) AS count, sum(self_ns)::BIGINT AS self_ns, any_value(total_ns) AS total_ns,
     sum(self_ns)::BIGINT // count(*) AS self_per_call_ns, coalesce(sum(gpu_ops), 0)::BIGINT AS gpu_ops,

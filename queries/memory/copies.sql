@@ -11,31 +11,22 @@
 -- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:
 -- https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
 WITH copy AS (
-    SELECT trace_id, event_id, device_id, copy_kind, bytes, dur_ns,
+    SELECT * EXCLUDE event_id, event_id AS copy_id, launch_id AS event_id,
            lower(nullif(regexp_extract(name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS host_memory
-    FROM memcpys WHERE is_asked(trace_id)
+    FROM gpu_ops WHERE kind = 'memcpy' AND is_asked(trace_id)
 ),
-call AS (
-    SELECT c.trace_id, c.event_id AS copy_id, l.launch_id AS event_id, l.launch_name AS name,
-           l.launch_end_ns - l.launch_start_ns AS dur_ns, is_blocking
-    FROM copy AS c JOIN gpu_op_launch AS l USING (trace_id, event_id)
-),
--- One call may issue several copies: a graph's launch. Its time counts with the first.
-once AS (SELECT DISTINCT trace_id, event_id, name, dur_ns FROM call),
-costed_copy AS (
-    SELECT c.trace_id, c.copy_id, c.is_blocking, s.cpu_op, s.python_line,
-           CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN c.dur_ns ELSE 0 END AS host_ns,
-           CASE WHEN c.copy_id = min(c.copy_id) OVER same THEN s.gpu_idle_ns ELSE 0 END AS gpu_idle_ns
-    FROM call AS c JOIN (FROM costed_calls('once')) AS s USING (trace_id, event_id)
-    WINDOW same AS (PARTITION BY c.trace_id, c.event_id)
+called AS (
+    SELECT c.*, gpu_idle_ns, launch_end_ns - launch_start_ns AS call_ns,
+           -- One call may issue several copies: a graph's launch. Its time counts with the first.
+           copy_id = min(copy_id) OVER (PARTITION BY c.trace_id, c.event_id) AS is_first
+    FROM (FROM placed('copy')) AS c LEFT JOIN gpu_waits USING (trace_id, event_id)
 )
-SELECT
-    c.trace_id, device_id, copy_kind, host_memory, cpu_op, python_line, count(*) AS count,
-    count(*) FILTER (is_blocking) AS blocking_count, sum(bytes)::BIGINT AS bytes,
-    sum(c.dur_ns)::BIGINT AS total_ns,
-    sum(bytes) * 1e9 / nullif(sum(c.dur_ns) FILTER (bytes IS NOT NULL), 0) AS bytes_per_s,
-    coalesce(sum(a.host_ns), 0)::BIGINT AS host_ns, coalesce(sum(a.gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
-FROM copy AS c LEFT JOIN costed_copy AS a ON c.trace_id = a.trace_id AND c.event_id = a.copy_id
-GROUP BY c.trace_id, device_id, copy_kind, host_memory, cpu_op, python_line
-ORDER BY c.trace_id, total_ns DESC, device_id, copy_kind, host_memory, cpu_op, python_line
+SELECT trace_id, device_id, copy_kind, host_memory, cpu_op, name_of(trace_id, python_id) AS python_line,
+       count(*) AS count, count(*) FILTER (is_blocking) AS blocking_count, sum(bytes)::BIGINT AS bytes,
+       sum(dur_ns)::BIGINT AS total_ns,
+       sum(bytes) * 1e9 / nullif(sum(dur_ns) FILTER (bytes IS NOT NULL), 0) AS bytes_per_s,
+       sum_where(call_ns, is_first) AS host_ns, sum_where(gpu_idle_ns, is_first) AS gpu_idle_ns
+FROM called
+GROUP BY ALL
+ORDER BY trace_id, total_ns DESC, device_id, copy_kind, host_memory, cpu_op, python_line
 LIMIT coalesce(getvariable('top'), 20)

@@ -15,7 +15,7 @@ SELECT
     sum(w.read_bytes)::BIGINT AS read_bytes, sum(w.written_bytes)::BIGINT AS written_bytes,
     sum(busy_ns)::BIGINT AS gpu_ns, sum(w.read_bytes + w.written_bytes) / sum(busy_ns) AS gb_per_s,
     gb_per_s * 1e9 / any_value(p.memory_bytes_per_s) AS share_of_bandwidth
-FROM (FROM all_work() WHERE is_asked(trace_id)) AS w
+FROM (FROM all_work WHERE is_asked(trace_id)) AS w
 LEFT JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
 GROUP BY w.trace_id, w.device_id, w.name, known_from, kind
 ORDER BY gpu_ns DESC, operator, known_from, trace_id

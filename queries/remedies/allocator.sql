@@ -36,14 +36,16 @@ WITH named AS (
 launched AS (
     SELECT trace_id, pid, tid, launch_start_ns AS at_ns,
            ntile(4) OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS quarter
-    FROM gpu_op_launch SEMI JOIN named USING (trace_id, pid, tid)
+    FROM gpu_ops SEMI JOIN named USING (trace_id, pid, tid)
 ),
 early AS (
     SELECT trace_id, pid, tid, quantile_disc(at_ns, thresholds().one_off_early_share) AS until_ns,
            count(*) AS launches
     FROM launched GROUP BY ALL
 ),
-uncaptured AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
+uncaptured AS (
+    FROM named WHERE NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
+),
 at_place AS (FROM placed('uncaptured')),
 quartered AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters

@@ -34,7 +34,7 @@ WITH worked AS (
     SELECT w.trace_id, unnest(gpu_op_ids) AS event_id,
            greatest(flops * 1e9 / peak_of(flop_per_s, peak, is_matrix),
                (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s) / busy_ns AS reached
-    FROM all_work() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
+    FROM all_work AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_matrix AND is_asked(w.trace_id)
 ),
 named AS (
@@ -61,7 +61,7 @@ generated AS (
 ),
 product AS (
     SELECT w.*, flops * 1e9 / peak_of(flop_per_s, peak, TRUE) AS math_ns
-    FROM products() AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
+    FROM products AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE math_ns > (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s
 ),
 -- The fastest call of a size: others may share the device with collectives.
@@ -88,4 +88,4 @@ library AS (
 ),
 tuned AS (FROM generated UNION ALL BY NAME FROM detailed('library'))
 SELECT trace_id, place, detail, target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, factor
-FROM tuned WHERE (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM decoded_ops())
+FROM tuned WHERE (trace_id, event_id) NOT IN (SELECT (trace_id, event_id) FROM decoded_ops)

@@ -26,10 +26,9 @@ WITH few AS (
            if(copy_kind = 'memset', 'fill', copy_kind) AS kind, bytes, op.start_ns, op.dur_ns,
            c.gpu_ops - row_number() OVER (PARTITION BY c.trace_id, c.pid, c.tid, copy_kind
                ORDER BY c.start_ns, op.event_id) AS run
-    FROM gpu_ops AS op JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
-    JOIN launch_call AS c ON l.trace_id = c.trace_id AND l.launch_id = c.launch_id
+    FROM gpu_ops AS op JOIN launch_call AS c ON op.trace_id = c.trace_id AND op.launch_id = c.launch_id
     -- The remedy ddp_copies is about these.
-    ASOF LEFT JOIN (FROM ddp_copies()) AS d
+    ASOF LEFT JOIN ddp_copies AS d
       ON c.trace_id = d.trace_id AND c.pid = d.pid AND c.tid = d.tid AND c.start_ns >= d.start_ns
     WHERE copy_kind IN ('HtoD', 'DtoD', 'memset') AND bytes <= thresholds().tiny_copy_bytes
         AND NOT c.is_graph AND is_asked(op.trace_id) AND (c.start_ns < d.end_ns) IS NOT TRUE
@@ -43,6 +42,7 @@ at_place AS MATERIALIZED (FROM placed('copy')),
 copying AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE has(traits, 'moves_or_fills') AND trace_id IN (SELECT trace_id FROM at_place)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 within AS (
     SELECT c.*,
@@ -50,7 +50,7 @@ within AS (
                THEN o END AS around,
            row_number() OVER (whole ORDER BY launch_start_ns, op_id) AS number, count(*) OVER whole AS count,
            min(c.dur_ns) OVER whole AS least_ns, max(c.bytes) OVER whole AS most_bytes
-    FROM at_place AS c ASOF LEFT JOIN (FROM outermost('copying')) AS o
+    FROM at_place AS c ASOF LEFT JOIN copying AS o
       ON c.trace_id = o.trace_id AND c.pid = o.pid AND c.tid = o.tid AND c.launch_start_ns >= o.start_ns
     WINDOW whole AS (PARTITION BY c.trace_id, c.pid, c.tid, c.kind, run, place, device_id, stream)
 ),

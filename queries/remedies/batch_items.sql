@@ -18,15 +18,17 @@
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column place (text): the module
--- column detail (text): how often a step, or one call of a function, calls it
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps,
 -- a function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.
 WITH frame AS (
-    SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns
     FROM python_frames WHERE is_module AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-root AS (FROM outermost('frame') WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')),
+root AS (
+    SELECT * REPLACE (module_name(name) AS name) FROM frame
+    WHERE NOT regexp_matches(name, '(?i)(RNN|GRU|LSTM|Cell)_?\d*$')
+),
 sequential AS (
     SELECT trace_id, pid, tid, start_ns, end_ns FROM python_frames
     WHERE trace_id IN (SELECT trace_id FROM root)
@@ -52,7 +54,7 @@ whole AS (
 ),
 covered AS (
     SELECT w.trace_id, w.around_id, w.name FROM launched_inside('whole') AS w
-    JOIN (SELECT trace_id, count(*) AS launches FROM gpu_op_launch GROUP BY trace_id) AS l USING (trace_id)
+    JOIN (SELECT trace_id, count(launch_id) AS launches FROM gpu_ops GROUP BY trace_id) USING (trace_id)
     WHERE gpu_ops < thresholds().own_share * launches
 ),
 learning AS (
@@ -72,10 +74,9 @@ op AS (
     SELECT i.trace_id, i.name, i.detail, g.event_id, i.pid, i.tid, g.start_ns, g.dur_ns, i.number,
            CASE WHEN g.dur_ns > thresholds().launch_floor_ns
                THEN calls * least(1, coalesce(blocks_per_sm, 1)) END AS times
-    FROM gpu_op_launch AS l ASOF JOIN item AS i
-      ON l.trace_id = i.trace_id AND l.pid = i.pid AND l.tid = i.tid AND l.launch_start_ns >= i.start_ns
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    WHERE l.launch_start_ns < i.end_ns
+    FROM gpu_ops AS g ASOF JOIN item AS i
+      ON g.trace_id = i.trace_id AND g.pid = i.pid AND g.tid = i.tid AND g.launch_start_ns >= i.start_ns
+    WHERE g.launch_start_ns < i.end_ns
 )
 SELECT trace_id, name AS place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM item WHERE number > 1

@@ -20,16 +20,14 @@
 -- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-convolutional/index.html#tensor-layout
--- column detail (text): the kernel that takes most time
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- cuDNN's nchwToNhwcKernel and nhwcToNchwKernel; MIOpen's batched_transpose_32x32_half:
 -- https://github.com/ROCm/MIOpen/blob/develop/src/kernels/gpu_batched_transpose_kernel/batched_transpose.cpp
 WITH kernel AS (
-    SELECT k.trace_id, k.event_id AS gpu_op_id, launch_id AS event_id, k.start_ns, k.dur_ns, 0 AS factor,
-           k.dur_ns AS ns, 'op' AS target,
+    SELECT trace_id, event_id AS gpu_op_id, launch_id AS event_id, start_ns, dur_ns, 0 AS factor,
+           dur_ns AS ns, 'op' AS target,
            coalesce(nullif(regexp_extract(name, 'batched_transpose|\w+(?i:nhwc)\w*'), ''), name) AS told
-    FROM gpu_ops AS k LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
-    WHERE k.kind = 'kernel' AND is_asked(k.trace_id)
+    FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
         AND name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'layout_change'))
 )
 FROM changed_ops('kernel')

@@ -40,7 +40,7 @@ launched AS (
     SELECT l.trace_id, l.event_id, launch_id, l.pid, l.tid, launch_start_ns, launch_end_ns,
            row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid
                ORDER BY launch_start_ns, l.event_id) AS number
-    FROM gpu_op_launch AS l LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    FROM gpu_ops AS l LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN slice_label AS o ON op_label = o.label_id
     WHERE (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM timed)
         AND (l.kind <> 'kernel' OR has(traits, 'moves_or_fills') OR o.name IN ('aten::div_', 'aten::mul_'))
@@ -68,6 +68,7 @@ rate AS (
 calling AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE kind = 'cpu_op' AND has(traits, 'collective_call') AND trace_id IN (SELECT trace_id FROM at_place)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 small AS (
     SELECT s.*, min(s.quick_ns) OVER (PARTITION BY s.trace_id, s.class) AS own_ns,
@@ -77,7 +78,7 @@ small AS (
            CASE WHEN launch_start_ns < o.end_ns AND count(*) OVER (PARTITION BY s.trace_id, o.event_id) = 1
                THEN o END AS around
     FROM at_place AS s LEFT JOIN rate AS r ON s.trace_id = r.trace_id AND s.class = r.class
-    ASOF LEFT JOIN (FROM outermost('calling')) AS o
+    ASOF LEFT JOIN calling AS o
       ON s.trace_id = o.trace_id AND s.pid = o.pid AND s.tid = o.tid AND s.launch_start_ns >= o.start_ns
 ),
 spare AS (FROM small WHERE is_small AND number > 1)

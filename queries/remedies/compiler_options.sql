@@ -17,21 +17,18 @@
 -- check: tracekit query after.json compile_overhead; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/prototype/inductor_cpp_wrapper_tutorial.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html
--- column detail (text): the number of launches in it
 -- doubts: no_gpu_ops, no_runtime_calls, no_compiled_code
 -- Compiled code that launches kernels which Inductor generated; that of graphs is a replay.
-WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
-    WHERE compiled IN ('wrapper', 'generated') AND is_asked(trace_id)
+WITH region AS (
+    FROM slices WHERE compiled IN ('wrapper', 'generated') AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-region AS (FROM outermost('named')),
 single AS (
     SELECT r.trace_id, r.event_id, count(DISTINCT launch_id) AS launches
-    FROM gpu_op_launch AS l ASOF JOIN region AS r
-      ON l.trace_id = r.trace_id AND l.pid = r.pid AND l.tid = r.tid AND l.launch_start_ns >= r.start_ns
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    WHERE l.launch_start_ns < r.end_ns
-    GROUP BY ALL HAVING NOT bool_or(l.is_graph) AND bool_or(starts_with(g.name, 'triton_'))
+    FROM gpu_ops AS g ASOF JOIN region AS r
+      ON g.trace_id = r.trace_id AND g.pid = r.pid AND g.tid = r.tid AND g.launch_start_ns >= r.start_ns
+    WHERE g.launch_start_ns < r.end_ns
+    GROUP BY ALL HAVING NOT bool_or(g.is_graph) AND bool_or(starts_with(g.name, 'triton_'))
 )
 SELECT trace_id, NULL AS place, format('{} launches', sum(launches) OVER (PARTITION BY trace_id)) AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, dur_ns,

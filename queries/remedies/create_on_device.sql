@@ -22,17 +22,16 @@
 -- If the launch after a launch is a copy to the device, an operator between the two made the copied tensor.
 -- Other operators between them work on that tensor.
 WITH launched AS (
-    SELECT trace_id, pid, tid, launch_id, launch_start_ns, event_id AS op_id,
+    SELECT trace_id, pid, tid, launch_id, launch_start_ns, copy_kind, bytes,
            lag(launch_start_ns, 1, -thresholds().late_time_ns)
                OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns) AS since_ns
-    FROM gpu_op_launch WHERE NOT is_graph AND is_asked(trace_id)
+    FROM gpu_ops WHERE NOT is_graph AND is_asked(trace_id)
 ),
 copy AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns,
            coalesce(outer_op_id, launch_id) AS copying_id,
-           m.bytes / thresholds().host_bytes_per_s * 1e9 AS least_ns
-    FROM launched AS l JOIN gpu_ops AS m ON l.trace_id = m.trace_id AND op_id = m.event_id
-    LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
+           bytes / thresholds().host_bytes_per_s * 1e9 AS least_ns
+    FROM launched AS l LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
     WHERE copy_kind = 'HtoD'
         -- A tensor copied after a fetch is the batch.
         AND NOT EXISTS (FROM slices AS f WHERE f.trace_id = l.trace_id AND f.activity = 'input'

@@ -29,14 +29,14 @@
 -- And not where the host waits so often that a replay would launch hardly more than single launches do.
 -- A run that captures graphs, or replays them for most GPU ops, has chosen what to leave out.
 WITH launch AS (
-    SELECT l.trace_id, launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.name AS kernel
+    SELECT l.trace_id, l.launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.name AS kernel
     FROM launch_call AS l JOIN gpu_ops AS k ON l.trace_id = k.trace_id AND l.op_id = k.event_id
-    WHERE is_asked(l.trace_id) AND can_be_captured AND NOT is_graph
-        AND NOT is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
+    WHERE is_asked(l.trace_id) AND l.can_be_captured AND NOT l.is_graph
+        AND NOT l.is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
         -- XLA makes graphs by itself: https://openxla.org/xla/flags_guidance (xla_gpu_enable_command_buffer)
         AND l.trace_id NOT IN (SELECT trace_id FROM trace WHERE profiler = 'jax')
-        AND l.trace_id NOT IN (SELECT trace_id FROM gpu_op_launch GROUP BY trace_id
-            HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(*))
+        AND l.trace_id NOT IN (SELECT trace_id FROM gpu_ops GROUP BY trace_id
+            HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(launch_id))
 ),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
 before AS (

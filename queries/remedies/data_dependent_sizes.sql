@@ -18,23 +18,24 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column detail (text): the operator
 -- column event_id (id): the operator; the times are of the waiting call in it
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- Only the device knows the size of what a mask selects; indexing with a mask calls nonzero.
-WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE kind = 'cpu_op' AND is_asked(trace_id)
+WITH sized_operator AS (
+    FROM slices WHERE kind = 'cpu_op' AND is_asked(trace_id)
         AND (has(traits, 'data_dependent_size')
             OR name IN ('aten::index', 'aten::index_put_', 'aten::_index_put_impl_', 'aten::where'))
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-sized_operator AS (FROM outermost('named')),
 -- Printing a tensor asks for sizes, too; another remedy is about prints.
-waiting AS (FROM waiting_call WHERE is_sized AND NOT is_printed AND is_asked(trace_id)),
+waiting AS (
+    FROM waiting_call WHERE is_sized AND NOT is_printed AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
 call AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,
            a.event_id AS operator_id
-    FROM outermost('waiting') AS c JOIN sized_operator AS a ON c.trace_id = a.trace_id AND c.pid = a.pid
+    FROM waiting AS c JOIN sized_operator AS a ON c.trace_id = a.trace_id AND c.pid = a.pid
         AND c.tid = a.tid AND c.start_ns BETWEEN a.start_ns AND a.end_ns
 )
 SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,

@@ -19,7 +19,6 @@
 -- check: tracekit query after.json data_loading; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.DataLoader
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column detail (text): the number of fetches there that wait
 -- doubts: no_stacks
 WITH fetched AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns FROM slices

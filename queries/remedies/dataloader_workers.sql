@@ -27,14 +27,15 @@
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
-WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
+WITH input AS (
+    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns FROM slices
     WHERE list_has_any(traits, ['own_input', 'preprocesses']) AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 -- A worker process cannot easily use the device to load.
 loading AS (
-    FROM outermost('named') AS f
-    WHERE NOT EXISTS (FROM gpu_op_launch AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid
+    FROM input AS f
+    WHERE NOT EXISTS (FROM gpu_ops AS l WHERE l.trace_id = f.trace_id AND l.pid = f.pid
         AND l.tid = f.tid AND launch_start_ns BETWEEN f.start_ns AND f.end_ns)
 ),
 timed AS (

@@ -24,4 +24,4 @@
 SELECT trace_id, NULL AS place,
        format('{} tokens a step, weights bound it up to {:.0f}', tokens, most_tokens) AS detail,
        'op' AS target, event_id, NULL AS pid, NULL AS tid, start_ns, dur_ns, 2 AS factor
-FROM decoded_ops() WHERE NOT is_product AND 2 * tokens <= most_tokens
+FROM decoded_ops WHERE NOT is_product AND 2 * tokens <= most_tokens

@@ -32,9 +32,9 @@
 WITH waiting AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, call FROM runtime_calls
     WHERE activity = 'sync' AND is_asked(trace_id)
+        AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
 ),
-outside_capture AS (FROM apart_from_captures('waiting', thresholds().after_capture_ns)),
-at_place AS (FROM placed('outside_capture')),
+at_place AS (FROM placed('waiting')),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
     SELECT w.*
@@ -42,21 +42,20 @@ own AS (
     WHERE cpu_op IS NULL OR starts_with(cpu_op, 'Optimizer.') OR has(p.traits, 'synchronizes')
 ),
 launched AS (
-    SELECT trace_id, pid, tid, launch_start_ns AS start_ns, event_id
-    FROM gpu_op_launch SEMI JOIN own USING (trace_id, pid, tid)
+    SELECT trace_id, pid, tid, launch_start_ns AS start_ns, copy_kind
+    FROM gpu_ops SEMI JOIN own USING (trace_id, pid, tid)
 ),
 call AS (
     SELECT o.*,
            CASE WHEN o.call = 'wait_event' THEN 'waits for an event'
                WHEN o.call = 'wait_stream' THEN 'waits for a stream'
                ELSE 'waits for the whole device' END
-           || if(copy_kind = 'DtoH', ', after a copy to the host', '') AS detail
+           || if(b.copy_kind = 'DtoH', ', after a copy to the host', '') AS detail
     FROM own AS o
     ASOF JOIN launched AS b ON o.trace_id = b.trace_id AND o.pid = b.pid AND o.tid = b.tid
         AND o.start_ns > b.start_ns
     ASOF JOIN launched AS a ON o.trace_id = a.trace_id AND o.pid = a.pid AND o.tid = a.tid
         AND o.start_ns < a.start_ns
-    LEFT JOIN gpu_ops AS m ON b.trace_id = m.trace_id AND b.event_id = m.event_id
 )
 SELECT trace_id, nullif(place, cpu_op) AS place, mode(detail) OVER (PARTITION BY trace_id, place) AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

@@ -31,18 +31,17 @@ WITH grid AS (
     SELECT *, regexp_extract(name, '^(void )?([^<(]+)', 2) AS short_name,
            CASE WHEN blocks < sm_count THEN blocks / sm_count
                WHEN waves > 1 THEN waves / ceil(waves) END AS filled
-    FROM kernel_grids()
+    FROM kernel_grids
     WHERE class IN ('gemm', 'convolution', 'attention') AND filled <= 1 - thresholds().unfilled_share
         AND name NOT IN (SELECT name FROM gpu_op_name WHERE has(traits, 'split_k_sum'))
 ),
 kernel AS (
-    SELECT k.trace_id, k.event_id AS gpu_op_id, l.launch_id AS event_id, k.start_ns, k.dur_ns, short_name,
+    SELECT k.trace_id, k.event_id AS gpu_op_id, k.launch_id AS event_id, k.start_ns, k.dur_ns, short_name,
            CASE WHEN blocks < sm_count THEN blocks || ' blocks on ' || sm_count || ' SMs: '
                ELSE round(waves, 2) || ' waves: ' END || short_name AS told,
            greatest(filled, thresholds().launch_floor_ns / k.dur_ns) AS factor, k.dur_ns * (1 - factor) AS ns
     FROM (SELECT *, unnest(kernel_ids) AS kernel_id FROM grid) AS g
     JOIN gpu_ops AS k ON g.trace_id = k.trace_id AND g.kernel_id = k.event_id
-    LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE k.dur_ns > thresholds().launch_floor_ns
 ),
 at_place AS (SELECT * REPLACE (coalesce(place, short_name) AS place) FROM placed_ops('kernel'))

@@ -18,7 +18,6 @@
 -- check: tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/intermediate/fx_conv_bn_fuser.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column detail (text): the number of norms
 -- doubts: no_stacks
 -- A run without a backward pass and an optimizer is inference; in training, aten::add_ comes before a norm.
 WITH learning AS (

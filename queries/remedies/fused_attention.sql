@@ -22,7 +22,6 @@
 -- sources:
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://arxiv.org/abs/2205.14135
--- column detail (text): the shape of the scores
 -- column factor (fraction of the time taken): both products' FLOPs, or reading query, key and value and
 --     writing the output, at the share of the roofs that the products reach now
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks

@@ -35,7 +35,7 @@
 -- https://github.com/huggingface/transformers/blob/main/src/transformers/activations.py
 WITH work AS (
     SELECT *, regexp_replace(name, '^aten::_?(\w*?)_?$', '\1') AS plain, texts_of(types) AS t
-    FROM all_work() WHERE is_asked(trace_id)
+    FROM all_work WHERE is_asked(trace_id)
         AND kind IN ('elementwise', 'copy', 'reduction', 'softmax') AND len(gpu_op_ids) = 1 AND is_kernels
 ),
 placed AS (

@@ -37,7 +37,7 @@ step AS (
 launched AS (
     SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.launch_id, l.is_graph, h.cpu_op_id, n.name,
            n.compiled, is_fusable, optimizer
-    FROM gpu_op_launch AS l ASOF JOIN step AS s
+    FROM gpu_ops AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
     LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN slice_label AS n ON h.op_label = n.label_id

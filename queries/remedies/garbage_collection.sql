@@ -25,16 +25,15 @@
 -- sources: https://docs.python.org/3/library/gc.html
 --     https://github.com/pytorch/pytorch/pull/161209
 -- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
--- column detail (text): the number of collections, and the longest
 -- doubts: no_stacks
 -- A call of gc.collect() is a frame of the stack; `Python GC` is a collection that Python starts itself.
 -- Collections around a graph's capture belong to it.
-WITH named AS (
+WITH collection AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM slices
     WHERE kind = 'python' AND name IN ('Python GC', '<built-in function collect>') AND is_asked(trace_id)
+        AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-outside_capture AS (FROM apart_from_captures('named', thresholds().after_capture_ns)),
-collection AS (FROM outermost('outside_capture')),
 called AS (SELECT * REPLACE (CASE WHEN name <> 'Python GC' THEN place END AS place) FROM placed('collection'))
 SELECT trace_id, place,
        format('{} collections, the longest {:.1f} ms', count(*) OVER here, max(dur_ns) OVER here / 1e6)

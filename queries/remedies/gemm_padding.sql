@@ -24,7 +24,7 @@ WITH product AS (
     SELECT *, list_transform([m, k, n], lambda size: (size + unit - 1) // unit * unit) AS padded,
            padded[1] AS m_padded, padded[2] AS k_padded, padded[3] AS n_padded,
            m = m_padded AND k = k_padded AND n = n_padded AS is_aligned
-    FROM products() WHERE peak IN ('tf32', 'bf16', 'fp16')
+    FROM products WHERE peak IN ('tf32', 'bf16', 'fp16')
 ),
 kernel AS (
     SELECT p.* EXCLUDE start_ns, g.event_id AS gpu_op_id, g.start_ns, g.dur_ns,
@@ -51,7 +51,7 @@ compared AS (
     FROM shape AS s JOIN aligned AS a USING (trace_id, device_id, peak, is_batched)
 ),
 near AS (
-    SELECT * EXCLUDE (flop_per_ns, ratio), arg_min(flop_per_ns, ratio) AS flop_per_ns
+    SELECT * EXCLUDE (flop_per_ns, ratio), arg_min(flop_per_ns, (ratio, flop_per_ns)) AS flop_per_ns
     FROM compared WHERE ratio <= thresholds().near_size GROUP BY ALL
 ),
 priced AS (

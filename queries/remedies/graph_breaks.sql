@@ -49,8 +49,10 @@ placed_region AS (
     GROUP BY i.trace_id, i.event_id, i.pid, i.tid, i.start_ns, i.name
 ),
 -- Guards are checked before the region; its inputs are prepared inside it.
-entry AS (FROM part WHERE part IN ('guards', 'prologue') AND EXISTS (FROM inner_region)),
-outer_entry AS (FROM outermost('entry')),
+outer_entry AS (
+    FROM part WHERE part IN ('guards', 'prologue') AND EXISTS (FROM inner_region)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
 entered AS (
     SELECT e.*, r.event_id AS region_id
     FROM (FROM outer_entry WHERE part = 'guards') AS e ASOF JOIN region AS r
@@ -65,11 +67,13 @@ paid AS (
     SELECT e.*, r.place, r.name AS region
     FROM entered AS e JOIN placed_region AS r ON e.trace_id = r.trace_id AND e.region_id = r.event_id
 ),
-compiling AS (FROM part WHERE part = 'compilation'),
-compilation AS (FROM outermost('compiling')),
+compilation AS (
+    FROM part WHERE part = 'compilation'
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
 -- Compiling is over with the start of a run. Later, it is compiling again.
 middle AS (
-    SELECT trace_id, median(launch_start_ns) AS at_ns FROM gpu_op_launch
+    SELECT trace_id, median(launch_start_ns) AS at_ns FROM gpu_ops
     WHERE trace_id IN (SELECT trace_id FROM compilation) GROUP BY trace_id
 ),
 again AS (

@@ -25,7 +25,7 @@
 WITH product AS (
     SELECT trace_id, event_id, gpu_op_ids[1] AS product_id, device_id, stream, first_ns,
            shapes_of(dims)[2] AS b
-    FROM all_work() WHERE kind = 'bmm' AND is_asked(trace_id)
+    FROM all_work WHERE kind = 'bmm' AND is_asked(trace_id)
 ),
 gather AS (
     SELECT trace_id, device_id, stream, min(start_ns) AS first_ns, min(event_id) AS gather_id,

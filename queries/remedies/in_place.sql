@@ -11,7 +11,6 @@
 -- risks: Other references to the tensor see the change. Autograd raises an error if it needs the old value.
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/autograd.html#in-place-operations-with-autograd
--- column detail (text): the operator, and its in-place form
 -- doubts: no_operators, no_stacks
 -- An operator that calls clone and then the operator of its own name with an underscore.
 WITH cloned AS (

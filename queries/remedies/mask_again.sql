@@ -16,7 +16,6 @@
 -- risks: The mask stays in memory, and the longest size has to be known: slice it for shorter inputs.
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html
--- column detail (text): the mask's shape
 -- doubts: no_operators, no_shapes, no_stacks
 -- A triangle of one shape, built at one place more than once, what filled it before and what negates it.
 WITH operator AS (

@@ -17,15 +17,14 @@
 -- check: tracekit query after.json top_cpu_ops; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
--- column detail (text): the operator that takes most time
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
-WITH named AS (
+WITH product AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
     WHERE work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
         AND is_asked(trace_id)
-        AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
+        AND trace_id IN (SELECT trace_id FROM launch_call)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-product AS (FROM outermost('named')),
 -- Operators that launch, or that a capture records, work on the device. Microseconds do not count.
 working AS (
     SELECT * EXCLUDE (gpu_ops, kernels, gpu_ns), dur_ns AS ns, name AS told FROM launched_inside('product')

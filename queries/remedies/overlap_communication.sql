@@ -29,8 +29,8 @@
 WITH RECURSIVE timed AS MATERIALIZED (
     SELECT t.trace_id, t.event_id, t.device_id, type, group_name, message_bytes, t.pid, t.tid, t.start_ns,
            t.dur_ns, t.launch_start_ns, exposed_ns, wait_ns, l.launch_id
-    FROM collective AS t JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    WHERE is_asked(t.trace_id) AND t.dur_ns > 0
+    FROM collective AS t JOIN gpu_ops AS l USING (trace_id, event_id)
+    WHERE launch_id IS NOT NULL AND is_asked(t.trace_id) AND t.dur_ns > 0
         AND type IN ('allreduce', 'reducescatter', 'allgather')
 ),
 around AS (
@@ -65,12 +65,11 @@ thread AS (SELECT DISTINCT trace_id, pid, tid FROM reduction),
 -- Compute without communication beside it; the backward pass has its own thread.
 work AS MATERIALIZED (
     SELECT {'trace_id': g.trace_id, 'device_id': g.device_id} AS key, g.event_id, g.start_ns, g.end_ns,
-           g.dur_ns, coalesce(CASE WHEN l.launch_start_ns < s.end_ns THEN step END, -1) AS step,
-           (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM thread) AS is_backward
-    FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id)
-    JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-    ASOF LEFT JOIN steps AS s ON l.trace_id = s.trace_id AND l.launch_start_ns >= s.start_ns
-    WHERE g.activity = 'compute'
+           g.dur_ns, coalesce(CASE WHEN g.launch_start_ns < s.end_ns THEN step END, -1) AS step,
+           (g.trace_id, g.pid, g.tid) IN (SELECT (trace_id, pid, tid) FROM thread) AS is_backward
+    FROM (FROM gpu_ops SEMI JOIN thread USING (trace_id)) AS g
+    ASOF LEFT JOIN steps AS s ON g.trace_id = s.trace_id AND g.launch_start_ns >= s.start_ns
+    WHERE g.activity = 'compute' AND launch_id IS NOT NULL
 ),
 exchange AS (
     SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_ns, end_ns FROM gpu_ops

@@ -19,7 +19,7 @@
 -- column detail (text): the replays, and the launches beside them
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Graphs carry most of the ops: the rest prepares their inputs, or takes their results.
-WITH op AS (FROM decoded_ops()),
+WITH op AS (FROM decoded_ops),
 replay AS (
     SELECT DISTINCT o.trace_id, launch_id AS event_id, o.pid, o.tid, e.ts_ns AS start_ns,
            e.ts_ns + e.dur_ns AS end_ns

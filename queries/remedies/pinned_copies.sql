@@ -29,12 +29,10 @@
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
-    SELECT m.trace_id, m.event_id AS copy_id, m.device_id, copy_kind, m.bytes, m.start_ns, m.dur_ns,
-           lower(nullif(regexp_extract(m.name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS memory,
-           is_blocking, l.launch_id AS event_id, l.pid, l.tid, launch_start_ns, launch_end_ns
-    FROM memcpys AS m JOIN gpu_op_launch AS l ON m.trace_id = l.trace_id AND m.event_id = l.event_id
-    WHERE copy_kind IN ('HtoD', 'DtoH') AND is_asked(m.trace_id)
-        AND NOT is_graph
+    SELECT trace_id, event_id AS copy_id, device_id, copy_kind, bytes, start_ns, dur_ns,
+           lower(nullif(regexp_extract(name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS memory,
+           is_blocking, launch_id AS event_id, pid, tid, launch_start_ns, launch_end_ns
+    FROM gpu_ops WHERE copy_kind IN ('HtoD', 'DtoH') AND is_asked(trace_id) AND NOT is_graph
 ),
 at_place AS MATERIALIZED (FROM placed('copy')),
 -- A copy takes a fixed time plus a time by its size: the smallest gives the former, the largest the latter.
@@ -50,7 +48,7 @@ link AS (
     FROM at_place WHERE bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
 ),
 quick AS (
-    SELECT trace_id, median(launch_end_ns - launch_start_ns) AS launch_ns FROM gpu_op_launch
+    SELECT trace_id, median(launch_end_ns - launch_start_ns) AS launch_ns FROM gpu_ops
     WHERE kind = 'kernel' AND trace_id IN (SELECT trace_id FROM at_place) GROUP BY ALL
 ),
 -- PyTorch waits for the stream in a copy without non_blocking=True.

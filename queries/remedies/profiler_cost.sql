@@ -19,7 +19,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
 -- column detail (text): how much longer a step takes, and what was recorded besides operators
--- column event_id (id): the first step
 -- column factor (fraction of the time taken): a step's time unprofiled over profiled
 -- doubts: no_steps
 -- Only `tracekit capture` measures both; the steps in the trace have to show it, too.

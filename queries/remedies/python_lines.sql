@@ -18,7 +18,6 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.python.org/3/library/profile.html
 -- column place (text): the function, by its file and first line
--- column detail (text): its own time in the median call
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
 -- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a noticeable share.

@@ -21,7 +21,6 @@
 -- check: tracekit diff before.json after.json; tracekit query after.json sync_points
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html
--- column detail (text): the operator that waits, or that a tensor is printed
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it.
 -- Another remedy handles operators whose result's size depends on values, except in a print.

@@ -35,7 +35,7 @@
 -- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.
 -- Kernels are known by name: cuBLAS and cuDNN (sgemm, scudnn, f32f32_f32f32, ffma, simt), rocBLAS (SB).
 WITH work AS MATERIALIZED (
-    FROM all_work() WHERE is_matrix AND peak IN ('fp32', 'tf32') AND is_asked(trace_id)
+    FROM all_work WHERE is_matrix AND peak IN ('fp32', 'tf32') AND is_asked(trace_id)
 ),
 -- If some products run in TF32, it is allowed already. Convolutions have their own switch.
 allowed AS (
@@ -61,15 +61,14 @@ held AS (
 ),
 -- Matrix products whose shapes are unknown: in graphs, or in traces without shapes.
 unshaped AS (
-    SELECT g.trace_id, l.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
+    SELECT g.trace_id, g.launch_id AS event_id, g.event_id AS gpu_op_id, 'op' AS target, g.start_ns, g.dur_ns,
            g.dur_ns AS ns, format || ', mostly ' || regexp_extract(g.name, '^(void )?([^<(]+)', 2) AS told,
            greatest(thresholds().half_share, thresholds().launch_floor_ns / g.dur_ns) AS factor
     FROM gpu_ops AS g JOIN faster AS f ON g.trace_id = f.trace_id AND g.device_id = f.device_id
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     WHERE g.class IN ('gemm', 'convolution') AND is_asked(g.trace_id)
         AND g.name IN (SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32'))
         AND f.flop_per_s[format] > peak_of(f.flop_per_s, 'fp32', TRUE)
-        AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work()
+        AND (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, unnest(gpu_op_ids)) FROM all_work
             WHERE is_matrix)
         AND (g.trace_id, g.class) NOT IN (SELECT (trace_id, class) FROM gpu_ops WHERE contains(name, 'tf32'))
 ),

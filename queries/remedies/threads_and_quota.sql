@@ -29,8 +29,8 @@ WITH own AS NOT MATERIALIZED (
     WHERE is_asked(s.trace_id)
         AND s.kind IN ('cpu_op', 'runtime', 'driver')
         AND s.activity IN ('dispatch', 'view', 'launch', 'runtime')
-        AND (s.trace_id, s.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch
-            WHERE kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns)
+        AND (s.trace_id, s.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_ops
+            WHERE launch_id IS NOT NULL AND (kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns))
 ),
 slow AS MATERIALIZED (
     SELECT o.* FROM own AS o JOIN host_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id

@@ -42,7 +42,7 @@ frame AS (
     SELECT trace_id, event_id, pid, tid, module_name(name) AS name, start_ns, end_ns FROM python_frames
     WHERE is_module AND is_asked(trace_id)
 ),
-root AS (FROM outermost('frame')),
+root AS (FROM frame QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 -- The backward pass of a module: autograd's nodes with the sequence number of one of its operators.
 numbered AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, sequence_number,
@@ -70,7 +70,7 @@ part AS (
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
             WHERE compiled IS NOT NULL AND trace_id NOT IN (FROM traced))
 ),
-outer_part AS (FROM outermost('part')),
+outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 launched AS (FROM launch_call WHERE is_asked(trace_id)),
 -- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
 -- optimizers (another remedy), collectives and input.
@@ -87,7 +87,7 @@ fixed AS (
         SELECT (trace_id, cpu_op_id) FROM waiting_call JOIN host_site USING (trace_id, event_id)
         WHERE is_read)
 ),
-fixed_call AS (FROM outermost('fixed')),
+fixed_call AS (FROM fixed QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 unit AS (
     SELECT u.* FROM outer_part AS u SEMI JOIN launched USING (trace_id, pid, tid)
     ASOF LEFT JOIN fixed_call AS k
@@ -125,12 +125,12 @@ stretch AS (
 share AS (
     SELECT trace_id, event_id, 1 - least(1, sum(intermediate) / any_value(moved)) AS factor,
            bool_or(is_first) AS vanishes
-    FROM fusable_ops() WHERE is_asked(trace_id) GROUP BY ALL
+    FROM fusable_ops WHERE is_asked(trace_id) GROUP BY ALL
 ),
 fused AS (
     SELECT l.*, event_id, g.start_ns AS op_start_ns, g.dur_ns, factor, vanishes
-    FROM share JOIN gpu_op_launch AS o USING (trace_id, event_id) JOIN gpu_ops AS g USING (trace_id, event_id)
-    JOIN launch AS l ON o.trace_id = l.trace_id AND o.launch_id = l.launch_id
+    FROM share JOIN gpu_ops AS g USING (trace_id, event_id)
+    JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
 )
 SELECT trace_id, place,
        if(trace_id IN (FROM traced), 'traced by a compiler that generates no code: see backend=', NULL)

@@ -18,22 +18,23 @@
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- column detail (text): the number of tensors filled in each call
 -- doubts: no_stacks
-WITH named AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices WHERE is_asked(trace_id)
-        AND has(traits, 'zero_grad')
+WITH zeroing AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
+    WHERE has(traits, 'zero_grad') AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-zeroing AS (FROM outermost('named')),
 filled AS (
     SELECT f.trace_id, f.event_id, f.pid, f.tid, f.name, f.start_ns, f.end_ns, f.dur_ns,
            z.event_id AS zeroing_id, z.name AS zeroing
     FROM cpu_ops AS f JOIN zeroing AS z ON f.trace_id = z.trace_id AND f.pid = z.pid AND f.tid = z.tid
         AND f.start_ns BETWEEN z.start_ns AND z.end_ns
     WHERE f.name IN ('aten::zero_', 'aten::_foreach_zero_', 'aten::detach_')
+    QUALIFY is_outermost((f.trace_id, f.pid, f.tid), f.start_ns, f.end_ns)
 ),
 counted AS (
     SELECT *, count(*) FILTER (name <> 'aten::detach_') OVER (PARTITION BY trace_id, zeroing_id) AS fills,
            bool_or(name = 'aten::_foreach_zero_') OVER (PARTITION BY trace_id, zeroing_id) AS at_once
-    FROM outermost('filled')
+    FROM filled
 ),
 call AS (
     SELECT trace_id, event_id, pid, tid, start_ns, dur_ns, zeroing_id, zeroing, fills, at_once FROM counted

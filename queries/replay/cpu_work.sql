@@ -1,7 +1,5 @@
 -- question: In a trace without GPU ops, what did the thread that runs most operators do, instant by instant?
--- columns pid, tid
--- column start_ns (ns): where the stretch begins; the stretches cover the trace without gap or overlap
--- columns dur_ns
+-- columns pid, tid, start_ns, dur_ns
 -- column cause (text): the thread's activity, or the limit of its computation (math-or-memory: unknown)
 -- doubts: no_operators, no_shapes, begin_end_events
 SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,

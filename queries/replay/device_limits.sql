@@ -1,7 +1,7 @@
 -- question: What limits each GPU op?
 -- params latency_percent
 -- param short_ns (integer, default thresholds().launch_floor_ns): shorter ops of unknown work are latency's
--- column event_id (id): the GPU op; rows are in the order of device_work
+-- columns event_id
 -- column cause (text): communication, copy, math, memory-bandwidth, latency, or math-or-memory (unknown)
 -- column known_by (text): the source of the cause: kind (communication and copies), roofline (the operator's
 --     work, and the device's peaks), duration, class (elementwise work, normalizations, reductions and copies
@@ -30,7 +30,7 @@ op AS MATERIALIZED (
                 WHEN dur_ns < coalesce(getvariable('short_ns'), thresholds().launch_floor_ns) THEN 'duration'
                 WHEN moves_bytes THEN 'class' END AS known_by,
            op.activity, op.class, grid, blocks_per_sm,
-           coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent
+           coalesce(has(n.traits, 'latent_attention'), FALSE) AS is_latent, pid, tid, launch_start_ns
     FROM gpu_ops AS op LEFT JOIN slice_label AS n USING (label_id)
     LEFT JOIN bound AS b ON op.trace_id = b.trace_id AND op.event_id = b.event_id
     WHERE is_asked(op.trace_id)
@@ -80,7 +80,7 @@ kernel_limit AS (
                 -- With few tokens, matrix products take as long as reading the weights. Attention to one
                 -- token of each request takes as long as reading its cache, unless many heads share that
                 -- (multi-head latent attention).
-                WHEN l.launch_start_ns < s.end_ns AND s.tokens <= thresholds().few_tokens_share
+                WHEN g.launch_start_ns < s.end_ns AND s.tokens <= thresholds().few_tokens_share
                     * coalesce(p.flop_per_s['bf16'], p.flop_per_s['fp16']) / p.memory_bytes_per_s
                     AND (g.class <> 'attention' OR s.prompt = 0 AND NOT g.is_latent) THEN 'tokens'
                 WHEN 100 * blocks_per_sm
@@ -91,10 +91,9 @@ kernel_limit AS (
                         coalesce(p.flop_per_s['fp16'], p.flop_per_s['bf16'])) THEN 'tiles'
                 END AS found_by
     FROM gridded AS g LEFT JOIN product AS t USING (trace_id, event_id)
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN device_peaks AS p ON g.trace_id = p.trace_id AND g.device_id = p.device_id
     ASOF LEFT JOIN server_step AS s
-      ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
+      ON g.trace_id = s.trace_id AND g.pid = s.pid AND g.tid = s.tid AND g.launch_start_ns >= s.start_ns
 )
 SELECT op.trace_id, op.event_id,
        CASE coalesce(known_by, found_by) WHEN 'kind' THEN op.activity::VARCHAR

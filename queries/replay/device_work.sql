@@ -1,7 +1,5 @@
 -- question: What did each device do, and which call launched it?
--- columns event_id, device_id, stream
--- column start_ns (ns): where it starts, by the device's clock
--- columns dur_ns
+-- columns event_id, device_id, stream, start_ns, dur_ns
 -- column launch_id (id): the call that launched it; NULL: not in the trace
 -- columns pid, tid
 -- column launch_start_ns (ns): where the call begins
@@ -13,11 +11,10 @@
 -- column captured_ns (ns): where it begins
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch
 SELECT
-    op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, l.launch_id, l.pid, l.tid,
-    l.launch_start_ns, l.launch_end_ns,
-    l.is_graph, l.is_blocking, c.pid AS captured_pid, c.tid AS captured_tid, c.ts_ns AS captured_ns
-FROM gpu_ops AS op LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
-LEFT JOIN (
+    op.trace_id, op.event_id, op.device_id, op.stream, op.start_ns, op.dur_ns, op.launch_id, op.pid, op.tid,
+    op.launch_start_ns, op.launch_end_ns, op.is_graph, op.is_blocking, c.pid AS captured_pid,
+    c.tid AS captured_tid, c.ts_ns AS captured_ns
+FROM gpu_ops AS op LEFT JOIN (
     SELECT s.trace_id, s.event_id, e.pid, e.tid, e.ts_ns FROM graph_site AS s JOIN event_row AS e
       ON s.capture_trace_id = e.trace_id AND s.capture_launch_id = e.event_id
     WHERE s.trace_id = s.capture_trace_id

@@ -1,8 +1,6 @@
 -- question: What are these events, and where in the program do they come from?
 -- params events
--- columns event_id, name, cpu_op
--- column module (text): the module around it; NULL: none recorded
--- columns python_line
+-- columns event_id, name, cpu_op, module, python_line
 -- doubts: no_stacks, no_modules, unlinked_gpu_ops
 WITH given AS (
     SELECT e.trace_id, event_id, l.name, kind
@@ -11,12 +9,12 @@ WITH given AS (
       AND event_id IN (SELECT TRY_CAST(unnest(string_split(coalesce(getvariable('events'), ''),
           ',')) AS BIGINT))
 ),
-site AS (FROM call_site('given')),
 op AS (FROM gpu_op_origin SEMI JOIN given USING (trace_id, event_id))
 SELECT
     g.trace_id, g.event_id, g.name,
-    CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(s.cpu_op, o.cpu_op) END AS cpu_op,
-    coalesce(s.module, o.module) AS module,
-    CASE WHEN g.kind = 'python' THEN g.name ELSE coalesce(s.python_line, o.python_line) END AS python_line
-FROM given AS g LEFT JOIN site AS s USING (trace_id, event_id) LEFT JOIN op AS o USING (trace_id, event_id)
+    CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(g.cpu_op, o.cpu_op) END AS cpu_op,
+    coalesce(module_name(name_of(g.trace_id, g.module_id)), o.module) AS module,
+    CASE WHEN g.kind = 'python' THEN g.name ELSE coalesce(name_of(g.trace_id, g.python_id), o.python_line) END
+        AS python_line
+FROM (FROM placed('given')) AS g LEFT JOIN op AS o USING (trace_id, event_id)
 ORDER BY g.trace_id, g.event_id

@@ -6,7 +6,7 @@
 -- column scope (text): device (everything launched), stream (everything launched to it), event (everything
 --     launched before it was recorded), ready (a result: the last op that ends in it) or maybe (it waits if
 --     it ends right after the device's last op)
--- column stream (id): the stream waited for; NULL: unknown
+-- columns stream
 -- column until_ns (ns): it waits for work launched before this
 -- doubts: no_runtime_calls, absurd_duration
 WITH recorded AS (
@@ -25,7 +25,7 @@ waiting AS (
     WHERE kind = 'python' AND activity = 'sync' AND is_asked(trace_id)
 ),
 -- If a waiting call is inside another (MTIA's synchronize), the outer one waits.
-call AS (FROM outermost('waiting'))
+call AS (FROM waiting QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns))
 SELECT
     c.trace_id, c.event_id, c.name AS call, c.activity AS cause, pid, tid, start_ns, dur_ns,
     CASE WHEN kind = 'python' THEN 'ready'

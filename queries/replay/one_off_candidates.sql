@@ -37,9 +37,8 @@ step AS (
     FROM steps WHERE trace_id IN (SELECT trace_id FROM span)
 ),
 sparse AS (
-    SELECT trace_id FROM gpu_ops LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    WHERE trace_id IN (SELECT trace_id FROM span)
-    GROUP BY trace_id HAVING count(l.launch_id) < thresholds().unlinked_majority * count(*)
+    SELECT trace_id FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM span)
+    GROUP BY trace_id HAVING count(launch_id) < thresholds().unlinked_majority * count(*)
 ),
 stepped AS (SELECT trace_id, count(*) AS steps FROM step GROUP BY trace_id),
 progress AS (
@@ -142,14 +141,13 @@ allocation AS (
 ),
 -- Copies in a row on a thread: no other op is launched between them.
 launched AS (
-    SELECT l.*, op.name, op.dur_ns, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy,
-           sum(op.dur_ns) OVER (PARTITION BY l.trace_id) AS all_ns,
-           row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid ORDER BY launch_start_ns, l.event_id)
-           - row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid, is_copy
-               ORDER BY launch_start_ns, l.event_id) AS run
-    FROM gpu_op_launch AS l SEMI JOIN thread USING (trace_id, pid, tid)
-    JOIN gpu_ops AS op ON l.trace_id = op.trace_id AND l.event_id = op.event_id
-    WHERE l.trace_id NOT IN (SELECT trace_id FROM stepped)
+    SELECT *, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy,
+           sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns,
+           row_number() OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id)
+           - row_number() OVER (PARTITION BY trace_id, pid, tid, is_copy
+               ORDER BY launch_start_ns, event_id) AS run
+    FROM gpu_ops SEMI JOIN thread USING (trace_id, pid, tid)
+    WHERE trace_id NOT IN (SELECT trace_id FROM stepped)
 ),
 row_of_copies AS (
     SELECT trace_id, pid, tid, arg_min(launch_id, launch_start_ns) AS event_id,

@@ -4,14 +4,11 @@
 -- param of (text, default 'operator'): `operator` or `module`
 -- columns event_id, name, pid, tid, start_ns, dur_ns
 -- doubts: no_operators, no_modules
-WITH named AS (
-    SELECT trace_id, event_id, if(kind = 'python', module_name(name), name) AS name, pid, tid, start_ns,
-           end_ns, dur_ns
-    FROM slices WHERE is_asked(trace_id)
-        AND if(coalesce(getvariable('of'), 'operator') = 'module', kind = 'python' AND has(traits, 'module'),
-            kind = 'cpu_op')
-        AND lower(if(kind = 'python', module_name(slices.name), slices.name))
-            GLOB lower(coalesce(getvariable('pattern'), '*'))
-)
-SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM outermost('named')
+SELECT trace_id, event_id, if(kind = 'python', module_name(name), name) AS name, pid, tid, start_ns, dur_ns
+FROM slices WHERE is_asked(trace_id)
+    AND if(coalesce(getvariable('of'), 'operator') = 'module', kind = 'python' AND has(traits, 'module'),
+        kind = 'cpu_op')
+    AND lower(if(kind = 'python', module_name(slices.name), slices.name))
+        GLOB lower(coalesce(getvariable('pattern'), '*'))
+QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ORDER BY trace_id, pid, tid, start_ns

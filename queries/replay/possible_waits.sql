@@ -1,7 +1,5 @@
 -- question: Which slices end with a long stretch in which nothing was recorded inside them?
--- columns event_id, pid, tid
--- column start_ns (ns): where the stretch begins: it ends with its slice
--- columns dur_ns
+-- columns event_id, pid, tid, start_ns, dur_ns
 -- column alike (integer): a number, equal for slices whose names differ only in numbers
 -- column is_message (boolean): it ends just after another thread's message, and each covers most of the other
 -- doubts: no_stacks, absurd_duration

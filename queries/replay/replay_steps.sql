@@ -6,16 +6,14 @@ WITH step AS (
     SELECT trace_id, 'step' AS kind, name, pid, tid, start_ns, dur_ns FROM steps WHERE is_asked(trace_id)
 ),
 launching AS (
-    SELECT trace_id, pid, tid FROM gpu_op_launch WHERE is_asked(trace_id)
+    SELECT trace_id, pid, tid FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
     GROUP BY trace_id, pid, tid
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY count(*) DESC, pid, tid) = 1
-),
-range AS (
-    SELECT trace_id, name, pid, tid, start_ns, dur_ns, end_ns FROM annotations
-    JOIN launching USING (trace_id, pid, tid)
-    WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
 )
 FROM step
 UNION ALL
-SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns FROM outermost('range')
+SELECT trace_id, 'phase', name, pid, tid, start_ns, dur_ns
+FROM annotations SEMI JOIN launching USING (trace_id, pid, tid)
+WHERE side = 'host' AND trace_id NOT IN (SELECT trace_id FROM step) AND dur_ns > 0
+QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ORDER BY trace_id, start_ns

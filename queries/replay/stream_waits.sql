@@ -1,7 +1,5 @@
 -- question: Where does one stream wait for another?
--- column event_id (id): the call that makes a stream wait
--- columns pid, tid
--- column start_ns (ns): where the call begins: later work on the stream waits
+-- columns event_id, pid, tid, start_ns
 -- column stream (id): the stream that waits; NULL: unknown (cuda_sync events have it)
 -- column wait_on_stream (id): the stream that it waits for; NULL: unknown
 -- column until_ns (ns): it waits for the work given to that stream before this; NULL: unknown

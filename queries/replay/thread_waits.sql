@@ -1,7 +1,7 @@
 -- question: Where does a thread only wait: for a lock, a queue, a socket or a timer?
--- column event_id (id): the outermost frame that only waits
--- columns name, pid, tid, start_ns, dur_ns
+-- columns event_id, name, pid, tid, start_ns, dur_ns
 -- doubts: no_stacks
-WITH waiting AS (FROM slices WHERE has(traits, 'thread_wait') AND dur_ns > 0 AND is_asked(trace_id))
-SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns FROM outermost('waiting')
+SELECT trace_id, event_id, name, pid, tid, start_ns, dur_ns
+FROM slices WHERE has(traits, 'thread_wait') AND dur_ns > 0 AND is_asked(trace_id)
+QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ORDER BY trace_id, pid, tid, start_ns

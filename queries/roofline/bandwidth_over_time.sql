@@ -1,7 +1,6 @@
 -- question: What memory bandwidth do operators reach by their shapes, over time?
 -- param bins (integer, default 1000): the number of equal parts of each device's GPU-active span
--- columns device_id, start_ns
--- column end_ns (ns): where it ends; the last part may be shorter
+-- columns device_id, start_ns, end_ns
 -- column known_ns (ns): time of its GPU ops whose operators' bytes are known; other parts are left out
 -- column bytes (bytes): bytes that these operators read and write, each tensor once, by time in the part
 -- column bytes_per_s (bytes per second): bytes over its length; caches can make it exceed the memory's
@@ -15,7 +14,7 @@ WITH span AS MATERIALIZED (
 work AS MATERIALIZED (
     SELECT trace_id, gpu_op_ids[1] AS first_id, read_bytes + written_bytes AS moved_bytes,
            unnest(gpu_op_ids) AS op_id
-    FROM all_work() WHERE is_asked(trace_id)
+    FROM all_work WHERE is_asked(trace_id)
 ),
 -- An operator with several GPU ops moves its bytes evenly in all of them.
 op AS MATERIALIZED (

@@ -16,7 +16,7 @@
 -- was done, so recomputation counts; the paper calls that hardware FLOPs utilization.
 WITH work AS MATERIALIZED (
     SELECT *, CASE known_from WHEN 'call' THEN 0 ELSE flops END AS captured_flops, start_ns AS host_ns
-    FROM all_work() WHERE is_asked(trace_id)
+    FROM all_work WHERE is_asked(trace_id)
 ),
 counted AS (SELECT DISTINCT trace_id, unnest(gpu_op_ids) AS event_id FROM work),
 done AS (
@@ -29,7 +29,6 @@ done AS (
     SELECT k.trace_id, k.device_id, k.start_ns, launch_start_ns, 0, 0, 0, dur_ns,
            CASE WHEN w.event_id IS NULL THEN 0 ELSE dur_ns END
     FROM gpu_ops AS k LEFT JOIN counted AS w ON k.trace_id = w.trace_id AND k.event_id = w.event_id
-    LEFT JOIN gpu_op_launch AS l ON k.trace_id = l.trace_id AND k.event_id = l.event_id
     WHERE k.kind = 'kernel' AND k.trace_id IN (SELECT trace_id FROM work)
 ),
 measured AS (

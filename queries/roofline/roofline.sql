@@ -28,7 +28,7 @@ WITH work AS (
            count(*) AS calls, sum(busy_ns)::BIGINT AS gpu_ns, sum(flops) AS flops,
            sum(read_bytes + written_bytes)::BIGINT AS moved_bytes,
            arg_max(gpu_op_ids[1], (busy_ns, -gpu_op_ids[1])) AS kernel_id
-    FROM all_work() WHERE is_asked(trace_id) GROUP BY ALL
+    FROM all_work WHERE is_asked(trace_id) GROUP BY ALL
 ),
 held AS (
     SELECT w.*, (flops * 1e9 / peak_of(p.flop_per_s, format, is_matrix))::BIGINT AS math_ns,

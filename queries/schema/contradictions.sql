@@ -6,11 +6,9 @@ ids AS (
     SELECT 'event_row' AS place, trace_id, min(event_id) AS least, max(event_id) AS most
     FROM event_row GROUP BY ALL
     UNION ALL
-    SELECT 'gpu_ops', trace_id, min(event_id), max(event_id) FROM gpu_ops GROUP BY ALL
-    UNION ALL
-    SELECT 'gpu_op_launch', trace_id, least(min(event_id), min(launch_id)),
+    SELECT 'gpu_ops', trace_id, least(min(event_id), min(launch_id)),
            greatest(max(event_id), max(launch_id))
-    FROM gpu_op_launch GROUP BY ALL
+    FROM gpu_ops GROUP BY ALL
     UNION ALL
     SELECT 'gpu_timeline', trace_id, least(min(op_id), min(launch_id), min(host_event_id)),
            greatest(max(op_id), max(launch_id), max(host_event_id))

@@ -23,7 +23,8 @@ long_operator AS (
     WHERE label_id IN (
         SELECT label_id FROM slice_label WHERE kind = 'cpu_op'
             AND (starts_with(name, 'aten::') AND work IS NOT NULL OR has(traits, 'computing')))
-      AND dur_ns > thresholds().long_host_work_ns AND trace_id IN (SELECT trace_id FROM gpu_op_launch)
+      AND dur_ns > thresholds().long_host_work_ns
+      AND trace_id IN (SELECT trace_id FROM gpu_ops WHERE launch_id IS NOT NULL)
 ),
 computing AS (
     SELECT o.trace_id, o.event_id
@@ -50,11 +51,11 @@ slice AS (
     SELECT t.thread, launch_start_ns, launch_end_ns,
            ($copy_kind::BIGINT << $kind_shift) | (launch_id << $id_shift)
            | (enum_code('copy'::host_activity)::BIGINT << $activity_shift), -1
-    FROM gpu_op_launch JOIN host_thread AS t USING (trace_id, pid, tid) WHERE is_blocking
+    FROM gpu_ops JOIN host_thread AS t USING (trace_id, pid, tid) WHERE is_blocking
     UNION ALL
     SELECT t.thread, gap.start_ns, gap.launch_start_ns,
            ($wait_kind::BIGINT << $kind_shift) | (gap.place << $id_shift), -1
-    FROM _scratch.gap AS gap JOIN gpu_op_launch AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
+    FROM _scratch.gap AS gap JOIN gpu_ops AS l ON gap.trace_id = l.trace_id AND gap.op_id = l.event_id
     JOIN host_thread AS t ON l.trace_id = t.trace_id AND l.pid = t.pid AND l.tid = t.tid
     WHERE idle_class = 'host_late'
     UNION ALL

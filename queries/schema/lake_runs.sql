@@ -6,5 +6,5 @@ WITH began AS (
 )
 SELECT run, CASE WHEN bool_and(coalesce(ns, 0) > $after) THEN min(ns) END AS started_ns,
        count(*) AS ranks, $medians
-FROM run_figures() JOIN began USING (trace_id) GROUP BY run
+FROM run_figures JOIN began USING (trace_id) GROUP BY run
 ORDER BY CASE WHEN bool_and(started_ns IS NOT NULL) OVER () THEN started_ns END, run

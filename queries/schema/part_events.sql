@@ -3,11 +3,11 @@
 -- both ends there, and metadata. `key_ns`: the least end of a part from `from_ns` on that has the event. A
 -- step that extends beyond the part would be measured as a whole one, so its mark is left out.
 WITH op AS (
-    SELECT event_id, o.start_ns, o.end_ns, launch_id, l.pid, l.tid, launch_start_ns,
-           coalesce(launch_start_ns, o.start_ns) AS key_ns
-    FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
+    SELECT event_id, start_ns, end_ns, launch_id, pid, tid, launch_start_ns,
+           coalesce(launch_start_ns, start_ns) AS key_ns
+    FROM gpu_ops
     WHERE trace_id = getvariable('trace')
-      AND (o.start_ns <= getvariable('to_ns') AND o.end_ns >= getvariable('from_ns')
+      AND (start_ns <= getvariable('to_ns') AND end_ns >= getvariable('from_ns')
            OR launch_start_ns BETWEEN getvariable('from_ns') AND getvariable('to_ns'))
 ),
 earlier AS (

@@ -66,9 +66,9 @@ speed AS (
     LEFT JOIN timed AS base ON own.trace_id = base.trace_id
         AND base.workload = coalesce(getvariable('baseline'), first)
 ),
-traffic AS (SELECT trace_id, sum(read_bytes + written_bytes)::BIGINT AS n FROM all_work() GROUP BY trace_id),
+traffic AS (SELECT trace_id, sum(read_bytes + written_bytes)::BIGINT AS n FROM all_work GROUP BY trace_id),
 operator AS (SELECT trace_id, count(*) AS n FROM cpu_ops GROUP BY trace_id),
-figure AS (FROM run_figures() SEMI JOIN main_device USING (trace_id))
+figure AS (FROM run_figures SEMI JOIN main_device USING (trace_id))
 SELECT
     trace_id, workload, variant, device, batch, seq, dim, hidden, dtype, activation, reason, is_wrong,
     step_ns,

@@ -17,7 +17,7 @@
 -- whose shadow on the device overlaps it.
 WITH op AS MATERIALIZED (
     SELECT o.*, g.device_id, g.name, g.class, g.activity, g.start_ns, g.end_ns, g.dur_ns
-    FROM annotated_ops(getvariable('trace')) AS o JOIN gpu_ops AS g USING (trace_id, event_id)
+    FROM annotated_ops AS o JOIN gpu_ops AS g USING (trace_id, event_id)
 ),
 waiting AS (SELECT DISTINCT {'trace_id': trace_id, 'device_id': device_id} AS key, event_id, start_ns, end_ns
     FROM op WHERE activity <> 'compute'),

@@ -1,20 +1,21 @@
 -- question: What did each annotated range of the code cost on the host and on the GPU?
--- column name (text): the annotation (record_function, profiler step, optimizer, data loader ...)
--- columns count
+-- columns name, count
 -- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once; NULL, as
 --     count: only another trace's capture of a graph has it
 -- column gpu_ops (count): GPU ops launched inside it by its thread, or by replays of what was captured there
 -- columns gpu_ns
 -- column device_span_ns (ns): sum of its shadow's durations on the device (gpu_user_annotation); NULL: none
 -- doubts: no_annotations, unlinked_gpu_ops
-WITH host AS (FROM annotations WHERE side = 'host' AND is_asked(trace_id)),
+WITH host AS (
+    FROM annotations WHERE side = 'host' AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)
+),
 cost AS (
-    SELECT trace_id, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns
-    FROM outermost('host', of_name := TRUE) GROUP BY ALL
+    SELECT trace_id, name, count(*) AS count, sum(dur_ns)::BIGINT AS host_ns FROM host GROUP BY ALL
 ),
 launched AS (
     SELECT trace_id, annotation AS name, count(*) AS gpu_ops, sum(dur_ns)::BIGINT AS gpu_ns
-    FROM annotated_ops(getvariable('trace')) JOIN gpu_ops USING (trace_id, event_id) GROUP BY ALL
+    FROM annotated_ops JOIN gpu_ops USING (trace_id, event_id) GROUP BY ALL
 ),
 device AS (SELECT trace_id, name, sum(dur_ns)::BIGINT AS device_span_ns FROM annotations WHERE side = 'device'
     GROUP BY ALL)

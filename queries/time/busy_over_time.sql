@@ -1,7 +1,6 @@
 -- question: What share of the time was each device busy, over time?
 -- params bins
--- columns device_id, start_ns, end_ns
--- column busy_ns (ns): the union of the device's ops in it
+-- columns device_id, start_ns, end_ns, busy_ns
 -- column busy_share (fraction of the part): busy_ns over its length
 -- doubts: no_gpu_ops
 WITH span AS (

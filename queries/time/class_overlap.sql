@@ -10,12 +10,13 @@ WITH running AS (
     FROM gpu_ops WHERE is_asked(trace_id)
 ),
 active AS (SELECT key, max(end_ns) - min(start_ns) AS span_ns FROM running GROUP BY key),
+busy AS (SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS covered_ns FROM interval_labels('running')
+    GROUP BY key, labels),
 covered AS (
-    SELECT key, labels, sum(end_ns - start_ns)::BIGINT AS covered_ns FROM interval_labels('running')
-    GROUP BY key, labels
+    FROM busy
     UNION ALL
-    SELECT key, [], any_value(span_ns) - coalesce(sum(u.end_ns - u.start_ns), 0)::BIGINT
-    FROM active LEFT JOIN (FROM interval_union('running')) AS u USING (key) GROUP BY key
+    SELECT key, [], any_value(span_ns) - coalesce(sum(covered_ns), 0)::BIGINT
+    FROM active LEFT JOIN busy USING (key) GROUP BY key
 )
 SELECT
     key.trace_id, key.device_id, labels AS classes,

@@ -1,6 +1,5 @@
 -- question: How much of the compute kernels' time is in grids that are too small to fill the device?
--- params trace
--- columns trace_id, device_id
+-- columns device_id
 -- column fill (text): SMs without a block: fewer blocks than SMs; part of a wave: each SM has a block and
 --     could hold more; one wave: exactly full; several waves: more blocks than fit at once; each SM has a
 --     block: the number that it could hold is unknown; unknown: the trace lacks the grid
@@ -15,7 +14,7 @@ WITH filled AS (
     SELECT *, CASE WHEN blocks < sm_count THEN 'SMs without a block' WHEN waves < 1 THEN 'part of a wave'
         WHEN waves = 1 THEN 'one wave' WHEN waves > 1 THEN 'several waves'
         WHEN blocks >= sm_count THEN 'each SM has a block' ELSE 'unknown' END AS fill
-    FROM kernel_grids() WHERE class <> 'communication'
+    FROM kernel_grids WHERE class <> 'communication'
 )
 SELECT trace_id, device_id, fill, sum(count)::BIGINT AS launches, sum(total_ns)::BIGINT AS total_ns,
        sum(total_ns) / nullif(sum(sum(total_ns)) OVER (PARTITION BY trace_id, device_id), 0)

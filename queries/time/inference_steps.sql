@@ -2,8 +2,7 @@
 -- param top (integer, default 1000): the number of steps
 -- column name (text): the step as vLLM or SGLang names it
 -- column phase (text): prefill, decode, mixed or empty, by the name
--- columns start_ns
--- column host_ns (ns): how long the host took
+-- columns start_ns, host_ns
 -- column prefill_requests (count): requests whose prompt is read; NULL: unknown
 -- column prefill_tokens (count): their tokens in this step; NULL: unknown
 -- column decode_requests (count): requests that get their next tokens; NULL: unknown
@@ -41,14 +40,14 @@ parsed_step AS (
     FROM (SELECT *, s.mode IN ('EXTEND', 'PREFILL', 'DRAFT_EXTEND') AS is_prefill,
                  s.mode IN ('DECODE', 'TARGET_VERIFY') AS is_decode FROM range)
     WHERE v.prefills <> '' OR w.prefills <> '' OR s.mode <> ''
-),
-step AS (FROM outermost('parsed_step'))
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+)
 SELECT
     trace_id, name, CASE WHEN mode = 'MIXED' OR prefill_requests > 0 AND decode_requests > 0 THEN 'mixed'
         WHEN prefill_requests > 0 THEN 'prefill'
         WHEN decode_requests > 0 THEN 'decode' ELSE 'empty' END AS phase,
     start_ns, dur_ns AS host_ns, prefill_requests, prefill_tokens, decode_requests, decode_tokens, gpu_ops,
     gpu_ns::BIGINT AS gpu_ns, gpu_ns / nullif(prefill_tokens + decode_tokens, 0) AS gpu_time_per_token
-FROM launched_inside('step')
+FROM launched_inside('parsed_step')
 ORDER BY trace_id, start_ns, name
 LIMIT coalesce(getvariable('top'), 1000)

@@ -11,7 +11,7 @@
 -- column causes (map of text to ns): the parts of host_late_ns by cause
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 WITH clipped AS MATERIALIZED (
-    SELECT trace_id, device_id, 'range' AS kind, '' AS name,
+    SELECT trace_id, device_id,
            greatest(start_ns, coalesce(getvariable('from_ns')::BIGINT, start_ns)) AS start_ns,
            least(end_ns, coalesce(getvariable('to_ns')::BIGINT, end_ns)) AS end_ns
     FROM windows WHERE kind = 'gpu_active' AND is_asked(trace_id)
@@ -19,10 +19,13 @@ WITH clipped AS MATERIALIZED (
 ),
 asked_interval AS MATERIALIZED (FROM clipped WHERE start_ns < end_ns),
 part AS MATERIALIZED (
-    SELECT trace_id, device_id, a.kind, a.name, a.start_ns AS window_start_ns, a.end_ns AS window_end_ns,
-           activity, idle_class, cause, least(t.end_ns, a.end_ns) - greatest(t.start_ns, a.start_ns) AS ns
+    SELECT trace_id, device_id, activity, idle_class, cause,
+           least(t.end_ns, a.end_ns) - greatest(t.start_ns, a.start_ns) AS ns
     FROM gpu_timeline_by_cause AS t JOIN asked_interval AS a USING (trace_id, device_id)
     WHERE t.end_ns > a.start_ns AND t.start_ns < a.end_ns
+),
+summed AS (
+    SELECT trace_id, device_id, partition_of(activity, idle_class, cause, ns) AS parts FROM part GROUP BY ALL
 ),
 caused AS (
     SELECT trace_id, device_id, map_from_entries(list((cause::VARCHAR, ns) ORDER BY ns DESC, cause)) AS causes
@@ -32,14 +35,14 @@ caused AS (
 ),
 counted AS (
     SELECT o.trace_id, o.device_id, count(*) FILTER (o.kind = 'kernel') AS kernels, count(*) AS gpu_ops,
-           count(l.event_id) AS linked
+           count(o.launch_id) AS linked
     FROM gpu_ops AS o JOIN asked_interval AS a USING (trace_id, device_id)
-    LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
     WHERE o.start_ns >= a.start_ns AND o.start_ns < a.end_ns
     GROUP BY ALL
 )
-SELECT p.* EXCLUDE (kind, name), coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops,
-       coalesce(linked, 0) AS linked, coalesce(causes, MAP {}) AS causes
-FROM (FROM partition_of('part')) AS p LEFT JOIN caused USING (trace_id, device_id)
+SELECT trace_id, device_id, start_ns, end_ns, end_ns - start_ns AS span_ns, unnest(parts),
+       coalesce(kernels, 0) AS kernels, coalesce(gpu_ops, 0) AS gpu_ops, coalesce(linked, 0) AS linked,
+       coalesce(causes, MAP {}) AS causes
+FROM asked_interval JOIN summed USING (trace_id, device_id) LEFT JOIN caused USING (trace_id, device_id)
 LEFT JOIN counted USING (trace_id, device_id)
 ORDER BY trace_id, device_id

@@ -1,6 +1,6 @@
 -- question: Does each kernel's grid fill the device: blocks, waves, the tail, and occupancy?
--- params trace, top
--- columns trace_id, device_id, name, class
+-- params top
+-- columns device_id, name, class
 -- column grid (text): as recorded, in blocks (on AMD possibly in threads)
 -- column block (text): as recorded, in threads
 -- columns count, total_ns, share_of_kernel_time
@@ -25,6 +25,6 @@ SELECT
     blocks, threads, registers, shared_bytes AS block_memory_bytes, sm_count, resident_blocks, waves,
     1 - least(1, blocks / sm_count) AS share_of_sms_without_block,
     ceil(waves) - waves AS share_of_last_wave_empty, occupancy
-FROM kernel_grids()
+FROM kernel_grids
 ORDER BY total_ns DESC, name, grid, block, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -10,23 +10,20 @@
 -- columns length, count, total_ns
 -- column per_call_ns (ns): total_ns over count
 -- doubts: no_gpu_ops, unlinked_gpu_ops
-WITH named AS (
-    SELECT trace_id, pid, tid, CASE WHEN getvariable('operator') IS NULL THEN '' ELSE name END AS name,
-           name AS operator, event_id, start_ns, end_ns
+WITH call AS (
+    SELECT trace_id, pid, tid, name AS operator, event_id, start_ns, end_ns
     FROM cpu_ops WHERE is_asked(trace_id)
         AND (getvariable('operator') IS NULL OR contains(name, getvariable('operator')))
+    QUALIFY is_outermost(
+        (trace_id, pid, tid, if(getvariable('operator') IS NULL, '', name)), start_ns, end_ns)
 ),
-call AS (FROM outermost('named', of_name := TRUE)),
 replayed AS (
     SELECT *, CASE WHEN getvariable('operator') IS NULL THEN 1 ELSE list_position(operators,
         list_filter(operators, lambda each: contains(each, getvariable('operator')))[-1]) END AS level
     FROM graph_site WHERE len(operators) > 0 AND is_asked(trace_id)
 ),
 kernel AS (
-    SELECT l.trace_id, l.pid, l.tid, launch_start_ns, l.event_id, k.name, k.dur_ns
-    FROM gpu_op_launch AS l JOIN gpu_ops AS k USING (trace_id, event_id)
-    ANTI JOIN replayed USING (trace_id, event_id)
-    WHERE l.kind = 'kernel'
+    FROM gpu_ops ANTI JOIN replayed USING (trace_id, event_id) WHERE kind = 'kernel'
 ),
 sequence AS (
     SELECT c.trace_id, c.operator, 'call' AS known_from,

@@ -18,7 +18,10 @@ WITH frame AS (
     FROM python_frames WHERE is_module AND is_asked(trace_id)
 ),
 -- A call inside one of the same module is part of it.
-outer_frame AS (SELECT trace_id, event_id, TRUE AS is_outer FROM outermost('frame', of_name := TRUE)),
+outer_frame AS (
+    SELECT trace_id, event_id, TRUE AS is_outer FROM frame
+    QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)
+),
 cost AS (
     SELECT c.*, n.depth, n.parent_id, p.name AS parent, is_outer
     FROM (FROM launched_inside('frame')) AS c JOIN (FROM nested('frame')) AS n USING (trace_id, event_id)

@@ -9,9 +9,9 @@
 -- column dur_ns (ns): how long it takes, waits for the device included
 -- column usual_ns (ns): the typical duration of similar events, without waits for the device
 -- column excess_ns (ns): its time beyond the usual: replays for the verdict leave it out
--- column cause (text): the cause of time, or capture
+-- columns cause
 -- column name (text): the slice or kernel; NULL: none was recorded
--- column place (text): the Python line, module or operator; NULL: none was recorded
+-- columns place
 -- column calls (text): of a step, range or start: the names in which its cause takes most time
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- These are stored with the verdict (table one_off): a database that was loaded without verdicts has none.

@@ -11,7 +11,7 @@
 -- column gpu_idle_ns (ns): time for which the GPU waited while the innermost slice was this frame itself
 -- doubts: no_stacks, unlinked_gpu_ops
 WITH frame AS (FROM python_frames WHERE NOT is_module AND is_asked(trace_id)),
-outer_frame AS (FROM outermost('frame', of_name := TRUE)),
+outer_frame AS (FROM frame QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)),
 inclusive AS (
     SELECT trace_id, name, sum(dur_ns)::BIGINT AS host_ns, sum(gpu_ops)::BIGINT AS gpu_ops,
            sum(gpu_ns)::BIGINT AS gpu_ns
@@ -19,13 +19,9 @@ inclusive AS (
 ),
 own AS (
     SELECT trace_id, name, count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns,
-           coalesce(sum(idle_ns), 0)::BIGINT AS gpu_idle_ns
-    FROM python_frames JOIN host_slice USING (trace_id, event_id)
-    LEFT JOIN (
-        SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns) AS idle_ns
-        FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL
-    ) USING (trace_id, event_id)
-    WHERE NOT is_module GROUP BY ALL
+           coalesce(sum(gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
+    FROM frame JOIN host_slice USING (trace_id, event_id) LEFT JOIN gpu_waits USING (trace_id, event_id)
+    GROUP BY ALL
 )
 SELECT trace_id, name AS python_line, 'call' AS line_from, calls, host_ns, self_ns, gpu_ops, gpu_ns,
        gpu_idle_ns

@@ -9,7 +9,7 @@
 -- column unexplained_share (fraction of the window): other idle time: the device's own, and unlinked gaps
 -- column waits_most_for (text): what the launching thread does in most of the late gaps; NULL: no gap is late
 -- column waits_most_share (fraction of the window): the late gaps' time in that activity
--- column launches (count): calls in the window that enqueued work for the device
+-- columns launches
 -- column launches_per_ms (launches per millisecond): launches over span_ns
 -- column launch_delay_p50_ns (ns): start of the op minus start of its launch, the median of these launches'
 --     first ops; a long delay means that work is queued, a delay of a few microseconds that the device waits
@@ -31,7 +31,7 @@ cause AS (
 launch AS (
     SELECT trace_id, device_id, launch_id, any_value(launch_start_ns) AS at_ns,
            min(launch_delay_ns) AS delay_ns
-    FROM gpu_op_launch GROUP BY ALL
+    FROM gpu_ops WHERE launch_id IS NOT NULL GROUP BY ALL
 ),
 called AS (
     SELECT p.trace_id, p.device_id, p.kind, p.name, p.start_ns, count(*) AS launches, list(delay_ns) AS delays
@@ -46,13 +46,13 @@ dispatch AS (
     FROM part AS p JOIN host_segment AS s
       ON p.trace_id = s.trace_id AND s.end_ns > p.start_ns AND s.start_ns < p.end_ns
     WHERE s.activity = 'dispatch'
-        AND (s.trace_id, s.pid, s.tid) IN (SELECT (trace_id, pid, tid) FROM gpu_op_launch)
+        AND (s.trace_id, s.pid, s.tid) IN (SELECT (trace_id, pid, tid) FROM launch_call)
     GROUP BY ALL
 ),
 moved AS (
     SELECT p.trace_id, p.device_id, p.kind, p.name, p.start_ns,
            sum((read_bytes + written_bytes) * 1e9 / d.memory_bytes_per_s) AS memory_ns
-    FROM part AS p JOIN all_work() AS w ON p.trace_id = w.trace_id AND p.device_id = w.device_id
+    FROM part AS p JOIN all_work AS w ON p.trace_id = w.trace_id AND p.device_id = w.device_id
         AND w.first_ns >= p.start_ns AND w.first_ns < p.end_ns
     JOIN device_peaks AS d ON p.trace_id = d.trace_id AND p.device_id = d.device_id
     GROUP BY ALL

@@ -5,9 +5,8 @@
 -- column share_of_kernel_time (fraction of summed kernel time): total_ns over all kernels in trace or step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 WITH kernel AS (
-    SELECT g.trace_id, g.name, g.class, g.dur_ns, l.launch_start_ns AS at_ns
-    FROM (FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)) AS g
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
+    SELECT trace_id, name, class, dur_ns, launch_start_ns AS at_ns
+    FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
 ),
 by_step AS MATERIALIZED (
     SELECT k.trace_id, CASE WHEN k.at_ns < s.end_ns THEN s.name END AS step, k.name, class,

@@ -26,20 +26,23 @@ WITH mark AS (
         WHEN 'annotation' THEN has(traits, 'optimizer_step') OR has(traits, 'zero_grad')
             OR regexp_matches(name, '(?i)\bforward\b') <> regexp_matches(name, '(?i)\bbackward\b') END
 ),
-computing AS (FROM mark WHERE name IN ('forward', 'backward')),
-updating AS (FROM mark WHERE name NOT IN ('forward', 'backward')),
-model AS (FROM outermost('computing')),
-optimizer AS (FROM outermost('updating')),
+model AS (
+    FROM mark WHERE name IN ('forward', 'backward')
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
+optimizer AS (
+    FROM mark WHERE name NOT IN ('forward', 'backward')
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
 captured AS (
     SELECT s.trace_id, s.event_id, is_backward, pid, tid, ts_ns
     FROM graph_site AS s LEFT JOIN event_row AS e
       ON s.trace_id = e.trace_id AND capture_trace_id = e.trace_id AND capture_launch_id = e.event_id
 ),
 launched AS (
-    SELECT g.trace_id, g.dur_ns, launch_id, launch_start_ns, is_backward, coalesce(c.pid, l.pid) AS pid,
-           coalesce(c.tid, l.tid) AS tid, coalesce(ts_ns, launch_start_ns) AS at_ns
+    SELECT g.trace_id, g.dur_ns, launch_id, launch_start_ns, is_backward, coalesce(c.pid, g.pid) AS pid,
+           coalesce(c.tid, g.tid) AS tid, coalesce(ts_ns, launch_start_ns) AS at_ns
     FROM (FROM gpu_ops WHERE is_asked(trace_id)) AS g
-    LEFT JOIN gpu_op_launch AS l ON g.trace_id = l.trace_id AND g.event_id = l.event_id
     LEFT JOIN captured AS c ON g.trace_id = c.trace_id AND g.event_id = c.event_id
 ),
 op AS (

@@ -8,7 +8,7 @@
 -- columns end_ns
 -- column activity (text): the thread's or the device's activity
 -- column pieces (count): the number of summed-up pieces; 1: the piece is exact
--- column name (text): the slice or GPU op; the longest if there are several
+-- columns name
 -- doubts: starts_before_launch, absurd_duration
 WITH bounds AS (
     SELECT trace_id, from_ns, to_ns,
@@ -21,9 +21,7 @@ WITH bounds AS (
     WHERE to_ns > from_ns
 ),
 -- Beside a device, such a call launches its work.
-waiting AS (
-    SELECT trace_id, event_id FROM peer_waits(getvariable('trace')) ANTI JOIN main_device USING (trace_id)
-),
+waiting AS (SELECT trace_id, event_id FROM peer_waits ANTI JOIN main_device USING (trace_id)),
 busy AS (
     SELECT trace_id, 'host' AS side, NULL::BIGINT AS device_id, concat('thread ', tid) AS lane, start_ns,
            end_ns, CASE WHEN w.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced')

@@ -34,15 +34,14 @@ shared AS (
     WHERE event_id BETWEEN 1 AND events - 1 AND regexp_matches(text, '"traceEvents"\s*:\s*\[')
 ),
 op AS (
-    SELECT trace_id, count(*) AS ops, count(*) - count(l.event_id) AS unlinked,
+    SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked,
            count(*) FILTER (launch_delay_ns < 0) AS early, -min(launch_delay_ns) AS earliest_ns,
-           count(*) FILTER (o.start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous
+           count(*) FILTER (start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous
     FROM (
         SELECT *, max(end_ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end_ns
         FROM gpu_ops
-    ) AS o LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id)
-    LEFT JOIN (
+    ) LEFT JOIN (
         SELECT trace_id, correlation, TRUE AS is_shared FROM runtime_calls
         GROUP BY trace_id, correlation HAVING min(pid) < max(pid)
     ) USING (trace_id, correlation)
@@ -80,11 +79,10 @@ first_launch AS (
     SELECT trace_id, count(*) AS first_launches,
            sum(ns) >= thresholds().load_share * any_value(end_ns - start_ns) AS is_first
     FROM (
-        SELECT l.trace_id, launch_end_ns - launch_start_ns AS ns, queue_wait_ns
-        FROM gpu_op_launch AS l JOIN gpu_ops AS o USING (trace_id, event_id)
-        WHERE l.kind = 'kernel' AND NOT is_graph
-        QUALIFY row_number() OVER (PARTITION BY l.trace_id, o.device_id, o.name
-            ORDER BY launch_start_ns, l.event_id) = 1
+        SELECT trace_id, launch_end_ns - launch_start_ns AS ns, queue_wait_ns
+        FROM gpu_ops WHERE kind = 'kernel' AND NOT is_graph
+        QUALIFY row_number() OVER (PARTITION BY trace_id, device_id, name
+            ORDER BY launch_start_ns, event_id) = 1
     ) JOIN step USING (trace_id) JOIN trace_span USING (trace_id)
     WHERE ns >= thresholds().cold_launch_ns AND queue_wait_ns < thresholds().late_launch_ns
         AND steps < thresholds().cold_steps

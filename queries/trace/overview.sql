@@ -14,13 +14,11 @@
 -- column start_ns (ns): start of the first host slice or GPU op, on the trace's clock
 -- column base_time_ns (ns): zero of the trace's clock, since the Unix epoch; NULL: it counts from it
 WITH counted AS (
-    SELECT
-        trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
-        count(*) FILTER (kind IN ('kernel', 'memcpy', 'memset')) AS gpu_ops,
-        count(*) FILTER (kind = 'cpu_op') AS cpu_ops
-    FROM slices GROUP BY trace_id
+    SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels, count(*) AS gpu_ops,
+           count(launch_id) AS linked
+    FROM gpu_ops GROUP BY trace_id
 ),
-launched AS (SELECT trace_id, count(*) AS linked FROM gpu_op_launch GROUP BY trace_id),
+operator AS (SELECT trace_id, count(*) AS cpu_ops FROM cpu_ops GROUP BY trace_id),
 stepped AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id),
 -- A device without a name is called by the hardware that has its properties.
 listed AS (
@@ -47,7 +45,7 @@ SELECT
     coalesce(linked, 0) AS linked, coalesce(cpu_ops, 0) AS cpu_ops, coalesce(steps, 0) AS steps,
     span.end_ns - span.start_ns AS span_ns, span.start_ns, base_time_ns
 FROM trace LEFT JOIN trace_span AS span USING (trace_id) LEFT JOIN counted USING (trace_id)
-LEFT JOIN launched USING (trace_id)
+LEFT JOIN operator USING (trace_id)
 LEFT JOIN stepped USING (trace_id) LEFT JOIN listed USING (trace_id)
 LEFT JOIN called USING (trace_id)
 WHERE is_asked(trace_id)

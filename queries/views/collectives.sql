@@ -21,7 +21,7 @@ FROM span AS a JOIN span AS b ON a.world_size IS NOT DISTINCT FROM b.world_size
 GROUP BY a.trace_id;
 
 -- Collectives that several ranks of the database took part in. `call_key` identifies one.
-CREATE OR REPLACE MACRO awaited_collectives() AS TABLE
+CREATE OR REPLACE VIEW awaited_collectives AS
 SELECT c.* EXCLUDE (exposed_ns, alike_count, wait_ns) REPLACE (m.sequence AS sequence),
        job, rank, base_time_ns, group_key, step, matched_by, place,
        {'job': job, 'group_key': group_key, 'matched_by': matched_by,
@@ -35,10 +35,10 @@ FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHE
 -- the differences of their ends. A rank that shares no collective with the first is compared with ranks that
 -- do, and so on; `hops` counts these. A receive ends with its send if it waited for it. Ranks that no such
 -- path reaches are left out. `residual_ns` is the median deviation of the single differences.
-CREATE OR REPLACE MACRO aligned_clocks() AS TABLE
+CREATE OR REPLACE VIEW aligned_clocks AS
 WITH RECURSIVE finish AS MATERIALIZED (
     SELECT call_key, job, trace_id, rank, max(coalesce(base_time_ns, 0) + end_ns) AS end_ns
-    FROM awaited_collectives()
+    FROM awaited_collectives
     WHERE last_direction = 'send'
         OR type IN ('allreduce', 'allgather', 'reducescatter', 'alltoall', 'barrier')
     GROUP BY ALL
@@ -75,7 +75,7 @@ FROM reached GROUP BY trace_id;
 -- The host's work in which DistributedDataParallel copies: `copied` is gradients (a bucket back into one of
 -- them) or buffers (all of them, packed, broadcast and unpacked before a forward pass, and parameters at a
 -- start). Between these operators of one slice, there is none of the program's.
-CREATE OR REPLACE MACRO ddp_copies() AS TABLE
+CREATE OR REPLACE VIEW ddp_copies AS
 WITH operator AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, parent_id, name, c.start_ns, c.end_ns
     FROM cpu_ops AS c JOIN host_slice AS h ON c.trace_id = h.trace_id AND c.event_id = h.event_id

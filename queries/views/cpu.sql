@@ -1,37 +1,33 @@
 -- The host's work in a trace without GPU ops.
 
--- The thread on which operators take most time, from its first operator to the end of its last one. `which`
--- is a trace_id here and below; NULL: all traces.
-CREATE OR REPLACE MACRO cpu_threads(which) AS TABLE
+-- The thread on which operators take most time, from its first operator to the end of its last one.
+CREATE OR REPLACE VIEW cpu_threads AS
 SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, arg_max(start_ns, ns) AS start_ns,
        arg_max(end_ns, ns) AS end_ns
 FROM (
     SELECT trace_id, h.pid, h.tid, sum(self_ns) AS ns, min(o.start_ns) AS start_ns, max(o.end_ns) AS end_ns
-    FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
-    WHERE trace_id = coalesce(which, trace_id) GROUP BY ALL
+    FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id) GROUP BY ALL
 ) GROUP BY trace_id;
 
 -- Its windows: host_active (the steps, else first operator to last), each step, the whole trace.
-CREATE OR REPLACE MACRO cpu_windows(which) AS TABLE
+CREATE OR REPLACE VIEW cpu_windows AS
 SELECT t.trace_id, 'host_active' AS kind, if(count(s.name) = 0, 'first operator to last',
            'profiler steps') AS name, coalesce(min(s.start_ns), any_value(t.start_ns)) AS start_ns,
        coalesce(max(s.end_ns), any_value(t.end_ns)) AS end_ns
-FROM cpu_threads(which) AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
+FROM cpu_threads AS t LEFT JOIN steps AS s USING (trace_id) GROUP BY t.trace_id
 UNION ALL
-SELECT trace_id, 'step', name, start_ns, end_ns FROM steps WHERE trace_id = coalesce(which, trace_id)
+SELECT trace_id, 'step', name, start_ns, end_ns FROM steps
 UNION ALL
-SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span
-WHERE trace_id = coalesce(which, trace_id);
+SELECT trace_id, 'trace', 'whole trace', start_ns, end_ns FROM trace_span;
 
 -- The slices whose own time is a wait for other ranks: calls of collectives and of other workers on any
 -- thread (`is_call`), and what they call in Python, such as Work.wait. A call of another worker (`peer` is
 -- `remote`) lasts until the answer is there.
-CREATE OR REPLACE MACRO peer_waits(which) AS TABLE
+CREATE OR REPLACE VIEW peer_waits AS
 WITH call AS (
     SELECT trace_id, event_id, start_ns, end_ns,
            CASE WHEN has(traits, 'remote_call') THEN 'remote' END AS peer
-    FROM slices
-    WHERE list_has_any(traits, ['collective_call', 'remote_call']) AND trace_id = coalesce(which, trace_id)
+    FROM slices WHERE list_has_any(traits, ['collective_call', 'remote_call'])
 )
 SELECT *, TRUE AS is_call FROM call
 UNION ALL
@@ -46,6 +42,7 @@ JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id;
 -- An operator computes if it is not a metadata operator and its own time is at least the time of the
 -- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
 -- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
+-- `which` is a trace_id; NULL: all traces.
 CREATE OR REPLACE MACRO cpu_stretches(which) AS TABLE
 WITH operator AS (
     SELECT trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
@@ -56,8 +53,8 @@ WITH operator AS (
 ),
 called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
     GROUP BY ALL),
-thread AS (FROM cpu_threads(which)),
-waiting AS MATERIALIZED (FROM peer_waits(which)),
+thread AS (FROM cpu_threads WHERE trace_id = coalesce(which, trace_id)),
+waiting AS MATERIALIZED (FROM peer_waits WHERE trace_id = coalesce(which, trace_id)),
 collective AS (FROM waiting WHERE is_call),
 role AS (
     SELECT trace_id, event_id, CASE WHEN is_slow_allocation THEN 'allocation'

@@ -36,7 +36,7 @@ LEFT JOIN event_row AS o
   ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id AND o.ts_ns >= capture_start_ns
 LEFT JOIN event_row AS w
   ON h.trace_id = w.trace_id AND h.outer_op_id = w.event_id AND w.ts_ns >= capture_start_ns
-WHERE (r.trace_id, r.event_id) NOT IN (SELECT (trace_id, launch_id) FROM gpu_op_launch);
+WHERE (r.trace_id, r.event_id) NOT IN (SELECT (trace_id, launch_id) FROM launch_call);
 
 -- Captures of graphs, each with the calls right after it that make a graph of it. If an operator contains it
 -- and others of that name do without one, the whole operator is the call: torch.compile's also synchronize,
@@ -74,50 +74,38 @@ SELECT m.trace_id, m.capture_id, coalesce(o.event_id, m.capture_id) AS event_id,
 FROM made AS m LEFT JOIN (FROM around JOIN without USING (trace_id, name)) AS o
   ON m.trace_id = o.trace_id AND m.capture_id = o.capture_id;
 
--- Slices of a relation (with trace_id, pid, start_ns) further than this from any capture of their process.
-CREATE OR REPLACE MACRO apart_from_captures(host_slices, by_ns) AS TABLE
-SELECT s.* FROM query_table(host_slices) AS s ANTI JOIN graph_captures AS c
-  ON s.trace_id = c.trace_id AND s.pid = c.pid
-    AND s.start_ns BETWEEN c.start_ns - by_ns AND c.end_ns + by_ns;
+-- Whether a slice of the host begins in a capture of its process, or closer to one than this.
+CREATE OR REPLACE MACRO is_capturing(of_trace, of_process, began_ns, by_ns) AS EXISTS (
+    FROM graph_captures AS c(c_trace, capture_id, c_pid, c_tid, from_ns, to_ns)
+    WHERE c_trace = of_trace AND c_pid = of_process AND began_ns BETWEEN from_ns - by_ns AND to_ns + by_ns);
 
 -- Kernels that a graph's replay ran, in the order of its nodes, or by start where those are not numbered.
 CREATE OR REPLACE VIEW replayed_kernels AS
-SELECT g.trace_id, l.launch_id, g.device_id, g.event_id, g.name, g.dur_ns, l.launch_start_ns,
+SELECT g.trace_id, g.launch_id, g.device_id, g.event_id, g.name, g.dur_ns, g.launch_start_ns,
        graph_node_id(e.args) AS node_id, e.args,
-       row_number() OVER (PARTITION BY g.trace_id, l.launch_id, g.device_id
+       row_number() OVER (PARTITION BY g.trace_id, g.launch_id, g.device_id
            ORDER BY graph_node_id(e.args), g.start_ns, g.event_id) AS place
-FROM gpu_op_launch AS l
-JOIN gpu_ops AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
-JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
-WHERE l.is_graph AND g.kind = 'kernel';
+FROM gpu_ops AS g JOIN event_row AS e ON g.trace_id = e.trace_id AND g.event_id = e.event_id
+WHERE g.is_graph AND g.kind = 'kernel';
 
--- The modules around slices of the host (with trace_id and event_id), from the outermost, if there are some.
-CREATE OR REPLACE MACRO modules_around(host_slices) AS TABLE
-WITH RECURSIVE inside AS MATERIALIZED (
-    SELECT s.trace_id, s.event_id, module_id
-    FROM (SELECT DISTINCT trace_id, event_id FROM query_table(host_slices)) AS s
-    JOIN host_site USING (trace_id, event_id) WHERE module_id IS NOT NULL
-),
--- Each module and all modules around it, with their distance.
-module AS (
-    SELECT DISTINCT trace_id, module_id AS inner_id, module_id, 0 AS distance FROM inside
-    UNION ALL
-    SELECT m.trace_id, m.inner_id, h.module_id, distance + 1
-    FROM module AS m JOIN host_site AS h ON m.trace_id = h.trace_id AND m.module_id = h.event_id
-    WHERE h.module_id IS NOT NULL
+-- A call of a module, with the names of all modules around it and its own, from the outermost.
+CREATE OR REPLACE VIEW module_paths AS
+WITH RECURSIVE called AS MATERIALIZED (
+    SELECT trace_id, event_id, module_id AS around_id, module_name(name) AS name
+    FROM python_frames JOIN host_site USING (trace_id, event_id) WHERE is_module
 ),
 path AS (
-    SELECT m.trace_id, inner_id, list(module_name(l.name) ORDER BY distance DESC) AS modules
-    FROM module AS m JOIN event_row AS e ON m.trace_id = e.trace_id AND m.module_id = e.event_id
-    JOIN slice_label AS l USING (label_id) GROUP BY ALL
+    SELECT trace_id, event_id AS module_id, [name] AS modules FROM called WHERE around_id IS NULL
+    UNION ALL
+    SELECT c.trace_id, c.event_id, list_append(p.modules, c.name)
+    FROM path AS p JOIN called AS c ON p.trace_id = c.trace_id AND p.module_id = c.around_id
 )
-SELECT i.trace_id, i.event_id, modules
-FROM inside AS i JOIN path AS p ON i.trace_id = p.trace_id AND module_id = inner_id;
+FROM path;
 
 -- A captured launch with its operator, the operator's shapes, the modules around it and its Python frame.
 CREATE OR REPLACE VIEW captured_site AS
 WITH around AS MATERIALIZED (
-    SELECT l.*, h.python_id
+    SELECT l.*, h.python_id, h.module_id
     FROM captured_launches AS l LEFT JOIN host_site AS h USING (trace_id, event_id)
 ),
 named AS MATERIALIZED (
@@ -125,108 +113,14 @@ named AS MATERIALIZED (
     FROM event_row JOIN slice_label AS l USING (label_id) SEMI JOIN (
         SELECT trace_id, cpu_op_id AS event_id FROM around UNION SELECT trace_id, python_id FROM around
     ) USING (trace_id, event_id)
-),
-module AS (FROM modules_around('around'))
+)
 SELECT l.trace_id, l.capture_id, l.event_id, l.place, l.node_id, l.start_ns,
        coalesce(l.kernel, CASE WHEN starts_with(o.name, 'triton_') THEN 'triton_' END) AS kernel,
        l.kernel IS NOT NULL AS is_name, l.cpu_op_id, o.name AS cpu_op, o.dims, m.modules,
        p.name AS python_line
 FROM around AS l LEFT JOIN named AS o ON l.trace_id = o.trace_id AND l.cpu_op_id = o.event_id
 LEFT JOIN named AS p ON l.trace_id = p.trace_id AND l.python_id = p.event_id
-LEFT JOIN module AS m ON l.trace_id = m.trace_id AND l.event_id = m.event_id;
-
--- A kernel of a graph's replay with the captured launch that it came from.
--- The captured launch is in its own trace or in another one of the database. Both are known by the node of
--- the graph where both name it: a replay's graph may have another number than the captured one, but its
--- nodes keep theirs within it. Else by place: launches in order, kernels in the order of nodes or of starts.
--- Where the capture tells the kernel, the names must agree: by the launch call (ROCm), or by an operator that
--- is named like its Triton kernel. `matched_share` is the share of these places that agree, `told_share` the
--- share of all places at which the capture tells the kernel. Captures of the replay's own trace come first.
--- If captures of other operators or shapes agree as well, there is no row. A capture that tells no kernel
--- counts only for replays in its own trace.
--- `by_node`: known by the node of the graph, else by order.
-CREATE OR REPLACE VIEW captured_kernel AS
-WITH site AS MATERIALIZED (FROM captured_site),
-capture AS MATERIALIZED (
-    SELECT trace_id, capture_id, count(*) AS kernels, min(start_ns) AS start_ns, count(kernel) > 0 AS is_told,
-           min(node_id >> 32) AS graph,
-           hash(list({'op': cpu_op, 'dims': dims, 'modules': modules, 'kernel': kernel,
-               'node': node_id % (1::UBIGINT << 32)} ORDER BY place)) AS work
-    FROM site GROUP BY ALL
-),
--- Two rows for each place: one by its number, and one by its node if it has one.
-captured AS MATERIALIZED (
-    SELECT s.*, by_node, CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
-    FROM site AS s CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
-    WHERE NOT by_node OR node_id IS NOT NULL
-),
-replayed AS MATERIALIZED (
-    SELECT k.* EXCLUDE (args) REPLACE (coalesce(n.root_id, k.node_id) AS node_id)
-    FROM replayed_kernels AS k LEFT JOIN graph_node AS n USING (trace_id, node_id)
-),
-replay AS MATERIALIZED (
-    SELECT trace_id, launch_id, device_id, min(launch_start_ns) AS start_ns, count(*) AS kernels,
-           min(node_id >> 32) AS graph,
-           hash(list({'name': name, 'node': node_id} ORDER BY place)) AS sequence
-    FROM replayed GROUP BY trace_id, launch_id, device_id
-),
--- Replays repeat, and so do captures: each sequence is compared once.
-ran AS MATERIALIZED (
-    SELECT r.trace_id, r.sequence, r.kernels, r.graph, by_node, k.name,
-           CASE WHEN by_node THEN node_id % (1::UBIGINT << 32) ELSE place END AS key
-    FROM (FROM replay QUALIFY row_number()
-          OVER (PARTITION BY trace_id, sequence ORDER BY launch_id, device_id) = 1) AS r
-    JOIN replayed AS k USING (trace_id, launch_id, device_id)
-    CROSS JOIN (VALUES (TRUE), (FALSE)) AS way(by_node)
-    WHERE NOT by_node OR node_id IS NOT NULL
-),
-compared AS (
-    SELECT r.trace_id, r.sequence, r.by_node, c.trace_id AS capture_trace_id, c.work, c.graph,
-           r.trace_id = c.trace_id AS is_own, by_node AND is_own AND c.graph = r.graph AS is_same, r.kernels,
-           count(*) AS met, count(s.kernel) AS known,
-           count(*) FILTER (CASE WHEN is_name THEN r.name = s.kernel ELSE starts_with(r.name, s.kernel) END)
-               AS agreeing
-    FROM ran AS r JOIN captured AS s USING (by_node, key)
-    JOIN (FROM capture QUALIFY row_number()
-          OVER (PARTITION BY trace_id, work, graph ORDER BY capture_id) = 1) AS c
-      ON s.trace_id = c.trace_id AND s.capture_id = c.capture_id
-    WHERE is_same OR (r.kernels = c.kernels AND (is_own OR c.is_told))
-    GROUP BY ALL
-),
-fitting AS (
-    SELECT *, agreeing / nullif(known, 0) AS matched_share, known / kernels AS told_share
-    FROM compared
-    WHERE agreeing >= thresholds().graph_match_share * known
-        AND met >= thresholds().graph_match_share * kernels
-    QUALIFY rank() OVER (PARTITION BY trace_id, sequence
-        ORDER BY by_node DESC, is_same DESC, is_own DESC, agreeing DESC, met DESC) = 1
-),
--- Captures of the same operators and shapes are as good as each other.
-chosen AS (
-    SELECT trace_id, sequence, any_value(by_node) AS by_node, any_value(work) AS work,
-           CASE WHEN bool_and(is_same) THEN any_value(graph) END AS graph,
-           min(capture_trace_id) AS capture_trace_id,
-           any_value(matched_share) AS matched_share, any_value(told_share) AS told_share
-    FROM fitting GROUP BY trace_id, sequence HAVING count(DISTINCT work) = 1
-),
--- The last capture before the replay. If there is none, or captures are in another trace, the first of all.
-chosen_capture AS (
-    SELECT r.trace_id, r.launch_id, r.device_id, w.capture_trace_id, w.by_node, w.matched_share, w.told_share,
-           coalesce(
-               arg_max(c.capture_id, c.start_ns)
-                   FILTER (c.trace_id = r.trace_id AND c.start_ns <= r.start_ns),
-               arg_min(c.capture_id, c.start_ns)) AS capture_id
-    FROM replay AS r JOIN chosen AS w USING (trace_id, sequence)
-    JOIN capture AS c ON w.capture_trace_id = c.trace_id AND w.work = c.work
-        AND c.graph IS NOT DISTINCT FROM coalesce(w.graph, c.graph)
-    GROUP BY ALL
-)
-SELECT k.trace_id, k.event_id, t.capture_trace_id, t.capture_id, s.event_id AS capture_launch_id, s.cpu_op_id,
-       s.cpu_op, s.dims, s.modules, s.python_line, t.by_node, t.matched_share, t.told_share
-FROM chosen_capture AS t JOIN replayed AS k USING (trace_id, launch_id, device_id)
-JOIN captured AS s
-  ON t.capture_trace_id = s.trace_id AND t.capture_id = s.capture_id AND t.by_node = s.by_node
-    AND CASE WHEN t.by_node THEN k.node_id % (1::UBIGINT << 32) ELSE k.place END = s.key;
+LEFT JOIN module_paths AS m ON l.trace_id = m.trace_id AND l.module_id = m.module_id;
 
 -- Captures that recur, so that they are not a start. In a run of steps: captures in most of them. Else:
 -- captures of the same work (operators, shapes, modules; kernels and grids of the next replay) in most
@@ -283,41 +177,3 @@ counted AS (
 SELECT trace_id, capture_id FROM counted
 WHERE CASE WHEN coalesce(steps, 0) >= fewest_steps THEN 2 * steps_with > steps
         ELSE quarters_with >= fewest_quarters AND is_replayed END;
-
--- A kernel of a graph's replay that the program annotated when it captured the graph.
--- `torch.cuda.graph_annotations.mark_kernels` names the nodes of a graph: a text, or a dictionary with a name
--- or module_fqn. Exporting a trace merges that into the arguments of the replay's kernels; where it did not,
--- a file beside the trace has it (graph_annotation), by the node of the graph.
--- https://docs.pytorch.org/docs/main/generated/torch.cuda.graph_annotations.mark_kernels.html
-CREATE OR REPLACE VIEW annotated_kernel AS
-WITH annotation AS (
-    SELECT trace_id, event_id, args, 'annotation' AS known_from, 1 AS rank FROM replayed_kernels
-    UNION ALL
-    SELECT k.trace_id, k.event_id, a.annotation, 'annotations file', 2
-    FROM replayed_kernels AS k JOIN graph_annotation AS a USING (trace_id, node_id)
-),
-known AS (
-    SELECT trace_id, event_id, known_from, rank, args->>'autograd_phase' = 'backward' AS is_backward,
-           nullif(coalesce(args->>'module_fqn', args->>'name', args->>'annotation'), '') AS module,
-           -- Frames are written file:line:function, the innermost first.
-           regexp_extract(args->>'stack', '^([^\n]*):(\d+):([^\n]*)', ['file', 'line', 'function']) AS frame,
-           CASE WHEN frame['file'] <> '' THEN format('{}({}): {}', frame['file'], frame['line'],
-               frame['function']) END AS line
-    FROM annotation
-),
--- If both a file and the kernel's arguments have annotations, the arguments win.
-chosen AS (
-    SELECT trace_id, event_id, arg_min({'is_backward': is_backward, 'path': module, 'from': known_from}, rank)
-               FILTER (module IS NOT NULL) AS module,
-           arg_min({'name': line, 'from': known_from}, rank) FILTER (line IS NOT NULL) AS line
-    FROM known WHERE module IS NOT NULL OR line IS NOT NULL
-    GROUP BY trace_id, event_id
-)
--- A path has the modules around it: layers.0.attention is in layers.0.
-SELECT trace_id, event_id,
-       CASE WHEN regexp_matches(module.path, '^\w+(\.\w+)+$') THEN list_transform(
-               range(1, len(string_split(module.path, '.')) + 1),
-               lambda n: array_to_string(string_split(module.path, '.')[:n], '.'))
-           WHEN module IS NOT NULL THEN [module.path] END AS modules,
-       module['from'] AS modules_from, module.is_backward, line.name AS python_line, line['from'] AS line_from
-FROM chosen;

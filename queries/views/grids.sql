@@ -12,7 +12,7 @@
 -- (cuda_occupancy.h). The limits are warps, registers (a warp gets a multiple of 256, from one of the four
 -- parts of the register file) and shared memory (since capability 8, the system takes 1 KiB per block). A
 -- device that the trace does not list has the properties of the listed ones if they are all the same.
-CREATE OR REPLACE MACRO kernel_grids() AS TABLE
+CREATE OR REPLACE VIEW kernel_grids AS
 WITH launch AS (
     SELECT trace_id, device_id, name, class, grid, block,
            -- As INTEGER, so that no recorded number is too large for the arithmetic below.

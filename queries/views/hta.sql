@@ -34,7 +34,7 @@ CREATE OR REPLACE MACRO is_hta_queue_launch(name) AS is_hta_launch(name) OR name
 -- up and the end down, after a sum in doubles. An event within one microsecond gets a negative duration.
 -- In a trace with several profiler steps, HTA keeps the host's events that begin before the last step,
 -- and a device's once for each such host event with its correlation.
-CREATE OR REPLACE MACRO hta_events() AS TABLE
+CREATE OR REPLACE VIEW hta_events AS
 WITH form AS (
     SELECT trace_id, bool_or(ts_ns IS NULL OR ts_ns % 1000 <> 0) AS is_rounded
     FROM event WHERE is_asked(trace_id) GROUP BY trace_id
@@ -90,11 +90,10 @@ FROM sided AS s JOIN copied USING (trace_id, event_id) LEFT JOIN partner USING (
 
 -- The events that HTA treats as GPU work, of all devices and streams, merged into intervals that do not
 -- overlap: for each type, and for all together (`ANY`). An interval may have a negative duration: see above.
-CREATE OR REPLACE MACRO hta_intervals(types) AS TABLE
+CREATE OR REPLACE VIEW hta_intervals AS
 WITH op AS (
-    SELECT trace_id, unnest(list_intersect([hta_kernel_type(name), 'ANY'], types)) AS kernel_type, event_id,
-           start_ns, end_ns
-    FROM hta_events() WHERE stream <> -1
+    SELECT trace_id, unnest([hta_kernel_type(name), 'ANY']) AS kernel_type, event_id, start_ns, end_ns
+    FROM hta_events WHERE stream <> -1
 ),
 -- A new merged interval begins with an interval that starts after all earlier ones have ended.
 opening AS (
@@ -111,11 +110,11 @@ SELECT trace_id, kernel_type, min(start_ns) AS start_ns, max(end_ns) AS end_ns F
 GROUP BY trace_id, kernel_type, place;
 
 -- How long types ran at the same time: `types` is a sum of 1 (COMPUTATION), 2 (COMMUNICATION) and 4 (MEMORY).
-CREATE OR REPLACE MACRO hta_running(merged) AS TABLE
+CREATE OR REPLACE VIEW hta_running AS
 WITH typed AS (
     SELECT *, CASE kernel_type WHEN 'COMPUTATION' THEN 1 WHEN 'COMMUNICATION' THEN 2
         WHEN 'MEMORY' THEN 4 END AS bit
-    FROM query_table(merged) WHERE bit IS NOT NULL
+    FROM hta_intervals WHERE bit IS NOT NULL
 ),
 edge AS (
     SELECT trace_id, start_ns AS at_ns, bit AS step FROM typed

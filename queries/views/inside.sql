@@ -16,13 +16,10 @@ ASOF LEFT JOIN query_table(calls) AS before
 ASOF LEFT JOIN query_table(calls) AS done
   ON s.trace_id = done.trace_id AND s.pid = done.pid AND s.tid = done.tid AND s.end_ns > done.start_ns;
 
--- The slices of a relation (trace_id, pid, tid, name, start_ns, end_ns) inside no other of its slices on
--- their thread; with `of_name`, inside none of the same name, so that durations add up by name.
-CREATE OR REPLACE MACRO outermost(host_slices, of_name := FALSE) AS TABLE
-SELECT * FROM query_table(host_slices)
-QUALIFY (start_ns >= max(end_ns) OVER (
-    PARTITION BY trace_id, pid, tid, CASE WHEN of_name THEN name END ORDER BY start_ns, end_ns DESC
-    ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+-- Whether a slice is inside no other of the selected ones with equal `among`: (trace_id, pid, tid), its
+-- thread; with the name, too, inside none of its name there, so that durations add up by name. For QUALIFY.
+CREATE OR REPLACE MACRO is_outermost(among, start_ns, end_ns) AS (start_ns >= max(end_ns) OVER (
+    PARTITION BY among ORDER BY start_ns, end_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
 )) IS NOT FALSE;
 
 -- The slices of a relation (trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns) in their own tree:
@@ -51,39 +48,19 @@ FROM opening AS i ASOF LEFT JOIN (FROM opening WHERE is_around) AS o
   ON i.trace_id = o.trace_id AND i.pid = o.pid AND i.tid = o.tid AND i.depth - 1 = o.depth
       AND i.place > o.place;
 
--- The operator and Python frame that these slices of the host (a relation with trace_id and event_id, by its
--- name) are or are inside, and the module around them, as ids and names; NULL where the trace has none.
-CREATE OR REPLACE MACRO call_site(calls) AS TABLE
-SELECT c.trace_id, c.event_id, cpu_op_id, o.name AS cpu_op, python_id, p.name AS python_line,
-       module_name(m.name) AS module
-FROM (SELECT DISTINCT trace_id, event_id FROM query_table(calls)) AS c
-JOIN host_site USING (trace_id, event_id)
-LEFT JOIN slice_label AS o ON op_label = o.label_id
-LEFT JOIN event AS p ON c.trace_id = p.trace_id AND python_id = p.event_id
-LEFT JOIN event AS m ON c.trace_id = m.trace_id AND module_id = m.event_id;
-
--- Calls of the host (a relation with trace_id, event_id, name and dur_ns, by its name) with their call sites,
--- and `gpu_idle_ns`: the time for which a device waited because its launching thread was in the call.
-CREATE OR REPLACE MACRO costed_calls(calls) AS TABLE
-WITH idle AS (SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns
-    FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL)
-SELECT c.trace_id, c.event_id, c.name, c.dur_ns, cpu_op, python_line, coalesce(gpu_idle_ns, 0) AS gpu_idle_ns
-FROM query_table(calls) AS c LEFT JOIN (FROM call_site(calls)) AS site USING (trace_id, event_id)
-LEFT JOIN idle USING (trace_id, event_id);
-
--- GPU ops of a trace (NULL: of all) with the annotated ranges of the host around each: those around its
--- launch (known_from: call), and inside them those around its captured launch that began in the capture (as
--- capture_from). An op has each name once, where it is innermost.
-CREATE OR REPLACE MACRO annotated_ops(of_trace) AS TABLE
+-- GPU ops with the annotated ranges of the host around each: those around its launch (known_from: call), and
+-- inside them those around its captured launch that began in the capture (as capture_from). An op has each
+-- name once, where it is innermost.
+CREATE OR REPLACE VIEW annotated_ops AS
 WITH RECURSIVE range AS (
     SELECT trace_id, pid, tid, event_id, name, start_ns, end_ns, dur_ns FROM annotations
-    WHERE side = 'host' AND trace_id = coalesce(of_trace, trace_id)
+    WHERE side = 'host' AND is_asked(trace_id)
 ),
 slice AS (
     SELECT * EXCLUDE name FROM range
     UNION ALL
     SELECT trace_id, pid, tid, launch_id, start_ns, start_ns, 0 FROM launch_call
-    WHERE trace_id = coalesce(of_trace, trace_id)
+    WHERE is_asked(trace_id)
 ),
 nest AS MATERIALIZED (FROM nested('slice')),
 around AS (
@@ -101,10 +78,10 @@ named AS (
 )
 SELECT l.trace_id, l.event_id, annotation, is_innermost AND ranges IS NULL AS is_innermost,
        'call' AS known_from
-FROM nest AS n JOIN gpu_op_launch AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
+FROM nest AS n JOIN gpu_ops AS l ON n.trace_id = l.trace_id AND n.event_id = l.launch_id
 JOIN named AS r ON n.trace_id = r.trace_id AND n.parent_id = range_id
 LEFT JOIN graph_site AS g ON l.trace_id = g.trace_id AND l.event_id = g.event_id
 WHERE list_contains(ranges, annotation) IS NOT TRUE
 UNION ALL
 SELECT trace_id, event_id, unnest(list_distinct(ranges)) AS annotation, annotation = ranges[-1], capture_from
-FROM graph_site WHERE ranges IS NOT NULL AND trace_id = coalesce(of_trace, trace_id);
+FROM graph_site WHERE ranges IS NOT NULL AND is_asked(trace_id);

@@ -7,18 +7,17 @@
 CREATE OR REPLACE VIEW gpu_op_module AS
 SELECT
     op.trace_id, op.event_id, op.kind, op.activity, op.class, op.name, op.device_id, op.stream, op.start_ns,
-    op.end_ns, op.dur_ns, l.launch_id, l.is_graph, o.name AS launch_op,
+    op.end_ns, op.dur_ns, op.launch_id, op.is_graph, o.name AS launch_op,
     CASE WHEN g.cpu_op IS NULL THEN h.cpu_op_id WHEN g.capture_trace_id = op.trace_id THEN g.cpu_op_id END
         AS cpu_op_id,
     coalesce(g.cpu_op, o.name) AS cpu_op,
-    coalesce(g.op_from, if(o.name IS NULL, NULL, if(l.is_graph, 'graph launch', 'call'))) AS known_from,
+    coalesce(g.op_from, if(o.name IS NULL, NULL, if(op.is_graph, 'graph launch', 'call'))) AS known_from,
     CASE WHEN g.modules IS NULL THEN h.module_id END AS module_id,
     coalesce(g.modules[-1], module_name(m.name)) AS module,
-    coalesce(g.modules_from, if(m.name IS NULL, NULL, if(l.is_graph, 'graph launch', 'call'))) AS module_from
+    coalesce(g.modules_from, if(m.name IS NULL, NULL, if(op.is_graph, 'graph launch', 'call'))) AS module_from
 FROM gpu_ops AS op
-LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
-LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+LEFT JOIN host_site AS h ON op.trace_id = h.trace_id AND op.launch_id = h.event_id
 LEFT JOIN slice_label AS o ON h.op_label = o.label_id
 LEFT JOIN event_row AS e ON h.trace_id = e.trace_id AND h.module_id = e.event_id
 LEFT JOIN slice_label AS m ON e.label_id = m.label_id;
@@ -34,7 +33,7 @@ SELECT
     p.name AS launch_line,
     CASE WHEN l.launch_start_ns < s.end_ns THEN s.step END AS step
 FROM gpu_op_module AS op
-LEFT JOIN gpu_op_launch AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
+JOIN gpu_ops AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
 LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
 LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id

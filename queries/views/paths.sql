@@ -8,13 +8,12 @@
 -- graph_site tells of each, of the kind replayed: the host did not run them; `count` is of runs in replays.
 CREATE OR REPLACE MACRO call_paths(traces, from_ns, to_ns, by_thread := TRUE) AS TABLE
 WITH RECURSIVE launched AS (
-    SELECT trace_id, l.launch_id AS event_id, op.name,
+    SELECT trace_id, op.launch_id AS event_id, op.name,
            coalesce(list_concat(modules, operators), []) AS frames,
            list_concat([NULL FOR module IN modules], operator_ids) AS ids, count(*) AS count,
            sum(op.dur_ns)::BIGINT AS gpu_ns
-    FROM gpu_op_launch AS l JOIN gpu_ops AS op USING (trace_id, event_id)
-    LEFT JOIN graph_site USING (trace_id, event_id)
-    WHERE trace_id IN (SELECT trace_id FROM query_table(traces))
+    FROM gpu_ops AS op LEFT JOIN graph_site USING (trace_id, event_id)
+    WHERE op.launch_id IS NOT NULL AND trace_id IN (SELECT trace_id FROM query_table(traces))
     GROUP BY ALL
 ),
 -- There are few labels, but many slices.

@@ -1,5 +1,10 @@
 -- The call sites of a trace's events, in a few words: for remedies.
 
+-- The name of an event; NULL: of none.
+CREATE OR REPLACE MACRO name_of(of_trace, of_event) AS (
+    SELECT l.name FROM event_row AS e(e_trace, e_event, e_label) JOIN label AS l ON e_label = l.label_id
+    WHERE e_trace = of_trace AND e_event = of_event);
+
 -- The rows of a relation of host events (with trace_id and event_id, by its name), each with its call site:
 -- the innermost line of the program that it is or is inside; without recorded stacks, the module, else the
 -- outermost operator. And the innermost operator (id, traits), frame and module (ids).

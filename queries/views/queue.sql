@@ -1,16 +1,16 @@
 -- The queue between host and device: per stream, the launches on which the device has not begun to work. A
 -- graph is one launch. Ops that start before their launch (clocks differ) do not count as queued.
-CREATE OR REPLACE MACRO queued_launches() AS TABLE
+CREATE OR REPLACE VIEW queued_launches AS
 SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, launch_start_ns AS start_ns,
        launch_start_ns + min(launch_delay_ns) AS end_ns, min(launch_delay_ns) >= 0 AS is_queued
-FROM gpu_op_launch WHERE is_asked(trace_id)
+FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
 -- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
 -- starts within `wait_ns` after them; and the calls that load code.
 CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE
 SELECT trace_id, launch_id, FALSE AS loads, any_value(launch_end_ns - launch_start_ns) AS ns
-FROM gpu_op_launch WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph
+FROM gpu_ops WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph
   AND launch_end_ns - launch_start_ns >= call_ns AND queue_wait_ns < wait_ns
 GROUP BY trace_id, launch_id
 UNION ALL
@@ -21,11 +21,11 @@ WHERE is_asked(trace_id);
 
 -- The launch calls of each stream that do not wait for their own op: the number of launches queued when the
 -- call begins (`met`), and the number, itself included, when it returns (`left_waiting`).
-CREATE OR REPLACE MACRO queued_calls() AS TABLE
+CREATE OR REPLACE VIEW queued_calls AS
 WITH call AS (
     SELECT trace_id, device_id, stream, launch_id, launch_start_ns AS start_ns,
            any_value(launch_end_ns) AS end_ns, launch_start_ns + min(launch_delay_ns) AS op_start_ns
-    FROM gpu_op_launch WHERE is_asked(trace_id) AND NOT is_blocking
+    FROM gpu_ops WHERE is_asked(trace_id) AND NOT is_blocking
     GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns
 ),
 placed AS (

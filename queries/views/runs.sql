@@ -16,7 +16,7 @@ FROM (
     FROM windows JOIN main_device USING (trace_id, device_id)
     UNION ALL
     SELECT trace_id, NULL, kind, name, start_ns, end_ns
-    FROM cpu_windows(NULL) ANTI JOIN main_device USING (trace_id)
+    FROM cpu_windows ANTI JOIN main_device USING (trace_id)
 )
 WHERE kind IN ('step', 'gpu_active', 'host_active')
 QUALIFY kind <> 'step'
@@ -30,7 +30,7 @@ FROM run_windows
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY kind = 'step' DESC) = 1;
 
 -- The figures of each run, taken from that window. In a trace without GPU ops, a device's times are NULL.
-CREATE OR REPLACE MACRO run_figures() AS TABLE
+CREATE OR REPLACE VIEW run_figures AS
 WITH ops AS (
     SELECT trace_id, count(*) FILTER (kind = 'kernel') AS kernels,
            sum_where(dur_ns, kind = 'kernel') AS kernel_ns, sum_where(bytes, kind = 'memcpy') AS copied_bytes
@@ -55,13 +55,9 @@ LEFT JOIN ops USING (trace_id) JOIN run_steps USING (trace_id) LEFT JOIN linked 
 LEFT JOIN host USING (trace_id) LEFT JOIN thread USING (trace_id);
 
 -- The counted work of a trace's steps, or of the whole trace if it has none. Each row has the figure that
--- counts it, and the host event that did or launched it. `which` is a trace_id; NULL: all traces.
-CREATE OR REPLACE MACRO counted_work(which) AS TABLE
-WITH span AS (
-    SELECT t.trace_id, s.start_ns, s.end_ns FROM trace AS t LEFT JOIN steps AS s USING (trace_id)
-    WHERE t.trace_id = coalesce(which, t.trace_id)
-),
-counted AS (
+-- counts it, and the host event that did or launched it.
+CREATE OR REPLACE VIEW counted_work AS
+WITH counted AS (
     SELECT trace_id, event_id, CASE WHEN kind = 'cpu_op' THEN 'operators' WHEN activity = 'sync'
                THEN 'synchronisations' WHEN activity = 'allocation' THEN 'allocations' ELSE 'launches' END
                AS figure, NULL AS class, name, start_ns AS at_ns, 1 AS amount
@@ -71,33 +67,34 @@ counted AS (
     SELECT trace_id, event_id, 'compiled_regions', NULL, name, start_ns, 1 FROM slices
     WHERE has(traits, 'compiled_region')
     UNION ALL
-    SELECT trace_id, launch_id, 'kernels', op.class, op.name, coalesce(launch_start_ns, op.start_ns), 1
-    FROM gpu_ops AS op LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE op.kind = 'kernel'
+    SELECT trace_id, launch_id, 'kernels', class, name, coalesce(launch_start_ns, start_ns), 1
+    FROM gpu_ops WHERE kind = 'kernel'
     UNION ALL
-    SELECT trace_id, launch_id, 'copied_bytes', NULL, m.copy_kind, coalesce(launch_start_ns, m.start_ns),
-           m.bytes
-    FROM memcpys AS m LEFT JOIN gpu_op_launch AS l USING (trace_id, event_id) WHERE m.bytes IS NOT NULL
+    SELECT trace_id, launch_id, 'copied_bytes', NULL, copy_kind, coalesce(launch_start_ns, start_ns), bytes
+    FROM gpu_ops WHERE kind = 'memcpy' AND bytes IS NOT NULL
 )
-SELECT c.trace_id, event_id, figure, class, name, amount, r.steps
-FROM counted AS c JOIN span AS s ON c.trace_id = s.trace_id
-  AND (s.start_ns IS NULL OR (at_ns >= s.start_ns AND at_ns < s.end_ns))
-JOIN run_steps AS r ON c.trace_id = r.trace_id;
+SELECT c.trace_id, c.event_id, figure, class, c.name, amount, r.steps
+FROM counted AS c JOIN run_steps AS r USING (trace_id) LEFT JOIN steps AS s
+  ON c.trace_id = s.trace_id AND at_ns >= s.start_ns AND at_ns < s.end_ns
+WHERE s.trace_id IS NOT NULL OR c.trace_id NOT IN (SELECT trace_id FROM steps);
 
--- Two runs, by their trace_ids; both may be the same run.
-CREATE OR REPLACE MACRO compared_runs(a, b) AS TABLE
-SELECT side, r.* FROM (VALUES ('a', a), ('b', b)) AS given(side, trace_id)
+-- The two runs of the parameters `a` and `b`; both may be the same run.
+CREATE OR REPLACE VIEW compared_runs AS
+SELECT side, r.*
+FROM (SELECT 'a' AS side, coalesce(getvariable('a'), 1) AS trace_id
+    UNION ALL SELECT 'b', coalesce(getvariable('b'), 2))
 JOIN run_steps AS r USING (trace_id);
 
 -- A figure of side `which` from rows of both sides; 0 if that side has no row.
 CREATE OR REPLACE MACRO of_side(figure, side, which) AS coalesce(any_value(figure) FILTER (side = which), 0);
 
--- The items of two runs (a relation with side, item, count, host_ns and gpu_ns, by its name), side by side.
-CREATE OR REPLACE MACRO side_by_side(items) AS TABLE
-SELECT item, of_side(count, side, 'a') AS a_count, of_side(count, side, 'b') AS b_count,
-       of_side(host_ns, side, 'a') AS a_host_ns, of_side(host_ns, side, 'b') AS b_host_ns,
-       of_side(gpu_ns, side, 'a') AS a_gpu_ns, of_side(gpu_ns, side, 'b') AS b_gpu_ns,
-       b_host_ns + b_gpu_ns - a_host_ns - a_gpu_ns AS change_ns
-FROM query_table(items) GROUP BY item;
+-- The rows of an item in two runs, side by side: a struct.
+CREATE OR REPLACE MACRO side_by_side(side, count, host_ns, gpu_ns) AS {
+    'a_count': of_side(count, side, 'a'), 'b_count': of_side(count, side, 'b'),
+    'a_host_ns': of_side(host_ns, side, 'a'), 'b_host_ns': of_side(host_ns, side, 'b'),
+    'a_gpu_ns': of_side(gpu_ns, side, 'a'), 'b_gpu_ns': of_side(gpu_ns, side, 'b'),
+    'change_ns': of_side(host_ns + gpu_ns, side, 'b') - of_side(host_ns + gpu_ns, side, 'a')
+};
 
 -- How an item changed: added, removed, in count, in time, or not at all.
 CREATE OR REPLACE MACRO change_of(a_count, b_count, change_ns) AS

@@ -1,31 +1,9 @@
--- Time inside windows (trace_id, device_id, kind, name, start_ns and end_ns). They may overlap: the content
--- of one is a running sum up to its end minus the sum up to its start.
-
--- The timeline cut to each window. A window finds its intervals by their numbers, so the cost grows with the
--- number of intervals found and not with windows times intervals.
-CREATE OR REPLACE VIEW window_timeline AS
-WITH opening AS (
-    SELECT w.*, t.place AS first_place
-    FROM windows AS w ASOF JOIN gpu_timeline AS t
-      ON w.trace_id = t.trace_id AND w.device_id = t.device_id AND w.start_ns >= t.start_ns
-),
-touched AS (
-    SELECT o.*, unnest(generate_series(first_place, t.place)) AS place
-    FROM opening AS o ASOF JOIN gpu_timeline AS t
-      ON o.trace_id = t.trace_id AND o.device_id = t.device_id AND o.end_ns > t.start_ns
-)
-SELECT
-    w.trace_id, w.device_id, w.kind, w.name, w.start_ns AS window_start_ns, w.end_ns AS window_end_ns,
-    t.activity, t.idle_class, t.cause, t.op_id, t.launch_id, t.host_event_id,
-    greatest(t.start_ns, w.start_ns) AS start_ns, least(t.end_ns, w.end_ns) AS end_ns,
-    least(t.end_ns, w.end_ns) - greatest(t.start_ns, w.start_ns) AS dur_ns
-FROM touched AS w JOIN gpu_timeline AS t USING (trace_id, device_id, place)
-WHERE t.end_ns > w.start_ns AND t.start_ns < w.end_ns;
+-- The waits in a device's timeline, and what the time of a window adds up to.
 
 -- In traces with very many devices: late gaps that the timeline stores as one row each, with their threads.
 CREATE OR REPLACE VIEW whole_wait AS
 SELECT t.trace_id, t.device_id, t.place, t.start_ns, t.end_ns, t.op_id, t.launch_id, h.thread
-FROM gpu_timeline AS t JOIN gpu_op_launch AS l ON t.trace_id = l.trace_id AND t.op_id = l.event_id
+FROM gpu_timeline AS t JOIN gpu_ops AS l ON t.trace_id = l.trace_id AND t.op_id = l.event_id
 JOIN host_thread AS h ON l.trace_id = h.trace_id AND l.pid = h.pid AND l.tid = h.tid
 WHERE t.idle_class = 'host_late' AND t.cause IS NULL;
 
@@ -41,23 +19,22 @@ SELECT w.trace_id, w.device_id, w.place, greatest(s.start_ns, w.start_ns), least
 FROM whole_wait AS w JOIN thread_segment AS s ON w.thread = s.thread AND s.end_ns > w.start_ns
     AND s.start_ns < w.end_ns;
 
--- How long windows' devices computed, communicated, copied and were idle, from their parts, by name.
-CREATE OR REPLACE MACRO partition_of(some_parts) AS TABLE
-SELECT
-    trace_id, device_id, kind, name, window_start_ns AS start_ns, window_end_ns AS end_ns,
-    window_end_ns - window_start_ns AS span_ns,
-    sum_where(ns, activity = 'compute') AS compute_ns,
-    sum_where(ns, activity = 'communication') AS exposed_comm_ns,
-    sum_where(ns, activity = 'copy') AS exposed_memcpy_ns,
-    sum_where(ns, activity = 'idle') AS idle_ns,
-    sum_where(ns, idle_class = 'host_late') AS host_late_ns,
-    sum_where(ns, idle_class = 'device') AS device_ns,
-    sum_where(ns, idle_class = 'device' AND cause IS NOT NULL) AS device_in_launch_ns,
-    sum_where(ns, idle_class = 'unlinked') AS unlinked_ns,
-    sum_where(ns, idle_class = 'after_last_op') AS after_last_op_ns,
-    sum_where(ns, activity <> 'idle') AS busy_ns,
-    sum_where(ns, idle_class = 'host_late' AND cause IS DISTINCT FROM 'launch_latency'
+-- How long devices waited because their launching thread was in a slice, and in none inside it.
+CREATE OR REPLACE VIEW gpu_waits AS
+SELECT trace_id, host_event_id AS event_id, sum(end_ns - start_ns)::BIGINT AS gpu_idle_ns
+FROM gpu_timeline_by_cause WHERE idle_class = 'host_late' GROUP BY ALL;
+
+-- How long a window's device computed, communicated, copied and was idle: a struct of sums over its parts.
+CREATE OR REPLACE MACRO partition_of(activity, idle_class, cause, ns) AS {
+    'compute_ns': sum_where(ns, activity = 'compute'),
+    'exposed_comm_ns': sum_where(ns, activity = 'communication'),
+    'exposed_memcpy_ns': sum_where(ns, activity = 'copy'), 'idle_ns': sum_where(ns, activity = 'idle'),
+    'host_late_ns': sum_where(ns, idle_class = 'host_late'),
+    'device_ns': sum_where(ns, idle_class = 'device'),
+    'device_in_launch_ns': sum_where(ns, idle_class = 'device' AND cause IS NOT NULL),
+    'unlinked_ns': sum_where(ns, idle_class = 'unlinked'),
+    'after_last_op_ns': sum_where(ns, idle_class = 'after_last_op'),
+    'busy_ns': sum_where(ns, activity <> 'idle'),
+    'waits_for_host_ns': sum_where(ns, idle_class = 'host_late' AND cause IS DISTINCT FROM 'launch_latency'
         OR idle_class = 'device' AND cause IS NOT NULL OR idle_class = 'after_last_op')
-        AS waits_for_host_ns
-FROM query_table(some_parts)
-GROUP BY ALL;
+};

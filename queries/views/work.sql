@@ -28,7 +28,7 @@ CREATE OR REPLACE MACRO elements(shape) AS CASE WHEN shape IS NULL THEN NULL
 
 -- The GPU ops of operators that could be fused, once for each intermediate: the operator's name and that of
 -- the other one, the intermediate's bytes, and all bytes that the operator moves.
-CREATE OR REPLACE MACRO fusable_ops() AS TABLE
+CREATE OR REPLACE VIEW fusable_ops AS
 SELECT trace_id, first_op_id AS event_id, first AS name, name AS other, intermediate, first_bytes AS moved,
        TRUE AS is_first
 FROM fusable_pair
@@ -39,7 +39,7 @@ SELECT trace_id, second_op_id, name, first, intermediate, second_bytes, FALSE FR
 -- `known_from` says how the operator is known: by its call, or by the graph's capture. `start_ns` is where
 -- the host begins the operator or the replay, `event_id` what tells its place in the program: the operator,
 -- that of the capture if it is in the same trace, or the launch of the replay.
-CREATE OR REPLACE MACRO all_work() AS TABLE
+CREATE OR REPLACE VIEW all_work AS
 SELECT trace_id, event_id, device_id, stream, name, kind, dims, types, is_matrix, peak, flops, read_bytes,
        written_bytes, start_ns, is_kernels, gpu_op_ids, first_ns, busy_ns, 'call' AS known_from
 FROM operator_time
@@ -50,10 +50,10 @@ FROM replayed_work;
 
 -- Matrix products of known sizes: `batch` times a (m by k) times b (k by n). Tensor cores want multiples of
 -- `unit`, which fill 16 bytes: 8 elements of 16 bits, 4 of TF32.
-CREATE OR REPLACE MACRO products() AS TABLE
+CREATE OR REPLACE VIEW products AS
 SELECT *, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
        CASE WHEN kind IN ('mm', 'bmm') THEN d[1] ELSE d[2] END AS a,
        CASE WHEN kind IN ('mm', 'bmm') THEN d[2] ELSE d[3] END AS b,
        kind IN ('bmm', 'baddbmm') AS is_batched, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch,
        a[-2] AS m, a[-1] AS k, b[-1] AS n
-FROM all_work() WHERE is_asked(trace_id) AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm');
+FROM all_work WHERE is_asked(trace_id) AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm');

@@ -14,23 +14,14 @@ ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
 VIEWS = Path(__file__).parents[2] / "queries" / "views"
 
 
-def readers() -> set[str]:
-    """The shared views and macros that read the parameter `trace`, directly or through others."""
-    text = "\n".join(file.read_text() for file in VIEWS.glob("*.sql"))
-    bodies = dict(
-        re.findall(r"CREATE OR REPLACE (?:VIEW|MACRO) (\w+)(.*?;)\n", text, flags=re.DOTALL)
-    )
-    found = {name for name, body in bodies.items() if "getvariable('trace')" in body}
-    while more := {
-        name
-        for name, body in bodies.items()
-        if name not in found and any(re.search(rf"\b{each}\b", body) for each in found)
-    }:
-        found |= more
-    return found
-
-
-READERS = readers()
+def with_vocabulary(sql: str) -> str:
+    """The SQL with that of the views and macros that it uses, directly or through others."""
+    used, new = set[str](), {sql}
+    while new:
+        used |= new
+        words = {word for each in new for word in re.findall(r"\w+", each)}
+        new = {catalog.vocabulary()[each] for each in words & catalog.vocabulary().keys()} - used
+    return "\n".join(used)
 
 
 def test_every_query_file_documents_itself():
@@ -44,16 +35,15 @@ def faults(query):
     if not query.columns or not all(column.unit and column.help for column in query.columns):
         yield "a column has no unit or no description"
     body = "\n".join(line for line in query.sql.splitlines() if not line.startswith("--"))
-    read = set(re.findall(r"getvariable\('(\w+)'\)", body))
-    if any(re.search(rf"\b{name}\b", body) for name in READERS):
-        read.add("trace")
+    whole = with_vocabulary(body)
+    read = set(re.findall(r"getvariable\('(\w+)'\)", whole))
     if read != {each.name for each in query.parameters}:
         yield f"its parameters are {read}"
     for parameter in query.parameters:
         if parameter.default == "all":
             continue
         name = parameter.name
-        found = set(re.findall(rf"getvariable\('{name}'\), ([^\s,]+?)\)(?!\.)", query.sql))
+        found = set(re.findall(rf"getvariable\('{name}'\), ([^\s,]+?)\)(?!\.)", whole))
         default = ", ".join(found)
         judged = constants.thresholds().get(default.removeprefix("thresholds()."))
         if parameter.default != (default if judged is None else str(judged)):

@@ -63,7 +63,7 @@ def rows_of(timelines, query: str) -> list[list[tuple]]:
 def test_the_partition_equals_a_count_and_each_gap_is_charged_by_the_op_that_ends_it(timelines):
     found = rows_of(
         [events_of(ops) for ops in timelines],
-        "SELECT trace_id, activity, idle_class, sum(dur_ns) FROM window_timeline"
+        "SELECT trace_id, activity, idle_class, sum(ns) FROM window_timeline_parts"
         " WHERE kind = 'gpu_active' GROUP BY ALL",
     )
     for ops, rows in zip(timelines, found, strict=True):

@@ -58,7 +58,7 @@ REFUSED = {
     "UPDATE slice_label SET label_id = 5": "slice_label",
     "INSERT INTO slice_label FROM slice_label": "slice_label",
     "UPDATE gpu_ops SET event_id = 1000000000000": "gpu_ops",
-    "UPDATE gpu_op_launch SET launch_id = -1": "gpu_op_launch",
+    "UPDATE gpu_ops SET launch_id = -1": "gpu_ops",
     "UPDATE gpu_timeline SET host_event_id = 1000000000000": "gpu_timeline",
     "UPDATE thread_slice SET module_id = 1000000000000": "thread_slice",
     "UPDATE windows SET trace_id = 2": "windows",

@@ -84,11 +84,14 @@ def vocabulary() -> dict[str, str]:
     Thresholds are written as numbers: DuckDB plans the questions in a sixth less time if it need
     not look each one up in a struct.
     """
-    texts = [constants.with_thresholds(packaged.text(f"views/{name}.sql")) for name in VOCABULARY]
-    statements = (
-        match for text in (constants.macros(), *texts) for match in _CREATE.finditer(text)
-    )
-    return {match[1]: match[0] for match in statements}
+    texts = (constants.with_thresholds(packaged.text(f"views/{name}.sql")) for name in VOCABULARY)
+    found = {}
+    for text in (constants.macros(), *texts):
+        for part in text.split(_CREATE)[1:]:
+            # A macro or view, its name, and what it is.
+            name = part.split(maxsplit=2)[1].partition("(")[0]
+            found[name] = _CREATE + part[: part.index(_END) + 1]
+    return found
 
 
 def sql_texts(topic: str) -> dict[str, str]:
@@ -213,9 +216,9 @@ class Query(Struct, frozen=True):
         return list(names)
 
 
-_CREATE = re.compile(r"^CREATE OR REPLACE (?:MACRO|VIEW) (\w+).*?;$", re.MULTILINE | re.DOTALL)
+_CREATE, _END = "CREATE OR REPLACE ", ";\n"
 _NAMES = re.compile(r"-- (param|column)s (.*)")
-_WHEN = re.compile(r"^-- when: (.*(?:\n--     .*)*)", re.MULTILINE)
+_WHEN = "-- when: "
 _PARAMETER = re.compile(r"-- param (\w+) \((\w+), default (.*?)\): (.*)")
 _COLUMN = re.compile(r"-- column (\w+) \((.*?)\): (.*)")
 _DOUBTS = "-- doubts: "
@@ -225,9 +228,9 @@ _OF_REMEDIES = (
     "-- columns trace_id, place, detail, target, event_id, pid, tid, start_ns, dur_ns, factor",
 )
 _ORDER_OF_REMEDIES = "ORDER BY trace_id, place, start_ns, target, pid, tid\n"
-# The header lines of all other queries that a parameter limits to one trace.
+# The header lines of all other queries, without the line `_OF_SEVERAL`.
 _OF_A_TRACE = ("-- params trace", "-- columns trace_id")
-_READS_TRACE = re.compile(r"is_asked\(|getvariable\('trace'\)")
+_OF_SEVERAL = "-- of: several traces"
 _ALSO = re.compile(r"(\w+)(?: \((\w+) = (\w+)\))?")
 
 
@@ -278,8 +281,9 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     `conditions`), `-- doubts: CODE, CODE` (findings of the query `health` that make the result
     doubtful) and any other comment lines, up to the first line of SQL. A comment line indented by
     four more spaces continues the line before. All remedies take and return the same, in the same
-    order: their headers describe only what differs, and their SQL does not sort. A query whose SQL
-    reads the parameter `trace` takes it and returns `trace_id` first, without a line in its header.
+    order: their headers describe only what differs, and their SQL does not sort. Any other query
+    takes the parameter `trace` and returns `trace_id` first, unless its header says
+    `-- of: several traces`.
 
     Raises:
         TracekitError: queries/columns.csv does not describe a name that the header takes from it.
@@ -288,7 +292,7 @@ def parse_query(name: str, topic: str, sql: str) -> Query:
     parameters: dict[str, Parameter] = {}
     columns: dict[str, Column] = {}
     common_parameters, common_columns = _common()
-    shared = _OF_A_TRACE if _READS_TRACE.search(sql) else ()
+    shared = () if _OF_SEVERAL in sql else _OF_A_TRACE
     if topic == "remedies":
         shared, sql = _OF_REMEDIES, sql + _ORDER_OF_REMEDIES
     for line in (comment.replace("\n", " ") for comment in (*shared, *header(sql))):
@@ -352,11 +356,12 @@ def conditions() -> dict[str, str]:
     """The condition `-- when: ...` of each query that has one, by name: SQL on the table
     slice_label. The query has rows only if it holds for some name; if it has several parts,
     separated by semicolons, only if each one does."""
-    found = {
-        name: _WHEN.search(packaged.text(f"{topic}/{name}.sql"))
+    return {
+        name: comment.removeprefix(_WHEN).replace("\n", " ")
         for name, topic in _topics().items()
+        for comment in header(packaged.text(f"{topic}/{name}.sql"))
+        if comment.startswith(_WHEN)
     }
-    return {name: each[1].replace("\n--     ", " ") for name, each in found.items() if each}
 
 
 @cache

@@ -17,7 +17,6 @@ columns.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -28,7 +27,6 @@ from msgspec import Struct
 
 from tracekit.database import catalog, constants, names
 
-_HEAD = re.compile(r"^-- (fact|into|needs|of|when|by|scope): (.*(?:\n--     .*)*)", re.MULTILINE)
 _SCRATCH = "_scratch."
 _END_OF_TABLE = "\n);\n"
 # The fact that the conditions of other facts read.
@@ -70,7 +68,8 @@ class Fact(Struct, frozen=True):
 
 def parse_fact(name: str, text: str) -> Fact:
     """Reads a file of queries/facts."""
-    head = {key: value.replace("\n--     ", " ") for key, value in _HEAD.findall(text)}
+    lines = (line.removeprefix("-- ").partition(": ") for line in catalog.header(text))
+    head = {key: value.replace("\n", " ") for key, _, value in lines}
     sql = names.spelled(constants.with_thresholds(text))
     into = head.get("into", "")
     table, end, rows = ("", "", sql) if into else sql.rpartition(_END_OF_TABLE)

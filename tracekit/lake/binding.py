@@ -60,7 +60,7 @@ class Binding:
         # A question reads the footers of a table's files several times.
         connection.execute("SET parquet_metadata_cache = true")
         connection.execute("CREATE SCHEMA lake")
-        figures = ", ".join(f'"{column}"' for column in self._types(f"FROM {FIGURES}()"))
+        figures = ", ".join(f'"{column}"' for column in self._types(f"FROM {FIGURES}"))
         by_name = self._has_others()
         for table, some in self._files().items():
             rows = _scanned(some, by_name)
@@ -69,9 +69,7 @@ class Binding:
             if table in columns:
                 self._replace_table(table, columns[table])
         names = catalog.vocabulary() | {"jobs": catalog.schema("lake_jobs")}
-        names[FIGURES] = (
-            f"CREATE OR REPLACE MACRO {FIGURES}() AS TABLE SELECT {figures} FROM lake.{FIGURES}"
-        )
+        names[FIGURES] = f"CREATE OR REPLACE VIEW {FIGURES} AS SELECT {figures} FROM lake.{FIGURES}"
         for name, fact in facts.over_traces().items():
             own = ", ".join(self._types(f"FROM {name}"))
             names[name] = f"CREATE VIEW {name} ({own}) AS {fact.rows}"

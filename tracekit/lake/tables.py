@@ -58,7 +58,7 @@ def summaries() -> dict[str, str]:
         f"FROM ({catalog.query(name).sql})"
         for name in ANSWERS
     }
-    return {FIGURES: f"FROM {FIGURES}()"} | answers
+    return {FIGURES: f"FROM {FIGURES}"} | answers
 
 
 def stored_answer_sql(question: Query, given: Mapping[str, Value]) -> str | None:
