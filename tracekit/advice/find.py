@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -19,19 +19,13 @@ from tracekit.advice.model import (
 )
 from tracekit.advice.once import advice_on_once, advice_without_share
 from tracekit.causes import OF_DEVICE, OF_HOST
-from tracekit.replay.changes import query_of
-from tracekit.replay.prices import Prices
+from tracekit.evidence.model import Finding, Window
+from tracekit.replay.changes import Rows, query_of
+from tracekit.replay.model import Gains
+from tracekit.replay.prices import Prices, WindowGains
+from tracekit.replay.replay import Replay
 from tracekit.replay.windows import MarkedWindows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tracekit.evidence.model import Finding, Window
-    from tracekit.replay.changes import Rows
-    from tracekit.replay.model import Gains
-    from tracekit.replay.prices import WindowGains
-    from tracekit.replay.replay import Replay
-    from tracekit.thresholds import Thresholds
+from tracekit.thresholds import Thresholds
 
 
 class Place(Struct, frozen=True):

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct, field, to_builtins
 
 from tracekit.compare import hta
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.records import Record
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/crosscheck/1"
 

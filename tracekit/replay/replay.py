@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.replay.changes import Remedies, apply
 from tracekit.replay.grammar import STEADY, Change, parse
 from tracekit.replay.graph.arrays import Ints, sums
@@ -27,9 +27,6 @@ from tracekit.replay.windows import (
     whole,
 )
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 2 << 20

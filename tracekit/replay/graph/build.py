@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.replay.graph import EdgeKind, Edges, Graph
 from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of, stream_waits
 from tracekit.replay.graph.waits import waits_of
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 
 def build(database: Session, trace_id: int, thresholds: Thresholds) -> Graph:

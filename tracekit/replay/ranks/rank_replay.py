@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
+from tracekit.database.session import Session
 from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scale_times
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
 from tracekit.replay.ranks.collectives import CollectiveMembers, Seats, members_of, turns_of
@@ -18,10 +18,6 @@ from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-
 
 # Types of collectives that no rank leaves before all have come (aligned_clocks in
 # queries/views/collectives.sql).
