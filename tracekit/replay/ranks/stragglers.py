@@ -326,7 +326,7 @@ class Pricing:
         errors = []
         for number in numbers:
             try:
-                self.joined.replays[number].apply(each, scales[number])
+                scales[number] = self.joined.replays[number].scale(each, base=scales[number])
             except TracekitError as error:
                 errors.append(error)
         if len(errors) == len(numbers):
