@@ -90,22 +90,14 @@ class Run(Struct, frozen=True, dict=True):
         return self.time[1 : 1 + self.graph.ops][op]
 
     def host_time(self, key: Ints) -> Ints:
-        """When threads reach these instants of the host (keys)."""
+        """When threads reach these instants of the host (keys), which are watched."""
         root = self.graph.root(key)
         return self.time[root] + self.work_between(self.graph.since(root, key), key)
 
     def work_between(self, since: Ints, until: Ints) -> Ints:
-        """The work of threads from each `since` to its `until`, in ns."""
-        return self._work_at(until) - self._work_at(since)
-
-    def _work_at(self, key: Ints) -> Ints:
+        """The work of threads from each `since` to its `until`, in ns: points of the simulator."""
         points = self.simulator.points
-        index = np.searchsorted(points, key)
-        if len(points) and np.array_equal(points[np.minimum(index, len(points) - 1)], key):
-            return self.work[index]
-        host, others = self.graph.host, distinct(key)
-        work = host.work_at(others, host.stretch_of(others), self.scale.host)
-        return work[np.searchsorted(others, key)]
+        return self.work[np.searchsorted(points, until)] - self.work[np.searchsorted(points, since)]
 
 
 class Simulator:
@@ -114,8 +106,7 @@ class Simulator:
     def __init__(self, graph: Graph, watched: Ints | None = None) -> None:
         """Args:
         graph: the graph to replay.
-        watched: instants of the host whose times are needed; a replay computes them. Any other
-        instant costs a pass over the host's work.
+        watched: instants of the host whose times are needed.
         """
         self.graph = graph
         edges, host = graph.edges, graph.host
