@@ -135,18 +135,20 @@ class Simulator:
     def run(self, scale: Scale | None = None) -> Run:
         """Replays the graph. Without changes, every node has its measured time."""
         scale = scale or Scale.of(self.graph)
+        scales, work = self.scales(scale)
+        return self.ran(scale, work, *self.edges.replay(scales))
+
+    def scales(self, scale: Scale) -> tuple[replay.Scales, Ints]:
+        """A scale in the native library's form, and the work that threads have done by each
+        point."""
         work = self.work(scale.host)
-        length, time = self.edges.replay(
-            replay.Scales(scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown)
-        )
-        return Run(
-            self,
-            scale,
-            time,
-            length,
-            replay.scale_times(self.graph.device.ns, scale.op.parts),
-            work,
-        )
+        given = (scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown)
+        return replay.Scales(*given), work
+
+    def ran(self, scale: Scale, work: Ints, length: Ints, time: Ints) -> Run:
+        """The replay whose edges and nodes the native library timed."""
+        op_ns = replay.scale_times(self.graph.device.ns, scale.op.parts)
+        return Run(self, scale, time, length, op_ns, work)
 
     def work(self, rates: Rates) -> Ints:
         """The work that threads have done by each point, at these rates."""
