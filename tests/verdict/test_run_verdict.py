@@ -1,6 +1,7 @@
 """The verdict of a run: planted faults are named, and priced as a run without them."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace as Of
 
@@ -8,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import tracekit
-from tests.conftest import SHARED_TRACES
+from tests.answers import compact_run, differing, traces
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS, US
 from tests.kit.ranks_simulated import LOGGING, Job
@@ -207,34 +208,16 @@ def test_traces_of_different_runs_have_no_verdict_together(tmp_path):
             run.whatif_together("host*0.5")
 
 
-# -- real traces
+# -- recorded runs
 
 
-@pytest.mark.skipif(not SHARED_TRACES.exists(), reason="no shared traces")
-def test_the_eight_ranks_of_dlrm_wait_for_the_one_that_began_last():
-    with tracekit.load(
-        [SHARED_TRACES / f"v100-dlrm-rank{rank}.json.gz" for rank in range(8)]
-    ) as run:
-        found = judged(run)
-        asked = run.ask("stragglers", top=10**6)
-    # From the raw traces: rank 7 begins its step 7.5 ms after rank 1, and comes last five times.
-    assert (found.pace_rank, found.step_ns, found.start_skew_ns) == (7, 13_310_000, 7_514_000)
-    late = found.late_ranks[0]
-    assert (late.cause, late.place, late.excess_ns) == ("start-skew", None, 4_523_000)
-    assert late.held_up_ns == sum(row["held_up_ns"] for row in asked if row["rank"] == 7)
-    assert [(each.rank, each.cause) for each in found.late_ranks[1:]] == [
-        (5, "dispatch"), (4, "dispatch"),
-    ]  # fmt: skip
-    assert (found.collectives.waited_ns, found.collectives.wire_ns) == (46_806_000, 217_000)
-    assert found.collectives.matched_by == {"place in step": 8}
-    assert found.savings[0].remove == "dispatch"
-
-
-@pytest.mark.skipif(not SHARED_TRACES.exists(), reason="no shared traces")
-def test_two_sampled_ranks_of_128_tell_that_waits_are_not_known():
-    with tracekit.load([SHARED_TRACES / f"pair-rank{rank}.json.gz" for rank in (0, 1)]) as run:
-        found = judged(run)
-    assert (found.pace_rank, found.span_ns, found.savings) == (None, None, [])
-    assert "Only 2 of 128 ranks are here" in found.unknown[0]
-    assert "do not" not in found.unknown[0]
-    assert "It is unknown who waits for whom" in found.unknown[1]
+@pytest.mark.parametrize("name", [each for each in traces() if each.startswith("run ")])
+def test_answers_to_recorded_runs_are_the_committed_ones(name):
+    with tracekit.load(traces()[name]) as run:
+        found = run.together()
+        held_up = Counter()
+        for row in run.ask("stragglers", top=10**6):
+            held_up[row["rank"]] += row["held_up_ns"]
+    assert differing(name, compact_run(found)) == []
+    # All ranks of these runs meet in one group.
+    assert all(each.held_up_ns == held_up[each.rank] for each in found.late_ranks)
