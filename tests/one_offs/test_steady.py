@@ -143,7 +143,12 @@ ONCE = {
         ([*(step(n, Work(50 * MS), *loop(1)[:-1]) for n in range(6)), Sync(2 * US)], LATE, {}),
     "inputs that are copied again": ([*INPUTS, *loop(3, marked=False)[:-1]] * 2, None, {}),
     "few inputs": ([*INPUTS[:3], *loop(marked=False)[:-1]], None, {}),
-    # Frames that end with the recording.
+    # What ends with the recording.
+    "an operator that is open at the end":
+        ([*loop(marked=False), operator("aten::rpc", 400 * MS)], BUSY, {}),
+    "a call that is open at the end":
+        ([*loop(marked=False), Call("cudaStreamBeginCaptureToGraph", 400 * MS, "launch")], BUSY,
+         {}),
     **{f"{n} open frames": (ending(n), BUSY, {}) for n in (0, 1, 4)},
 }  # fmt: skip
 # Those that a warm-up helps against: they happen early, or may wait for what is loaded.

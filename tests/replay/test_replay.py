@@ -10,7 +10,6 @@ from tests.kit.processes import ran
 from tests.kit.traces import gpu_op, launch, slice_event, step
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import PATTERNS
-from tracekit.replay.graph import EdgeKind
 from tracekit.replay.replay import Replay
 
 US = 1_000
@@ -55,23 +54,6 @@ def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_trace):
     assert bounds.path(replay.measured()).by_cause.get("unknown", 0) < 0.05 * span
     # The bound holds for all waits, not only for those on the path.
     assert graph.unknown[1 : 1 + graph.ops].sum() < 0.05 * span
-
-
-BACKWARD = ["a100-nccl", "mi250-minitoy", "mi300x-resnet-checkpoint", "v100-ns-resolution"]
-
-
-@pytest.mark.parametrize("name", BACKWARD)
-def test_autograds_arrows_lead_to_threads_that_take_work_over(name, shared_trace):
-    database, trace = shared_trace(f"{name}.json.gz")
-    graph = Replay(database, trace).graph
-    _, ends = database.fetch(
-        "SELECT DISTINCT pid, tid FROM flows WHERE category = 'fwdbwd' AND side = 'end'"
-        f" AND trace_id = {trace}"
-    )
-    given = graph.edges.target[graph.edges.kind == EdgeKind.HANDOVER] - 1 - graph.ops
-    takers = {graph.host.threads[each] for each in graph.host.thread_of(graph.joins[given])}
-    assert ends
-    assert set(ends) <= takers
 
 
 # Three steps that wait for their kernels.
