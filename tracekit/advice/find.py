@@ -52,7 +52,6 @@ def find(
     window: Window,
     findings: Sequence[Finding],
     missing: Mapping[str, str],
-    thresholds: Thresholds,
     *,
     repeats: bool,
     combine: bool,
@@ -65,7 +64,7 @@ def find(
     kernels run again and again. Advice is listed if it saves the share `advised_gain` of the
     window. With `combine`, the list also has the best combination.
     """
-    replay = gains.replay
+    replay, thresholds = gains.replay, gains.replay.thresholds
     prices = Prices(replay, replay.window(*place))
     of_window = gains.gains(*place)
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
@@ -114,7 +113,7 @@ def find(
             for each in catalogue().values()
             if each.is_batch and not each.has_query and main in each.causes
         ]
-        larger = (_larger_batch(each, prices, thresholds.free_growth) for each in batches)
+        larger = (_larger_batch(each, prices) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {each.code: each.message for each in findings if each.severity != "info"}
     listed = [_advice(each, prices.window_ns, of_window.removed, doubted) for each in worth]
@@ -207,9 +206,9 @@ def _find_places(
     ]
 
 
-def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Place | None:
+def _larger_batch(remedy: Remedy, prices: Prices) -> Place | None:
     """The largest batch that fits into the host's slack."""
-    found = prices.larger_batch(growth)
+    found = prices.larger_batch()
     if found is None:
         return None
     times, length = found

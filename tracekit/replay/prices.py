@@ -174,13 +174,13 @@ class Prices:
         found = parse(change)
         return found.factor if found.what == BATCH else 1
 
-    def larger_batch(self, growth: float) -> tuple[int, int] | None:
+    def larger_batch(self) -> tuple[int, int] | None:
         """The largest batch that fits into the host's slack: the largest power of two that
-        lengthens the window by at most the share `growth`, and the window's length then."""
-        best, larger = None, 2
-        while self.replay.graph.ops and larger <= self.replay.thresholds.fastest:
+        lengthens the window by at most the share `free_growth`, and the window's length then."""
+        best, larger, thresholds = None, 2, self.replay.thresholds
+        while self.replay.graph.ops and larger <= thresholds.fastest:
             length = self.window.length(self.replay.run(f"{BATCH}*{larger}", steady=True))
-            if length > (1 + growth) * self.window_ns:
+            if length > (1 + thresholds.free_growth) * self.window_ns:
                 break
             best = larger, length
             larger *= 2

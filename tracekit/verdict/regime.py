@@ -224,12 +224,13 @@ def _bottleneck(
 
 
 def flip_of(
-    found: Evidence | Period, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
+    found: Evidence | Period, replayed: WindowGains, place: tuple[str, int]
 ) -> float | None:
     """The factor by which the side that bounds a window must get faster before the margin changes
     its sign; None if it does not even at `fastest`. `place` is as `WindowGains.gains` names it.
     """
-    replay, bound = replayed.replay, bound_of(found, thresholds)
+    replay, thresholds = replayed.replay, replayed.replay.thresholds
+    bound = bound_of(found, thresholds)
     side, window = bound.side, replay.window(*place)
     if bound.is_recorders:
         return None
