@@ -15,14 +15,14 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import tracekit
 from tests.conftest import OWN_TRACES, SHARED_TRACES
+from tests.controls import CONTROLS as FAULTS
 from tests.kit.simulated import write
-from tests.kit.simulator import Machine, Simulation
+from tests.kit.simulator import Simulation
 from tracekit.text import duration, percent
 from tracekit.verdict.model import Analysis, RunVerdict
 
@@ -232,10 +232,8 @@ def controls() -> dict[str, tuple[Simulation, dict[str, Any]]]:
     from tests.verdict.test_controls import CONTROLS
 
     found = {f"control {name}": (Simulation(atoms), {}) for name, atoms in CONTROLS.items()}
-    for file in sorted((Path(__file__).parent / "controls").glob("[a-z]*.py")):
-        control = import_module(f"tests.controls.{file.stem}")
-        simulation = Simulation(control.FAULTY, getattr(control, "MACHINE", Machine()))
-        found[f"fault {file.stem}"] = simulation, getattr(control, "METADATA", {})
+    for name, each in sorted(FAULTS.items()):
+        found[f"fault {name}"] = Simulation(each.faulty, each.machine), each.metadata
     return found
 
 

@@ -162,7 +162,7 @@ class _Examiner:
         if main not in self.accounts:
             periods.insert(0, self._period(main, causal.gains if causal else None))
         found = replayed.replay.one_offs if replayed else []
-        phases = phases_of(replayed, self.thresholds) if replayed else []
+        phases = phases_of(replayed) if replayed else []
         kept = replayed if keep_replays else None
         # Frees the graph, which is large, before the next questions are asked.
         del replayed
@@ -249,7 +249,7 @@ class _Examiner:
 
     def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
         gains = replayed.gains(*place)
-        flip = flip_of(self._period(main, gains), replayed, place, self.thresholds)
+        flip = flip_of(self._period(main, gains), replayed, place)
         return replayed.causal(*place, flip)
 
     def _fixes(
@@ -262,7 +262,7 @@ class _Examiner:
         window = replace(main.window, name="whole trace") if of_host else main.window
         with stage("pricing possible changes"):
             found = find(
-                replayed, place, window, self.trace.health, self.missing, self.thresholds,
+                replayed, place, window, self.trace.health, self.missing,
                 repeats=not is_unrepeated(self.repetition), combine=combine,
             )  # fmt: skip
         return replace(found, trace=self.trace.path)

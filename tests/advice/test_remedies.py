@@ -1,15 +1,14 @@
 """Each remedy is found where it is planted, at the price that its twin confirms, and only there."""
 
 from functools import partial
-from importlib import import_module
-from types import ModuleType
 
 import pytest
 
 from tests.answers import compact, differing
+from tests.controls import CONTROLS
 from tests.kit.atoms import US, Launch, Sync, operator, step
 from tests.kit.simulated import write
-from tests.kit.simulator import Machine, Simulation
+from tests.kit.simulator import Simulation
 from tests.kit.traces import Together
 from tracekit.advice.catalogue import EFFORTS, catalogue
 from tracekit.causes import CAUSES
@@ -18,14 +17,8 @@ from tracekit.examine import examine
 from tracekit.replay.changes import COLUMNS, TARGETS, query_of
 
 QUERIES = {name for name, each in queries().items() if each.topic == "remedies"}
-# As `capture` notes it: the simulator's recorder costs the host nothing.
-FREE = {"tracekit": {"profiled_step_ns": 1, "unprofiled_step_ns": 1}}
 # Prices may differ from the twin's gain by this share.
 CLOSE = 0.05
-
-
-def control(name: str) -> ModuleType:
-    return import_module(f"tests.controls.{name}")
 
 
 def growing(kernel_us, batch):
@@ -44,11 +37,10 @@ def fixes(tmp_path_factory):
     device's span; and the database of all."""
     together, simulations = Together(), {}
     for name in sorted(QUERIES):
-        known = control(name)
-        machine, metadata = getattr(known, "MACHINE", Machine()), getattr(known, "METADATA", FREE)
-        for key, program in (("faulty", known.FAULTY), ("fixed", known.FIXED)):
-            simulations[name, key] = Simulation(program, machine)
-            together.add(partial(write, simulation=simulations[name, key], **metadata))
+        known = CONTROLS[name]
+        for key, program in (("faulty", known.faulty), ("fixed", known.fixed)):
+            simulations[name, key] = Simulation(program, known.machine)
+            together.add(partial(write, simulation=simulations[name, key], **known.metadata))
     for kernel_us in BATCHES:
         simulations["batch", kernel_us] = Simulation(growing(kernel_us, 1))
         together.add(partial(write, simulation=simulations["batch", kernel_us]))
@@ -76,7 +68,7 @@ def test_a_planted_fault_is_found_at_its_place_and_priced(name, fixes):
         f"{name} is not among the first two of its list, so its control has a larger fault: "
         f"{[(each.remedy, each.saves_ns) for each in alike]}"
     )
-    assert mine.where == control(name).PLACE
+    assert mine.where == CONTROLS[name].place
     real_ns = faulty_ns - fixed_ns
     assert abs(mine.saves_ns - real_ns) <= CLOSE * real_ns, (mine.saves_ns, real_ns)
     assert name not in {query_of(each.remedy) for each in others if not each.once}

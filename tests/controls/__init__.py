@@ -1,6 +1,9 @@
 """A control for each remedy: a program with the fault planted, and its twin without it.
 
-A module NAME.py is the control of the remedy queries/remedies/NAME.sql. It has FAULTY and FIXED,
-the atoms of the two programs (tests/kit/atoms.py), and PLACE, where advice has to point. It may
-have MACHINE (tests/kit/simulator.py) and METADATA, keys of the trace's JSON object.
+`CONTROLS` has them by the names of the remedies' queries (queries/remedies/NAME.sql).
 """
+
+from tests.controls import compiled, device, host, ranks, serving
+from tests.controls.planting import CONTROLS, Control
+
+__all__ = ["CONTROLS", "Control", "compiled", "device", "host", "ranks", "serving"]

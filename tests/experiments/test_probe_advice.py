@@ -161,19 +161,20 @@ def test_a_promise_is_shown_with_the_measured_median():
     variant = Variant((GRAPH,), "a graph", lambda: print)
     rounds = {UNCHANGED: Rounds([100, 200, 100], []), "a graph": Rounds([50, 110, 52], [])}
     turns = VariantRounds(rounds, {})
-    found, promised_ns = turns.compare(variant, Prediction(0.6, "as told"))
-    assert (promised_ns, found["measured_ns"]) == (60, 52)
+    found = turns.compare(variant, Prediction(0.6, "as told"))
+    assert (found["predicted_ns"], found["measured_ns"]) == (60, 52)
     assert found["error"] == pytest.approx(60 / 52 - 1)
     assert found["moved"] == StepRatio(0.52, 0.5, 0.55)
-    unasked, promised_ns = turns.compare(variant, Prediction(None, "not advised"))
-    assert (promised_ns, unasked["error"], unasked["measured_ns"]) == (None, None, 52)
+    unasked = turns.compare(variant, Prediction(None, "not advised"))
+    assert (unasked["predicted_ns"], unasked["error"], unasked["measured_ns"]) == (None, None, 52)
     without = VariantRounds({UNCHANGED: rounds[UNCHANGED]}, {"a graph": "no device"})
-    unable, promised_ns = without.compare(variant, Prediction(0.6, "as told"))
-    assert (promised_ns, unable.get("measured_ns"), unable["reason"]) == (60, None, "no device")
+    unable = without.compare(variant, Prediction(0.6, "as told"))
+    assert (unable["predicted_ns"], unable.get("measured_ns")) == (60, None)
+    assert unable["reason"] == "no device"
     # A larger batch is measured for as many samples.
     larger = Variant((BATCH,), "a graph", lambda: print, samples=4)
-    found, promised_ns = turns.compare(larger, Prediction(0.3, ""))
-    assert (promised_ns, found["measured_ns"]) == (30, 13)
+    found = turns.compare(larger, Prediction(0.3, ""))
+    assert (found["predicted_ns"], found["measured_ns"]) == (30, 13)
 
 
 def test_a_change_that_fails_while_it_is_timed_is_left_out():

@@ -69,31 +69,6 @@ def test_a_sweep_measures_and_captures_every_point_into_one_database(run, tmp_pa
 
 
 @pytest.mark.thorough
-def test_a_second_run_captures_nothing_and_a_larger_grid_only_what_is_missing(run, tmp_path):
-    def swept(*more):
-        done = run("sweep", "mlp", *GRID, *more, *FEW, *TWO)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    database = tmp_path / "s.duckdb"
-    swept()
-    before = database.read_bytes()
-    again = json.loads(swept("--json"))
-    table = [line.rstrip() for line in swept("--markdown").splitlines() if line.startswith("|")]
-    assert (again["captured"], database.read_bytes()) == (0, before)
-    assert "| batch | hidden 16 | hidden 32 |" in table
-    assert all(line.endswith("|") for line in table)
-    larger = json.loads(swept("--batch", "1,3", "--hidden", "16", "--json"))
-    assert (larger["captured"], len(larger["points"])) == (2, 4)
-    old, new = (
-        {(p["workload"], p["batch"], p["hidden"]): p["step_ns"] for p in each["points"]}
-        for each in (again, larger)
-    )
-    assert new.keys() & old.keys()
-    assert all(new[point] == old[point] for point in new.keys() & old.keys())
-
-
-@pytest.mark.thorough
 def test_a_variant_that_comes_later_takes_turns_with_the_baseline(tmp_path):
     output = tmp_path / "s.duckdb"
     sweep("mlp", output, variants=["eager"], options=TINY, rounds=2)
@@ -127,7 +102,7 @@ main()
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
-def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(ending, tmp_path):
+def test_a_sweep_keeps_what_is_finished_and_goes_on(ending, tmp_path):
     """It gets the signal when the first of four sizes is in the database."""
     asked = ["sweep", "mlp", *GRID, *TWO, *FEW]
     done = ran("python", "-c", INTERRUPTED.format(ending=int(ending)), *asked, cwd=tmp_path)
@@ -138,9 +113,25 @@ def test_an_interrupted_sweep_keeps_what_is_finished_and_goes_on(ending, tmp_pat
     with tracekit.open_database(tmp_path / "s.duckdb") as database:
         finished = {row["trace_id"]: row["step_ns"] for row in database.ask("sweep_points")}
     assert len(finished) == 2
-    found = json.loads(ran("python", "-m", "tracekit", *asked, "--json", cwd=tmp_path).stdout)
+
+    def swept(*more):
+        return ran("python", "-m", "tracekit", *asked, *more, cwd=tmp_path).stdout
+
+    def steps(found):
+        return {(p["workload"], p["batch"], p["hidden"]): p["step_ns"] for p in found["points"]}
+
+    found = json.loads(swept("--json"))
     assert found["captured"] == 8 - len(finished)
     assert finished.items() <= {p["trace_id"]: p["step_ns"] for p in found["points"]}.items()
+    # The next run captures nothing, and a larger grid only what is missing.
+    before = (tmp_path / "s.duckdb").read_bytes()
+    table = [line.rstrip() for line in swept("--markdown").splitlines() if line.startswith("|")]
+    assert (tmp_path / "s.duckdb").read_bytes() == before
+    assert "| batch | hidden 16 | hidden 32 |" in table
+    assert all(line.endswith("|") for line in table)
+    larger = json.loads(swept("--batch", "1,3", "--hidden", "16", "--json"))
+    assert (larger["captured"], len(larger["points"])) == (2, 4)
+    assert len(steps(larger).items() & steps(found).items()) == 2
 
 
 @pytest.mark.thorough

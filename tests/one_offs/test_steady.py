@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.kit.atoms import (
@@ -18,18 +20,19 @@ from tests.kit.atoms import (
     operator,
     step,
 )
+from tests.kit.evidenced import one_off
 from tests.kit.planted import is_right, planted
 from tests.kit.sampling import sample
 from tests.kit.simulated import Programs
 from tests.kit.traces import Together, slice_event
+from tracekit.evidence.collect import events_of
+from tracekit.replay.one_offs import RULES
 from tracekit.replay.prices import Speed
 from tracekit.reporters import console
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import slower_sides
 
 SEEDS = sample("random programs with planted one-offs", range(1000), range(4))
-
-
 TRACES = Programs()
 
 
@@ -45,6 +48,9 @@ def test_the_regime_is_that_of_the_part_that_repeats(first, tmp_path):
         if verdict.confidence != "low" and not is_right(program, verdict.regime):
             wrong.append((program.seed, sorted(program.plants), verdict.regime, verdict.confidence))
     assert not wrong
+
+
+# -- programs in which something happens once ------------------------------------------------------
 
 
 def loop(steps=6, once=(), marked=True, kernel_ns=400 * US):
@@ -64,73 +70,132 @@ def loop(steps=6, once=(), marked=True, kernel_ns=400 * US):
     return [*atoms, Sync(2 * US)]
 
 
-LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
-
-
-ONCE = {
-    (cause, marked): TRACES.program(loop(once=[once], marked=marked))
-    for cause, once in (("unrecorded-time", Work(200 * MS)), ("launch", LONG_CALL))
-    for marked in (True, False)
-}
-
-
-@pytest.mark.parametrize(("cause", "marked"), ONCE)
-def test_one_long_event_does_not_decide(cause, marked, analyses):
-    analysis = analyses[ONCE[cause, marked]]
-    assert analysis.verdict.regime == "compute-bound"
-    (event,) = analysis.one_offs
-    assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
-    assert event.cause == cause
-    assert analysis.windows[0].gains.one_offs_ns > 150 * MS
-    # The step of median length has no part of it.
-    assert any("without one-offs" in why for why in analysis.verdict.why) != marked
-
-
 def ranged(times):
     op = operator("aten::mm", 40 * US, Launch(6 * US, (("math", 20 * US),)))
     return Slice("evaluate", "user_annotation", (op,) * times)
 
 
-# Programs in which nothing happens once, and their regimes.
-STEADY = {
-    "a range that holds most of the work, seventeen times as often": (
-        TRACES.program([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)]),
-        "overhead-bound",
-    ),
-    "what every step does": (
-        TRACES.program(
-            [*(step(number, Work(50 * MS), *loop(1)[:-1]) for number in range(6)), Sync(2 * US)]
-        ),
-        "overhead-bound",
-    ),
-}
+def ending(frames):
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 40 * US),))), Work(5 * US)]
+    open_ = line("<built-in method wait_for of X>", *work, Work(400 * MS))
+    for number in range(frames):
+        open_ = line(f"train.py({number}): call", Work(US), open_, Work(US))
+    return [*work * 60, Sync(2 * US), open_]
 
 
-@pytest.mark.parametrize("title", STEADY)
-def test_recurring_events_are_not_one_offs(title, analyses):
-    trace, regime = STEADY[title]
-    assert analyses[trace].one_offs == []
-    assert analyses[trace].verdict.regime == regime
+def copying(place, kernel_ns):
+    direction = "HtoD (Pageable -> Device)" if place == "before" else "DtoH (Device -> Pageable)"
+    copied = BlockingCopy(2 * MS, 3 * MS, name=f"Memcpy {direction}")
+    copies = [operator("aten::copy_", 3 * US, copied)] * 30
+    once, first = ((), copies) if place == "before" else (copies, [])
+    return [*first, *loop(once=once, marked=False, kernel_ns=kernel_ns)]
 
 
-FREED = {
-    marked: TRACES.program(
-        loop(steps=9, once=[Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")], marked=marked)
-    )
-    for marked in (True, False)
-}
+LONG_CALL = operator("aten::mm", 20 * US, Launch(200 * MS, (("math", 400 * US),)))
+FREE = [Sync(2 * US), Call("cudaFree", 200 * MS, "allocation")]
+SAVED = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
+INPUT = BlockingCopy(2 * US, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
+INPUTS = [operator("aten::copy_", 3 * US, INPUT)] * 12
+VARIANTS = [
+    operator("aten::conv2d", 20 * US, Launch(6 * US, (Op("math", 3 * MS, f"variant_{n}"),)))
+    for n in range(20)
+]
+FIRST = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))
+SLOW = [operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))), Work(5 * US)]
+COPIES = {("copies", "host", "copy"): 60, ("copies", "device", "copy"): 90}
+LATE, BUSY = "overhead-bound", "compute-bound"
+# By title: a program, its regime, and the ms beyond the usual of what happens once, by its kind,
+# side and cause.
+ONCE = {
+    "a long stretch in a step":
+        (loop(once=[Work(200 * MS)]), BUSY, {("stretch", "host", "unrecorded-time"): 200}),
+    "a long stretch without steps":
+        (loop(once=[Work(200 * MS)], marked=False), BUSY,
+         {("stretch", "host", "unrecorded-time"): 200}),
+    "a long launch in a step":
+        (loop(once=[LONG_CALL]), BUSY, {("stretch", "host", "launch"): 200}),
+    "a long launch without steps":
+        (loop(once=[LONG_CALL], marked=False), BUSY, {("stretch", "host", "launch"): 200}),
+    # It may wait, but finds nothing to wait for.
+    "a long free in a step":
+        (loop(9, FREE), BUSY, {("allocation", "host", "allocation"): 200}),
+    "a long free without steps":
+        (loop(9, FREE, marked=False), BUSY, {("allocation", "host", "allocation"): 200}),
+    "a checkpoint in a step":
+        (loop(12, [operator("aten::copy_", 3 * US, SAVED)] * 30), BUSY,
+         {("step", "device", "copy"): 150}),
+    "copies before a late host": (copying("before", 5 * US), LATE, COPIES),
+    "copies before a busy device": (copying("before", 400 * US), BUSY, COPIES),
+    "copies within a late host's run": (copying("within", 5 * US), LATE, COPIES),
+    "copies within a busy device's run": (copying("within", 400 * US), BUSY, COPIES),
+    "kernels that are tried out in one step":
+        (loop(once=VARIANTS, kernel_ns=5 * US), LATE,
+         {("step", "device", "math-or-memory"): 60, ("step", "host", "dispatch"): 0.52}),
+    "a slow first step":
+        ([FIRST, *loop(6)[1:]], BUSY,
+         {("step", "device", "math-or-memory"): 12, ("step", "host", "unrecorded-time"): 80.9}),
+    "a slow start without steps":
+        ([*SLOW * 10, *loop(10, marked=False)], BUSY, {("start", "host", "dispatch"): 1.96}),
+    # What recurs.
+    "a range that holds most of the work, seventeen times as often":
+        ([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)], LATE, {}),
+    "what every step does":
+        ([*(step(n, Work(50 * MS), *loop(1)[:-1]) for n in range(6)), Sync(2 * US)], LATE, {}),
+    "inputs that are copied again": ([*INPUTS, *loop(3, marked=False)[:-1]] * 2, None, {}),
+    "few inputs": ([*INPUTS[:3], *loop(marked=False)[:-1]], None, {}),
+    # What ends with the recording.
+    "an operator that is open at the end":
+        ([*loop(marked=False), operator("aten::rpc", 400 * MS)], BUSY, {}),
+    "a call that is open at the end":
+        ([*loop(marked=False), Call("cudaStreamBeginCaptureToGraph", 400 * MS, "launch")], BUSY,
+         {}),
+    **{f"{n} open frames": (ending(n), BUSY, {}) for n in (0, 1, 4)},
+}  # fmt: skip
+# Those that a warm-up helps against: they happen early, or may wait for what is loaded.
+WARMED = ("a long free", "kernels that are tried out", "a slow first step", "a slow start")
+TRACE = {title: TRACES.program(atoms) for title, (atoms, *_) in ONCE.items()}
 
 
-@pytest.mark.parametrize("marked", FREED)
-def test_a_long_call_that_may_wait_but_finds_nothing_to_wait_for_is_a_one_off(marked, analyses):
-    analysis = analyses[FREED[marked]]
-    assert analysis.verdict.regime == "compute-bound"
-    (event,) = analysis.one_offs
-    assert (event.name, event.cause) == ("cudaFree", "allocation")
-    assert event.excess_ns == pytest.approx(200 * MS, rel=0.01)
-    assert analysis.causal.gains.removed["allocation"] < 0.01
-    # It takes longer than all the rest: the first advice is to warm up.
-    assert [each.once for each in analysis.advice][:1] == [True]
+@pytest.mark.parametrize("title", ONCE)
+def test_what_happens_once_is_named_and_left_out_and_what_recurs_is_not(title, analyses):
+    _, regime, once_ms = ONCE[title]
+    analysis, found = analyses[TRACE[title]], Counter()
+    for each in analysis.one_offs:
+        found[each.kind, each.side, each.cause] += each.excess_ns / MS
+    assert found == pytest.approx(once_ms, rel=0.05)
+    assert regime in (None, analysis.verdict.regime)
+    assert analysis.verdict.bottleneck not in {c for kind, _, c in found if kind != "step"}
+    assert any(each.once for each in analysis.advice) == title.startswith(WARMED)
+    if "frames" in title:
+        # They are no time of Python's either.
+        assert {each.regime for each in analysis.windows} == {BUSY}
+        assert not any("python" in why for why in analysis.verdict.why)
+
+
+@pytest.mark.parametrize("what", ["stretch", "launch"])
+def test_a_step_without_the_one_off_is_judged_or_the_rest_of_the_span(what, analyses):
+    for title, is_told in (
+        (f"a long {what} in a step", False),
+        (f"a long {what} without steps", True),
+    ):
+        analysis = analyses[TRACE[title]]
+        assert analysis.windows[0].gains.one_offs_ns > 150 * MS
+        assert any("without one-offs" in why for why in analysis.verdict.why) == is_told
+
+
+def test_what_one_offs_add_is_not_in_the_gains(analyses):
+    gains = analyses[TRACE["a checkpoint in a step"]].windows[0].gains
+    assert gains.device_one_offs_ns == 150 * MS
+    assert gains.window_ns == pytest.approx(12 * 4 * MS, rel=0.05)
+    assert gains.removed["copy"] < 0.01
+    assert analyses[TRACE["a long free in a step"]].causal.gains.removed["allocation"] < 0.01
+
+
+def test_a_slow_first_step_is_told_with_what_it_does_longer(analyses):
+    why = analyses[TRACE["a slow first step"]].verdict.why
+    sentence = next(each for each in why if "typical step" in each)
+    assert "ProfilerStep#0" in sentence
+    assert "more idle by untraced" in sentence
 
 
 def started(cold):
@@ -153,30 +218,7 @@ def test_advice_on_a_cold_start_begins_with_recording_a_warm_run(cold, analyses)
         assert analysis.advice[0].saves_ns >= 40 * 1_500 * US
 
 
-def ending(frames):
-    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 40 * US),))), Work(5 * US)]
-    open_ = line("<built-in method wait_for of X>", *work, Work(400 * MS))
-    for number in range(frames):
-        open_ = line(f"train.py({number}): call", Work(US), open_, Work(US))
-    return TRACES.program([*work * 60, Sync(2 * US), open_])
-
-
-@pytest.mark.parametrize("trace", [ending(0), ending(1), ending(4)])
-def test_frames_that_end_with_the_recording_are_neither_python_time_nor_a_one_off(trace, analyses):
-    analysis = analyses[trace]
-    assert analysis.one_offs == []
-    assert "warm-up" not in {each.remedy for each in analysis.advice}
-    assert {each.regime for each in analysis.windows} == {"compute-bound"}
-    assert not any("python" in why for why in analysis.verdict.why)
-
-
 BUILT_IN = TRACES.program(loop(steps=9, once=[line("<built-in function mkdir>", Work(200 * MS))]))
-
-
-def test_no_warm_up_is_advised_against_an_event_of_the_second_half(analyses):
-    analysis = analyses[ONCE["unrecorded-time", True]]
-    assert len(analysis.one_offs) == 1
-    assert not any(each.once for each in analysis.advice)
 
 
 def test_a_built_in_function_is_not_a_line_to_warm_up(analyses):
@@ -185,27 +227,12 @@ def test_a_built_in_function_is_not_a_line_to_warm_up(analyses):
     assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
 
 
-SAVED = BlockingCopy(2 * US, 5 * MS, name="Memcpy DtoH (Device -> Pageable)")
-SAVING = TRACES.program(loop(steps=12, once=[operator("aten::copy_", 3 * US, SAVED)] * 30))
-
-
-def test_a_checkpoint_in_one_of_the_steps_does_not_decide(analyses):
-    analysis = analyses[SAVING]
-    assert (analysis.verdict.regime, analysis.verdict.bottleneck) == (
-        "compute-bound", "math-or-memory",
-    )  # fmt: skip
-    (event,) = analysis.one_offs
-    assert (event.kind, event.side, event.cause) == ("step", "device", "copy")
-    assert (event.name, event.excess_ns) == ("ProfilerStep#3", 150 * MS)
-    gains = analysis.windows[0].gains
-    assert gains.device_one_offs_ns == 150 * MS
-    assert gains.window_ns == pytest.approx(12 * 4 * MS, rel=0.05)
-    assert gains.removed.get("copy", 0) < 0.01
-
-
 @pytest.mark.parametrize(
     ("trace", "setting"),
-    [(SAVING, "one_range_ratio=1000"), (ONCE["launch", False], "long_share=0.99")],
+    [
+        (TRACE["a checkpoint in a step"], "one_range_ratio=1000"),
+        (TRACE["a long launch without steps"], "long_share=0.99"),
+    ],
     ids=["a rule in Python", "a rule in SQL"],
 )
 def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
@@ -216,73 +243,6 @@ def test_a_threshold_that_a_user_sets_reaches_the_rules_on_one_offs(
     assert loaded.verdict(trace, thresholds=asked).one_offs == []
     steady = loaded.whatif("steady", trace=trace, thresholds=asked)
     assert steady.predicted_ns == steady.window_ns
-
-
-def copying(place, kernel_ns):
-    direction = "HtoD (Pageable -> Device)" if place == "before" else "DtoH (Device -> Pageable)"
-    copied = BlockingCopy(2 * MS, 3 * MS, name=f"Memcpy {direction}")
-    copies = [operator("aten::copy_", 3 * US, copied)] * 30
-    once, first = ((), copies) if place == "before" else (copies, [])
-    return TRACES.program([*first, *loop(once=once, marked=False, kernel_ns=kernel_ns)])
-
-
-@pytest.mark.parametrize(("trace", "regime"), [
-    (copying("before", 5 * US), "overhead-bound"), (copying("before", 400 * US), "compute-bound"),
-    (copying("within", 5 * US), "overhead-bound"), (copying("within", 400 * US), "compute-bound"),
-])  # fmt: skip
-def test_copies_in_a_row_do_not_decide(trace, regime, analyses):
-    analysis = analyses[trace]
-    assert analysis.verdict.regime == regime
-    assert analysis.verdict.bottleneck != "copy"
-    assert [(each.kind, each.side) for each in analysis.one_offs] == [
-        ("copies", "host"), ("copies", "device"),
-    ]  # fmt: skip
-    assert analysis.one_offs[1].excess_ns == 90 * MS
-    assert not any(each.once for each in analysis.advice)
-
-
-INPUT = BlockingCopy(2 * US, 3 * MS, name="Memcpy HtoD (Pageable -> Device)")
-INPUTS = [operator("aten::copy_", 3 * US, INPUT)] * 12
-RECURRING = [
-    TRACES.program([*atoms, Sync(2 * US)])
-    for atoms in (
-        [*INPUTS, *loop(3, marked=False)[:-1]] * 2, [*INPUTS[:3], *loop(marked=False)[:-1]]
-    )
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("trace", RECURRING)
-def test_recurring_copies_are_not_one_offs(trace, analyses):
-    assert not [each for each in analyses[trace].one_offs if each.kind == "copies"]
-
-
-VARIANTS = [
-    operator("aten::conv2d", 20 * US, Launch(6 * US, (Op("math", 3 * MS, f"variant_{n}"),)))
-    for n in range(20)
-]
-TRIED = TRACES.program(loop(once=VARIANTS, kernel_ns=5 * US))
-
-
-def test_kernels_that_are_tried_out_in_one_step_do_not_hide_a_late_host(analyses):
-    analysis = analyses[TRIED]
-    assert analysis.verdict.regime == "overhead-bound"
-    assert {(each.kind, each.side) for each in analysis.one_offs} == {
-        ("step", "device"), ("step", "host"),
-    }  # fmt: skip
-    assert analysis.gpu.busy_ns > 0.9 * analysis.window.span_ns
-
-
-FIRST = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0].atoms[:2])))
-SLOW_FIRST = TRACES.program([FIRST, *loop(6)[1:]])
-
-
-def test_a_slow_first_step_is_named_and_left_out(analyses):
-    analysis = analyses[SLOW_FIRST]
-    assert analysis.verdict.regime == "compute-bound"
-    assert {each.name for each in analysis.one_offs} == {"ProfilerStep#0"}
-    sentence = next(why for why in analysis.verdict.why if "typical step" in why)
-    assert "ProfilerStep#0" in sentence
-    assert "more idle by untraced" in sentence
 
 
 WAITING = [
@@ -323,17 +283,6 @@ def test_a_device_that_is_busy_all_the_time_is_not_waiting_for_the_host(shared_v
     assert min(min(each.host_gain, each.device_gain) for each in analysis.phases) > -0.1
 
 
-SLOW = [operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))), Work(5 * US)]
-SLOW_START = TRACES.program([*SLOW * 10, *loop(10, marked=False)])
-
-
-def test_a_slow_start_of_a_run_without_steps_is_left_out(analyses):
-    analysis = analyses[SLOW_START]
-    assert analysis.verdict.regime == "compute-bound"
-    assert {each.kind for each in analysis.one_offs} == {"start"}
-    assert 1.5 * MS < sum(each.excess_ns for each in analysis.one_offs) < 3 * MS
-
-
 def test_windows_that_say_the_same_have_one_row(shared_verdict, capsys):
     def shown(name):
         console.render(shared_verdict(f"{name}.json.gz"))
@@ -364,3 +313,86 @@ def test_a_first_launch_that_takes_much_of_two_steps_loads_its_code(
     assert ("cold_start" in codes) == is_cold
     if steps == 2:
         assert any(each.remedy == "warm-up" for each in analysis.advice[:1]) == is_cold
+
+
+# -- captures of CUDA graphs -----------------------------------------------------------------------
+
+SMALL = operator("aten::add", 9 * US, Launch(6 * US, (("memory-bandwidth", 9 * US),)))
+
+
+def captured():
+    ops = [operator("aten::mm", 3 * US, Call("cudaLaunchKernel", 5 * US, "launch"))] * 20
+    return (
+        Work(MS, "dispatch"), Call("cudaStreamBeginCapture", 9 * US, "launch"), *ops,
+        Call("cudaStreamEndCapture", 9 * US, "launch"),
+        Call("cudaGraphInstantiateWithFlags", MS, "compilation"),
+    )  # fmt: skip
+
+
+def replayed(size=8):
+    gemms = (Op("math", 50 * US, "gemm", {"grid": [size, 1, 1]}),) * 20
+    return Launch(40 * US, gemms, name="cudaGraphLaunch")
+
+
+def compiled(captures):
+    return operator("CompiledFunction", 9 * US, *(captured() if captures else ()), replayed())
+
+
+def passes(*each):
+    return [atom for body in each for atom in (*[SMALL] * 3, *body, Sync(2 * US))]
+
+
+SIZES = (64, 32, 16, 8)
+LAYERS = [[compiled(True) for _ in range(12)]]
+CAPTURES = {
+    "every other pass": (passes(*([compiled(n % 2 == 0)] for n in range(10))), True),
+    "every pass, by hand": (passes(*[[*captured(), replayed()]] * 8), True),
+    "every step": ([step(n, SMALL, compiled(True)) for n in range(6)], True),
+    "the first two passes": (passes(*([compiled(n < 2)] for n in range(10))), False),
+    "one step of three": ([step(n, SMALL, compiled(n % 3 == 0)) for n in range(9)], False),
+    "a server's start": (passes(*[captured()] * 4), False),
+    "a server's start, each size run once": (
+        passes(*([*captured(), replayed(size)] for size in SIZES)), False
+    ),
+    "layers that are the same": (passes(*LAYERS, *[[compiled(False)] * 12] * 2), False),
+}  # fmt: skip
+CAPTURING = {TRACES.program([*atoms, Sync(2 * US)]): recurs for atoms, recurs in CAPTURES.values()}
+
+
+@pytest.mark.parametrize(("trace", "recurs"), CAPTURING.items(), ids=list(CAPTURES))
+def test_captures_happen_once_unless_the_same_work_is_captured_again(trace, recurs, analyses):
+    analysis = analyses[trace]
+    assert any(each.kind == "capture" for each in analysis.one_offs) != recurs
+    advised = {each.once for each in analysis.advice if each.remedy == "capture-once"}
+    assert advised == {not recurs}
+
+
+# -- events and rules ------------------------------------------------------------------------------
+
+
+def test_an_event_of_usual_length_is_not_a_one_off():
+    takes_longer, *_ = RULES
+    assert takes_longer(one_off(), None, Thresholds())
+    assert not takes_longer(one_off(usual_ns=MS, excess_ns=0), None, Thresholds())
+
+
+def test_events_cut_off_by_the_end_of_the_recording_are_not_listed():
+    assert events_of([one_off(kind="unended")], {}) == []
+
+
+def test_the_parts_of_a_step_are_one_event_with_the_excess_of_all_threads():
+    step = {"kind": "step", "event_id": None}
+    (event,) = events_of([one_off(**step), one_off(**step, begin=MS, end=2 * MS)], {})
+    assert (event.excess_ns, event.side, event.place) == (2 * MS, "host", None)
+
+
+def test_the_parts_of_a_step_on_the_device_are_one_event_for_each_cause():
+    step = {"kind": "step", "event_id": None, "ops": frozenset([1])}
+    found = events_of([one_off(**step, cause="math"), one_off(**step, cause="copy")], {})
+    assert [(each.side, each.cause) for each in found] == [("device", "math"), ("device", "copy")]
+
+
+def test_an_event_is_listed_with_its_place_and_a_capture_as_one():
+    site = {1: {"python_line": "train.py(7): warm", "module": "Net_0", "cpu_op": None}}
+    (event,) = events_of([one_off(kind="capture", cause="compilation")], site)
+    assert (event.cause, event.place, event.event_id) == ("capture", "train.py(7): warm", 1)

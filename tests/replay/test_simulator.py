@@ -100,3 +100,57 @@ def test_a_replay_is_to_the_nanosecond_what_its_edges_say(replays, number, seed,
 def test_the_loops_stay_within_their_arrays_whatever_the_numbers(seed, tmp_path):
     done = ran(sanitized.compiled("fuzz_replay", tmp_path), str(seed), "100000")
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "100000\n")
+
+
+# -- rates: they behave as if each part had its own ------------------------------------------------
+
+PARTS, CAUSES = 12, 3
+few = st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0])
+flags = st.lists(st.booleans(), min_size=PARTS, max_size=PARTS).map(np.array)
+changes = st.one_of(
+    st.tuples(st.just("all"), few, st.none()),
+    st.tuples(st.just("cause"), few, st.integers(0, CAUSES - 1)),
+    st.tuples(st.just("where"), few, flags),
+    st.tuples(
+        st.just("each"),
+        st.lists(few, min_size=4, max_size=4),
+        st.permutations(range(PARTS)),
+    ),
+)
+
+
+@given(st.lists(changes, max_size=8), st.lists(st.integers(0, 10**6), min_size=12, max_size=12))
+def test_any_changes_are_those_of_each_part(asked, lengths):
+    cause = np.arange(PARTS, dtype=np.int8) % CAUSES
+    ns = np.array(lengths, np.int64)
+    rates, expected = Rates.of(cause), np.ones(PARTS)
+    for what, factor, which in asked:
+        if what == "all":
+            rates.scale(factor)
+            expected *= factor
+        elif what == "cause":
+            rates.scale_cause(which, factor)
+            expected[cause == which] *= factor
+        elif what == "where":
+            rates.scale(factor, which)
+            expected[which] *= factor
+        else:
+            some = np.array(which[: len(factor)])
+            rates.scale_each(np.array(factor), some)
+            expected[some] *= factor
+    whole = rates.times(ns)
+    assert whole.dtype == np.int64
+    assert np.array_equal(whole, np.rint(ns * expected))
+    assert np.array_equal(rates.times(ns[3:7], slice(3, 7)), whole[3:7])
+    some = np.array([8, 2, 2])
+    assert np.array_equal(rates.times(ns[some], some), whole[some])
+    # The parts' causes are the recording's own: no change may touch them.
+    assert np.array_equal(cause, np.arange(PARTS) % CAUSES)
+
+
+def test_unscaled_times_are_exact_at_any_length():
+    rates = Rates.of(np.zeros(2, np.int8))
+    long = np.array([2**62 + 1, 3], np.int64)
+    assert rates.times(long).tolist() == long.tolist()
+    rates.scale(0.5, np.array([False, True]))
+    assert rates.times(long).tolist() == [2**62 + 1, 2]

@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import pytest
 
-import tracekit
 from tests.answers import compact, differing
 from tests.kit.atoms import (
     MS,
@@ -12,7 +11,6 @@ from tests.kit.atoms import (
     BlockingCopy,
     Call,
     Fetch,
-    HandOver,
     Launch,
     Slice,
     StreamWait,
@@ -21,7 +19,7 @@ from tests.kit.atoms import (
     operator,
     step,
 )
-from tests.kit.simulated import Programs, ranks, truth, write
+from tests.kit.simulated import Programs, truth
 
 STEPS, OPERATORS = 4, 40
 
@@ -90,10 +88,8 @@ def falling_behind():
     return [step(0, *(each for part in work for each in part))] * 3
 
 
-BACKWARD = HandOver(tuple([operator("MmBackward0", 30 * US, kernel("latency", 3))] * OPERATORS))
-HANDED_OVER = loop(each=[*[kernel("latency", 3)] * OPERATORS, BACKWARD])
 PROGRAMS = CONTROLS | {f"batch {size}": batch(size) for size in SIZES}
-PROGRAMS |= {"falling behind": falling_behind(), "handed over": HANDED_OVER}
+PROGRAMS["falling behind"] = falling_behind()
 TRACES = Programs()
 TRACE = {name: TRACES.program(atoms) for name, atoms in PROGRAMS.items()}
 
@@ -137,30 +133,3 @@ def test_a_device_that_falls_behind_and_catches_up_does_not_bound_the_run(loaded
     assert analysis.gpu.busy_ns > 0.7 * analysis.window.span_ns
     assert faster.predicted_ns > 0.98 * faster.window_ns
     assert analysis.verdict.regime == "overhead-bound"
-
-
-def test_work_handed_to_another_thread_is_on_the_path_of_the_one_that_waits(loaded):
-    trace = TRACE["handed over"]
-    found = loaded.whatif("operator:MmBackward0*0", trace=trace, window="gpu_active")
-    host = loaded.whatif("host*0.5", trace=trace, window="gpu_active")
-    # Each step is shorter by 40 x 37 us of the worker's time.
-    assert found.window_ns - found.predicted_ns == pytest.approx(STEPS * 40 * 37 * US, rel=0.05)
-    assert host.predicted_ns == pytest.approx(truth(HANDED_OVER, ["host*0.5"]), rel=0.01)
-
-
-def test_a_rank_that_waits_for_a_slower_one_is_bound_by_communication(tmp_path):
-    """The same kernels on both; the second rank's host is slow between the collectives."""
-    fast = loop(each=[kernel("math", 50)] * 10 + communicating(300))
-    slow = loop(each=[kernel("math", 50), Work(400 * US)] * 10 + communicating(300))
-    runs = ranks([fast, slow])
-    files = []
-    for rank, simulation in enumerate(runs):
-        job = {"rank": rank, "world_size": 2, "backend": "nccl"}
-        files.append(write(tmp_path / f"rank{rank}.json", simulation, distributedInfo=job))
-    with tracekit.load(files) as run:
-        bottlenecks = [run.verdict(trace=rank + 1).verdict.bottleneck for rank in range(2)]
-        rows = run.ask("stragglers", top=10**6)
-    assert bottlenecks == ["communication", "python"]
-    # In each step the second comes last, and the first waits for the extra time of that host.
-    assert {row["rank"] for row in rows if row["times_last"]} == {1}
-    assert sum(row["waited_ns"] for row in rows) > 0.8 * STEPS * 10 * 350 * US

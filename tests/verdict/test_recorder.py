@@ -11,7 +11,6 @@ from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, st
 from tests.kit.simulated import Programs
 from tests.kit.simulator import Machine
 from tests.kit.traces import gpu_op, launch
-from tests.one_offs.test_steady import loop
 from tests.reporters.test_screens import screen
 from tracekit.causes import in_switches_of, words
 from tracekit.text import duration
@@ -128,20 +127,6 @@ def test_python_calls_without_an_end_add_nothing_to_pythons_time(analyses):
     assert analyses[UNENDED].one_offs == []
     assert verdict.savings == whole.savings
     assert whole.confidence == "high" and "unended_calls" not in codes(analyses[ENDED])
-
-
-OPEN = {
-    "an operator": recorded([*loop(marked=False), operator("aten::rpc", 400 * MS)]),
-    "a runtime call": recorded(
-        [*loop(marked=False), Call("cudaStreamBeginCaptureToGraph", 400 * MS, "launch")]
-    ),
-}
-
-
-@pytest.mark.parametrize("trace", OPEN.values(), ids=OPEN)
-def test_a_slice_open_at_the_end_of_the_recording_is_not_a_one_off(trace, analyses):
-    assert analyses[trace].one_offs == []
-    assert analyses[trace].verdict.regime == "compute-bound"
 
 
 def reduced(ns):

@@ -128,28 +128,3 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
     for query in catalog.queries().values():
         columns, _ = database.fetch(query.sql)
         assert columns == [column.name for column in query.columns], query.name
-
-
-# Counts over a trace's rows, by the claim that they prove.
-COUNTS = {
-    "nanoseconds of absolute timestamps, of 19 digits, survive": (
-        "v100-ns-resolution", "count(*) FILTER (start_ns % 1000 <> 0) > 4000, "
-        "count(*) FILTER (dur_ns = 0) FROM kernels", (True, 0),
-    ),
-    # 558 GPU ops minus the 14 that were launched one by one.
-    "a graph's kernels are linked to its one launch": (
-        "mi300x-sglang-graph-decode",
-        "count(*) FILTER (launch_name = 'hipGraphLaunch') FROM gpu_op_origin", (544,),
-    ),
-    "GPU ops are traced back to module and line": (
-        "h100-bert-small", "count(*), count(cpu_op), count(module), count(python_line), "
-        "count(step) FROM gpu_op_origin", (61, 61, 61, 61, 61),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("title", COUNTS)
-def test_rows_of_a_real_trace(title, shared_trace):
-    name, asked, expected = COUNTS[title]
-    database, trace = shared_trace(f"{name}.json.gz")
-    assert database.fetch(f"SELECT {asked} WHERE trace_id = {trace}")[1] == [expected]

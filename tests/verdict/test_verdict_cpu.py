@@ -26,115 +26,64 @@ def products():
     return [operator("aten::mm", i * 1000.0, 900.0, shape, FLOAT) for i in range(20)]
 
 
-# -- a GPU that was not recorded -------------------------------------------------------------------
-
-
 MEMORY = {
     "ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 5,
     "args": {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Addr": 1},
 }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "trace",
-    [
-        TRACES.events([*products(), sign], **metadata)
-        for sign, metadata in (
-            (slice_event("user_annotation", "nccl:all_reduce", 20_000, 5), {}),
-            (operator("aten::cudnn_convolution", 20_000, 5), {}),
-            (operator("triton_poi_fused_add_0", 20_000, 5), {}),
-            (operator("aten::add", 20_000, 5), GPU | {"distributedInfo": {"backend": "nccl"}}),
-            (MEMORY, {}),
-        )
-    ],
-)
-def test_a_job_with_a_gpu_is_not_a_cpu_run(trace, judged):
-    verdict, _ = judged(trace)
-    assert (verdict.regime, verdict.bottleneck) == ("unknown", None)
-    assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
-
-
-@pytest.mark.parametrize(
-    "trace",
-    [
-        TRACES.events(products(), **metadata)
-        for metadata in (
-            GPU,
-            GPU | {"distributedInfo": {"backend": "gloo"}},
-            GPU | {"distributedInfo": {"backend": "cpu:gloo,cuda:nccl"}},
-            {"distributedInfo": {"backend": "nccl"}},
-        )
-    ],
-)
-def test_a_gpu_in_the_machine_does_not_make_a_job_with_a_gpu(trace, judged):
-    verdict, _ = judged(trace)
-    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "math")
-    assert verdict.confidence == "high"
-
-
-# -- other ranks -----------------------------------------------------------------------------------
-
-
+# Signs of a job with a GPU that was not recorded, with metadata of the trace; the machine of a job
+# without one may have a GPU, too.
+SIGNS = [
+    (slice_event("user_annotation", "nccl:all_reduce", 20_000, 5), {}),
+    (operator("aten::cudnn_convolution", 20_000, 5), {}),
+    (operator("triton_poi_fused_add_0", 20_000, 5), {}),
+    (operator("aten::add", 20_000, 5), GPU | {"distributedInfo": {"backend": "nccl"}}),
+    (MEMORY, {}),
+]
+MACHINES = [
+    GPU,
+    GPU | {"distributedInfo": {"backend": "gloo"}},
+    GPU | {"distributedInfo": {"backend": "cpu:gloo,cuda:nccl"}},
+    {"distributedInfo": {"backend": "nccl"}},
+]
 WORK = [step(1, 0, 10_000), *(operator("aten::mm", i * 50.0, 40) for i in range(20))]
 GLOO = slice_event("user_annotation", "gloo:all_reduce", 1000, 8600)
-REDUCED = TRACES.events([*WORK, GLOO])
-
-
-@pytest.mark.parametrize(
-    "trace",
-    [
-        REDUCED,
-        *(
-            TRACES.events([*WORK, *wait])
-            for wait in (
-                [operator("c10d::allreduce_", 1000, 8600)],
-                [slice_event("user_annotation", "mpi:all_reduce", 1000, 8600)],
-                [
-                    slice_event(
-                        "user_annotation", "rpc_async#forward(worker0 -> worker1)", 1000, 8600
-                    )
-                ],
-                [operator("rpc_sync#forward(worker0 -> worker1)", 1000, 8600)],
-                [
-                    frame("torch/distributed/distributed_c10d.py(2501): all_reduce", 1000, 8600),
-                    frame("<built-in method wait of PyCapsule object at 0x7f>", 1100, 8400),
-                ],
-                # On a thread of its own, while the thread with the operators has nothing open.
-                [GLOO | {"tid": 7}],
-            )
-        ),
+REMOTE = "forward(worker0 -> worker1)"
+WAITS = {
+    "a collective": [GLOO],
+    "an operator": [operator("c10d::allreduce_", 1000, 8600)],
+    "MPI": [slice_event("user_annotation", "mpi:all_reduce", 1000, 8600)],
+    "a remote call": [slice_event("user_annotation", f"rpc_async#{REMOTE}", 1000, 8600)],
+    "a remote call's operator": [operator(f"rpc_sync#{REMOTE}", 1000, 8600)],
+    "frames": [
+        frame("torch/distributed/distributed_c10d.py(2501): all_reduce", 1000, 8600),
+        frame("<built-in method wait of PyCapsule object at 0x7f>", 1100, 8400),
     ],
-)
-def test_a_cpu_job_that_waits_for_other_ranks_is_bound_by_communication(trace, judged):
-    verdict, host = judged(trace)
-    assert (verdict.regime, verdict.bottleneck) == ("compute-bound", "communication")
-    assert host.communication_ns == 8_600_000
-    assert verdict.savings[0].remove == "communication"
-
-
-@pytest.mark.parametrize(("change", "left_us"), [("host*0.5", 9300), ("communication*0", 1400)])
-def test_waits_for_other_ranks_take_as_long_at_any_speed_of_the_host(change, left_us, loaded):
-    found = loaded.whatif(change, trace=REDUCED)
-    assert (found.window_ns, found.predicted_ns) == (10_000_000, left_us * 1000)
-
-
-CALLED = TRACES.events([
-    step(1, 0, 40_000), *products(),
-    slice_event("user_annotation", "rpc_async#f(worker0 -> worker1)", 20_000, 20_000),
-])  # fmt: skip
-
-
-def test_the_replay_attributes_time_as_the_verdict_does(judged, loaded):
-    shares = loaded.whatif("host*1", trace=CALLED).bound_by
-    told = judged(CALLED)[0].shares
-    assert shares == pytest.approx({"math": 0.45, "communication": 0.5, "python": 0.05})
-    assert (told["compute"], told["communication"], told["untraced"]) == (0.45, 0.5, 0.05)
-
-
-# -- what the time goes to -------------------------------------------------------------------------
-
+    # While the thread with the operators has nothing open.
+    "a thread of its own": [GLOO | {"tid": 7}],
+}
 # Traces, and what the verdict or the host's numbers are.
 NUMBERS = {
+    **{
+        f"a job with a GPU is not a CPU run: {number}": (
+            [*products(), sign], {"regime": "unknown", "bottleneck": None}, metadata,
+        )
+        for number, (sign, metadata) in enumerate(SIGNS)
+    },
+    **{
+        f"a GPU in the machine does not make a job with a GPU: {number}": (
+            products(), {"regime": "compute-bound", "bottleneck": "math", "confidence": "high"},
+            metadata,
+        )
+        for number, metadata in enumerate(MACHINES)
+    },
+    **{
+        f"a wait for other ranks is communication: {title}": (
+            [*WORK, *wait],
+            {"regime": "compute-bound", "bottleneck": "communication",
+             "communication_ns": 8_600_000},
+        )
+        for title, wait in WAITS.items()
+    },
     "operators inside a call of another worker do not count as a wait": (
         [
             step(1, 0, 10_000),
@@ -181,17 +130,44 @@ NUMBERS = {
         {"bottleneck": "allocation", "allocation_ns": 3_800_000_000, "view_ns": 20_000},
     ),
 }  # fmt: skip
-NUMBERED = {TRACES.events(events): expected for events, expected in NUMBERS.values()}
+NUMBERED = {
+    TRACES.events(events, **dict(*metadata)): expected
+    for events, expected, *metadata in NUMBERS.values()
+}
 
 
 @pytest.mark.parametrize("trace", NUMBERED, ids=list(NUMBERS))
 def test_time_of_a_run_without_a_gpu_is_divided_by_cause(trace, judged):
     verdict, host = judged(trace)
-    known = asdict(verdict) | asdict(host)
-    assert {key: known[key] for key in NUMBERED[trace]} == NUMBERED[trace]
-    if "confidence" in NUMBERED[trace]:
+    known, expected = asdict(verdict) | asdict(host), NUMBERED[trace]
+    assert {key: known[key] for key in expected} == expected
+    if "confidence" in expected:
         is_doubtful = any("record_shapes=True" in why for why in verdict.why)
         assert is_doubtful == (verdict.confidence == "medium")
+    if verdict.regime == "unknown":
+        assert any("ProfilerActivity.CUDA" in advice for advice in verdict.try_next)
+
+
+REDUCED = TRACES.events([*WORK, GLOO])
+
+
+@pytest.mark.parametrize(("change", "left_us"), [("host*0.5", 9300), ("communication*0", 1400)])
+def test_waits_for_other_ranks_take_as_long_at_any_speed_of_the_host(change, left_us, loaded):
+    found = loaded.whatif(change, trace=REDUCED)
+    assert (found.window_ns, found.predicted_ns) == (10_000_000, left_us * 1000)
+
+
+CALLED = TRACES.events([
+    step(1, 0, 40_000), *products(),
+    slice_event("user_annotation", "rpc_async#f(worker0 -> worker1)", 20_000, 20_000),
+])  # fmt: skip
+
+
+def test_the_replay_attributes_time_as_the_verdict_does(judged, loaded):
+    shares = loaded.whatif("host*1", trace=CALLED).bound_by
+    told = judged(CALLED)[0].shares
+    assert shares == pytest.approx({"math": 0.45, "communication": 0.5, "python": 0.05})
+    assert (told["compute"], told["communication"], told["untraced"]) == (0.45, 0.5, 0.05)
 
 
 # -- beside each other -----------------------------------------------------------------------------

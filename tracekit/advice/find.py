@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -19,19 +19,13 @@ from tracekit.advice.model import (
 )
 from tracekit.advice.once import advice_on_once, advice_without_share
 from tracekit.causes import OF_DEVICE, OF_HOST
-from tracekit.replay.changes import query_of
-from tracekit.replay.prices import Prices
+from tracekit.evidence.model import Finding, Window
+from tracekit.replay.changes import Rows, query_of
+from tracekit.replay.model import Gains
+from tracekit.replay.prices import Prices, WindowGains
+from tracekit.replay.replay import Replay
 from tracekit.replay.windows import MarkedWindows
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tracekit.evidence.model import Finding, Window
-    from tracekit.replay.changes import Rows
-    from tracekit.replay.model import Gains
-    from tracekit.replay.prices import WindowGains
-    from tracekit.replay.replay import Replay
-    from tracekit.thresholds import Thresholds
+from tracekit.thresholds import Thresholds
 
 
 class Place(Struct, frozen=True):
@@ -58,7 +52,6 @@ def find(
     window: Window,
     findings: Sequence[Finding],
     missing: Mapping[str, str],
-    thresholds: Thresholds,
     *,
     repeats: bool,
     combine: bool,
@@ -71,7 +64,7 @@ def find(
     kernels run again and again. Advice is listed if it saves the share `advised_gain` of the
     window. With `combine`, the list also has the best combination.
     """
-    replay = gains.replay
+    replay, thresholds = gains.replay, gains.replay.thresholds
     prices = Prices(replay, replay.window(*place))
     of_window = gains.gains(*place)
     least_ns = max(1, thresholds.advised_gain * prices.window_ns)
@@ -120,7 +113,7 @@ def find(
             for each in catalogue().values()
             if each.is_batch and not each.has_query and main in each.causes
         ]
-        larger = (_larger_batch(each, prices, thresholds.free_growth) for each in batches)
+        larger = (_larger_batch(each, prices) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {each.code: each.message for each in findings if each.severity != "info"}
     lengths = ((each, prices.recorded_ns if each.remedy.is_apart else prices.window_ns)
@@ -215,9 +208,9 @@ def _find_places(
     ]
 
 
-def _larger_batch(remedy: Remedy, prices: Prices, growth: float) -> Place | None:
+def _larger_batch(remedy: Remedy, prices: Prices) -> Place | None:
     """The largest batch that fits into the host's slack."""
-    found = prices.larger_batch(growth)
+    found = prices.larger_batch()
     if found is None:
         return None
     times, length = found

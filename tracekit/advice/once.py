@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
 from tracekit.advice.catalogue import Remedy, catalogue
 from tracekit.advice.model import Advice
 from tracekit.replay.changes import query_of
+from tracekit.replay.one_offs import OneOff
 from tracekit.replay.prices import STALLED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.replay.one_offs import OneOff
-    from tracekit.replay.replay import Replay
+from tracekit.replay.replay import Replay
 
 _WARM = "warm-up"
 _ALLOCATOR = "allocator"

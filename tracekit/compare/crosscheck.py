@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct, field, to_builtins
 
 from tracekit.compare import hta
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.records import Record
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/crosscheck/1"
 
@@ -90,57 +88,45 @@ def crosscheck(path: str | Path, database: Session) -> Report:
     traces = len(database.trace_ids())
     if traces != 1:
         raise TracekitError(f"{path}: holds {traces} traces; crosscheck takes one")
-    return compare(path, ask(hta.analysis_of(path), database), database)
-
-
-def ask(opened: Any, database: Session) -> list[Answer]:
-    """The answers of all analyses; `opened` is the result of `hta.analysis_of`."""
-    return [
-        Answer(
-            analysis,
-            *hta.run(analysis.ask_hta, opened),
-            analysis.read(database.ask(analysis.question)),
-        )
-        for analysis in ANALYSES
-    ]
-
-
-def compare(path: str | Path, answers: list[Answer], database: Session) -> Report:
-    """The report on the answers, with tracekit's own figures."""
     rules: dict[str, list[str]] = {}
     for row in database.ask("hta_differences"):
         for name in row["analyses"]:
             rules.setdefault(name, []).append(f"{row['message']} ({row['count']:,})")
-    own = _own_figures(database)
-    figures = [
-        figure
-        for answer in answers
-        for figure in _figures(answer, own[answer.analysis.name], rules)
-    ]
-    failures = {each.analysis.name: each.failure for each in answers if each.failure is not None}
-    return Report(str(path), hta.version(), figures, failures)
+    own, opened = _own_figures(database), hta.analysis_of(path)
+    report = Report(str(path), hta.version(), [], {})
+    for each in ANALYSES:
+        theirs, failure = hta.run(each.ask_hta, opened)
+        by_rules = each.read(database.ask(each.question))
+        if failure is not None:
+            report.failures[each.name] = failure
+        report.figures.extend(
+            _figures(each, theirs, failure, by_rules, own[each.name], rules.get(each.name, []))
+        )
+    return report
 
 
 def _figures(
-    answer: Answer, own: dict[str, Value], rules: dict[str, list[str]]
+    analysis: HtaAnalysis,
+    theirs: Any,
+    failure: str | None,
+    by_rules: Any,
+    own: dict[str, Value],
+    rules: list[str],
 ) -> Iterator[CheckedFigure]:
-    analysis = answer.analysis
-    theirs, by_rules = (
-        {} if each is None else analysis.figures(each) for each in (answer.hta, answer.by_rules)
+    """The figures of HTA's answer, or of its failure, and of the answer by its rules."""
+    shown, expected = (
+        {} if each is None else analysis.figures(each) for each in (theirs, by_rules)
     )
-    for name in dict.fromkeys([*by_rules, *theirs, *own]):
-        value, expected, ours = (
-            each.get(name, analysis.default) for each in (theirs, by_rules, own)
-        )
-        agrees: bool | None = value == expected
-        if answer.failure is not None:
+    for name in dict.fromkeys([*expected, *shown, *own]):
+        value, ruled, ours = (each.get(name, analysis.default) for each in (shown, expected, own))
+        agrees: bool | None = value == ruled
+        if failure is not None:
             value, agrees = None, None
         elif analysis.sums_up:
-            agrees = answer.hta == answer.by_rules
+            agrees = theirs == by_rules
         differs = value is not None and ours is not None and value != ours
-        reasons = rules.get(analysis.name, []) if differs else []
-        unit = analysis.units.get(name, "ns")
-        yield CheckedFigure(analysis.name, name, unit, value, expected, ours, agrees, reasons)
+        reasons, unit = rules if differs else [], analysis.units.get(name, "ns")
+        yield CheckedFigure(analysis.name, name, unit, value, ruled, ours, agrees, reasons)
 
 
 class HtaAnalysis(Struct, frozen=True):
@@ -158,15 +144,6 @@ class HtaAnalysis(Struct, frozen=True):
     sums_up: bool = False
     # The value of a figure that is missing from an answer.
     default: Value = None
-
-
-class Answer(Struct, frozen=True):
-    """HTA's answer, or the reason why it failed, and the answer by its rules."""
-
-    analysis: HtaAnalysis
-    hta: Any
-    failure: str | None
-    by_rules: Any
 
 
 # -- figures of an answer --------------------------------------------------------------------------

@@ -6,12 +6,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.records import Record, Shown
 from tracekit.stages import stage
@@ -20,9 +21,6 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import LateRank, RunVerdict
 from tracekit.verdict.run_words import headline
 from tracekit.verdicts import verdict_together, verdicts
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 SCHEMA = "tracekit/diff/1"
 

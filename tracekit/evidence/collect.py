@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
-    from tracekit.thresholds import Thresholds
 
 # The questions whose answers an analysis contains; `--explain` prints them.
 QUERIES = (
@@ -125,7 +124,7 @@ def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tu
     return profiler, bool(is_flagged) or "no_shapes" not in missing
 
 
-def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
+def phases_of(replayed: WindowGains) -> list[Phase]:
     """The ranges of the window's name, or the phases of a trace without steps."""
     marked = replayed.replay.ranges or replayed.replay.steps
     if marked.are_steps:
@@ -137,7 +136,7 @@ def phases_of(replayed: WindowGains, thresholds: Thresholds) -> list[Phase]:
         found.append(Phase(name, gains.window_ns, gains.host, gains.device))
     # A phase that gets longer when a side is faster overlaps the previous phase: its length from
     # one completion to the next means nothing.
-    longest = -thresholds.longer_phase
+    longest = -replayed.replay.thresholds.longer_phase
     if kind == "step" and any(min(p.host_gain, p.device_gain) < longest for p in found):
         return []
     return found

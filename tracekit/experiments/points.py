@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tracekit.database.session import Session
 from tracekit.records import Shown
 from tracekit.verdicts import verdicts
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 # The axes of a grid, from the outermost to the innermost; each is a field of `Options`.
 AXES = ("dtype", "batch", "seq", "dim", "hidden")

@@ -143,22 +143,21 @@ class VariantRounds(Struct, frozen=True):
     rounds: Mapping[str, Rounds]
     reasons: Mapping[str, str]
 
-    def compare(
-        self, variant: Variant, prediction: Prediction
-    ) -> tuple[dict[str, Any], int | None]:
-        """The fields of Measurement and the predicted step, for the same number of samples."""
+    def compare(self, variant: Variant, prediction: Prediction) -> dict[str, Any]:
+        """The fields of Measurement, and the predicted step, for the same number of samples."""
         unchanged, changed = self.rounds[UNCHANGED], self.rounds.get(variant.what)
         predicted_ns = prediction.step_ns(unchanged.median_ns)
-        reason = self.reasons.get(variant.what)
-        found = {"what": variant.what, "reason": reason, "arithmetic": prediction.arithmetic}
+        found: dict[str, Any] = {
+            "what": variant.what, "reason": self.reasons.get(variant.what),
+            "arithmetic": prediction.arithmetic, "predicted_ns": predicted_ns, "error": None,
+        }  # fmt: skip
         if changed is None:
-            return found, predicted_ns
+            return found
         equal = Rounds([round(ns / variant.samples) for ns in changed.step_ns], [])
-        measured_ns, error = equal.median_ns, None
-        if predicted_ns is not None and measured_ns:
-            error = predicted_ns / measured_ns - 1
-        moved = step_ratio(unchanged, equal)
-        return found | {"measured_ns": measured_ns, "moved": moved, "error": error}, predicted_ns
+        found |= {"measured_ns": equal.median_ns, "moved": step_ratio(unchanged, equal)}
+        if predicted_ns is not None and equal.median_ns:
+            found["error"] = predicted_ns / equal.median_ns - 1
+        return found
 
 
 def take_turns(
@@ -255,11 +254,11 @@ def probe(
             timed = turns.rounds[what]
             lab.capture(run, what, path, timed)
             database = opened.enter_context(load(path))
-            found = verdicts(database, database.only(None), thresholds=limits)[0]
-            kind = OnDevice if found.gpu is not None else OnHost
-            predictors[name] = kind(database, found, timed, tests.slowed.delay_ns, limits)
+            judged_run = verdicts(database, database.only(None), thresholds=limits)[0]
+            kind = OnDevice if judged_run.gpu is not None else OnHost
+            predictors[name] = kind(database, judged_run, timed, tests.slowed.delay_ns, limits)
             if name == UNCHANGED:
-                analysis = found
+                analysis = judged_run
         say(f"{target}: replaying")
         plain = predictors[UNCHANGED]
         grew = {
@@ -274,10 +273,15 @@ def probe(
             SLOWED: slowed,
             GRAPHED: plain.of_graph(),
         }
-        experiments = [
-            _experiment(turns, name, each, expected[name], plain, grew.get(name))
-            for name, each in tried.items()
-        ]
+        experiments = []
+        for name, each in tried.items():
+            if reason := turns.reasons.get(each.what):
+                experiments.append(Experiment(name=name, what=each.what, reason=reason))
+                continue
+            found, factor = turns.compare(each, expected[name]), grew.get(name)
+            given = turns.compare(each, plain.of_work(factor)) if factor else {}
+            found |= {"given_ns": given.get("predicted_ns"), "given_error": given.get("error")}
+            experiments.append(Experiment(**found, name=name, work_factor=factor))
         moved = {each.name: each.moved for each in experiments}
         parts = plain.parts(moved[MORE], tests.factors[MORE], grew.get(MORE), moved[SLOWED])
     verdict = analysis.verdict
@@ -298,29 +302,6 @@ def probe(
         replayed_ns=plain.replayed_ns,
         experiments=experiments,
         judgement=judged,
-    )
-
-
-def _experiment(
-    turns: VariantRounds,
-    name: str,
-    variant: Variant,
-    prediction: Prediction,
-    plain: OnDevice | OnHost,
-    grew: float | None,
-) -> Experiment:
-    if variant.what in turns.reasons:
-        return Experiment(name=name, what=variant.what, reason=turns.reasons[variant.what])
-    found, predicted_ns = turns.compare(variant, prediction)
-    given = plain.of_work(grew) if grew else Prediction(None, "")
-    given_found, given_ns = turns.compare(variant, given)
-    return Experiment(
-        **found,
-        name=name,
-        predicted_ns=predicted_ns,
-        work_factor=grew,
-        given_ns=given_ns,
-        given_error=given_found["error"],
     )
 
 
@@ -356,12 +337,13 @@ def probe_advice(
             remedies = variants.RemedyVariants(lab.plain, options, promises).all()
             promised = [promises.of(*each.names) for each in remedies]
     turns = take_turns(lab.plain, remedies, rounds, say)
-    compared = [turns.compare(*each) for each in zip(remedies, promised, strict=True)]
+    applied = []
+    for each, prediction in zip(remedies, promised, strict=True):
+        fields = turns.compare(each, prediction)
+        promised_ns = fields.pop("predicted_ns")
+        applied.append(Applied(**fields, remedies=list(each.names), promised_ns=promised_ns))
     return AppliedAdvice(
         **lab.about(turns.rounds[UNCHANGED], found.analysis.trace),
-        advice=[
-            Applied(**measured, remedies=list(each.names), promised_ns=promised_ns)
-            for each, (measured, promised_ns) in zip(remedies, compared, strict=True)
-        ],
+        advice=applied,
         others=promises.others(variants.APPLIED),
     )

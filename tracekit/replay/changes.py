@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -25,14 +25,12 @@ from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import BATCH, PATTERNS, REMEDY, Change
 from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, distinct
 from tracekit.replay.simulator import Scale
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 Rows = dict[str, NDArray[Any]]
 

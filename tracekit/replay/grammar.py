@@ -64,6 +64,11 @@ class Change(Struct, frozen=True):
     """The only rank of a run that it concerns; None: all."""
 
 
+def times(**factors: float) -> list[Change]:
+    """Changes of sides, causes, or `unknown` waits by these factors, such as `host=0.5`."""
+    return [Change("", what, None, factor) for what, factor in factors.items()]
+
+
 def parse_of_run(text: str) -> Change:
     """Parses a change to a run of several ranks.
 

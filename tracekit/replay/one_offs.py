@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from statistics import median_low
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
 from tracekit.replay.simulator import Scale
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.replay.windows import MarkedWindows
-    from tracekit.thresholds import Thresholds
-
+from tracekit.replay.windows import MarkedWindows
+from tracekit.thresholds import Thresholds
 
 # The most slices and GPU ops by which what a step or range does is named.
 _INNER = 64

@@ -8,26 +8,25 @@ can be the critical path, and shortening one of them gains nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, cached_property
 from itertools import product
-from typing import Any
+from math import prod
 
 import numpy as np
 from msgspec import Struct, to_builtins
 
 from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
 from tracekit.database import catalog
-from tracekit.replay.changes import query_of, scale_cause
-from tracekit.replay.grammar import BATCH, REMEDY, parse
-from tracekit.replay.graph.arrays import Floats, Ints
+from tracekit.replay.changes import query_of
+from tracekit.replay.grammar import BATCH, REMEDY, Change, parse, times
+from tracekit.replay.graph.arrays import shorter
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.replay import Replay, WindowId
-from tracekit.replay.simulator import Run, Scale
+from tracekit.replay.simulator import Scale
 from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 
-_HALF = 0.5
 # Speeds, as multiples of the recorded one. Each is twice the previous one, so that the next point
 # of the grid gives the gain from halving a side's work.
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -36,15 +35,6 @@ _NETWORK_SPEEDS = (1.0, 2.0, 4.0)
 STALLED = "threads-and-quota"
 # The factor on the batch by which a query of queries/remedies prices a larger batch.
 _TWICE = 2
-
-
-def with_factors(replay: Replay, scale: Scale | None = None, /, **factors: float) -> Scale:
-    """A copy of a scale (by default that of the run without one-offs) in which sides or causes are
-    scaled as well, such as `host=0.5`."""
-    changed = replay.scale(steady=True) if scale is None else scale.copy()
-    for what, factor in factors.items():
-        scale_cause(what, factor, changed, replay.graph)
-    return changed
 
 
 class WindowGains:
@@ -56,7 +46,6 @@ class WindowGains:
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
         present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
         causes = [CAUSES[cause] for cause in sorted(present)]
-        self._windows = {place: number for number, place in enumerate(replay.window_ids)}
         self._measured_ns = replay.lengths(replay.run(steady=True))
         has_one_offs = bool(replay.one_offs)
         self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
@@ -64,28 +53,30 @@ class WindowGains:
         self._recorder_ns: list[int] = []
         recorder = replay.recorder
         if recorder.pace < 1:
-            plain_ns, host, device = _halved(replay, replay.unrecorded(), replay.lengths)
+            plain_ns, host, device = replay.halved(replay.unrecorded, replay.lengths)
             if recorder.dilation is not None:
                 plain_ns = self._measured_ns / recorder.dilation
             self._undilated = list(zip(host, device, strict=True))
             self._recorder_ns = (self._measured_ns - plain_ns).astype(int).tolist()
-        self._host, self._device, self._unknown = (
-            self._gain(**factor) for factor in ({"host": _HALF}, {"device": _HALF}, {"unknown": 0})
-        )
-        self._cuda_graph = self._gain_in(replay.run("cuda-graph", steady=True))
-        self._removed = {name: self._gain(**{name: 0}) for name in causes if name != "unknown"}
+        self._gained = {
+            "host": self._gain(*times(host=0.5)),
+            "device": self._gain(*times(device=0.5)),
+            "unknown": self._gain(*times(unknown=0)),
+            "cuda_graph": self._gain("cuda-graph"),
+        }
+        self._removed = {
+            name: self._gain(*times(**{name: 0})) for name in causes if name != "unknown"
+        }
         self._at_most = {
-            name: self._gain(**{name: 0, UNKNOWN_LIMIT: 0})
+            name: self._gain(*times(**{name: 0, UNKNOWN_LIMIT: 0}))
             for name in LIMITS
             if UNKNOWN_LIMIT in causes
         }
 
-    def _gain(self, **factors: float) -> list[float]:
-        return self._gain_in(self.replay.simulator.run(with_factors(self.replay, **factors)))
-
-    def _gain_in(self, run: Run) -> list[float]:
-        """How much shorter each window is in a replay, as a fraction of its length."""
-        found: list[float] = _shorter(self._measured_ns, self.replay.lengths(run)).tolist()
+    def _gain(self, *changes: Change | str) -> list[float]:
+        """How much shorter each window is with changes, as a fraction of its length."""
+        run = self.replay.run(*changes, steady=True)
+        found: list[float] = shorter(self._measured_ns, self.replay.lengths(run)).tolist()
         return found
 
     def gains(self, kind: str, number: int) -> Gains:
@@ -96,18 +87,15 @@ class WindowGains:
             number: of the device (`gpu_active`), of the step or of the range; unused for `trace`,
                 which is one window for all devices.
         """
-        window = self._windows[kind, 0 if kind == "trace" else number]
+        window = self.replay.window_ids[kind, 0 if kind == "trace" else number]
         measured = int(self._measured_ns[window])
         removed = [(name, gain[window]) for name, gain in self._removed.items()]
         one_offs_ns = int(self._recorded_ns[window]) - measured
         device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
         return Gains(
             window_ns=measured,
-            host=self._host[window],
-            device=self._device[window],
+            **{name: gain[window] for name, gain in self._gained.items()},
             removed=dict(sorted(removed, key=lambda item: -item[1])),
-            cuda_graph=self._cuda_graph[window],
-            unknown=self._unknown[window],
             work_ns=self.replay.work_ns,
             one_offs_ns=one_offs_ns,
             device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
@@ -140,25 +128,6 @@ class WindowGains:
             edges_left_out=graph.rejected + graph.device.wrong_links,
         )
 
-    def halved(self, window: ReplayedWindow, **factors: float) -> tuple[int, float, float]:
-        """A window's length with sides scaled by these factors, and the gains from then halving the
-        host's or the device's work."""
-        return _halved(self.replay, with_factors(self.replay, **factors), window.length)
-
-
-def _halved(replay: Replay, scale: Scale, lengths: Callable[[Run], Any]) -> tuple[Any, Any, Any]:
-    """Lengths in the replay with a scale, and the gains from then halving each side's work."""
-    before, host, device = (
-        lengths(replay.simulator.run(with_factors(replay, scale, **half)))
-        for half in ({}, {"host": _HALF}, {"device": _HALF})
-    )
-    return before, _shorter(before, host).tolist(), _shorter(before, device).tolist()
-
-
-def _shorter(before_ns: Ints | int, after_ns: Ints | int) -> Floats:
-    saved = np.subtract(before_ns, after_ns, dtype=np.float64)
-    return np.divide(saved, before_ns, out=np.zeros(saved.shape), where=np.not_equal(before_ns, 0))
-
 
 class Prices:
     """Prices of changes to one window of a trace, in ns of the window in a run that is not recorded
@@ -170,12 +139,12 @@ class Prices:
     @cached_property
     def window_ns(self) -> int:
         """The window's length without one-offs and without the recorder's cost."""
-        return self._length(self.replay.unrecorded())
+        return self._length(self.replay.unrecorded)
 
     @cached_property
     def recorded_ns(self) -> int:
         """The window's length as recorded, without one-offs."""
-        return self._length(self.replay.scale(steady=True))
+        return self.window.length(self.replay.run(steady=True))
 
     def saved(self, *changes: str) -> int:
         """What changes such as `remedy:cuda-graph` save together in the run that is not recorded.
@@ -183,18 +152,16 @@ class Prices:
         A larger batch saves time for the same number of samples. Changes that pay only in loops are
         priced as if no thread was kept from running, because they do not help there.
         """
-        scale, before_ns, samples = self.replay.unrecorded(), self.window_ns, 1.0
+        base, before_ns = self.replay.unrecorded, self.window_ns
         if any(_is_marked(each, "is_apart") for each in changes):
             # Recording less pays in the recorded run alone.
-            scale, before_ns = self.replay.scale(steady=True), self.recorded_ns
+            base, before_ns = self.replay.scale(steady=True), self.recorded_ns
         in_loops = any(_is_marked(each, "in_loops") for each in changes)
         if in_loops and len(self.replay.remedies.rows(STALLED)["target"]):
-            scale = self._with(scale, f"{REMEDY}:{STALLED}")
-            before_ns = self._length(scale)
-        for each in changes:
-            scale = self._with(scale, each)
-            samples *= self._samples(each)
-        return before_ns - round(self._length(scale) / samples)
+            base = self.replay.scale(f"{REMEDY}:{STALLED}", base=base)
+            before_ns = self._length(base)
+        samples = prod(map(self._samples, changes))
+        return before_ns - round(self._length(base, *changes) / samples)
 
     def _samples(self, change: str) -> float:
         """The factor by which the window then holds more samples."""
@@ -203,16 +170,16 @@ class Prices:
         found = parse(change)
         return found.factor if found.what == BATCH else 1
 
-    def larger_batch(self, growth: float) -> tuple[int, int] | None:
+    def larger_batch(self) -> tuple[int, int] | None:
         """The largest batch that fits into the host's slack: the largest power of two that
-        lengthens the window by at most the share `growth`, and the window's length then."""
-        best, times = None, 2
-        while self.replay.graph.ops and times <= self.replay.thresholds.fastest:
-            length = self._length(self._with(self.replay.unrecorded(), f"{BATCH}*{times}"))
-            if length > (1 + growth) * self.window_ns:
+        lengthens the window by at most the share `free_growth`, and the window's length then."""
+        best, larger, thresholds = None, 2, self.replay.thresholds
+        while self.replay.graph.ops and larger <= thresholds.fastest:
+            length = self._length(self.replay.unrecorded, f"{BATCH}*{larger}")
+            if length > (1 + thresholds.free_growth) * self.window_ns:
                 break
-            best = times, length
-            times *= 2
+            best = larger, length
+            larger *= 2
         return best
 
     def combined(
@@ -227,30 +194,25 @@ class Prices:
         Returns the index of each change taken and what it adds to the previous ones, the changed
         window's critical path by cause, and the gains from then halving host and device.
         """
-        scale, length = self.replay.unrecorded(), self.window_ns
+        scale, length = self.replay.unrecorded, self.window_ns
         taken: list[tuple[int, int]] = []
         left = dict(enumerate(alone))
         while left:
             if taken:
-                left = {n: length - self._length(self._with(scale, changes[n])) for n in left}
+                left = {n: length - self._length(scale, changes[n]) for n in left}
             best = max(left, key=lambda number: left[number])
             saves_ns = left.pop(best)
             if saves_ns < least_ns:
                 break
-            scale = self._with(scale, changes[best])
+            scale = self.replay.scale(changes[best], base=scale)
             length -= saves_ns
             taken.append((best, saves_ns))
         shares = self.window.path(self.replay.simulator.run(scale)).shares
-        _, host, device = _halved(self.replay, scale, self.window.length)
+        _, host, device = self.replay.halved(scale, self.window.length)
         return taken, shares, host, device
 
-    def _with(self, scale: Scale, change: str) -> Scale:
-        changed = scale.copy()
-        self.replay.apply(parse(change), changed)
-        return changed
-
-    def _length(self, scale: Scale) -> int:
-        return self.window.length(self.replay.simulator.run(scale))
+    def _length(self, base: Scale, *changes: str) -> int:
+        return self.window.length(self.replay.run(*changes, base=base))
 
 
 def _is_marked(change: str, field: str) -> bool:
@@ -293,7 +255,7 @@ def speeds(replay: Replay, place: WindowId) -> list[Speed]:
         if has_network:
             # The device's change applies to communication, too.
             factors["communication"] = device / network
-        return window.length(replay.simulator.run(with_factors(replay, **factors)))
+        return window.length(replay.run(*times(**factors), steady=True))
 
     found = []
     for host, device, network in product(SPEEDS, SPEEDS, networks):
@@ -305,6 +267,6 @@ def speeds(replay: Replay, place: WindowId) -> list[Speed]:
             length(host, 2 * device, twice),
             length(host, device, twice),
         )
-        gained = (float(_shorter(here, each)) for each in faster)
+        gained = (float(shorter(here, each)) for each in faster)
         found.append(Speed(host, device, network, here, *gained))
     return found

@@ -26,12 +26,14 @@ class RecorderCost(Struct, frozen=True):
     """The factor on the host's recorded work that leaves the recorder's cost out; 1: the cost is
     unknown, or small."""
 
-    def remove_from(self, scale: Scale) -> None:
-        """Scales the host's work to what it is without the recorder."""
+    def removed_from(self, scale: Scale) -> Scale:
+        """A copy of the scale in which the host works as it does without the recorder."""
+        scale = scale.copy()
         if self.pace != 1:
             for rates in (scale.host, scale.fixed):
                 for cause in _RECORDED:
                     rates.scale_cause(cause, self.pace)
+        return scale
 
 
 def fitted(dilation: float, length: Callable[[RecorderCost], int]) -> RecorderCost:

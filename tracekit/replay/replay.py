@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.replay.changes import Remedies, apply
-from tracekit.replay.grammar import STEADY, Change, parse
-from tracekit.replay.graph.arrays import Ints, sums
+from tracekit.replay.grammar import STEADY, Change, parse, times
+from tracekit.replay.graph.arrays import Ints, shorter, sums
 from tracekit.replay.graph.build import build
 from tracekit.replay.one_offs import OneOff, one_offs_of, without
 from tracekit.replay.recorder import RecorderCost, estimated, fitted
@@ -28,9 +30,6 @@ from tracekit.replay.windows import (
     whole,
 )
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 _M_MMAP_THRESHOLD = -3
 _LARGE_BYTES = 2 << 20
@@ -86,10 +85,6 @@ class Replay:
         """Events that happened once; the change `steady` leaves them out."""
         return one_offs_of(self.database, self.trace_id, self.graph, self.steps, self.thresholds)
 
-    def scale(self, *, steady: bool) -> Scale:
-        """The scale of the replay without changes; if `steady`, without one-offs as well."""
-        return self._steady.copy() if steady else Scale.of(self.graph)
-
     @cached_property
     def _steady(self) -> Scale:
         return without(self.one_offs, self.graph)
@@ -101,37 +96,46 @@ class Replay:
         if row["dilation"] is None:
             return estimated(row["cost_ns"] or 0, self.graph)
         window = self.window(*self.place())
+        return fitted(
+            row["dilation"],
+            lambda cost: window.length(self.run(base=cost.removed_from(self._steady))),
+        )
 
-        def length(cost: RecorderCost) -> int:
-            scale = self.scale(steady=True)
-            cost.remove_from(scale)
-            return window.length(self.simulator.run(scale))
-
-        return fitted(row["dilation"], length)
-
+    @cached_property
     def unrecorded(self) -> Scale:
-        """The scale of a run that nobody records, without one-offs: prices are of this run. Where
-        the recorder's cost is unknown or small, it is the recorded run without one-offs."""
-        scale = self.scale(steady=True)
-        self.recorder.remove_from(scale)
-        return scale
+        """The run that nobody records, without one-offs: prices are of this run. Where the
+        recorder's cost is unknown or small, it is the recorded run without one-offs."""
+        return self.recorder.removed_from(self._steady)
 
-    def run(self, *changes: str, steady: bool = False) -> Run:
-        """The replay with these changes.
+    def scale(
+        self, *changes: Change | str, steady: bool = False, base: Scale | None = None
+    ) -> Scale:
+        """A scale with these changes: of the run, if `steady` (or a change) without one-offs, or a
+        copy of `base`.
 
         Raises:
             TracekitError: a text is not a change, or matches nothing in the trace.
         """
-        parsed = [parse(text) for text in changes]
-        scale = self.scale(steady=steady or any(each.what == STEADY for each in parsed))
-        for change in parsed:
-            self.apply(change, scale)
-        return self.simulator.run(scale)
+        parsed = [parse(each) if isinstance(each, str) else each for each in changes]
+        if base is None and (steady or any(each.what == STEADY for each in parsed)):
+            base = self._steady
+        scale = base.copy() if base else Scale.of(self.graph)
+        for each in parsed:
+            if each.what != STEADY:
+                apply(each, scale, self.graph, self.remedies)
+        return scale
 
-    def apply(self, change: Change, scale: Scale) -> None:
-        """Applies a change to a scale, which is `steady` from the start if the change says so."""
-        if change.what != STEADY:
-            apply(change, scale, self.graph, self.remedies)
+    def run(self, *changes: Change | str, steady: bool = False, base: Scale | None = None) -> Run:
+        """The replay with this `scale`."""
+        return self.simulator.run(self.scale(*changes, steady=steady, base=base))
+
+    def halved(self, scale: Scale, lengths: Callable[[Run], Any]) -> tuple[Any, Any, Any]:
+        """Lengths in the replay with a scale, and the gains from then halving each side's work."""
+        before, host, device = (
+            lengths(self.run(*half, base=scale))
+            for half in ((), times(host=0.5), times(device=0.5))
+        )
+        return before, shorter(before, host).tolist(), shorter(before, device).tolist()
 
     def typical_step(self) -> int | None:
         """The number of the profiler's step of median length, without one-offs; None if no step
@@ -152,13 +156,14 @@ class Replay:
         return found
 
     @cached_property
-    def window_ids(self) -> list[WindowId]:
-        """All windows, in the order of `lengths`."""
-        return [
+    def window_ids(self) -> dict[WindowId, int]:
+        """The place of each window in `lengths`."""
+        ids = [
             (kind, self._devices[number] if kind == "gpu_active" else number)
             for kind, windows in self.windows.items()
             for number in range(len(windows))
         ]
+        return {each: place for place, each in enumerate(ids)}
 
     def lengths(self, run: Run) -> Ints:
         """The lengths of all windows in a replay, in ns."""

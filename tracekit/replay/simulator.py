@@ -90,22 +90,14 @@ class Run(Struct, frozen=True, dict=True):
         return self.time[1 : 1 + self.graph.ops][op]
 
     def host_time(self, key: Ints) -> Ints:
-        """When threads reach these instants of the host (keys)."""
+        """When threads reach these instants of the host (keys), which are watched."""
         root = self.graph.root(key)
         return self.time[root] + self.work_between(self.graph.since(root, key), key)
 
     def work_between(self, since: Ints, until: Ints) -> Ints:
-        """The work of threads from each `since` to its `until`, in ns."""
-        return self._work_at(until) - self._work_at(since)
-
-    def _work_at(self, key: Ints) -> Ints:
+        """The work of threads from each `since` to its `until`, in ns: points of the simulator."""
         points = self.simulator.points
-        index = np.searchsorted(points, key)
-        if len(points) and np.array_equal(points[np.minimum(index, len(points) - 1)], key):
-            return self.work[index]
-        host, others = self.graph.host, distinct(key)
-        work = host.work_at(others, host.stretch_of(others), self.scale.host)
-        return work[np.searchsorted(others, key)]
+        return self.work[np.searchsorted(points, until)] - self.work[np.searchsorted(points, since)]
 
 
 class Simulator:
@@ -114,8 +106,7 @@ class Simulator:
     def __init__(self, graph: Graph, watched: Ints | None = None) -> None:
         """Args:
         graph: the graph to replay.
-        watched: instants of the host whose times are needed; a replay computes them. Any other
-        instant costs a pass over the host's work.
+        watched: instants of the host whose times are needed.
         """
         self.graph = graph
         edges, host = graph.edges, graph.host
@@ -144,18 +135,20 @@ class Simulator:
     def run(self, scale: Scale | None = None) -> Run:
         """Replays the graph. Without changes, every node has its measured time."""
         scale = scale or Scale.of(self.graph)
+        scales, work = self.scales(scale)
+        return self.ran(scale, work, *self.edges.replay(scales))
+
+    def scales(self, scale: Scale) -> tuple[replay.Scales, Ints]:
+        """A scale in the native library's form, and the work that threads have done by each
+        point."""
         work = self.work(scale.host)
-        length, time = self.edges.replay(
-            replay.Scales(scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown)
-        )
-        return Run(
-            self,
-            scale,
-            time,
-            length,
-            replay.scale_times(self.graph.device.ns, scale.op.parts),
-            work,
-        )
+        given = (scale.op.parts, scale.fixed.parts, scale.dropped, work, scale.unknown)
+        return replay.Scales(*given), work
+
+    def ran(self, scale: Scale, work: Ints, length: Ints, time: Ints) -> Run:
+        """The replay whose edges and nodes the native library timed."""
+        op_ns = replay.scale_times(self.graph.device.ns, scale.op.parts)
+        return Run(self, scale, time, length, op_ns, work)
 
     def work(self, rates: Rates) -> Ints:
         """The work that threads have done by each point, at these rates."""

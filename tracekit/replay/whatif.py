@@ -4,23 +4,22 @@ the graphs of all ranks together in a run of several."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from tracekit.causes import OF_MEMORY
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.records import Shown
 from tracekit.replay.graph.arrays import Ints, sums
 from tracekit.replay.prices import Prices
+from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun, not_one_run, replayable
+from tracekit.replay.ranks.stragglers import Pricing
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import range_of
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.replay.ranks.rank_replay import RankReplay, RanksRun
 
 SCHEMA = "tracekit/whatif/1"
 RUN_SCHEMA = "tracekit/whatif-run/1"
@@ -177,9 +176,6 @@ def what_if_run(
         TracekitError: the traces are not the ranks of one run, or do not show who waits for whom; a
         text is not a change or matches nothing.
     """
-    from tracekit.replay.ranks.rank_replay import RankReplay, not_one_run, replayable
-    from tracekit.replay.ranks.stragglers import Pricing
-
     if reason := not_one_run(database):
         raise TracekitError(
             f"{database.name}: the traces are not one run, so choose one (--trace-id): {reason}"

@@ -5,19 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.critical_path import End, Path, Pieces, critical_path, last_of, pieces
 from tracekit.replay.graph import Graph
 from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, compact_ids
 from tracekit.replay.simulator import Run
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 _NONE = np.zeros(0, np.int64)
 _ALL = slice(None)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from tracekit.causes import UNRECORDED
 from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import steady_busy_ns
-
-if TYPE_CHECKING:
-    from tracekit.verdict.model import Analysis
 
 _NAMED = 3
 

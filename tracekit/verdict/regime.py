@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT, UNRECORDED
+from tracekit.replay.grammar import times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,20 +224,22 @@ def _bottleneck(
 
 
 def flip_of(
-    found: Evidence | Period, replayed: WindowGains, place: tuple[str, int], thresholds: Thresholds
+    found: Evidence | Period, replayed: WindowGains, place: tuple[str, int]
 ) -> float | None:
     """The factor by which the side that bounds a window must get faster before the margin changes
     its sign; None if it does not even at `fastest`. `place` is as `WindowGains.gains` names it.
     """
-    window, bound = replayed.replay.window(*place), bound_of(found, thresholds)
-    side = bound.side
+    replay, thresholds = replayed.replay, replayed.replay.thresholds
+    bound = bound_of(found, thresholds)
+    side, window = bound.side, replay.window(*place)
     if bound.is_recorders:
         return None
     assert found.gpu is not None and found.gains is not None
     busy_ns = steady_busy_ns(found.gpu, found.gains)
 
     def flipped(faster: float) -> bool:
-        length, host, device = replayed.halved(window, **{side: 1 / faster})
+        scale = replay.scale(*times(**{side: 1 / faster}), steady=True)
+        length, host, device = replay.halved(scale, window.length)
         still_ns = busy_ns / (faster if side == "device" else 1)
         margin = weigh(cap_host_gain(host, length, still_ns), device).margin
         return margin > 0 if side == "host" else margin < 0

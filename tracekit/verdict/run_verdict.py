@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median, median_low
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import places_of
 from tracekit.replay.grammar import BUBBLE
@@ -20,6 +21,7 @@ from tracekit.replay.ranks.stragglers import PeerRanks, Pricing, blamed_wait_ns
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import (
+    Analysis,
     ClockAhead,
     Clocks,
     Collectives,
@@ -30,10 +32,6 @@ from tracekit.verdict.model import (
     WaitingRank,
 )
 from tracekit.verdict.run_words import describe_link, sentences, waits_only
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
 
 START_SKEW = "start-skew"
 SLOW_LINK = "slow-link"

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tracekit.text import duration, printable, share, size
-from tracekit.verdict.model import LateRank, RunVerdict, SlowLink, WaitingRank
+from tracekit.verdict.model import Analysis, LateRank, RunVerdict, SlowLink, WaitingRank
 from tracekit.verdict.regime import bound_by
 from tracekit.verdict.sentences import lowered
-
-if TYPE_CHECKING:
-    from tracekit.verdict.model import Analysis
 
 _NAMED = 3
 # A gain below this share counts as none.

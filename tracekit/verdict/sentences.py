@@ -5,10 +5,12 @@ that differ (steps, the rest of the trace) and on what to try next.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from statistics import median_low
-from typing import TYPE_CHECKING
 
+from tracekit.advice.model import Advice
 from tracekit.causes import UNRECORDED, words
+from tracekit.database.session import Session
 from tracekit.evidence.model import (
     Evidence,
     HostThread,
@@ -19,6 +21,7 @@ from tracekit.evidence.model import (
 )
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import mostly_once
 from tracekit.verdict.regime import (
     COMPUTE,
@@ -28,13 +31,6 @@ from tracekit.verdict.regime import (
     bound_by,
     is_close,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tracekit.advice.model import Advice
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Verdict
 
 _NAMED = 3
 

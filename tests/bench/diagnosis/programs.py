@@ -10,11 +10,11 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tests.bench.diagnosis.score import SMALL, Case
+from tests.controls import CONTROLS
 from tests.kit.atoms import MS, step
 from tests.kit.simulated import lengths, truth, write
 from tests.kit.simulator import Machine, Simulation
@@ -90,11 +90,9 @@ def twins() -> Iterator[Program]:
         if not remedy.has_query:
             continue
         name = query_of(remedy.name)
-        control = import_module(f"tests.controls.{name}")
-        machine = getattr(control, "MACHINE", Machine())
-        metadata = getattr(control, "METADATA", {})
-        faulty, mended = control.FAULTY, control.FIXED
-        about = " ".join((control.__doc__ or "").split())
+        control = CONTROLS[name]
+        machine, metadata = control.machine, control.metadata
+        faulty, mended = control.faulty, control.fixed
         saves = gain(faulty, mended, machine)
         prices = dict.fromkeys(SAME.get(name, (name,)), saves)
         # A graph of the whole step may save more than fixing the fault: then it may come first.
@@ -104,7 +102,7 @@ def twins() -> Iterator[Program]:
         case = Case(
             name=f"twin {name}",
             kind="twin",
-            why=about,
+            why=control.about,
             regime=regime(faulty, machine),
             changes=tuple(prices),
             listed=(name,),
@@ -114,7 +112,7 @@ def twins() -> Iterator[Program]:
         healed = Case(
             name=f"twin {name}, mended",
             kind="mended",
-            why=f"The fault is gone: {about}",
+            why=f"The fault is gone: {control.about}",
             regime=regime(mended, machine),
             never=(name,),
         )
@@ -193,11 +191,11 @@ def mixed(seed: int) -> Program | None:
 
 def _per_step(name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
     """A control's step, with the fault and without; None if its steps differ."""
-    control = import_module(f"tests.controls.{name}")
-    if getattr(control, "MACHINE", None):
+    control = CONTROLS[name]
+    if control.machine != Machine():
         return None
     parts = []
-    for atoms in (control.FAULTY, control.FIXED):
+    for atoms in (control.faulty, control.fixed):
         steps = [each for each in atoms if getattr(each, "name", "").startswith("ProfilerStep")]
         if not steps or any(each.atoms != steps[0].atoms for each in steps):
             return None

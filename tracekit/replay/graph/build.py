@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
-
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.replay.graph import EdgeKind, Edges, Graph
 from tracekit.replay.graph.arrays import NEVER, Ints, compact_ids
 from tracekit.replay.graph.host import Host
 from tracekit.replay.graph.recording import Recording, recording_of, stream_waits
 from tracekit.replay.graph.waits import waits_of
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 
 def build(database: Session, trace_id: int, thresholds: Thresholds) -> Graph:
@@ -38,17 +33,15 @@ def _finished(graph: Graph, edges: Edges) -> Graph:
     """The graph with these edges, whose fixed times fit the measured times.
 
     Shortens an edge that would put its target later than measured. Leaves out an edge whose source
-    was measured after its target.
+    was measured after its target, or at the same instant and is a later node.
     """
     time = graph.time
-    in_order = time[edges.source] <= time[edges.target]
+    rank = np.empty(len(time), np.int32)
+    rank[np.argsort(time, kind="stable")] = np.arange(len(time), dtype=np.int32)
+    in_order = rank[edges.source] < rank[edges.target]
     rejected = int((~in_order).sum())
     if rejected:
         edges = edges.take(in_order)
-    rank, tied = _rank_nodes(time, edges)
-    if len(tied):
-        rejected += len(tied)
-        edges = edges.take(np.setdiff1d(np.arange(len(edges)), tied))
     # The earliest time of the target that each edge allows.
     reached = time[edges.source] + edges.op_ns
     hosted = np.flatnonzero(edges.host_to >= 0)
@@ -81,50 +74,6 @@ def _before(time: Ints, orphans: Ints, ops: int) -> Ints:
     ordered = np.argsort(time[1 : 1 + ops], kind="stable")
     place = np.searchsorted(time[1 : 1 + ops][ordered], time[orphans], "left") - 1
     return np.where(place >= 0, 1 + np.append(ordered, 0)[place], 0)
-
-
-def _rank_nodes(time: Ints, edges: Edges) -> tuple[NDArray[np.int32], Ints]:
-    """The rank of each node in a topological order, and the edges to drop because they close a
-    cycle."""
-    rank = _ranks(np.argsort(time, kind="stable"))
-    against = np.flatnonzero(rank[edges.source] >= rank[edges.target])
-    if not len(against):
-        return rank, against
-    # These edges join nodes of the same instant: only the nodes of such instants need sorting.
-    instants = np.unique(time[edges.target[against]])
-    among = np.flatnonzero(
-        (time[edges.source] == time[edges.target]) & np.isin(time[edges.target], instants)
-    )
-    lost: list[int] = []
-    while True:
-        sorter: TopologicalSorter[int] = TopologicalSorter()
-        for edge in among:
-            if edges.source[edge] == edges.target[edge]:
-                lost.append(int(edge))
-            else:
-                sorter.add(int(edges.target[edge]), int(edges.source[edge]))
-        among = np.setdiff1d(among, lost)
-        try:
-            turn = list(sorter.static_order())
-            break
-        except CycleError as error:
-            cycle = error.args[1]
-            ends = {(cycle[i + 1], cycle[i]) for i in range(len(cycle) - 1)}
-            ends |= {(b, a) for a, b in ends}
-            found = [e for e in among if (edges.source[e], edges.target[e]) in ends]
-            lost.append(int(found[-1]))
-            among = np.setdiff1d(among, lost)
-    first = np.zeros(len(time), np.int64)
-    first[np.array(turn, np.int64)] = 1 + np.arange(len(turn))
-    order = np.lexsort((np.arange(len(time)), first, time))
-    return _ranks(order), np.array(sorted(lost), np.int64)
-
-
-def _ranks(order: Ints) -> NDArray[np.int32]:
-    """The rank of each node in an order."""
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return rank
 
 
 class _Builder:

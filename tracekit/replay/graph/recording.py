@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -14,15 +14,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.graph.arrays import NEVER, Flags, Ints, distinct, sums
 from tracekit.replay.graph.device import Device, Streams, UsualTimes, device_from
 from tracekit.replay.graph.host import Handovers, Host, handovers, host_from
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-
 
 # The columns of GPU ops; each tuple has its own query.
 _OP = ("event_id", "device_id", "stream", "start_ns", "dur_ns")

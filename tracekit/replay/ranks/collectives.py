@@ -4,18 +4,16 @@ their graphs are replayed together."""
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from tracekit.database.session import Session
 from tracekit.native.replay import Turns
 from tracekit.replay.graph import Edges, Graph
 from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, compact_ids
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 _ARRIVE, _NEED = 0, 1
 

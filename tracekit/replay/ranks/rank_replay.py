@@ -6,22 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import Struct
 
-from tracekit.native.replay import MeetingNodes, Scales, replay_ranks, scale_times
+from tracekit.database.session import Session
+from tracekit.native.replay import MeetingNodes, replay_ranks
 from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
 from tracekit.replay.ranks.collectives import CollectiveMembers, Seats, members_of, turns_of
 from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-
 
 # Types of collectives that no rank leaves before all have come (aligned_clocks in
 # queries/views/collectives.sql).
@@ -265,22 +261,19 @@ class RankReplay:
         if wire is not None:
             factor *= wire
         wire_ns = times(members.wire_ns[self.last], factor)
-        works = [each.work(s.host) for each, s in zip(self.simulators, scales, strict=True)]
-        native = [
-            Scales(s.op.parts, s.fixed.parts, s.dropped, work, s.unknown)
-            for s, work in zip(scales, works, strict=True)
-        ]
-        laid_out = [each.edges for each in self.simulators]
+        given = [each.scales(s) for each, s in zip(self.simulators, scales, strict=True)]
         found, ended = replay_ranks(
-            laid_out, native, self._turns, self._arrive, self._leave, wire_ns
-        )
+            [each.edges for each in self.simulators],
+            [native for native, _ in given],
+            self._turns, self._arrive, self._leave, wire_ns,
+        )  # fmt: skip
         runs = []
-        played = zip(self.simulators, scales, works, found, strict=True)
-        for number, (simulator, scale, work, (length, time)) in enumerate(played):
-            op_ns = scale_times(simulator.graph.device.ns, scale.op.parts)
+        played = zip(self.simulators, scales, given, found, strict=True)
+        for number, (simulator, scale, (_, work), (length, time)) in enumerate(played):
+            runs.append(simulator.ran(scale, work, length, time))
             own = (self.rank == number) & self.waits & self.is_met[members.meeting]
-            op_ns[self.op[own]] = time[self._leaving[own]] - time[1 + self.op[own]]
-            runs.append(Run(simulator, scale, time, length, op_ns, work))
+            waited = time[self._leaving[own]] - time[1 + self.op[own]]
+            runs[-1].op_ns[self.op[own]] = waited
         return RanksRun(self, runs, ended, wire_ns)
 
     # -- windows

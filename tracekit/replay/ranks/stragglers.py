@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from tracekit.causes import CAUSES
 from tracekit.errors import TracekitError
@@ -109,16 +108,9 @@ def _passed(
     return more_waited / (more_waited + max(0.0, more_own)), waits[last]
 
 
-class Stretches(Struct, frozen=True):
-    """The parts of one rank's work: stretches of its threads, then its GPU ops."""
-
-    host: Ints
-    """Numbers of stretches."""
-    op: Ints
-    """Numbers of GPU ops, without collectives."""
-    part: Ints
-    """The part that each of these belongs to: its side, segment and cause as one number."""
-    ns: Ints
+# A side's work: numbers of stretches or ops, the part that each belongs to (its side, segment and
+# cause as one number), and its ns.
+_Side = tuple[Ints, Ints, Ints]
 
 
 class PeerRanks:
@@ -156,19 +148,26 @@ class PeerRanks:
             if other != number and signature == mine
         ]
 
-    def stretches(self, number: int) -> Stretches:
-        """The parts of a rank's work within the steps that all ranks recorded."""
+    def sides(self, number: int) -> tuple[_Side, _Side]:
+        """The work of a rank's host, and of its device without collectives, within the steps that
+        all ranks recorded."""
         graph = self.joined.graphs[number]
         host, device = graph.host, graph.device
         first, last = self._span(number)
         launches, _, members = self._begin[number]
+
+        def part(side: int, segment: Ints, cause: Numbers) -> Ints:
+            return (side * (len(launches) + 1) + segment) * len(CAUSES) + cause.astype(np.int64)
+
         works = np.unique(np.concatenate([device.thread[device.linked],
                                           host.thread_of(graph.first_keys)]))  # fmt: skip
         at = host.time_of(host.at)
         stretch = np.flatnonzero(
             ~host.blocked & np.isin(host.thread_of(host.at), works) & (at >= first) & (at < last)
         )
+        segment = np.searchsorted(launches, at[stretch], "right")
         ns = np.diff(host.borders)[stretch]
+        on_host = (stretch, part(HOST, segment, host.cause[stretch]), ns)
         # Communication is left out: it contains the waiting.
         op = np.flatnonzero(device.cause != CAUSES.index("communication"))
         begun = np.where(device.linked, device.call, device.start)
@@ -178,16 +177,7 @@ class PeerRanks:
             np.searchsorted(launches, begun[op], "right"),
             np.searchsorted(np.sort(device.start[members]), begun[op], "right"),
         )
-        segments = len(launches) + 1
-        host_part = self._part(HOST, np.searchsorted(launches, at[stretch], "right"),
-                               host.cause[stretch], segments)  # fmt: skip
-        op_part = self._part(DEVICE, segment, device.cause[op], segments)
-        return Stretches(
-            stretch, op, np.concatenate([host_part, op_part]), np.concatenate([ns, device.ns[op]])
-        )
-
-    def _part(self, side: int, segment: Ints, cause: Numbers, segments: int) -> Ints:
-        return (side * segments + segment) * len(CAUSES) + cause.astype(np.int64)
+        return on_host, (op, part(DEVICE, segment, device.cause[op]), device.ns[op])
 
     def _span(self, number: int) -> tuple[int, int]:
         """When the host begins the first of the common steps and ends the last."""
@@ -202,9 +192,10 @@ class PeerRanks:
     def totals(self, number: int) -> Ints:
         """The time of a rank by part: an array over sides, segments and causes."""
         if number not in self._totals:
-            found = self.stretches(number)
             segments = len(self._begin[number][0]) + 1
-            total = sums(found.part, found.ns, 2 * segments * len(CAUSES))
+            total = np.zeros(2 * segments * len(CAUSES), np.int64)
+            for _, part, ns in self.sides(number):
+                total += sums(part, ns, len(total))
             self._totals[number] = total.reshape(2, segments, len(CAUSES))
         return self._totals[number]
 
@@ -242,11 +233,9 @@ class PeerRanks:
 
         With a cause: only those in segments in which the rank spends more on it than its peers.
         """
-        found, graph = self.stretches(number), self.joined.graphs[number]
-        hosts = len(found.host)
-        half = slice(hosts) if side == HOST else slice(hosts, None)
-        part, ns = found.part[half], found.ns[half]
-        every = graph.host.event[found.host] if side == HOST else graph.device.op_id[found.op]
+        graph = self.joined.graphs[number]
+        which, part, ns = self.sides(number)[side]
+        every = graph.host.event[which] if side == HOST else graph.device.op_id[which]
         if cause is not None:
             usual = self.usual(number)
             assert usual is not None
@@ -264,7 +253,7 @@ class PeerRanks:
         usual = self.usual(number)
         if usual is None:
             return False
-        found, own = self.stretches(number), self.totals(number).ravel()
+        own = self.totals(number).ravel()
         meant = (usual + factor * (self.totals(number) - usual)).ravel()
         # The last rank waits less in copies; do not count that as saved work.
         waiting = [CAUSES.index(each) for each in _WAITING]
@@ -273,14 +262,9 @@ class PeerRanks:
         meant = np.where(is_waiting.ravel(), np.minimum(meant, own), meant)
         factors: Floats = np.ones(len(own))
         np.divide(meant, own, out=factors, where=own > 0)
-        each = factors[found.part]
-        hosts = len(found.host)
-        for rates, which, rate in (
-            (scale.host, found.host, each[:hosts]),
-            (scale.op, found.op, each[hosts:]),
-        ):
-            changed: Flags = rate != 1
-            rates.scale_each(rate[changed], which[changed])
+        for rates, (which, part, _) in zip((scale.host, scale.op), self.sides(number), strict=True):
+            changed: Flags = factors[part] != 1
+            rates.scale_each(factors[part][changed], which[changed])
         return True
 
 
@@ -326,7 +310,7 @@ class Pricing:
         errors = []
         for number in numbers:
             try:
-                self.joined.replays[number].apply(each, scales[number])
+                scales[number] = self.joined.replays[number].scale(each, base=scales[number])
             except TracekitError as error:
                 errors.append(error)
         if len(errors) == len(numbers):
