@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tracekit.database import catalog
-from tracekit.errors import TracekitError
+from tracekit.errors import explained
 
 _Rate = Annotated[float, Meta(gt=0)]
 _Format = Literal[
@@ -56,17 +56,12 @@ def _shipped() -> list[Peaks]:
 
 
 def _read(path: Path) -> list[Peaks]:
-    try:
+    with explained(f"{path}: cannot be read as a hardware file", OSError, ValueError):
         devices = msgspec.toml.decode(path.read_bytes(), type=_Devices).device
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise TracekitError(f"{path}: cannot be read as a hardware file: {reason}") from error
     for each in devices:
-        try:
+        what = f"{path}: match {each.match!r} is not an RE2 regular expression"
+        with explained(what, duckdb.Error):
             duckdb.execute("SELECT regexp_matches('', $1)", [each.match])
-        except duckdb.Error as error:
-            why = f"match {each.match!r} is not an RE2 regular expression: {error}"
-            raise TracekitError(f"{path}: {why}") from error
     return devices
 
 

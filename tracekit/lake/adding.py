@@ -46,7 +46,6 @@ from tracekit.lake.writing import (
 from tracekit.records import Record
 from tracekit.trace.paths import DATABASES, ENDINGS, trace_paths
 from tracekit.trace.remote import find, is_url, shown
-from tracekit.trace.source import unreadable
 
 # A task takes at least this many files: planning takes as long for one.
 _FEWEST = 4
@@ -213,7 +212,7 @@ def _local(path: str) -> Source | TracekitError:
     try:
         state = Path(path).stat()
     except (OSError, ValueError) as error:
-        return unreadable(path, error) if isinstance(error, OSError) else TracekitError(str(error))
+        return TracekitError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
     if is_database(path):
         return _is_a_database(path)
     return Source(str(Path(path).absolute()), state.st_size, str(state.st_mtime_ns))

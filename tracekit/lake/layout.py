@@ -31,7 +31,7 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from tracekit.database import catalog
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.lake.tables import NEEDED, VERDICTS
 from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url
@@ -207,13 +207,11 @@ def read_version(text: bytes, path: str) -> Version:
 
 
 def _read(kind: type[M], text: bytes, path: str) -> M:
-    try:
+    with explained(f"{path}: is not a manifest of a lake", ValueError):
         stored = parsed(text)
         if isinstance(stored, dict) and stored.get("layout", LAYOUT) not in (FIRST_LAYOUT, LAYOUT):
             raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
         return record(kind, stored)
-    except ValueError as error:
-        raise TracekitError(f"{path}: is not a manifest of a lake: {error}") from error
 
 
 def _sound(group: Group, path: str, key: Callable[[Group], str]) -> Group:

@@ -22,7 +22,7 @@ from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, Vocabulary
-from tracekit.errors import TracekitError, first_line, reason_of
+from tracekit.errors import TracekitError, explained, first_line, reason_of
 from tracekit.files import work_folder
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
@@ -92,7 +92,8 @@ class Lake(Session):
     """The traces of a lake, or of a part of it, as one database."""
 
     def __init__(self, name: str, parts: Sequence[LakeRun], resources: Resources) -> None:
-        connection, bound, vocabulary = _connected(parts, resources)
+        with explained(f"{parts[0].root}: the lake cannot be read", duckdb.Error):
+            connection, bound, vocabulary = _connected(parts, resources)
         super().__init__(connection, name, add_names=vocabulary.add)
         self.parts, self.notes, self.resources = bound.parts, bound.notes, resources
         self.ranks = [rank for part in self.parts for rank in part.ranks.values()]
@@ -210,10 +211,6 @@ def _connected(
         vocabulary = bound.bind()
         limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
         close_to_the_outside(connection)
-    except duckdb.Error as error:
-        connection.close()
-        reason = str(error).splitlines()[0]
-        raise TracekitError(f"{root}: the lake cannot be read: {reason}") from error
     except BaseException:
         connection.close()
         raise

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import connect
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, needing
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
 from tracekit.ingest.derived import record_verdicts
@@ -212,12 +212,8 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
         TracekitError: when there is no lake, or the library `deltalake` is not installed.
     """
     lake = require_lake(root)
-    try:
+    with needing(f"{root}: publishing needs", "lake"):
         import deltalake  # noqa: F401
-    except ImportError as error:
-        raise TracekitError(
-            f"{root}: publishing needs deltalake: pip install 'tracekit[lake]'"
-        ) from error
     for run in read_runs(lake):
         if any(each.without for each in run.groups):
             _compact(root, resources or Resources(), run.name)

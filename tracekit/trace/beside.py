@@ -16,7 +16,7 @@ from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import open_streams
 from tracekit.trace.unpacking import ANNOTATIONS, TRACES
@@ -135,12 +135,10 @@ def _content(path: str) -> object:
         # Only the end tells whether the data is damaged.
         stream.read()
         damage = stream.damage
-    try:
+    with explained(f"{path}: holds no annotations of graphs", ValueError, RecursionError):
         if damage:
             raise ValueError(damage)
         return plain_pickle(path, text) if is_pickle(text) else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise TracekitError(f"{path}: holds no annotations of graphs: {error}") from error
 
 
 def _annotation(value: object) -> dict[str, Any]:

@@ -10,12 +10,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, cast
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.trace.remote import is_url, open_url, shown
@@ -128,7 +128,7 @@ class ByteStream:
         self._hashing = Hashing(self._file)
         self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
         self._decompressed: Decompressed | None = None
-        try:
+        with _readable(self.path):
             self._file.seek(0)
             head = self._file.read(HEAD_BYTES)
             self._file.seek(0)
@@ -138,9 +138,6 @@ class ByteStream:
                 if self._hashing.read(begin):
                     self._note(f"its first {begin:,} bytes are not compressed data")
                 self._decompressed = Decompressed(self._hashing, codec)
-        except OSError as error:
-            self._file.close()
-            raise unreadable(self.path, error) from error
 
     def read(self, size: int = _READ_BYTES) -> bytes:
         """The next `size` bytes, fewer only at the end.
@@ -275,32 +272,20 @@ def open_streams(
 
 def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
     """The file, or a temporary copy of it when it is a pipe, or is to be copied."""
-    try:
+    with explained(f"{shown(path)}: cannot be read", OSError, ValueError):
         if path == "-":
             if sys.stdin is None:
                 raise TracekitError("-: standard input is closed")
             return copied(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
         is_remote = is_url(path)
+        if not is_remote and Path(path).is_dir():
+            # A directory that cannot be listed says why.
+            os.listdir(path)  # noqa: PTH208
         file = open_url(path) if is_remote else Path(path).open("rb")  # noqa: SIM115
         if file.seekable() and not (is_remote and is_read_again):
             return file
         with closing(file):
             return copied(path, iter(lambda: file.read(_COPY_BYTES), b""), folder)
-    except IsADirectoryError as error:
-        raise unreadable(path, _unlisted(path) or error) from error
-    except OSError as error:
-        raise unreadable(shown(path), error) from error
-    except ValueError as error:
-        raise TracekitError(f"{path}: cannot be read: {error}") from error
-
-
-def _unlisted(path: str) -> OSError | None:
-    """Why a directory cannot be listed."""
-    try:
-        os.listdir(path)  # noqa: PTH208
-    except OSError as error:
-        return error
-    return None
 
 
 def copied(path: str, chunks: Iterable[bytes], folder: str, *, has_name: bool = False) -> BinaryIO:
@@ -344,16 +329,5 @@ def _check_room(folder: str) -> None:
         raise OSError(errno.ENOSPC, "the disk would be full")
 
 
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: str, error: OSError) -> TracekitError:
-    if isinstance(error, TracekitError):
-        # Its message names the file already.
-        return error
-    return TracekitError(f"{path}: cannot be read: {error.strerror or error}")
+def _readable(path: str) -> AbstractContextManager[None]:
+    return explained(f"{path}: cannot be read", OSError)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import explained
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.native.rows import EventQuery, connected, read_rows
@@ -107,11 +107,6 @@ class Tables:
         counted = table if most is None else f"(SELECT 1 FROM {table} LIMIT {most})"
         return int(self.rows(f"SELECT count(*) FROM {counted}")[0][0])
 
-    @contextmanager
-    def _damage(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OverflowError, TypeError, UnicodeError) as error:
-            raise TracekitError(
-                f"{self._name}: cannot be read as a SQLite database: {error}"
-            ) from error
+    def _damage(self) -> AbstractContextManager[None]:
+        what = f"{self._name}: cannot be read as a SQLite database"
+        return explained(what, sqlite3.Error, OverflowError, TypeError, UnicodeError)
