@@ -148,6 +148,20 @@ def microseconds(nanoseconds: int) -> str:
     return f"{'-' if nanoseconds < 0 else ''}{whole}.{part:03d}"
 
 
+def slice_of(
+    category: object,
+    name: object,
+    pid: Any,
+    tid: Any,
+    start_ns: int,
+    dur_ns: int,
+    args: dict[str, Any],
+) -> dict[str, Any]:
+    """A slice of the host, or work of a device."""
+    times = {"ts": microseconds(start_ns), "dur": microseconds(dur_ns)}
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "args": args} | times
+
+
 def named(kind: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:
     """The name of a process or thread: `kind` is process_name, process_labels or thread_name."""
     key = "labels" if kind == "process_labels" else "name"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -78,14 +78,21 @@ class Tables:
         with self._damage():
             return self._connection.execute(query, parameters).fetchall()
 
-    def records(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
-        """The rows of a long result, one at a time; texts are bytes.
+    def records(
+        self, names: Iterable[str], query: str, parameters: Sequence[object] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """The rows of a long result, one at a time: their values that are not null, by these names.
 
         Raises:
             TracekitError: when the file is damaged.
         """
         with self._damage():
-            yield from self._connection.execute(query, parameters)
+            for row in self._connection.execute(query, parameters):
+                yield {
+                    name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                    for name, value in zip(names, row, strict=True)
+                    if value is not None
+                }
 
     def events(
         self, query: EventQuery, first_id: int, labels: Labels
