@@ -6,6 +6,7 @@ A test module imports the fixtures, and is skipped if the store cannot run.
 import itertools
 import threading
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import pytest
@@ -39,22 +40,29 @@ class Store:
         return [f"<Error><Code>{code}</Code><Message>{fault}</Message></Error>".encode()]
 
 
-@pytest.fixture(scope="module")
-def started():
+@contextmanager
+def served(application):
+    """Serves an application of WSGI; gives its address."""
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     class Quiet(WSGIRequestHandler):
         def log(self, *_):
             pass
 
-    store = Store()
-    server = make_server("127.0.0.1", 0, store, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever)
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield store, f"http://127.0.0.1:{server.port}"
+    yield f"http://127.0.0.1:{server.port}"
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="module")
+def started():
+    store = Store()
+    with served(store) as address:
+        yield store, address
 
 
 @pytest.fixture
