@@ -4,12 +4,12 @@ A test module imports the fixtures, and is skipped if the store cannot run.
 """
 
 import itertools
-import threading
 import time
-from contextlib import contextmanager
 from importlib.util import find_spec
 
 import pytest
+
+from tests.kit.serving import served
 
 # Imported on use: each worker imports this module to collect its tests.
 for needed in ("s3fs", "moto"):
@@ -38,24 +38,6 @@ class Store:
         start_response(fault, [("Content-Type", "application/xml")])
         code = "SlowDown" if fault.startswith("503") else "InternalError"
         return [f"<Error><Code>{code}</Code><Message>{fault}</Message></Error>".encode()]
-
-
-@contextmanager
-def served(application):
-    """Serves an application of WSGI; gives its address."""
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        def log(self, *_):
-            pass
-
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from werkzeug import Request, Response
 import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit import object_store
+from tests.kit.serving import served
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.trace.remote import shown
@@ -64,7 +65,7 @@ class Site:
 @pytest.fixture
 def site():
     site = Site()
-    with object_store.served(site) as site.url:
+    with served(site) as site.url:
         yield site
 
 
