@@ -41,7 +41,7 @@ _KEEP_FREE_SHARE = 10
 _CHECK_BYTES = 16 << 20
 # Traces compress to a tenth of their size, generated ones to a fiftieth. Refuse a file that grows
 # by more than this ratio.
-BOMB_RATIO = 250
+_BOMB_RATIO = 250
 BOMB_BYTES = 256 << 20
 
 
@@ -60,27 +60,26 @@ class Hashing:
         return data
 
 
-class _Growth:
-    """Bytes read of a file as stored, and decompressed, for an archive and its members together."""
+class Growth:
+    """Bytes read of a file as stored, and as text, for an archive and its members together."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, stored: int = 0) -> None:
+        self._path, self._stored, self._text = path, stored, 0
         self._lock = Lock()
-        self._stored = self._text = 0
 
-    def add(self, *, stored: int, text: int) -> None:
-        """Counts bytes read and bytes decompressed.
+    def add(self, text: int, stored: int = 0) -> None:
+        """Counts bytes of text, and bytes read.
 
         Raises:
-            TracekitError: when the text is more than `BOMB_RATIO` times the stored size.
+            TracekitError: when the text is more than `_BOMB_RATIO` times the stored size.
         """
         with self._lock:
             self._stored += stored
             self._text += text
-            if self._text > max(BOMB_BYTES, BOMB_RATIO * self._stored):
+            if self._text > max(BOMB_BYTES, _BOMB_RATIO * self._stored):
                 raise TracekitError(
-                    f"{self._path}: is more than {BOMB_RATIO} times as large when decompressed, "
-                    "like a decompression bomb; if you trust the file, decompress it first"
+                    f"{self._path}: is more than {_BOMB_RATIO} times as large as text, like a "
+                    "decompression bomb; if you trust the file, decompress it first"
                 )
 
 
@@ -126,7 +125,7 @@ class ByteStream:
         self.damage = self._first_damage
         self._progress(-self._hashing.size)
         self._hashing = Hashing(self._file)
-        self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
+        self._growth: Growth = self._archive._growth if self._archive else Growth(self.path)
         self._decompressed: Decompressed | None = None
         with _readable(self.path):
             self._file.seek(0)
@@ -154,10 +153,8 @@ class ByteStream:
                 data = self._skip_rest()
         stored = self._hashing.size - before
         self._progress(stored)
-        self._growth.add(
-            stored=0 if self._archive else stored,
-            text=len(data) if self._decompressed else 0,
-        )
+        text = len(data) if self._decompressed else 0
+        self._growth.add(text, 0 if self._archive else stored)
         return data
 
     def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
