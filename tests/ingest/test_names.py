@@ -1,14 +1,13 @@
 """A vendor's spellings are one file of queries/names: its traces are judged like CUDA's. Events
 without a category are told apart by name and arguments, or reported."""
 
-import gzip
 import json
 
 import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES
-from tests.kit.traces import Together, slice_event
+from tests.kit.traces import Together, document, slice_event
 from tracekit.causes import in_words_of
 
 # What the files of queries/names call what CUDA calls otherwise.
@@ -38,7 +37,7 @@ EMPTY = TRACES.events([slice_event("", "aten::add", 0, 5)])
 
 def changed(name, change, folder):
     """A trace of tests/data, each event changed."""
-    trace = json.loads(gzip.decompress((OWN_TRACES / name).read_bytes()))
+    trace = document(OWN_TRACES / name)
     trace["traceEvents"] = list(map(change, trace["traceEvents"]))
     (folder / "t.json").write_text(json.dumps(trace))
     return tracekit.load(folder / "t.json")

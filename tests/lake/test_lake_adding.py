@@ -9,8 +9,6 @@ import sys
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -25,6 +23,7 @@ from tests.kit.lakes import (
     statuses,
     write_rank,
 )
+from tests.kit.processes import children_of, have_ended
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
@@ -314,7 +313,7 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
         while not any(temp_dir.glob("tracekit-lake-*/trace.duckdb*")):
             assert started.poll() is None, started.communicate()
             time.sleep(0.02)
-        children = [int(each) for each in children_of(started.pid)]
+        children = children_of(started.pid)
         assert len(children) >= 2
         started.send_signal(number)
         # This returns when all processes that hold standard error have ended.
@@ -324,10 +323,7 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
     assert started.returncode == wanted
     # After a kill, Python warns of semaphores that the process left.
     assert is_kill or errors.strip() == ""
-    deadline = time.monotonic() + 60
-    while any(is_alive(each) for each in children) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert [each for each in children if is_alive(each)] == []
+    assert have_ended(*children)
     if is_kill:
         # The next addition removes what a killed one left.
         one = write_rank(tmp_path / "one", 0)
@@ -335,13 +331,3 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
         assert not any(temp_dir.glob("tracekit-lake-*/"))
     else:
         assert not any(temp_dir.glob("tracekit-*/"))
-
-
-def children_of(process):
-    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
-
-
-def is_alive(process):
-    with suppress(OSError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False

@@ -1,6 +1,5 @@
 """Traces at URLs are read as local ones are; what cannot be read is one line without secrets."""
 
-import gzip
 import json
 import shutil
 import sys
@@ -15,6 +14,7 @@ import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit import object_store
 from tests.kit.serving import served
+from tests.kit.traces import document
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.trace.remote import shown
@@ -151,7 +151,7 @@ def test_a_damaged_database_at_a_url_is_one_line(site, tmp_path, monkeypatch):
 
 def test_a_url_in_a_trace_is_never_opened(site, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    trace = json.loads(gzip.decompress(OVERHEAD.read_bytes()))
+    trace = document(OVERHEAD)
     trace["traceName"] = f"{site.url}/runs/a.json.gz"
     folder = tmp_path / "http:" / site.url.removeprefix("http://")
     folder.mkdir(parents=True)
