@@ -345,6 +345,16 @@ def test_ranks_of_another_version_keep_their_figures_and_verdicts(copied, run):
     assert "No verdict on all together: another version of tracekit wrote 4" in done.stdout
 
 
+def test_questions_that_need_events_are_refused_for_such_ranks(copied, run, tmp_path):
+    of_another_version(copied, "*")
+    for command in ("advise", "whatif host*0.5", "report -o p", "export -o e.json"):
+        name, *given = command.split()
+        done = run(name, f"{copied}/run=monday/rank=0", *given)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "events cannot be read: run `tracekit lake add`" in done.stderr.splitlines()[-1]
+    assert [each.name for each in tmp_path.iterdir()] == ["lake"]
+
+
 def test_ranks_that_cannot_be_read_are_left_out_until_they_are_added_again(copied, made, refused):
     of_another_version(copied, "* REPLACE ('x' AS span_ns)")
     with open_lake(str(copied)) as lake:

@@ -103,12 +103,12 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run)
     theirs = [
         lake / "tables/mine/notes.txt",
         lake / "tables/trace/notes.parquet",
-        lake / "archives/notes.json",
+        lake / "numbers/notes.json",
         lake / "manifests/notes.txt",
         elsewhere / f"{token}.parquet",
         elsewhere / f"{token}.json",
     ]
-    unfinished = {f"archives/{token}.json", f"manifests/run/.writing-{token}",
+    unfinished = {"numbers/7.json", f"manifests/run/.writing-{token}",
                   f"tables/trace/{token}.parquet"}  # fmt: skip
     for each in (*theirs, *(lake / each for each in unfinished)):
         each.parent.mkdir(parents=True, exist_ok=True)
@@ -121,11 +121,11 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run)
     *removed, last = done.stdout.splitlines()
     assert {each.removeprefix("removed  ") for each in removed} == unfinished | unused
     assert last == f"lake: removed {len(unfinished | unused)} files"
-    for folder in ("tables", "archives"):
+    for folder in ("tables", "numbers"):
         (lake / folder).rename(tmp_path / folder)
         (lake / folder).symlink_to(elsewhere)
     assert not clean(str(lake), 0).removed
-    for folder in ("tables", "archives"):
+    for folder in ("tables", "numbers"):
         (lake / folder).unlink()
         (tmp_path / folder).rename(lake / folder)
     assert all(each.read_text() == "{}" for each in theirs)

@@ -6,10 +6,6 @@ LAKE/manifests/RUN/TOKEN.json      a group: some ranks of the run, and the table
 LAKE/tables/TABLE/TOKEN.parquet    the rows of a group's ranks of one table
 LAKE/numbers/ID.json               whose number this is
 
-Of layout 1, a lake keeps the ranks that no change has touched since, one by one:
-LAKE/manifests/run=RUN/NAME.json   a rank, and the tables of its files
-LAKE/tables/TABLE/run=RUN/rank=N/trace_id=ID/TOKEN.parquet
-
 A change writes its files and its group first; then it creates the run's next version, which no
 other writer can create, too. So readers see all of a change or nothing of it. A manifest may come
 from an untrusted source: it holds no paths. They follow from its fields, each of which is checked
@@ -21,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Set
+from collections.abc import Set
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, TypeVar
@@ -32,7 +28,7 @@ from msgspec.structs import replace
 
 from tracekit.database import catalog
 from tracekit.errors import TracekitError, explained
-from tracekit.lake.tables import NEEDED, VERDICTS
+from tracekit.lake.tables import NEEDED
 from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url
 
@@ -42,14 +38,8 @@ MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"
 TABLES = "tables"
 NUMBERS = "numbers"
-# Earlier versions wrote notes on archives here.
-ARCHIVES = "archives"
 # The version of this layout, and of the manifests.
 LAYOUT = 2
-# The older layout, which is still read.
-FIRST_LAYOUT = 1
-# The folder of ranks without a number in the first layout.
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 # The largest INTEGER; 0 is not a trace's number.
 _MOST_TRACE_ID = 2**31 - 1
 _Token = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
@@ -117,8 +107,6 @@ class Group(Struct, frozen=True, dict=True):
     context: str | None = None
     """For verdicts, the digest of the ranks among which these were judged. None: the files hold
     all other tables."""
-    layout: int = LAYOUT
-    """The layout of the files."""
     without: list[str] = field(default_factory=list)
     """Ranks that are no longer there, though the files hold them: each version of the run says
     which."""
@@ -139,15 +127,10 @@ class Group(Struct, frozen=True, dict=True):
 
     def path(self, table: str) -> str:
         """The file with the rows of a table, relative to the lake."""
-        if self.layout == LAYOUT:
-            return f"{TABLES}/{table}/{self.data}.parquet"
-        one = self.ranks[0]
-        rank = _NO_VALUE if one.rank is None else one.rank
-        folders = f"run={escape(self.run)}/rank={rank}/trace_id={one.trace_id}"
-        return f"{TABLES}/{table}/{folders}/{self.data}.parquet"
+        return f"{TABLES}/{table}/{self.data}.parquet"
 
     def as_json(self) -> bytes:
-        return json.dumps(to_builtins(replace(self, without=[]))).encode()
+        return json.dumps({"layout": LAYOUT} | to_builtins(replace(self, without=[]))).encode()
 
 
 class GroupEntry(Struct, frozen=True):
@@ -172,31 +155,10 @@ def read_group(text: bytes, path: str) -> Group:
     Raises:
         TracekitError: when it is not one of this version, or its fields do not fit its path.
     """
-    return _sound(_read(Group, text, path), path, lambda each: each.key)
-
-
-class _FirstFiles(Struct, frozen=True):
-    """The files of a rank, in a manifest of layout 1."""
-
-    token: _Token
-    files: _Files
-
-
-def read_first(text: bytes, path: str) -> list[Group]:
-    """The groups of a rank that a manifest of layout 1 describes, of its tables and its verdicts;
-    the same errors."""
-    rank, own = _read(Rank, text, path), _read(_FirstFiles, text, path)
-    groups = []
-    for context in (None, ""):
-        files = {n: size for n, size in own.files.items() if (n in VERDICTS) == (context == "")}
-        # Each manifest of this layout has a token of its own.
-        token = (
-            own.token if context is None else hashlib.sha256(own.token.encode()).hexdigest()[:32]
-        )
-        if files:
-            group = Group(rank.run, token, own.token, [rank], files, context, FIRST_LAYOUT)
-            groups.append(_sound(group, path, lambda each: first_key(each.run, rank.name)))
-    return groups
+    group = _read(Group, text, path)
+    if not _is_sound(group) or group.key != path:
+        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
+    return group
 
 
 def read_version(text: bytes, path: str) -> Version:
@@ -207,15 +169,9 @@ def read_version(text: bytes, path: str) -> Version:
 def _read(kind: type[M], text: bytes, path: str) -> M:
     with explained(f"{path}: is not a manifest of a lake", ValueError):
         stored = parsed(text)
-        if isinstance(stored, dict) and stored.get("layout", LAYOUT) not in (FIRST_LAYOUT, LAYOUT):
+        if isinstance(stored, dict) and stored.get("layout", LAYOUT) != LAYOUT:
             raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
         return record(kind, stored)
-
-
-def _sound(group: Group, path: str, key: Callable[[Group], str]) -> Group:
-    if not _is_sound(group) or key(group) != path:
-        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
-    return group
 
 
 def _is_sound(group: Group) -> bool:
@@ -225,7 +181,6 @@ def _is_sound(group: Group) -> bool:
         group.run == valid_name(group.run)
         and all(each.run == group.run and _fits_name(each) for each in group.ranks)
         and len(formats) == 1
-        and (group.layout == LAYOUT or len(group.ranks) == 1)
         and (not is_whole or group.files.keys() >= NEEDED)
     )
 
@@ -238,16 +193,6 @@ def _fits_name(rank: Rank) -> bool:
 def run_folder(run: str) -> str:
     """The folder of a run's manifests."""
     return f"{MANIFESTS}/{escape(run)}"
-
-
-def first_folder(run: str) -> str:
-    """The folder of a run's manifests in layout 1."""
-    return f"{MANIFESTS}/run={escape(run)}"
-
-
-def first_key(run: str, name: str) -> str:
-    kind, _, value = name.partition("=")
-    return f"{first_folder(run)}/{kind}={escape(value)}.json"
 
 
 def version_path(run: str, number: int) -> str:

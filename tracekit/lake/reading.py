@@ -27,7 +27,7 @@ from tracekit.files import work_folder
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
-from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, MARK, Rank, Selection, selection
+from tracekit.lake.layout import LAYOUT, MARK, Rank, Selection, selection
 from tracekit.lake.runs import LakeRun, read_runs
 from tracekit.lake.storage import WORK_PREFIX, Storage, local_files
 from tracekit.lake.tables import stored_answer_sql
@@ -57,17 +57,17 @@ def require_lake(root: str) -> Storage:
     return lake
 
 
-def check_mark(root: str, mark: bytes) -> int:
-    """The layout of a lake; raises TracekitError if this version of tracekit does not read it."""
+def check_mark(root: str, mark: bytes) -> None:
+    """Raises TracekitError if this version of tracekit does not read this lake."""
     try:
         layout = int(parsed(mark)["layout"])
     except (ValueError, TypeError, KeyError) as error:
         raise TracekitError(f"{shown(root)}: {MARK} in it is not that of a lake") from error
-    if layout not in (FIRST_LAYOUT, LAYOUT):
+    if layout != LAYOUT:
+        which = "a later" if layout > LAYOUT else "an earlier"
         raise TracekitError(
-            f"{shown(root)}: a later version of tracekit made this lake: install it"
+            f"{shown(root)}: {which} version of tracekit made this lake: install it"
         )
-    return layout
 
 
 def selected_parts(where: Selection) -> list[LakeRun]:

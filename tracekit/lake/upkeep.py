@@ -27,14 +27,12 @@ from tracekit.ingest.derived import record_verdicts
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
 from tracekit.lake.layout import (
-    ARCHIVES,
     MANIFESTS,
     NUMBERS,
     TABLES,
     Group,
     Rank,
     Selection,
-    first_key,
     number_path,
     version_path,
 )
@@ -57,10 +55,9 @@ _MOST_EVENTS = 2_000_000
 _TOKEN = "[0-9a-f]{32}"
 # Files that tracekit wrote, by their names. All others are the user's.
 _OWN = re.compile(
-    rf"{ARCHIVES}/{_TOKEN}\.json|{NUMBERS}/\d+\.json"
-    rf"|{TABLES}/[a-z_]+/(run=[^/]+/rank=\w+/trace_id=\d+/)?{_TOKEN}\.parquet"
-    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}}|(rank|file)=[^/]+)\.json"
-    rf"|({ARCHIVES}|{NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
+    rf"{NUMBERS}/\d+\.json|{TABLES}/[a-z_]+/{_TOKEN}\.parquet"
+    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}})\.json"
+    rf"|({NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
 )
 
 
@@ -309,7 +306,6 @@ def clean(root: str, older_than_hours: float = 24.0) -> Cleaned:
     used = {each.path(table) for each in groups for table in each.files}
     used |= {each.key for each in groups} | {version_path(run.name, run.number) for run in runs}
     used |= {number_path(each.trace_id) for each in ranks}
-    used |= {first_key(run.name, name) for run in runs if not run.number for name in run.ranks}
     unused = [path for path in ages if _OWN.fullmatch(path) and path not in used]
     old = [path for path in unused if ages[path] >= older_than_hours * 3600]
     lake.remove(old)
