@@ -321,6 +321,20 @@ def run(
     return command
 
 
+@pytest.fixture
+def refused(run: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., str]:
+    """Runs a command that has to be refused, with status 2 and nothing but one line, which it
+    returns."""
+
+    def command(*arguments: str, **environment: str) -> str:
+        done = run(*arguments, **environment)
+        assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
+        assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr, done.stderr
+        return done.stderr
+
+    return command
+
+
 def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(
         done.args, done.returncode, done.stdout.decode(), done.stderr.decode()

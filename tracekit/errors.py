@@ -29,6 +29,23 @@ def needing(what: str, extra: str) -> Iterator[None]:
         raise TracekitError(f"{what} {absent}: pip install 'tracekit[{extra}]'") from error
 
 
+@contextmanager
+def explained(what: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turns these errors in its `with` block into one for the user: what went wrong, and why.
+
+    Raises:
+        TracekitError: for any of them.
+    """
+    try:
+        yield
+    except TracekitError:
+        # Its message is for the user already.
+        raise
+    except kinds as error:
+        reason = getattr(error, "strerror", None) or reason_of(error)
+        raise TracekitError(f"{what}: {reason}") from error
+
+
 def is_interrupt(error: BaseException) -> bool:
     """Whether the user interrupted the program.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 
 _LOCK = ".lock"
 # On Windows, st_uid is always 0.
@@ -236,10 +236,6 @@ def _checked(output: str | Path, inputs: Iterable[str | Path]) -> Path:
     return target
 
 
-@contextmanager
-def writing_to(output: str | Path) -> Iterator[None]:
+def writing_to(output: str | Path) -> AbstractContextManager[None]:
     """Raises a TracekitError in place of an OSError: `output` cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise TracekitError(f"{output}: cannot be written: {error.strerror or error}") from error
+    return explained(f"{output}: cannot be written", OSError)

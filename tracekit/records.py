@@ -11,25 +11,18 @@ import ast
 import csv
 import inspect
 import json
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct, convert, to_builtins
+from msgspec.json import schema_components
 
 R = TypeVar("R")
 Schema = dict[str, Any]
 
-_SCALARS = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    types.NoneType: "null",
-}
 # A number's unit, by the end of its name.
 _SUFFIXES = {"_ns": "ns", "_bytes": "bytes", "_id": "id", "rank": "id"}
 
@@ -88,34 +81,12 @@ def record(kind: type[R], value: object) -> R:
     return convert(value, kind, str_keys=True)
 
 
-@cache
-def _form(hint: Any) -> tuple[str, tuple[Any, ...]]:
-    """The JSON form of values of a type, and the types of their elements."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if hint in _SCALARS:
-        return _SCALARS[hint], ()
-    if hint is Any:
-        return "any", ()
-    if _is_struct(hint):
-        return "object", ()
-    if origin in (types.UnionType, Union):
-        return "either", inner
-    if origin is tuple and inner[-1] is not ...:
-        return "tuple", inner
-    if origin is not None and issubclass(origin, Mapping):
-        return "map", inner
-    if origin is not None and issubclass(origin, Sequence):
-        return "array", inner[:1]
-    raise TypeError(f"no JSON for {hint!r}")
-
-
-def _is_struct(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Struct)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _structs(hint: Any) -> Iterator[type[Struct]]:
+    """The classes that a type mentions."""
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        yield hint
+    for each in get_args(hint):
+        yield from _structs(each)
 
 
 class Schemas:
@@ -137,13 +108,13 @@ class Schemas:
         """A reference to a class's schema; `more` are properties that its JSON has, too."""
 
         def made() -> Schema:
-            hints, texts = _hints(kind), {**_described(kind), **self._texts(kind)}
+            hints, texts = get_type_hints(kind), {**_described(kind), **self._texts(kind)}
             properties = dict(more or {})
             for name in kind.__struct_fields__:
                 given = self._given.get((kind.__name__, name))
                 found = given(self) if given else self._type(hints[name])
                 text = texts.get(name) or self._of_reference(found)
-                number = None if given else _number(hints[name])
+                number = None if given else _number(found)
                 if number and not text.endswith(")"):
                     text = f"{text} ({_unit(name, number)})"
                 properties[name] = found | {"description": text}
@@ -170,21 +141,10 @@ class Schemas:
         return ""
 
     def _type(self, hint: Any) -> Schema:
-        form, inner = _form(hint)
-        if form == "object":
-            return self.of(hint)
-        if form == "any":
-            return {}
-        made = [self._type(each) for each in inner]
-        if form == "either":
-            is_simple = all(set(each) == {"type"} for each in made)
-            return {"type": [each["type"] for each in made]} if is_simple else {"anyOf": made}
-        if form == "tuple":
-            fixed = {"prefixItems": made, "items": False, "minItems": len(made)}
-            return {"type": "array"} | fixed
-        if form == "map":
-            return {"type": "object", "additionalProperties": made[1]}
-        return {"type": "array", "items": made[0]} if form == "array" else {"type": form}
+        for each in _structs(hint):
+            self.of(each)
+        (found,), _ = schema_components([hint], ref_template="#/$defs/{name}")
+        return found
 
 
 def closed(properties: Schema, description: str, optional: Sequence[str] = ()) -> Schema:
@@ -198,12 +158,13 @@ def closed(properties: Schema, description: str, optional: Sequence[str] = ()) -
     }
 
 
-def _number(hint: Any) -> str | None:
-    """`integer` or `number` if a type is of numbers, or of lists or mappings of numbers."""
-    form, inner = _form(hint)
-    if form in ("integer", "number"):
-        return form
-    return next(filter(None, map(_number, inner[1:] if form == "map" else inner)), None)
+def _number(schema: Schema) -> str | None:
+    """`integer` or `number` if a schema is of numbers, or of lists or mappings of numbers."""
+    if schema.get("type") in ("integer", "number"):
+        return str(schema["type"])
+    inner = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
+    inner += schema.get("prefixItems", ())
+    return next(filter(None, map(_number, filter(None, inner))), None)
 
 
 def _unit(name: str, kind: str) -> str:
@@ -226,7 +187,7 @@ def _described(kind: type[Struct]) -> dict[str, str]:
     known = {name: _known().get(name, ("", ""))[1] for name in kind.__struct_fields__}
     found = {name: meaning for name, meaning in known.items() if meaning}
     lines: list[ast.stmt] = []
-    for each in filter(_is_struct, reversed(kind.__mro__[: kind.__mro__.index(Struct)])):
+    for each in reversed(kind.__mro__[: kind.__mro__.index(Struct)]):
         (tree,) = ast.parse(inspect.getsource(each)).body
         assert isinstance(tree, ast.ClassDef)
         lines += tree.body

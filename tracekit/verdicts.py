@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.errors import TracekitError
+from tracekit.errors import explained
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -60,14 +60,12 @@ def stored_verdicts(
         return {}
     from tracekit.verdict.rows import judged_by, read
 
-    try:
+    with explained(f"{database.name}: a stored verdict cannot be read", ValueError):
         return {
             trace_id: read(text)
             for trace_id, text, by in rows
             if by == judged_by(database.context_of(trace_id)) or trace_id in database.settled
         }
-    except ValueError as error:
-        raise TracekitError(f"{database.name}: a stored verdict cannot be read: {error}") from error
 
 
 def verdict_together(

@@ -25,7 +25,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from tracekit.workloads.kernels import block, gate_up, glu
-from tracekit.workloads.kernels.activations import NAMES
+from tracekit.workloads.mlp import ACTIVATIONS
 
 # The kind of an instruction, by its name before the first dot.
 # https://docs.nvidia.com/cuda/cuda-binary-utilities/#instruction-set-reference
@@ -96,13 +96,11 @@ def _resources(cubin: bytes) -> dict[str, int]:
 def every_kernel(capability: int) -> Iterator[dict[str, Any]]:
     """Compiles all tiles in bfloat16 and float32."""
     for dtype in ("bf16", "fp32"):
-        for name in NAMES if dtype == "bf16" else NAMES[:1]:
+        for name in ACTIVATIONS if dtype == "bf16" else ("gelu-tanh",):
             warps = {"num_warps": glu.WARPS}
             for size in glu.BLOCKS:
                 given = {"ACTIVATION": name, "BLOCK": size}
                 yield compiled(glu._glu_forward_kernel, dtype, capability, given, **warps)
-            given = {"ACTIVATION": name, "BLOCK": 1024}
-            yield compiled(glu._glu_backward_kernel, dtype, capability, given)
         products = {"ACTIVATION": "gelu-tanh", "EXACT": dtype == "fp32"}
         for tile in gate_up._fitting(gate_up._CONFIGS, 8192, dtype == "fp32"):
             given = products | tile.kwargs

@@ -201,8 +201,8 @@ def roofs(shape: Shape) -> list[Roof]:
     from tracekit.workloads.kernels.glu import glu
 
     device = torch.cuda.get_device_name(shape.device)
-    known = next((each for each in peaks(None) if re.search(each.pattern, device)), None)
-    bandwidth = known.memory_bytes_per_s if known else None
+    known = next((each for each in peaks(None) if re.search(each.match, device)), None)
+    bandwidth = known and known.memory_gb_per_s and known.memory_gb_per_s * 1e9
     packed = shape.random(shape.batch * shape.seq, 2 * shape.hidden, seed=1)
     gate, up = (each.contiguous() for each in packed.chunk(2, dim=-1))
     kernels: dict[str, Callable[[], object]] = {"Triton": lambda: glu(gate, up, shape.activation)}

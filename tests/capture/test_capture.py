@@ -1,13 +1,12 @@
 """Captures on the CPU: the workloads, their traces, and the user's own function."""
 
-import gzip
-import json
 import sys
 
 import pytest
 from click.testing import CliRunner
 
 import tracekit
+from tests.kit.traces import document
 from tracekit.capture.workload import Options, capture
 from tracekit.commands import cli
 
@@ -31,11 +30,6 @@ def run(tmp_path, monkeypatch):
     sys.modules.pop("mine", None)
 
 
-def captured(tmp_path, name: str) -> dict:
-    with gzip.open(tmp_path / f"{name}.json.gz") as file:
-        return json.load(file)
-
-
 def operators(tmp_path, name: str) -> dict[str, int]:
     """Calls of each operator within the recorded steps."""
     with tracekit.load(tmp_path / f"{name}.json.gz") as database:
@@ -48,7 +42,7 @@ def operators(tmp_path, name: str) -> dict[str, int]:
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_a_workload_is_captured_with_its_facts(name, dtype, run, tmp_path):
     run(name, *SMALL, *STEPS, "--dtype", dtype, "--label", "commit=1f3")
-    trace = captured(tmp_path, name)
+    trace = document(tmp_path / f"{name}.json.gz")
     facts = trace["tracekit"]
     assert (facts["workload"], facts["labels"]) == (name, {"commit": "1f3"})
     assert facts["parameters"]["dim"] == 16

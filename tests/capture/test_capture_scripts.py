@@ -1,11 +1,11 @@
 """Recorded scripts: one process writes the trace, and the children that it forks end as usual."""
 
-import gzip
 import json
 
 import pytest
 
 from tests.kit.processes import ran
+from tests.kit.traces import document, names
 
 torch = pytest.importorskip("torch")
 
@@ -45,11 +45,6 @@ torch.ones(2).cos()
 """
 
 
-def names(path) -> set[str]:
-    with gzip.open(path) as file:
-        return {event.get("name") for event in json.load(file)["traceEvents"]}
-
-
 def test_children_of_a_script_end_in_their_own_ways_and_write_nothing(run, tmp_path):
     (tmp_path / "s.py").write_text(SCRIPT)
     done = run("capture", "s.py", "-o", "t.json.gz")
@@ -76,8 +71,7 @@ def test_without_triton_the_fused_variant_says_what_runs_instead(run, tmp_path):
     small = ["--batch", "2", "--seq", "8", "--dim", "16", "--hidden", "32", "--device", "cpu"]
     done = run("capture", "mlp-triton", *small, "-o", "t.json.gz")
     assert "instead of in one Triton kernel" in done.stderr
-    with gzip.open(tmp_path / "t.json.gz") as file:
-        facts = json.load(file)["tracekit"]
+    facts = document(tmp_path / "t.json.gz")["tracekit"]
     assert facts["variant"] == "pytorch-in-place"
     assert facts["note"] in done.stderr
 

@@ -1,12 +1,11 @@
 """The user's own code, recorded: a block or a function."""
 
-import gzip
-import json
 import platform
 
 import pytest
 
 import tracekit
+from tests.kit.traces import document, names
 
 torch = pytest.importorskip("torch")
 
@@ -15,17 +14,12 @@ def work():
     return torch.sin(torch.ones(64, 64) @ torch.ones(64, 64))
 
 
-def recorded(path):
-    with gzip.open(path) as file:
-        return json.load(file)
-
-
 def test_steps_of_a_block_are_recorded_and_timed_with_and_without_the_profiler(tmp_path):
     with tracekit.profile(tmp_path / "run.json.gz", steps=3, warmup=4) as run:
         for _ in range(10):
             work()
             run.step()
-    facts = recorded(tmp_path / "run.json.gz")["tracekit"]
+    facts = document(tmp_path / "run.json.gz")["tracekit"]
     assert facts == run.facts | {"host": platform.node()}
     assert facts["active_steps"] == 3
     assert facts["profiled_step_ns"] > 0
@@ -51,8 +45,7 @@ def test_a_decorated_function_is_recorded(tmp_path):
         return work()
 
     assert step().shape == (64, 64)
-    names = {event.get("name") for event in recorded(tmp_path / "run.json.gz")["traceEvents"]}
-    assert "aten::sin" in names
+    assert "aten::sin" in names(tmp_path / "run.json.gz")
 
 
 def test_a_block_that_fails_writes_nothing_and_hides_nothing(tmp_path):

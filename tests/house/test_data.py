@@ -1,7 +1,6 @@
 """The traces of tests/data can be made again, and match their names."""
 
 import gzip
-import json
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import tracekit
 from tests.conftest import GPU_TRACES, OWN_TRACES
 from tests.data import make
+from tests.kit.traces import document
 
 
 def operators(database) -> list[tuple]:
@@ -35,8 +35,7 @@ def test_the_simulated_ones_are_the_same_when_made_again(tmp_path):
 def test_the_captured_ones_call_the_same_operators_when_made_again(name, run, tmp_path):
     done = run("capture", *make.CAPTURED[name], "-o", name)
     assert done.returncode == 0, done.stderr
-    with gzip.open(tmp_path / name) as made, gzip.open(OWN_TRACES / name) as kept:
-        ours, theirs = json.load(made)["tracekit"], json.load(kept)["tracekit"]
+    ours, theirs = (document(folder / name)["tracekit"] for folder in (tmp_path, OWN_TRACES))
     assert ours["parameters"] == theirs["parameters"]
     if ours["torch"] != theirs["torch"]:
         pytest.skip(f"made with PyTorch {theirs['torch']}: another calls other operators")

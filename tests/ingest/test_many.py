@@ -7,6 +7,7 @@ import os
 import signal
 import tarfile
 import threading
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -182,16 +183,6 @@ def test_a_library_call_ends_at_the_first_bad_trace(folder, tmp_path):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks"]
 
 
-def watched(function, calls: list):
-    """The function, with its calls recorded in `calls`."""
-
-    def watching(*arguments):
-        calls.append(arguments)
-        return function(*arguments)
-
-    return watching
-
-
 def test_a_load_that_is_killed_resumes_where_it_stopped(folder, tmp_path, run, monkeypatch):
     program = """
 import os, signal, sys, tracekit.ingest.writer as ingest, tracekit.trace.source as sources, tracekit
@@ -215,12 +206,12 @@ tracekit.load(*sys.argv[1:], threads=1, resume=True)
         done = run("load", str(folder), "-o", "run.duckdb", "--resume")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "lock" in done.stderr
-    inserted = []
-    monkeypatch.setattr(ingest, "_trace", watched(ingest._trace, inserted))
+    inserted = Mock(wraps=ingest._trace)
+    monkeypatch.setattr(ingest, "_trace", inserted)
     with tracekit.load(folder, database, resume=True, verdicts=False) as loaded:
         assert sorted(events_by_trace(loaded)) == [1, 2, 3, 4, 5]
     # Two of five were loaded already.
-    assert len(inserted) == 3
+    assert inserted.call_count == 3
     assert sorted(each.name for each in tmp_path.iterdir()) == ["ranks", "run.duckdb"]
 
 

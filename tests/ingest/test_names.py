@@ -1,12 +1,13 @@
-"""A vendor's spellings are one file of queries/names: its traces are judged like CUDA's."""
+"""A vendor's spellings are one file of queries/names: its traces are judged like CUDA's. Events
+without a category are told apart by name and arguments, or reported."""
 
-import gzip
 import json
 
 import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES
+from tests.kit.traces import Together, document, slice_event
 from tracekit.causes import in_words_of
 
 # What the files of queries/names call what CUDA calls otherwise.
@@ -29,25 +30,59 @@ VENDORS = {
 }
 
 
+SIMULATED = sorted(path.name for path in OWN_TRACES.glob("simulated-*.json.gz"))
+TRACES = Together()
+EMPTY = TRACES.events([slice_event("", "aten::add", 0, 5)])
+
+
+def changed(name, change, folder):
+    """A trace of tests/data, each event changed."""
+    trace = document(OWN_TRACES / name)
+    trace["traceEvents"] = list(map(change, trace["traceEvents"]))
+    (folder / "t.json").write_text(json.dumps(trace))
+    return tracekit.load(folder / "t.json")
+
+
 @pytest.mark.sampled(7, of=7)
 @pytest.mark.parametrize("vendor", VENDORS)
-@pytest.mark.parametrize(
-    "name", sorted(path.name for path in OWN_TRACES.glob("simulated-*.json.gz"))
-)
+@pytest.mark.parametrize("name", SIMULATED)
 def test_a_trace_of_another_vendor_is_judged_like_the_same_trace_of_cuda(
     vendor, name, tmp_path, shared_trace, shared_verdict
 ):
-    with gzip.open(OWN_TRACES / name) as file:
-        trace = json.load(file)
     spelled = VENDORS[vendor]
-    for event in trace["traceEvents"]:
-        event |= {key: spelled.get(event.get(key), event.get(key)) for key in ("cat", "name")}
-    (tmp_path / "t.json").write_text(json.dumps(trace))
-    with tracekit.load(tmp_path / "t.json") as other:
+
+    def respelled(event):
+        return event | {key: spelled.get(event.get(key), event.get(key)) for key in ("cat", "name")}
+
+    with changed(name, respelled, tmp_path) as other:
         calls = "SELECT call, count(*) FROM runtime_calls WHERE trace_id = {} GROUP BY 1 ORDER BY 1"
         gpu, trace = shared_trace(name)
         assert other.fetch(calls.format(1)) == gpu.fetch(calls.format(trace))
         ours, theirs = other.verdict(), shared_verdict(name)
         assert repr(ours.verdict) == in_words_of(spelled["GPU"], repr(theirs.verdict))
-        assert ours.gpu == theirs.gpu
-        assert ours.idle == theirs.idle
+        assert (ours.gpu, ours.idle) == (theirs.gpu, theirs.idle)
+
+
+@pytest.mark.sampled(2, of=2)
+@pytest.mark.parametrize("name", ["simulated-overhead-bound", "simulated-compute-bound"])
+def test_the_verdict_is_the_same_without_categories(tmp_path, name, shared_verdict):
+    def bare(event):
+        return {key: value for key, value in event.items() if key != "cat"}
+
+    with changed(f"{name}.json.gz", bare, tmp_path) as told:
+        ours, theirs = told.verdict(), shared_verdict(f"{name}.json.gz")
+    assert ours.gpu == theirs.gpu
+    assert ours.verdict.regime == theirs.verdict.regime
+    assert ours.verdict.bottleneck == theirs.verdict.bottleneck
+
+
+def test_an_empty_category_is_none(loaded):
+    of = f"WHERE trace_id = {EMPTY}"
+    assert loaded.fetch(f"SELECT kind FROM slices {of}")[1] == [("cpu_op",)]
+    assert loaded.fetch(f"SELECT category FROM event {of}")[1] == [("",)]
+
+
+def test_metadata_and_marks_need_no_category(shared_ask):
+    # Only the events that every profiler writes without a category are without one.
+    health = shared_ask("no-categories.json.gz", "health")
+    assert "no_category" not in [row["code"] for row in health]

@@ -49,14 +49,10 @@ def complete_traces(path: Path) -> list[str]:
 @pytest.fixture
 def load(run: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., Any]:
     """Loads traces into run.duckdb, in the test's folder."""
-    return lambda *arguments: run("load", *arguments, "-o", "run.duckdb", "--no-verdict")
+    return lambda *arguments: run("load", *arguments, *INTO)
 
 
-def refused(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    for word in words:
-        assert word in done.stderr
+INTO = ("-o", "run.duckdb", "--no-verdict")
 
 
 def left_partial(folder: Path, *arguments: str) -> None:
@@ -74,7 +70,7 @@ def left_partial(folder: Path, *arguments: str) -> None:
     assert (folder / "run.duckdb.partial").exists()
 
 
-def test_a_partial_result_is_resumed_only_by_the_load_that_left_it(tmp_path, load):
+def test_a_partial_result_is_resumed_only_by_the_load_that_left_it(tmp_path, load, refused):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
     left_partial(tmp_path, "a.json")
     partial, database = tmp_path / "run.duckdb.partial", tmp_path / "run.duckdb"
@@ -86,9 +82,10 @@ def test_a_partial_result_is_resumed_only_by_the_load_that_left_it(tmp_path, loa
 
     with duckdb.connect(str(partial)) as connection:
         connection.execute("CREATE MACRO sum(x) AS 1")
-    refused(load("a.json", "--resume"), "another program")
+    assert "another program" in refused("load", "a.json", "--resume", *INTO)
     restore()
-    refused(load("b.json", "--resume"), "a.json, which this load does not include")
+    said = refused("load", "b.json", "--resume", *INTO)
+    assert "a.json, which this load does not include" in said
     # A trace that has changed since it was loaded is loaded again.
     text = (tmp_path / "a.json").read_text()
     (tmp_path / "a.json").write_text(text.replace('"ts": 1,', '"ts": 7,'))
@@ -102,25 +99,26 @@ def test_a_partial_result_is_resumed_only_by_the_load_that_left_it(tmp_path, loa
     # A new load is not resumed as an append.
     restore()
     before = database.read_bytes()
-    refused(load("c.json", "--append", "--resume"), "run.duckdb.partial", "remove it")
+    said = refused("load", "c.json", "--append", "--resume", *INTO)
+    assert "run.duckdb.partial" in said and "remove it" in said
     assert database.read_bytes() == before
 
 
 @pytest.mark.thorough
-def test_an_append_resumes_only_as_one_and_if_the_database_has_not_changed(tmp_path, load):
+def test_an_append_resumes_only_as_one_and_if_the_database_has_not_changed(tmp_path, load, refused):
     trace(tmp_path, "a"), trace(tmp_path, "b"), trace(tmp_path, "c")
     assert load("a.json").returncode == 0
     left_partial(tmp_path, "b.json", "--append")
     assert load("c.json", "--append").returncode == 0
     for more in (["--append"], []):
-        refused(load("b.json", *more, "--resume"), "the database has changed")
+        assert "the database has changed" in refused("load", "b.json", *more, "--resume", *INTO)
     assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json"]
     (tmp_path / "run.duckdb.partial").unlink()
     assert load("b.json", "--append", "--resume").returncode == 0
     assert complete_traces(tmp_path / "run.duckdb") == ["a.json", "c.json", "b.json"]
 
 
-def test_a_partial_result_that_tracekit_did_not_make_is_refused(tmp_path, load):
+def test_a_partial_result_that_tracekit_did_not_make_is_refused(tmp_path, refused):
     trace(tmp_path, "a")
     partial = tmp_path / "run.duckdb.partial"
     for make in (
@@ -129,11 +127,11 @@ def test_a_partial_result_that_tracekit_did_not_make_is_refused(tmp_path, load):
         lambda: partial.symlink_to("elsewhere"),
     ):
         make()
-        refused(load("a.json", "--resume"), "run.duckdb.partial")
+        assert "run.duckdb.partial" in refused("load", "a.json", "--resume", *INTO)
         assert not (tmp_path / "elsewhere").exists()
         partial.unlink()
     partial.mkdir()
-    refused(load("a.json", "--resume"), "run.duckdb.partial")
+    assert "run.duckdb.partial" in refused("load", "a.json", "--resume", *INTO)
 
 
 def test_two_concurrent_appends_are_both_kept(tmp_path):
@@ -238,7 +236,8 @@ def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path,
         "sys.argv[0] = 'tracekit'\nmain()"
     )
     done = ran("python", "-c", limited, "load", large, *options, "-o", "run.duckdb", cwd=tmp_path)
-    refused(done, "run.duckdb", "cannot be loaded")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "run.duckdb: cannot be loaded" in done.stderr
     assert (tmp_path / "run.duckdb").read_bytes() == kept
     left = {each.name for each in tmp_path.iterdir()}
     resumable = {each for each in left if each.startswith("run.duckdb.partial")}

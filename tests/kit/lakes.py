@@ -6,17 +6,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import duckdb
 import pytest
-from msgspec import to_builtins
 
 from tests.kit.traces import gpu_op, launch, slice_event
 from tracekit.lake import writing
 from tracekit.lake.adding import Added, add_traces
-from tracekit.lake.layout import MARK, Group, Rank
-from tracekit.lake.runs import new_token, read_runs
+from tracekit.lake.layout import Group, Rank
+from tracekit.lake.runs import read_runs
 from tracekit.lake.storage import Storage
 from tracekit.lake.workers import Processes
 
@@ -64,33 +61,6 @@ def add(lake: Path | str, *sources: Path | str, **options: Any) -> Added:
     """Adds traces to a lake in this process, without verdicts unless asked for."""
     given = {"judges": False} | options
     return add_traces(map(str, sources), str(lake), Processes(1), **given)
-
-
-def in_first_layout(lake: Path, target: Path) -> None:
-    """A lake with the ranks and verdicts of another, as the first versions of tracekit kept them:
-    files for each rank, whose paths have its run, rank and number."""
-    target.mkdir()
-    (target / MARK).write_text('{"layout": 1}')
-    for run in read_runs(Storage(str(lake))):
-        for rank in run.ranks.values():
-            folders = f"run={quote(rank.run, safe=' ,+@-_.')}"
-            value = "__HIVE_DEFAULT_PARTITION__" if rank.rank is None else rank.rank
-            token, files = new_token(), {}
-            for group in run.groups:
-                for table in group.files if rank in group.here else ():
-                    own = f"tables/{table}/{folders}/rank={value}/trace_id={rank.trace_id}"
-                    path = target / own / f"{token}.parquet"
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    labels = ", labels" if table == "trace" else ""
-                    duckdb.sql(
-                        f"SELECT * EXCLUDE (run, rank, trace_id{labels}) "
-                        f"FROM '{lake / group.path(table)}' WHERE trace_id = {rank.trace_id}"
-                    ).write_parquet(str(path))
-                    files[table] = path.stat().st_size
-            told = to_builtins(rank) | {"layout": 1, "token": token, "files": files, "tables": 7}
-            manifest = target / "manifests" / folders / f"{rank.name}.json"
-            manifest.parent.mkdir(parents=True, exist_ok=True)
-            manifest.write_text(json.dumps({k: v for k, v in told.items() if k != "labels"}))
 
 
 def ranks_with_files(lake: Path | str) -> list[tuple[Rank, Group]]:

@@ -4,11 +4,12 @@ A test module imports the fixtures, and is skipped if the store cannot run.
 """
 
 import itertools
-import threading
 import time
 from importlib.util import find_spec
 
 import pytest
+
+from tests.kit.serving import served
 
 # Imported on use: each worker imports this module to collect its tests.
 for needed in ("s3fs", "moto"):
@@ -41,20 +42,9 @@ class Store:
 
 @pytest.fixture(scope="module")
 def started():
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        def log(self, *_):
-            pass
-
     store = Store()
-    server = make_server("127.0.0.1", 0, store, threaded=True, request_handler=Quiet)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield store, f"http://127.0.0.1:{server.port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(store) as address:
+        yield store, address
 
 
 @pytest.fixture

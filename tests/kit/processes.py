@@ -4,6 +4,8 @@ import os
 import struct
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,23 @@ def on_terminal(
     os.close(reading)
     printed, _ = process.communicate(timeout=60)
     return received.decode().replace("\r\n", "\n"), process.returncode, (printed or b"").decode()
+
+
+def children_of(process: int) -> list[int]:
+    """The processes that a process has started (Linux)."""
+    return [*map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs (Linux)."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def have_ended(*processes: int) -> bool:
+    """Whether these processes end within a minute."""
+    deadline = time.monotonic() + 60
+    while any(map(is_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not any(map(is_alive, processes))

@@ -125,11 +125,20 @@ def device(name: str, number: int = DEVICE) -> dict[str, Any]:
     return {"deviceProperties": [{"id": number, "name": name, "totalGlobalMem": 80_000_000_000}]}
 
 
+def document(path: Path) -> dict[str, Any]:
+    """A compressed trace's JSON."""
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def names(path: Path) -> set[str]:
+    """The names of a compressed trace's events."""
+    return {event.get("name") for event in document(path)["traceEvents"]}
+
+
 def recorded(path: Path) -> list[dict[str, Any]]:
     """The complete events of a compressed trace, with their start and end as `begin` and `end` in
     nanoseconds: for counts that do not use tracekit."""
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    events = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
+    events = [e for e in document(path)["traceEvents"] if e.get("ph") == "X"]
     for event in events:
         event["begin"] = round(event["ts"] * 1000)
         event["end"] = event["begin"] + round(event["dur"] * 1000)

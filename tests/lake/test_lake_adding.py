@@ -9,8 +9,7 @@ import sys
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -25,6 +24,7 @@ from tests.kit.lakes import (
     statuses,
     write_rank,
 )
+from tests.kit.processes import children_of, have_ended
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
@@ -103,12 +103,12 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run)
     theirs = [
         lake / "tables/mine/notes.txt",
         lake / "tables/trace/notes.parquet",
-        lake / "archives/notes.json",
+        lake / "numbers/notes.json",
         lake / "manifests/notes.txt",
         elsewhere / f"{token}.parquet",
         elsewhere / f"{token}.json",
     ]
-    unfinished = {f"archives/{token}.json", f"manifests/run/.writing-{token}",
+    unfinished = {"numbers/7.json", f"manifests/run/.writing-{token}",
                   f"tables/trace/{token}.parquet"}  # fmt: skip
     for each in (*theirs, *(lake / each for each in unfinished)):
         each.parent.mkdir(parents=True, exist_ok=True)
@@ -121,11 +121,11 @@ def test_clean_removes_what_no_reader_sees_and_nothing_else(lake, tmp_path, run)
     *removed, last = done.stdout.splitlines()
     assert {each.removeprefix("removed  ") for each in removed} == unfinished | unused
     assert last == f"lake: removed {len(unfinished | unused)} files"
-    for folder in ("tables", "archives"):
+    for folder in ("tables", "numbers"):
         (lake / folder).rename(tmp_path / folder)
         (lake / folder).symlink_to(elsewhere)
     assert not clean(str(lake), 0).removed
-    for folder in ("tables", "archives"):
+    for folder in ("tables", "numbers"):
         (lake / folder).unlink()
         (tmp_path / folder).rename(lake / folder)
     assert all(each.read_text() == "{}" for each in theirs)
@@ -229,13 +229,10 @@ def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path, monkeypatch):
     assert store.read("a/b.json") == b"%d" % made.index(True)
     assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.json"]
     # Some file systems have no links.
-    monkeypatch.setattr("pathlib.Path.hardlink_to", without_links)
+    refusing = Mock(side_effect=PermissionError(1, "Operation not permitted"))
+    monkeypatch.setattr("pathlib.Path.hardlink_to", refusing)
     assert [store.create("c.json", text) for text in (b"1", b"2")] == [True, False]
     assert store.read("c.json") == b"1"
-
-
-def without_links(self, target):
-    raise PermissionError(1, "Operation not permitted")
 
 
 def test_files_are_written_while_others_remove_empty_folders(tmp_path):
@@ -292,11 +289,10 @@ def test_any_text_may_name_a_run_and_any_folder_be_a_lake(tmp_path, name):
         assert [each.run for each in opened.ranks] == [run]
 
 
-def test_an_unwritable_lake_is_reported_in_one_line(tmp_path, run):
+def test_an_unwritable_lake_is_reported_in_one_line(tmp_path, refused):
     path = write_rank(tmp_path / "in", 0)
-    done = run("lake", "add", str(path), "--to", f"{path}/lake")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"tracekit: {path}/lake: Not a directory\n"
+    said = refused("lake", "add", str(path), "--to", f"{path}/lake")
+    assert said == f"tracekit: {path}/lake: Not a directory\n"
     with pytest.raises(TracekitError, match="named like one of its partitions"):
         add(tmp_path / "rank=7" / "lake", path)
 
@@ -315,7 +311,7 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
         while not any(temp_dir.glob("tracekit-lake-*/trace.duckdb*")):
             assert started.poll() is None, started.communicate()
             time.sleep(0.02)
-        children = [int(each) for each in children_of(started.pid)]
+        children = children_of(started.pid)
         assert len(children) >= 2
         started.send_signal(number)
         # This returns when all processes that hold standard error have ended.
@@ -325,10 +321,7 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
     assert started.returncode == wanted
     # After a kill, Python warns of semaphores that the process left.
     assert is_kill or errors.strip() == ""
-    deadline = time.monotonic() + 60
-    while any(is_alive(each) for each in children) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert [each for each in children if is_alive(each)] == []
+    assert have_ended(*children)
     if is_kill:
         # The next addition removes what a killed one left.
         one = write_rank(tmp_path / "one", 0)
@@ -336,13 +329,3 @@ def test_workers_end_with_the_command_that_started_them(tmp_path, number):
         assert not any(temp_dir.glob("tracekit-lake-*/"))
     else:
         assert not any(temp_dir.glob("tracekit-*/"))
-
-
-def children_of(process):
-    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
-
-
-def is_alive(process):
-    with suppress(OSError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kit.lakes import write_rank
+from tests.kit.processes import children_of
 from tracekit.lake.runs import all_ranks
 from tracekit.lake.storage import WORK_PREFIX, Storage
 from tracekit.run import open_lake
@@ -58,8 +59,8 @@ def cluster():
 
 
 def descendants(process):
-    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
-        yield int(child)
+    for child in children_of(process):
+        yield child
         with suppress(OSError):
             yield from descendants(child)
 

@@ -16,15 +16,6 @@ def trace(tmp_path):
     return traces.write(tmp_path / "good.json", GOOD)
 
 
-def refused(done, *words: str) -> None:
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
-
-
 @pytest.mark.sampled(5, of=30)
 @pytest.mark.parametrize(
     ("content", "reason"),
@@ -39,7 +30,7 @@ def refused(done, *words: str) -> None:
     ids=["missing", "empty", "not JSON", "no trace", "not an array", "cut gzip"],
 )
 @pytest.mark.parametrize("command", ["analyze", "load", "sql", "query", "export"])
-def test_a_file_that_cannot_be_read_is_refused(command, content, reason, run, tmp_path):
+def test_a_file_that_cannot_be_read_is_refused(command, content, reason, refused, tmp_path):
     name = "trace\x1b[31m.json"
     if content is not None:
         (tmp_path / name).write_bytes(content)
@@ -51,18 +42,17 @@ def test_a_file_that_cannot_be_read_is_refused(command, content, reason, run, tm
         "query": ["top_kernels", name],
         "export": [name, "-o", "out.json"],
     }[command]
-    done = run(command, *arguments)
-    refused(done, "trace", reason)
-    assert "\x1b" not in done.stderr
+    said = refused(command, *arguments)
+    assert "trace" in said and reason in said and "\x1b" not in said
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
+def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
     texts = ['{"traceEvents": []}', "[]", "[1, 2, 3]", '[{"pid": 1']
     names = [f"none{place}.json" for place in range(len(texts))]
     for name, text in zip(names, texts, strict=True):
         (tmp_path / name).write_text(text)
-    refused(run("analyze", names[0], "--json"), f"{names[0]}: contains no trace events")
+    assert f"{names[0]}: contains no trace events" in refused("analyze", names[0], "--json")
     done = run("load", *names, "good.json", "-o", "run.duckdb", "--no-verdict")
     assert done.returncode == 2
     for name in names:
@@ -106,15 +96,15 @@ def test_a_trace_without_events_is_bad_input(run, trace, tmp_path):
         (["analyze", "empty"], "this directory has no traces"),
     ],
 )  # fmt: skip
-def test_wrong_use_is_refused_in_one_line(arguments, reason, run, trace):
+def test_wrong_use_is_refused_in_one_line(arguments, reason, refused, trace):
     (trace.parent / "empty").mkdir()
     before = sorted(trace.parent.iterdir())
-    refused(run(*arguments), reason)
+    assert reason in refused(*arguments)
     assert sorted(trace.parent.iterdir()) == before
 
 
-def test_other_databases_than_tracekits_are_refused(run, tmp_path):
+def test_other_databases_than_tracekits_are_refused(refused, tmp_path):
     (tmp_path / "fake.duckdb").write_bytes(b"\0" * 8 + b"DUCK" + b"\0" * 5000)
     duckdb.connect(str(tmp_path / "other.duckdb")).close()
-    refused(run("analyze", "fake.duckdb"), "fake.duckdb")
-    refused(run("analyze", "other.duckdb"), "other.duckdb", "tracekit database")
+    assert "fake.duckdb" in refused("analyze", "fake.duckdb")
+    assert "tracekit database" in refused("analyze", "other.duckdb")

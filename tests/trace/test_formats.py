@@ -18,6 +18,7 @@ from tests.kit.other_formats import (
     space,
 )
 from tests.kit.traces import slice_event
+from tests.trace.test_nsys import report
 from tracekit.errors import TracekitError
 from tracekit.trace.other import perfetto, protos
 
@@ -50,6 +51,7 @@ FILES = {
     "pftrace": ("pftrace", framed(packets())),
     "pftrace_cut": ("pftrace", framed(packets())[:-3]),
     "pftrace_packed": ("pftrace", framed([compressed(zlib.compress(framed(packets())))])),
+    "nsys": ("sqlite", lambda path: report(path.parent, name=path.name)),
     "kineto": ("json", json.dumps({"traceEvents": like_packets()}).encode()),
 }
 # SELECTs without their first word, and their rows in order.

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 import tracekit
 from tests.conftest import SHARED_TRACES
 from tests.kit.other_formats import space
-from tests.trace.test_formats import rows_of
 from tests.trace.test_nsys import report
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
@@ -84,18 +83,6 @@ def test_verdict_and_prices_are_what_the_raw_events_show(
         assert verdict.confidence == confidence or confidence is None
         assert max((each.share or 0 for each in found.advice), default=0) <= most_saved
         assert says in " ".join([*verdict.why, *verdict.doubts, *verdict.try_next])
-
-
-@pytest.mark.sampled(5, of=5)
-@each_file
-def test_an_exported_trace_loads_as_the_same_rows(name, tmp_path):
-    with tracekit.load(OTHER / name, verdicts=False) as first:
-        ids = first.trace_ids()
-        for each in ids:
-            first.export(tmp_path / f"{each}.json", trace=each)
-        with tracekit.load([tmp_path / f"{each}.json" for each in ids], verdicts=False) as again:
-            for table in ("event", "trace"):
-                assert again.fetch(rows_of(table)) == first.fetch(rows_of(table))
 
 
 # -- commands --------------------------------------------------------------------------------------

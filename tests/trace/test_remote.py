@@ -1,21 +1,20 @@
 """Traces at URLs are read as local ones are; what cannot be read is one line without secrets."""
 
-import gzip
 import json
 import shutil
 import sys
 import tempfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
 from click.testing import CliRunner
+from werkzeug import Request, Response
 
 import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit import object_store
+from tests.kit.serving import served
+from tests.kit.traces import document
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.trace.remote import shown
@@ -25,85 +24,49 @@ OVERHEAD = OWN_TRACES / "simulated-overhead-bound.json.gz"
 COMPUTE = OWN_TRACES / "simulated-compute-bound.json.gz"
 
 
-class Site(ThreadingHTTPServer):
-    """Serves files by their paths; `spoil` may change an answer. Has what huggingface_hub asks of
-    https://huggingface.co about a data set, too."""
-
-    daemon_threads = True
+class Site:
+    """Serves files by their paths; `spoil` may give another answer. Has what huggingface_hub asks
+    of https://huggingface.co about a data set, too."""
 
     def __init__(self):
-        self.files: dict[str, bytes] = {}
-        self.spoil = lambda path, answer: None
+        self.files = {"runs/a.json.gz": OVERHEAD.read_bytes()}
+        self.spoil = lambda path, request: None
         self.seen: list[str] = []
-        super().__init__(("127.0.0.1", 0), _Answer)
 
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_port}"
+    def __call__(self, environ, start_response):
+        request = Request(environ)
+        self.seen.append(request.full_path)
+        path = request.path.removeprefix("/datasets/acme/nightly/resolve/main")
+        answer = self.spoil(path, request) or self.answer(path, request)
+        answer.headers |= {"X-Repo-Commit": "a" * 40}
+        return answer(environ, start_response)
 
-
-class _Answer(BaseHTTPRequestHandler):
-    def do_HEAD(self):
-        self.do_GET(with_body=False)
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.answer(200, json.dumps([self.info(each) for each in asked["paths"]
-                                     if each in self.server.files]).encode())  # fmt: skip
+    def answer(self, path, request):
+        if request.method == "POST":
+            found = [
+                self.info(each) for each in request.get_json(True)["paths"] if each in self.files
+            ]
+        elif path.startswith("/api/datasets/acme/nightly/tree/"):
+            found = [self.info(each) for each in self.files]
+        elif path.startswith("/api/datasets/acme/nightly"):
+            found = {"id": "acme/nightly", "sha": "a" * 40, "private": False, "siblings": []}
+        elif data := self.files.get(path.lstrip("/")):
+            answer = Response(data, headers={"ETag": '"1"'})
+            return answer.make_conditional(request, True, len(data))
+        else:
+            return Response(status=404)
+        return Response(json.dumps(found))
 
     def info(self, name):
-        size = len(self.server.files[name])
+        size = len(self.files[name])
         return {"type": "file", "path": name, "size": size, "oid": str(size)}
-
-    def do_GET(self, with_body=True):
-        path = unquote(urlsplit(self.path).path).removeprefix("/datasets/acme/nightly/resolve/main")
-        self.server.seen.append(f"{self.command} {self.path}")
-        if self.server.spoil(path, self):
-            return
-        files = self.server.files
-        if path.startswith("/api/datasets/acme/nightly/tree/"):
-            found = json.dumps([self.info(each) for each in files]).encode()
-            self.answer(200, found)
-            return
-        if path.startswith("/api/datasets/acme/nightly"):
-            found = {"id": "acme/nightly", "sha": "a" * 40, "private": False, "siblings": []}
-            self.answer(200, json.dumps(found).encode())
-            return
-        data = files.get(path.lstrip("/"))
-        if data is None:
-            self.answer(404, b"")
-            return
-        status, first, last = 200, 0, len(data) - 1
-        if given := self.headers.get("Range"):
-            begin, _, end = given.removeprefix("bytes=").partition("-")
-            status, first, last = 206, int(begin), min(int(end or last), last)
-        part = data[first : last + 1] if with_body else b""
-        self.answer(status, part, last + 1 - first, f"bytes {first}-{last}/{len(data)}")
-
-    def answer(self, status, data, length=None, place=None):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data) if length is None else length))
-        self.send_header("ETag", '"1"')
-        self.send_header("X-Repo-Commit", "a" * 40)
-        if place is not None:
-            self.send_header("Accept-Ranges", "bytes")
-            self.send_header("Content-Range", place)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture
 def site():
-    with Site() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        server.files = {"runs/a.json.gz": OVERHEAD.read_bytes()}
-        yield server
-        server.shutdown()
-        thread.join()
+    site = Site()
+    with served(site) as site.url:
+        yield site
 
 
 @pytest.fixture
@@ -188,7 +151,7 @@ def test_a_damaged_database_at_a_url_is_one_line(site, tmp_path, monkeypatch):
 
 def test_a_url_in_a_trace_is_never_opened(site, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    trace = json.loads(gzip.decompress(OVERHEAD.read_bytes()))
+    trace = document(OVERHEAD)
     trace["traceName"] = f"{site.url}/runs/a.json.gz"
     folder = tmp_path / "http:" / site.url.removeprefix("http://")
     folder.mkdir(parents=True)
@@ -254,16 +217,9 @@ def test_a_store_that_fails_is_one_line(store, bucket, monkeypatch):
 
 @pytest.mark.parametrize("takes_ranges", [True, False])
 def test_a_site_may_answer_ranges_or_not(site, takes_ranges, tmp_path):
-    def whole(path, answer):
-        if path != "/runs/a.json.gz" or takes_ranges:
-            return False
-        answer.send_response(200)
-        answer.end_headers()
-        if answer.command == "GET":
-            answer.wfile.write(site.files["runs/a.json.gz"])
-        return True
-
-    site.spoil = whole
+    if not takes_ranges:
+        # Without its length.
+        site.spoil = lambda path, request: Response(iter([site.files["runs/a.json.gz"]]))
     database, address = tmp_path / "run.duckdb", f"{site.url}/runs/a.json.gz?signature=hunter2"
     done("load", address, "-o", database, "--resume", "--no-verdict")
     # The signature was sent, and is not stored.
@@ -275,17 +231,17 @@ def test_a_site_may_answer_ranges_or_not(site, takes_ranges, tmp_path):
 
 
 def test_a_site_that_refuses_or_breaks_off_is_one_line_without_the_signature(site):
-    def cut(path, answer):
-        if answer.command == "HEAD" or not path.endswith("a.json.gz"):
-            return False
+    def cut(path, request):
         data = site.files["runs/a.json.gz"]
-        answer.answer(206, data[:1000], len(data), f"bytes 0-{len(data) - 1}/{len(data)}")
-        answer.close_connection = True
-        return True
+        place = {
+            "Content-Length": str(len(data)),
+            "Content-Range": f"bytes 0-{len(data) - 1}/{len(data)}",
+        }
+        return None if request.method == "HEAD" else Response([data[:1000]], 206, place)
 
     address = site.url.replace("//", "//user:hunter2@") + "/runs/a.json.gz?X-Amz-Signature=hunter2"
     for status in (401, 403, 404, 500):
-        site.spoil = lambda path, answer, status=status: answer.answer(status, b"") or True
+        site.spoil = lambda path, request, status=status: Response(status=status)
         said = refused("analyze", address)
         assert f"{site.url}/runs/a.json.gz: " in said and str(status) in said
     site.spoil = cut
@@ -300,7 +256,7 @@ def test_data_sets_of_hugging_face_are_folders(site, run):
     assert regime(found.stdout) == "overhead-bound", found.stderr
     address = "hf://datasets/acme/nightly/runs/a.json.gz"
     assert run("load", address, "-o", "a.duckdb", "--no-verdict", **given).returncode == 0
-    site.spoil = lambda path, answer: answer.answer(401, b"") or True
+    site.spoil = lambda path, request: Response(status=401)
     found = run("analyze", address, **given)
     assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
     assert f"{address}: " in found.stderr and "hunter2" not in found.stderr

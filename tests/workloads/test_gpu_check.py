@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from dataclasses import asdict
 from importlib.metadata import requires
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from tests.bench.gpu_check import CUT, FAILED, PASSED, Task, records
 from tests.bench.targets import ANCHOR_ROWS, SMALL_ROWS, judge_figures, judge_verdicts, of_bench
 from tests.bench.variants import Row, in_ranges_us
 from tests.kit.atoms import US, Launch, Slice
-from tests.kit.processes import ran
+from tests.kit.processes import have_ended, ran
 from tests.kit.simulated import write
 from tests.kit.simulator import Machine, Simulation
 from tracekit.capture.workload import CannotRun
@@ -191,7 +190,7 @@ def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tm
     status = {name: each.status for name, each in records(state).items()}
     assert status == {"quick": PASSED, "slow": CUT, "late": CUT, "targets": CUT}
     assert (tmp_path / "out" / "first" / "slow.log").read_text() == "half\n"
-    assert not is_running(int((tmp_path / "begun").read_text()))
+    assert have_ended(int((tmp_path / "begun").read_text()))
     assert capfd.readouterr().out.endswith("cut off at the limit: slow, late, targets\n")
 
     assert checked(tasks) == 0
@@ -201,18 +200,6 @@ def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tm
     ended = [line.rpartition(",")[0] for line in report.splitlines() if line.startswith("## ")]
     assert ended == [f"## first, {name}: passed" for name in ("quick", "slow", "late", "targets")]
     assert "went on\n" in report
-
-
-def is_running(pid: int) -> bool:
-    for _ in range(50):
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return False
-        if state == "Z":
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def test_a_task_that_fails_does_not_hide_the_later_ones(checked, tmp_path):

@@ -20,7 +20,7 @@ from tracekit.workloads import WORKLOADS, attention, mlp, mlp_kernels
 from tracekit.workloads.base import Shape, Workload, error_of
 from tracekit.workloads.kernels import gate_up as gate_up_module
 from tracekit.workloads.kernels import tuning
-from tracekit.workloads.kernels.activations import NAMES, exact
+from tracekit.workloads.kernels.activations import exact
 from tracekit.workloads.kernels.block import MOST_ROWS, Workspace, block
 from tracekit.workloads.kernels.gate_up import gate_up
 from tracekit.workloads.kernels.glu import glu, glu_over_gate
@@ -32,9 +32,10 @@ LIMIT = {torch.float32: 1e-6, torch.float16: 2**-10, torch.bfloat16: 2**-7}
 GRADIENT_LIMIT = {torch.float32: 2e-6, torch.float16: 2**-9, torch.bfloat16: 2**-6}
 # The last has more blocks than the interpreter has programs, so each takes several.
 SHAPES = [(1, 1), (3, 5), (2, 3, 1), (1, 1024), (2, 1025), (4, 7, 300), (0, 8), (17, 2100)]
+NAMES = list(mlp.ACTIVATIONS)
 every_dtype = pytest.mark.parametrize("dtype", LIMIT, ids=str)
 every_activation = pytest.mark.parametrize(
-    "activation", sample("activations of each kernel", list(NAMES), list(NAMES)[:2])
+    "activation", sample("activations of each kernel", NAMES, NAMES[:2])
 )
 DEVICE = torch.device(TEST_DEVICE)
 needs_gpu = pytest.mark.skipif(DEVICE.type == "cpu", reason="needs TRACEKIT_TEST_DEVICE=cuda")
@@ -252,9 +253,7 @@ def test_every_kernel_and_tile_compiles_for_a_device_that_is_not_here(capability
     compiled = [json.loads(line) for line in done.stdout.splitlines()]
     products = {"_gate_up_gemm_kernel", "_gated_mlp_gemm_kernel"}
     products |= {"_gate_up_descriptor_gemm_kernel"} if capability == 90 else set()
-    assert {each["kernel"] for each in compiled} == products | {
-        "_glu_forward_kernel", "_glu_backward_kernel",
-    }  # fmt: skip
+    assert {each["kernel"] for each in compiled} == products | {"_glu_forward_kernel"}
     # The most shared memory that a block may have:
     # https://docs.nvidia.com/cuda/cuda-c-programming-guide/#compute-capabilities
     most = {80: 163, 90: 227}[capability] * 1024
@@ -332,13 +331,12 @@ def test_second_gradients_are_refused_rather_than_wrong():
 
 
 @every_activation
-def test_activations_and_slopes_hold_at_extreme_values(activation):
-    gate = torch.tensor([[-1e30, -1e4, -40.0, -0.0, 40.0, 1e4, 1e30]], requires_grad=True)
+def test_activations_hold_at_extreme_values(activation):
+    gate = torch.tensor([[-1e30, -1e4, -40.0, -0.0, 40.0, 1e4, 1e30]])
     out = glu(gate, torch.ones_like(gate), activation)
-    (slope,) = torch.autograd.grad(out.sum(), gate)
-    assert torch.isfinite(out).all()
-    assert slope.tolist()[0][:3] == pytest.approx([0, 0, 0], abs=1e-12)
-    assert slope.tolist()[0][4:] == pytest.approx([1, 1, 1], abs=1e-12)
+    assert torch.equal(out.nan_to_num(0, 0, 0), out)
+    assert out.tolist()[0][:3] == pytest.approx([0, 0, 0], abs=1e-12)
+    assert torch.equal(out[0, 4:], gate[0, 4:])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tracekit.errors import TracekitError, first_line
+from tracekit.errors import TracekitError, first_line, needing
 
 # An attribute of torch.autograd.profiler that is set while a profiler of any thread runs.
 _FLAG = "_is_profiler_enabled"
@@ -36,10 +36,8 @@ def import_torch() -> Any:
     """
     # Kineto logs to standard error by default, and reads this variable once.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    try:
+    with needing("capture needs", "capture"):
         import torch
-    except ImportError as error:
-        raise TracekitError("capture needs PyTorch: pip install 'tracekit[capture]'") from error
     return torch
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from tracekit.database import catalog
 from tracekit.database.connection import connect, fetched_database, is_database
 from tracekit.database.names import spelled
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.ingest.derived import Derivation, Judge
 from tracekit.ingest.hardware import Peaks, record_peaks
 from tracekit.ingest.resources import (
@@ -102,7 +102,7 @@ class Job(Struct):
         return [error for _, error in sorted(self.bad, key=lambda each: each[0])]
 
     def run(self, connection: duckdb.DuckDBPyConnection, memory: Memory | None, name: str) -> None:
-        with _explained(name):
+        with loading(name):
             is_new = create_tables(connection, with_views=self.vocabulary is None)
             record_peaks(connection, self.devices)
             self._load(connection)
@@ -118,7 +118,7 @@ class Job(Struct):
     ) -> None:
         """Adds to the traces of a complete database, whose facts stay. The new traces and their
         facts are first in a database of their own, the file `added`."""
-        with _explained(name):
+        with loading(name):
             create_tables(connection)
             record_peaks(connection, self.devices)
             self.after = last_trace_id(connection)
@@ -333,20 +333,13 @@ class Job(Struct):
         return TracekitError(f"none of {len(self.errors)} traces could be loaded: {shown}")
 
 
-def not_loaded(name: str, error: duckdb.Error) -> TracekitError:
-    """The error of a database that a load writes, in a line."""
-    reason = str(error).splitlines()[0]
-    return TracekitError(f"{name}: cannot be loaded: {reason}")
-
-
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def loading(name: str) -> Iterator[None]:
     """Turns errors of DuckDB into those for people."""
-    try:
-        yield
-    except duckdb.OutOfMemoryException as error:
-        raise TracekitError(
-            f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
-        ) from error
-    except duckdb.Error as error:
-        raise not_loaded(name, error) from error
+    with explained(f"{name}: cannot be loaded", duckdb.Error):
+        try:
+            yield
+        except duckdb.OutOfMemoryException as error:
+            raise TracekitError(
+                f"{name}: cannot be loaded in the allowed memory: allow more (memory_mb)"
+            ) from error

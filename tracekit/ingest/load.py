@@ -25,7 +25,7 @@ from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
 from tracekit.files import sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
-from tracekit.ingest.job import Job, not_loaded
+from tracekit.ingest.job import Job, loading
 from tracekit.ingest.resources import (
     SMALLEST_BLOCK,
     Memory,
@@ -134,10 +134,7 @@ def _begin(
     if base is not None:
         shutil.copyfile(base, fresh)
     settings = resources.settings(fresh) | block_size(job.paths)
-    try:
-        with connect(fresh, settings, database) as connection:
-            begin(connection, base, job.paths)
-            # Closing a connection writes its log to the file, too, but hides errors.
-            connection.execute("CHECKPOINT")
-    except duckdb.Error as error:
-        raise not_loaded(str(database), error) from error
+    with loading(str(database)), connect(fresh, settings, database) as connection:
+        begin(connection, base, job.paths)
+        # Closing a connection writes its log to the file, too, but hides errors.
+        connection.execute("CHECKPOINT")

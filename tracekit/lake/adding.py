@@ -21,13 +21,11 @@ from tracekit.lake.layout import (
     Group,
     Rank,
     Source,
-    number_path,
-    owner_of,
     run_of,
     valid_name,
 )
 from tracekit.lake.reading import check_mark
-from tracekit.lake.runs import LakeRun, all_ranks, change_run, new_token, read_run
+from tracekit.lake.runs import LakeRun, change_run, new_token, read_run
 from tracekit.lake.storage import HIDDEN, Storage
 from tracekit.lake.upkeep import MOST_GROUPS, compact_runs, is_published, judge, publish
 from tracekit.lake.workers import Workers
@@ -46,7 +44,6 @@ from tracekit.lake.writing import (
 from tracekit.records import Record
 from tracekit.trace.paths import DATABASES, ENDINGS, trace_paths
 from tracekit.trace.remote import find, is_url, shown
-from tracekit.trace.source import unreadable
 
 # A task takes at least this many files: planning takes as long for one.
 _FEWEST = 4
@@ -152,18 +149,14 @@ def add_traces(
 
 
 def _prepare(store: Storage) -> None:
-    """Makes sure that the lake can be written, and has this layout: older versions of tracekit must
-    not add to it. A new lake begins with its first rank."""
+    """Makes sure that the lake can be written and has this layout. A new one begins with a rank."""
     mark = store.read(MARK)
     if mark is None:
         probe = f"{HIDDEN}{new_token()}"
         store.write(probe, b"")
         store.remove([probe])
-    elif check_mark(store.root, mark) != LAYOUT:
-        for each in all_ranks(store):
-            owner = owner_of(each.run, each.name, each.sha256, each.tables)
-            store.create(number_path(each.trace_id), owner)
-        store.write(MARK, _MARK)
+    else:
+        check_mark(store.root, mark)
 
 
 def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
@@ -213,7 +206,7 @@ def _local(path: str) -> Source | TracekitError:
     try:
         state = Path(path).stat()
     except (OSError, ValueError) as error:
-        return unreadable(path, error) if isinstance(error, OSError) else TracekitError(str(error))
+        return TracekitError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
     if is_database(path):
         return _is_a_database(path)
     return Source(str(Path(path).absolute()), state.st_size, str(state.st_mtime_ns))

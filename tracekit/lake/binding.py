@@ -12,7 +12,7 @@ import duckdb
 from tracekit.database import catalog, facts
 from tracekit.database.stored import Vocabulary
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import FIRST_LAYOUT, Group
+from tracekit.lake.layout import Group
 from tracekit.lake.runs import LakeRun
 from tracekit.lake.storage import Storage
 from tracekit.lake.tables import FIGURES, NEEDED, SMALL, stored_tables, summaries
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from tracekit.lake.remote import LakeFiles
 
 
-_KEYS = "{'run': VARCHAR, 'rank': BIGINT, 'trace_id': INTEGER}"
 # Columns that the table of traces has only in a lake.
 _LABELS = {"labels": "MAP(VARCHAR, VARCHAR)"}
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE")
 
 
-# Files by their layout and by the trace_ids of their rows that count; without any, all rows do.
-_Files = Mapping[tuple[int, tuple[int, ...]], Sequence[str]]
+# Files by the trace_ids of their rows that count; without any, all rows do.
+_Files = Mapping[tuple[int, ...], Sequence[str]]
 
 
 class Binding:
@@ -84,16 +83,14 @@ class Binding:
 
     def _files(self) -> Mapping[str, _Files]:
         """The files of each table."""
-        found: dict[str, dict[tuple[int, tuple[int, ...]], list[str]]] = defaultdict(
-            lambda: defaultdict(list)
-        )
+        found: dict[str, dict[tuple[int, ...], list[str]]] = defaultdict(lambda: defaultdict(list))
         for part in self.parts:
             for group in part.groups:
                 ids = tuple(each.trace_id for each in group.here) if group.without else ()
                 for table, size in group.files.items():
                     if group.ranks[0].tables == catalog.FORMAT or table in SMALL:
                         uri = self._uri(part.root, group, table, size)
-                        found[table][group.layout, ids].append(uri)
+                        found[table][ids].append(uri)
         return found
 
     def _uri(self, root: str, group: Group, table: str, size: int) -> str:
@@ -153,7 +150,7 @@ class Binding:
             return False
         for table in SMALL & group.files.keys():
             uri = self._uri(part.root, group, table, group.files[table])
-            there = self._types(f"FROM {_read([uri], group.layout)}")
+            there = self._types(f"FROM {_read([uri])}")
             here = self._expected(table)
             if any(_family(there.get(name, kind)) != _family(kind) for name, kind in here.items()):
                 return False
@@ -199,19 +196,18 @@ def _family(kind: str) -> str:
 def _scanned(files: _Files, by_name: bool) -> str:
     """The SQL of the rows that count in some files."""
     return " UNION ALL BY NAME ".join(
-        f"FROM {_read(uris, layout, by_name)}"
+        f"FROM {_read(uris, by_name)}"
         + (f" WHERE trace_id IN ({', '.join(map(str, ids))})" if ids else "")
-        for (layout, ids), uris in files.items()
+        for ids, uris in files.items()
     )
 
 
-def _read(paths: Sequence[str], layout: int, by_name: bool = False) -> str:
-    """The SQL that reads Parquet files; in layout 1, their paths have the keys. DuckDB parses the
-    list at each use of a view, and one long text is parsed three times as quickly as hundreds."""
+def _read(paths: Sequence[str], by_name: bool = False) -> str:
+    """The SQL that reads Parquet files. DuckDB parses the list at each use of a view, and one long
+    text is parsed three times as quickly as hundreds."""
     between = "\n"
     while any(between in each for each in paths):
         between += "\n"
     text = between.join(paths).replace("'", "''")
     named = ", union_by_name = true" if by_name else ""
-    keys = "true, hive_types = " + _KEYS if layout == FIRST_LAYOUT else "false"
-    return f"read_parquet(string_split('{text}', '{between}'), hive_partitioning = {keys}{named})"
+    return f"read_parquet(string_split('{text}', '{between}'), hive_partitioning = false{named})"

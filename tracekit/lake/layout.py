@@ -6,10 +6,6 @@ LAKE/manifests/RUN/TOKEN.json      a group: some ranks of the run, and the table
 LAKE/tables/TABLE/TOKEN.parquet    the rows of a group's ranks of one table
 LAKE/numbers/ID.json               whose number this is
 
-Of layout 1, a lake keeps the ranks that no change has touched since, one by one:
-LAKE/manifests/run=RUN/NAME.json   a rank, and the tables of its files
-LAKE/tables/TABLE/run=RUN/rank=N/trace_id=ID/TOKEN.parquet
-
 A change writes its files and its group first; then it creates the run's next version, which no
 other writer can create, too. So readers see all of a change or nothing of it. A manifest may come
 from an untrusted source: it holds no paths. They follow from its fields, each of which is checked
@@ -21,18 +17,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Set
+from collections.abc import Set
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import Annotated, TypeVar
 from urllib.parse import quote, unquote
 
-from msgspec import Struct, field, to_builtins
+from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
 from tracekit.database import catalog
-from tracekit.errors import TracekitError
-from tracekit.lake.tables import NEEDED, VERDICTS
+from tracekit.errors import TracekitError, explained
+from tracekit.lake.tables import NEEDED
 from tracekit.records import parsed, record
 from tracekit.trace.remote import holds, is_url
 
@@ -42,20 +38,15 @@ MARK = "tracekit-lake.json"
 MANIFESTS = "manifests"
 TABLES = "tables"
 NUMBERS = "numbers"
-# Earlier versions wrote notes on archives here.
-ARCHIVES = "archives"
 # The version of this layout, and of the manifests.
 LAYOUT = 2
-# The older layout, which is still read.
-FIRST_LAYOUT = 1
-# The folder of ranks without a number in the first layout.
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_TOKEN = re.compile(r"[0-9a-f]{32}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_TABLE = re.compile(r"[a-z_]+")
-_RANK = re.compile(r"rank[ _.=-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 # The largest INTEGER; 0 is not a trace's number.
 _MOST_TRACE_ID = 2**31 - 1
+_Token = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+_Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+_TraceId = Annotated[int, Meta(gt=0, le=_MOST_TRACE_ID)]
+_Count = Annotated[int, Meta(ge=0)]
+_Files = dict[Annotated[str, Meta(pattern=r"\A[a-z_]+\Z")], Annotated[int, Meta(gt=0)]]
 # Most file systems limit names to 255 bytes; this leaves room for prefixes and endings.
 _LONGEST = 180
 _ENDINGS = re.compile(r"(\.(pt|trace|json|gz|zst|tar|tgz))+$")
@@ -86,13 +77,13 @@ class Rank(Struct, frozen=True):
     run: str
     name: str
     """`rank=N`, or `file=NAME` for a trace that has no rank."""
-    rank: int | None
-    trace_id: int
+    rank: _Count | None
+    trace_id: _TraceId
     tables: int
     """The format of its tables."""
-    sha256: str
+    sha256: _Sha256
     """The hash of the stored file, or of the archive's member."""
-    events: int
+    events: _Count
     source: Source
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -106,18 +97,16 @@ class Group(Struct, frozen=True, dict=True):
     """A manifest: ranks of one run, and the files that hold their tables."""
 
     run: str
-    token: str
+    token: _Token
     """Names the manifest."""
-    data: str
+    data: _Token
     """Names the files."""
     ranks: list[Rank]
-    files: dict[str, int]
+    files: _Files
     """The tables that have rows here, and the size of each file in bytes."""
     context: str | None = None
     """For verdicts, the digest of the ranks among which these were judged. None: the files hold
     all other tables."""
-    layout: int = LAYOUT
-    """The layout of the files."""
     without: list[str] = field(default_factory=list)
     """Ranks that are no longer there, though the files hold them: each version of the run says
     which."""
@@ -138,28 +127,23 @@ class Group(Struct, frozen=True, dict=True):
 
     def path(self, table: str) -> str:
         """The file with the rows of a table, relative to the lake."""
-        if self.layout == LAYOUT:
-            return f"{TABLES}/{table}/{self.data}.parquet"
-        one = self.ranks[0]
-        rank = _NO_VALUE if one.rank is None else one.rank
-        folders = f"run={escape(self.run)}/rank={rank}/trace_id={one.trace_id}"
-        return f"{TABLES}/{table}/{folders}/{self.data}.parquet"
+        return f"{TABLES}/{table}/{self.data}.parquet"
 
     def as_json(self) -> bytes:
-        return json.dumps(to_builtins(replace(self, without=[]))).encode()
+        return json.dumps({"layout": LAYOUT} | to_builtins(replace(self, without=[]))).encode()
 
 
 class GroupEntry(Struct, frozen=True):
     """A group in a version of a run, and its ranks that are no longer there."""
 
-    token: str
+    token: _Token
     without: list[str]
 
 
 class Version(Struct, frozen=True):
     """A manifest: the groups of a run after one change."""
 
-    groups: list[GroupEntry]
+    groups: Annotated[list[GroupEntry], Meta(min_length=1)]
 
     def as_json(self) -> bytes:
         return json.dumps({"layout": LAYOUT} | to_builtins(self)).encode()
@@ -171,55 +155,23 @@ def read_group(text: bytes, path: str) -> Group:
     Raises:
         TracekitError: when it is not one of this version, or its fields do not fit its path.
     """
-    return _sound(_read(Group, text, path), path, lambda each: each.key)
-
-
-class _FirstFiles(Struct, frozen=True):
-    """The files of a rank, in a manifest of layout 1."""
-
-    token: str
-    files: dict[str, int]
-
-
-def read_first(text: bytes, path: str) -> list[Group]:
-    """The groups of a rank that a manifest of layout 1 describes, of its tables and its verdicts;
-    the same errors."""
-    rank, own = _read(Rank, text, path), _read(_FirstFiles, text, path)
-    groups = []
-    for context in (None, ""):
-        files = {n: size for n, size in own.files.items() if (n in VERDICTS) == (context == "")}
-        # Each manifest of this layout has a token of its own.
-        token = (
-            own.token if context is None else hashlib.sha256(own.token.encode()).hexdigest()[:32]
-        )
-        if files:
-            group = Group(rank.run, token, own.token, [rank], files, context, FIRST_LAYOUT)
-            groups.append(_sound(group, path, lambda each: first_key(each.run, rank.name)))
-    return groups
+    group = _read(Group, text, path)
+    if not _is_sound(group) or group.key != path:
+        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
+    return group
 
 
 def read_version(text: bytes, path: str) -> Version:
     """The version of a run that a manifest describes; the same errors."""
-    found = _read(Version, text, path)
-    if not found.groups or not all(_TOKEN.fullmatch(each.token) for each in found.groups):
-        raise TracekitError(f"{path}: is not a sound manifest: it names no groups")
-    return found
+    return _read(Version, text, path)
 
 
 def _read(kind: type[M], text: bytes, path: str) -> M:
-    try:
+    with explained(f"{path}: is not a manifest of a lake", ValueError):
         stored = parsed(text)
-        if isinstance(stored, dict) and stored.get("layout", LAYOUT) not in (FIRST_LAYOUT, LAYOUT):
+        if isinstance(stored, dict) and stored.get("layout", LAYOUT) != LAYOUT:
             raise TracekitError(f"{path}: another version of tracekit wrote this part of the lake")
         return record(kind, stored)
-    except ValueError as error:
-        raise TracekitError(f"{path}: is not a manifest of a lake: {error}") from error
-
-
-def _sound(group: Group, path: str, key: Callable[[Group], str]) -> Group:
-    if not _is_sound(group) or key(group) != path:
-        raise TracekitError(f"{path}: is not a sound manifest: its fields do not fit its name")
-    return group
 
 
 def _is_sound(group: Group) -> bool:
@@ -227,39 +179,20 @@ def _is_sound(group: Group) -> bool:
     is_whole = formats == {catalog.FORMAT} and group.context is None
     return (
         group.run == valid_name(group.run)
-        and bool(_TOKEN.fullmatch(group.token) and _TOKEN.fullmatch(group.data))
-        and all(_TABLE.fullmatch(name) and size > 0 for name, size in group.files.items())
-        and all(each.run == group.run and _is_sound_rank(each) for each in group.ranks)
+        and all(each.run == group.run and _fits_name(each) for each in group.ranks)
         and len(formats) == 1
-        and (group.layout == LAYOUT or len(group.ranks) == 1)
         and (not is_whole or group.files.keys() >= NEEDED)
     )
 
 
-def _is_sound_rank(rank: Rank) -> bool:
+def _fits_name(rank: Rank) -> bool:
     file_name = valid_name(rank.name.removeprefix("file="))
-    return (
-        rank.name == (f"file={file_name}" if rank.rank is None else f"rank={rank.rank}")
-        and (rank.rank or 0) >= 0
-        and 0 < rank.trace_id <= _MOST_TRACE_ID
-        and bool(_SHA256.fullmatch(rank.sha256))
-        and rank.events >= 0
-    )
+    return rank.name == (f"file={file_name}" if rank.rank is None else f"rank={rank.rank}")
 
 
 def run_folder(run: str) -> str:
     """The folder of a run's manifests."""
     return f"{MANIFESTS}/{escape(run)}"
-
-
-def first_folder(run: str) -> str:
-    """The folder of a run's manifests in layout 1."""
-    return f"{MANIFESTS}/run={escape(run)}"
-
-
-def first_key(run: str, name: str) -> str:
-    kind, _, value = name.partition("=")
-    return f"{first_folder(run)}/{kind}={escape(value)}.json"
 
 
 def version_path(run: str, number: int) -> str:
@@ -316,12 +249,6 @@ def run_of(source: Source) -> str:
 def stem(file_name: str) -> str:
     """A file's name without the endings of traces and archives."""
     return _ENDINGS.sub("", file_name) or file_name
-
-
-def rank_in_name(file_name: str) -> int | None:
-    """The rank that a file's name gives, such as 12 in `trace_rank12.json.gz`."""
-    found = _RANK.search(file_name)
-    return int(found[1]) if found else None
 
 
 def may_be_lake(path: str) -> bool:

@@ -22,12 +22,12 @@ from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, Vocabulary
-from tracekit.errors import TracekitError, first_line, reason_of
+from tracekit.errors import TracekitError, explained, first_line, reason_of
 from tracekit.files import work_folder
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
-from tracekit.lake.layout import FIRST_LAYOUT, LAYOUT, MARK, Rank, Selection, selection
+from tracekit.lake.layout import LAYOUT, MARK, Rank, Selection, selection
 from tracekit.lake.runs import LakeRun, read_runs
 from tracekit.lake.storage import WORK_PREFIX, Storage, local_files
 from tracekit.lake.tables import stored_answer_sql
@@ -57,17 +57,17 @@ def require_lake(root: str) -> Storage:
     return lake
 
 
-def check_mark(root: str, mark: bytes) -> int:
-    """The layout of a lake; raises TracekitError if this version of tracekit does not read it."""
+def check_mark(root: str, mark: bytes) -> None:
+    """Raises TracekitError if this version of tracekit does not read this lake."""
     try:
         layout = int(parsed(mark)["layout"])
     except (ValueError, TypeError, KeyError) as error:
         raise TracekitError(f"{shown(root)}: {MARK} in it is not that of a lake") from error
-    if layout not in (FIRST_LAYOUT, LAYOUT):
+    if layout != LAYOUT:
+        which = "a later" if layout > LAYOUT else "an earlier"
         raise TracekitError(
-            f"{shown(root)}: a later version of tracekit made this lake: install it"
+            f"{shown(root)}: {which} version of tracekit made this lake: install it"
         )
-    return layout
 
 
 def selected_parts(where: Selection) -> list[LakeRun]:
@@ -92,7 +92,8 @@ class Lake(Session):
     """The traces of a lake, or of a part of it, as one database."""
 
     def __init__(self, name: str, parts: Sequence[LakeRun], resources: Resources) -> None:
-        connection, bound, vocabulary = _connected(parts, resources)
+        with explained(f"{parts[0].root}: the lake cannot be read", duckdb.Error):
+            connection, bound, vocabulary = _connected(parts, resources)
         super().__init__(connection, name, add_names=vocabulary.add)
         self.parts, self.notes, self.resources = bound.parts, bound.notes, resources
         self.ranks = [rank for part in self.parts for rank in part.ranks.values()]
@@ -210,10 +211,6 @@ def _connected(
         vocabulary = bound.bind()
         limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
         close_to_the_outside(connection)
-    except duckdb.Error as error:
-        connection.close()
-        reason = str(error).splitlines()[0]
-        raise TracekitError(f"{root}: the lake cannot be read: {reason}") from error
     except BaseException:
         connection.close()
         raise

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
 from hashlib import sha256
 from posixpath import basename, dirname
@@ -25,8 +24,6 @@ from tracekit.lake.layout import (
     Rank,
     Source,
     Version,
-    first_folder,
-    read_first,
     read_group,
     read_version,
     run_folder,
@@ -37,8 +34,6 @@ from tracekit.lake.storage import Storage
 # Keep this many versions of a run, for readers that began a moment ago.
 _VERSIONS = 4
 _VERSION = re.compile(r"\d{8}\.json")
-# Prefix of the folders of layout 1.
-_FIRST = "run="
 
 
 class LakeRun(Struct, frozen=True, dict=True):
@@ -144,22 +139,7 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     if missing is not None:
         raise TracekitError(f"{lake.root}: lacks {missing}, which it names")
     found = [_run(lake, path, each, groups) for path, each in versions.items()]
-    if name is not None and not versions:
-        paths = lake.paths(first_folder(name))
-    changed = {dirname(path) for path in versions}
-    return sorted([*found, *_first_runs(lake, paths, changed)], key=lambda each: each.name)
-
-
-def _first_runs(lake: Storage, paths: Iterable[str], changed: Set[str]) -> Iterator[LakeRun]:
-    """The runs of layout 1 among these manifests, except those whose folders are `changed`."""
-    found: dict[str, list[Group]] = defaultdict(list)
-    old = [path for path in paths if basename(dirname(path)).startswith(_FIRST)]
-    for path, text in lake.read_all(old):
-        for group in read_first(text, path):
-            found[group.run].append(group)
-    for name, groups in found.items():
-        if run_folder(name) not in changed:
-            yield LakeRun(lake.root, name, 0, tuple(groups))
+    return sorted(found, key=lambda each: each.name)
 
 
 def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | None:
@@ -192,8 +172,7 @@ def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -
         after = change(before)
         if after is before:
             return before
-        # Groups of layout 1 have no manifests of this layout.
-        known = {each.token for each in before.groups} if before.number else set()
+        known = {each.token for each in before.groups}
         for each in after.groups:
             if each.token not in known:
                 lake.write(each.key, each.as_json())

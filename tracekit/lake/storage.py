@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import ARCHIVES, MANIFESTS, MARK, NUMBERS, TABLES
+from tracekit.lake.layout import MANIFESTS, MARK, NUMBERS, TABLES
 from tracekit.trace.remote import filesystem, is_url, translated_errors
 
 # Prefix of the names of unfinished files.
@@ -27,7 +27,7 @@ WORK_PREFIX = "tracekit-lake-"
 # How often a file is written before a missing folder counts as an error.
 _ATTEMPTS = 20
 # The folders of a lake.
-FOLDERS = (TABLES, MANIFESTS, ARCHIVES, NUMBERS)
+FOLDERS = (TABLES, MANIFESTS, NUMBERS)
 
 
 class Storage:

@@ -20,21 +20,19 @@ from msgspec.structs import replace
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import connect
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, needing
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
 from tracekit.ingest.derived import record_verdicts
 from tracekit.ingest.resources import Resources
 from tracekit.lake.binding import Binding
 from tracekit.lake.layout import (
-    ARCHIVES,
     MANIFESTS,
     NUMBERS,
     TABLES,
     Group,
     Rank,
     Selection,
-    first_key,
     number_path,
     version_path,
 )
@@ -57,10 +55,9 @@ _MOST_EVENTS = 2_000_000
 _TOKEN = "[0-9a-f]{32}"
 # Files that tracekit wrote, by their names. All others are the user's.
 _OWN = re.compile(
-    rf"{ARCHIVES}/{_TOKEN}\.json|{NUMBERS}/\d+\.json"
-    rf"|{TABLES}/[a-z_]+/(run=[^/]+/rank=\w+/trace_id=\d+/)?{_TOKEN}\.parquet"
-    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}}|(rank|file)=[^/]+)\.json"
-    rf"|({ARCHIVES}|{NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
+    rf"{NUMBERS}/\d+\.json|{TABLES}/[a-z_]+/{_TOKEN}\.parquet"
+    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}})\.json"
+    rf"|({NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
 )
 
 
@@ -212,12 +209,8 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
         TracekitError: when there is no lake, or the library `deltalake` is not installed.
     """
     lake = require_lake(root)
-    try:
+    with needing(f"{root}: publishing needs", "lake"):
         import deltalake  # noqa: F401
-    except ImportError as error:
-        raise TracekitError(
-            f"{root}: publishing needs deltalake: pip install 'tracekit[lake]'"
-        ) from error
     for run in read_runs(lake):
         if any(each.without for each in run.groups):
             _compact(root, resources or Resources(), run.name)
@@ -313,7 +306,6 @@ def clean(root: str, older_than_hours: float = 24.0) -> Cleaned:
     used = {each.path(table) for each in groups for table in each.files}
     used |= {each.key for each in groups} | {version_path(run.name, run.number) for run in runs}
     used |= {number_path(each.trace_id) for each in ranks}
-    used |= {first_key(run.name, name) for run in runs if not run.number for name in run.ranks}
     unused = [path for path in ages if _OWN.fullmatch(path) and path not in used]
     old = [path for path in unused if ages[path] >= older_than_hours * 3600]
     lake.remove(old)

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from threading import Lock, Thread, main_thread
 from typing import Self, TypeVar
 
-from tracekit.errors import TracekitError, is_interrupt
+from tracekit.errors import TracekitError, is_interrupt, needing, reason_of
 from tracekit.trace.remote import StorageError
 
 T = TypeVar("T")
@@ -217,10 +217,8 @@ class Cluster:
         if address == "local":
             # Otherwise, Ray listens on all interfaces on Linux.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-        try:
+        with needing("--ray needs", "ray"):
             import ray
-        except ImportError as error:
-            raise TracekitError("--ray needs Ray: pip install 'tracekit[ray]'") from error
         self._ray = ray
         self._memory_bytes = (memory_mb or TASK_MB) << 20
         self._on_retry = on_retry
@@ -235,8 +233,8 @@ class Cluster:
         try:
             ray.init(address=address, **settings)
         except Exception as error:  # Ray raises Exception itself where a node does not start.
-            reason = str(error).strip().partition("\n")[0]
-            raise TracekitError(f"--ray {address}: cannot be reached: {reason}") from error
+            why = reason_of(error)
+            raise TracekitError(f"--ray {address}: cannot be reached: {why}") from error
         self._require_memory(address)
 
     def __enter__(self) -> Self:

@@ -28,7 +28,6 @@ from tracekit.lake.layout import (
     Source,
     number_path,
     owner_of,
-    rank_in_name,
     run_of,
     stem,
     trace_id_of,
@@ -37,6 +36,7 @@ from tracekit.lake.layout import (
 from tracekit.lake.runs import new_token
 from tracekit.lake.storage import WORK_PREFIX, Storage
 from tracekit.lake.tables import KEYS, NEEDED, VERDICTS, not_stored, stored_tables, summaries
+from tracekit.trace.beside import rank_in_name
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import isfinite
 from pathlib import Path, PurePath
 from typing import Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import open_streams
 from tracekit.trace.unpacking import ANNOTATIONS, TRACES
 
 CAPTURES = "capture_traces"
-# The rank in a name: of vLLM and PyTorch, else of SGLang.
-_RANKS = [re.compile(rf"{word}[ _.=-]?(\d{{1,9}})(?!\d)", re.IGNORECASE) for word in ("rank", "TP")]
 _ENDS = re.compile(r"(\.pt)?(\.trace)?\.(json|pftrace|sqlite)\b.*$")
 # The first of `filename:line:function`, one a line.
 _STACK = re.compile(r"[^\n]*(\.py|>):\d+:")
@@ -79,16 +77,20 @@ class Beside:
 
 
 def _of_rank(trace: str, files: list[Path]) -> list[str]:
-    rank = _rank(trace)
-    ranks = {each: _rank(each.name) for each in files}
+    # vLLM and PyTorch write the rank, SGLang `TP`.
+    rank, *others = (rank_in_name(each, ("rank", "TP")) for each in (trace, *map(str, files)))
+    ranks = dict(zip(files, others, strict=True))
     if rank is None:
         # All ranks capture the same graphs.
         rank = min((each for each in ranks.values() if each is not None), default=None)
     return [str(each) for each, of in ranks.items() if of in (None, rank)]
 
 
-def _rank(path: str) -> int | None:
-    found = (each.search(PurePath(path).name) for each in _RANKS)
+def rank_in_name(path: str, words: Iterable[str] = ("rank",)) -> int | None:
+    """The rank that a file's name gives after one of these words, such as 12 in
+    `trace_rank12.json.gz`."""
+    name = PurePath(path).name
+    found = (re.search(rf"{each}[ _.=-]?(\d{{1,9}})(?!\d)", name, re.IGNORECASE) for each in words)
     return next((int(each[1]) for each in found if each), None)
 
 
@@ -135,12 +137,10 @@ def _content(path: str) -> object:
         # Only the end tells whether the data is damaged.
         stream.read()
         damage = stream.damage
-    try:
+    with explained(f"{path}: holds no annotations of graphs", ValueError, RecursionError):
         if damage:
             raise ValueError(damage)
         return plain_pickle(path, text) if is_pickle(text) else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise TracekitError(f"{path}: holds no annotations of graphs: {error}") from error
 
 
 def _annotation(value: object) -> dict[str, Any]:

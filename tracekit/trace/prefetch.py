@@ -18,11 +18,11 @@ def prefetched(items: Iterator[T]) -> Iterator[Iterator[T]]:
     while the locks are held that ending a thread takes.
     """
     with ThreadPoolExecutor(1) as thread:
-        yield _prefetch(items, thread)
 
+        def made() -> Iterator[T]:
+            following = thread.submit(next, items, None)
+            while (item := following.result()) is not None:
+                following = thread.submit(next, items, None)
+                yield item
 
-def _prefetch(items: Iterator[T], thread: ThreadPoolExecutor) -> Iterator[T]:
-    following = thread.submit(next, items, None)
-    while (item := following.result()) is not None:
-        following = thread.submit(next, items, None)
-        yield item
+        yield made()

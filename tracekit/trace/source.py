@@ -10,12 +10,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, cast
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.trace.remote import is_url, open_url, shown
@@ -41,7 +41,7 @@ _KEEP_FREE_SHARE = 10
 _CHECK_BYTES = 16 << 20
 # Traces compress to a tenth of their size, generated ones to a fiftieth. Refuse a file that grows
 # by more than this ratio.
-BOMB_RATIO = 250
+_BOMB_RATIO = 250
 BOMB_BYTES = 256 << 20
 
 
@@ -60,27 +60,26 @@ class Hashing:
         return data
 
 
-class _Growth:
-    """Bytes read of a file as stored, and decompressed, for an archive and its members together."""
+class Growth:
+    """Bytes read of a file as stored, and as text, for an archive and its members together."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, stored: int = 0) -> None:
+        self._path, self._stored, self._text = path, stored, 0
         self._lock = Lock()
-        self._stored = self._text = 0
 
-    def add(self, *, stored: int, text: int) -> None:
-        """Counts bytes read and bytes decompressed.
+    def add(self, text: int, stored: int = 0) -> None:
+        """Counts bytes of text, and bytes read.
 
         Raises:
-            TracekitError: when the text is more than `BOMB_RATIO` times the stored size.
+            TracekitError: when the text is more than `_BOMB_RATIO` times the stored size.
         """
         with self._lock:
             self._stored += stored
             self._text += text
-            if self._text > max(BOMB_BYTES, BOMB_RATIO * self._stored):
+            if self._text > max(BOMB_BYTES, _BOMB_RATIO * self._stored):
                 raise TracekitError(
-                    f"{self._path}: is more than {BOMB_RATIO} times as large when decompressed, "
-                    "like a decompression bomb; if you trust the file, decompress it first"
+                    f"{self._path}: is more than {_BOMB_RATIO} times as large as text, like a "
+                    "decompression bomb; if you trust the file, decompress it first"
                 )
 
 
@@ -126,9 +125,9 @@ class ByteStream:
         self.damage = self._first_damage
         self._progress(-self._hashing.size)
         self._hashing = Hashing(self._file)
-        self._growth: _Growth = self._archive._growth if self._archive else _Growth(self.path)
+        self._growth: Growth = self._archive._growth if self._archive else Growth(self.path)
         self._decompressed: Decompressed | None = None
-        try:
+        with _readable(self.path):
             self._file.seek(0)
             head = self._file.read(HEAD_BYTES)
             self._file.seek(0)
@@ -138,9 +137,6 @@ class ByteStream:
                 if self._hashing.read(begin):
                     self._note(f"its first {begin:,} bytes are not compressed data")
                 self._decompressed = Decompressed(self._hashing, codec)
-        except OSError as error:
-            self._file.close()
-            raise unreadable(self.path, error) from error
 
     def read(self, size: int = _READ_BYTES) -> bytes:
         """The next `size` bytes, fewer only at the end.
@@ -157,10 +153,8 @@ class ByteStream:
                 data = self._skip_rest()
         stored = self._hashing.size - before
         self._progress(stored)
-        self._growth.add(
-            stored=0 if self._archive else stored,
-            text=len(data) if self._decompressed else 0,
-        )
+        text = len(data) if self._decompressed else 0
+        self._growth.add(text, 0 if self._archive else stored)
         return data
 
     def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
@@ -275,32 +269,20 @@ def open_streams(
 
 def _seekable(path: str, folder: str, is_read_again: bool) -> BinaryIO:
     """The file, or a temporary copy of it when it is a pipe, or is to be copied."""
-    try:
+    with explained(f"{shown(path)}: cannot be read", OSError, ValueError):
         if path == "-":
             if sys.stdin is None:
                 raise TracekitError("-: standard input is closed")
             return copied(path, iter(lambda: sys.stdin.buffer.read(_COPY_BYTES), b""), folder)
         is_remote = is_url(path)
+        if not is_remote and Path(path).is_dir():
+            # A directory that cannot be listed says why.
+            os.listdir(path)  # noqa: PTH208
         file = open_url(path) if is_remote else Path(path).open("rb")  # noqa: SIM115
         if file.seekable() and not (is_remote and is_read_again):
             return file
         with closing(file):
             return copied(path, iter(lambda: file.read(_COPY_BYTES), b""), folder)
-    except IsADirectoryError as error:
-        raise unreadable(path, _unlisted(path) or error) from error
-    except OSError as error:
-        raise unreadable(shown(path), error) from error
-    except ValueError as error:
-        raise TracekitError(f"{path}: cannot be read: {error}") from error
-
-
-def _unlisted(path: str) -> OSError | None:
-    """Why a directory cannot be listed."""
-    try:
-        os.listdir(path)  # noqa: PTH208
-    except OSError as error:
-        return error
-    return None
 
 
 def copied(path: str, chunks: Iterable[bytes], folder: str, *, has_name: bool = False) -> BinaryIO:
@@ -344,16 +326,5 @@ def _check_room(folder: str) -> None:
         raise OSError(errno.ENOSPC, "the disk would be full")
 
 
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: str, error: OSError) -> TracekitError:
-    if isinstance(error, TracekitError):
-        # Its message names the file already.
-        return error
-    return TracekitError(f"{path}: cannot be read: {error.strerror or error}")
+def _readable(path: str) -> AbstractContextManager[None]:
+    return explained(f"{path}: cannot be read", OSError)

@@ -16,11 +16,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from tracekit.workloads.kernels.activations import activated, check, exact
 from tracekit.workloads.kernels.gate_up import gate_up, projections
-from tracekit.workloads.kernels.operators import adjacent, needs_gradients, operator
+from tracekit.workloads.kernels.operators import adjacent, operator, with_gradients
 from tracekit.workloads.kernels.tuning import fastest
 
 # The rows of the one tile, and so the largest batch that the kernel takes.
@@ -160,23 +159,6 @@ def _operator(
     return out.reshape(x.shape)
 
 
-class _Block(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, *given: Any) -> Tensor:
-        x, gate, up, down, *_, activation = given
-        ctx.save_for_backward(x, gate, up, down)
-        ctx.activation = activation
-        return _operator(*given)  # type: ignore[no-any-return]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, gate, up, down = (each.detach().requires_grad_() for each in ctx.saved_tensors)
-        with torch.enable_grad():
-            out = gate_up(x, gate, up, ctx.activation) @ down.T
-        return (*torch.autograd.grad(out, (x, gate, up, down), grad), None, None, None)
-
-
 def block(
     x: Tensor,
     gate: Tensor,
@@ -208,7 +190,11 @@ def block(
     space = workspace or Workspace.zeros(x.shape[-1], x.device)
     if space.sums.numel() < MOST_ROWS * x.shape[-1] or space.sums.device != x.device:
         raise ValueError("the workspace is for fewer features or another device")
-    run = _Block.apply if needs_gradients(x, gate, up, down) else _operator
-    return run(  # type: ignore[no-any-return, no-untyped-call]
-        x, gate, up, down, space.sums, space.finished, activation
-    )
+    named = {"sums": space.sums, "finished": space.finished, "activation": activation}
+    return with_gradients(_operator, _plain, x, gate, up, down, **named)
+
+
+def _plain(
+    x: Tensor, gate: Tensor, up: Tensor, down: Tensor, activation: str, **_: Tensor
+) -> Tensor:
+    return gate_up(x, gate, up, activation) @ down.T

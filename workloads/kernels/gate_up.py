@@ -16,12 +16,10 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from tracekit.workloads.kernels.activations import activated, check, exact
-from tracekit.workloads.kernels.glu import glu_backward
-from tracekit.workloads.kernels.operators import adjacent, needs_gradients, operator
+from tracekit.workloads.kernels.activations import activated, check, exact, gated
+from tracekit.workloads.kernels.operators import adjacent, operator, with_gradients
 from tracekit.workloads.kernels.tuning import INTERPRETED, fastest
 
 
@@ -241,24 +239,6 @@ def _grid(out: Tensor, tile: dict[str, Any]) -> tuple[int]:
     return (triton.cdiv(rows, tile["ROWS"]) * triton.cdiv(hidden, tile["HIDDEN"]),)
 
 
-class _GateUp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
-        ctx.save_for_backward(x, gate, up)
-        ctx.activation = activation
-        return _operator(x, gate, up, activation)  # type: ignore[no-any-return]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        # The vendor's GEMMs are faster here; the intermediates are recomputed.
-        x, gate, up = ctx.saved_tensors
-        flat, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
-        gate_grad, up_grad = glu_backward(flat @ gate.T, flat @ up.T, grad, ctx.activation)
-        x_grad = torch.addmm(gate_grad @ gate, up_grad, up).reshape(x.shape)
-        return x_grad, gate_grad.T @ flat, up_grad.T @ flat, None
-
-
 def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
     """act(x @ gate.T) * (x @ up.T), accumulated in float32, in x's dtype; differentiable.
 
@@ -273,5 +253,8 @@ def gate_up(x: Tensor, gate: Tensor, up: Tensor, activation: str = "gelu-tanh") 
         raise ValueError("gate and up must be (hidden, dim), x (..., dim)")
     if not x.dtype == gate.dtype == up.dtype or not x.device == gate.device == up.device:
         raise ValueError("x, gate and up must have the same dtype and device")
-    run = _GateUp.apply if needs_gradients(x, gate, up) else _operator
-    return run(x, gate, up, activation)  # type: ignore[no-any-return, no-untyped-call]
+    return with_gradients(_operator, _plain, x, gate, up, activation=activation)
+
+
+def _plain(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    return gated(x @ gate.T, x @ up.T, activation)

@@ -1,21 +1,17 @@
-"""act(gate) * up in one pass over memory, forward and backward.
+"""act(gate) * up in one pass over memory: two reads and one write per element.
 
-Per element, forward takes two reads and one write, backward three reads and two writes. Gated
-linear units: https://arxiv.org/abs/2002.05202
+Gated linear units: https://arxiv.org/abs/2002.05202
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from tracekit.workloads.kernels.activations import activated, check, slope
-from tracekit.workloads.kernels.operators import needs_gradients, operator
+from tracekit.workloads.kernels.activations import activated, check, gated
+from tracekit.workloads.kernels.operators import needs_gradients, operator, with_gradients
 from tracekit.workloads.kernels.tuning import processors
 
 # Elements per block and warps. With 8 warps of 32 threads, a thread moves 16 bytes of bfloat16 from
@@ -64,40 +60,6 @@ def _glu_forward_kernel(
         tl.store(out_ptr + row * out_stride + first + place, out, mask=inside)
 
 
-@triton.jit
-def _place(columns, BLOCK: tl.constexpr):
-    # The grid has one axis, since the second is limited to 65535.
-    blocks = tl.cdiv(columns, BLOCK)
-    row = (tl.program_id(0) // blocks).to(tl.int64)
-    column = (tl.program_id(0) % blocks) * BLOCK + tl.arange(0, BLOCK)
-    return row, column
-
-
-@triton.jit
-def _glu_backward_kernel(
-    gate_ptr,
-    up_ptr,
-    grad_ptr,
-    gate_grad_ptr,
-    up_grad_ptr,
-    columns,
-    gate_stride,
-    up_stride,
-    grad_stride,
-    out_stride,
-    ACTIVATION: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    row, column = _place(columns, BLOCK)
-    inside = column < columns
-    gate = tl.load(gate_ptr + row * gate_stride + column, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(up_ptr + row * up_stride + column, mask=inside, other=0.0).to(tl.float32)
-    grad = tl.load(grad_ptr + row * grad_stride + column, mask=inside, other=0.0).to(tl.float32)
-    place = row * out_stride + column
-    tl.store(gate_grad_ptr + place, grad * up * slope(gate, ACTIVATION), mask=inside)
-    tl.store(up_grad_ptr + place, grad * activated(gate, ACTIVATION), mask=inside)
-
-
 def _forward(gate: Tensor, up: Tensor, out: Tensor, activation: str) -> None:
     if not out.numel():
         return
@@ -130,19 +92,6 @@ def _glu_over_gate(gate: Tensor, up: Tensor, activation: str) -> None:
     _forward(gate, up, gate, activation)
 
 
-class _Glu(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, gate: Tensor, up: Tensor, activation: str) -> Tensor:
-        ctx.save_for_backward(gate, up)
-        ctx.activation = activation
-        return _glu(gate, up, activation)  # type: ignore[no-any-return]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        return (*glu_backward(*ctx.saved_tensors, grad, ctx.activation), None)
-
-
 def glu(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
     """act(gate) * up, contiguous, in their dtype, computed in float32; differentiable.
 
@@ -154,8 +103,7 @@ def glu(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
         ValueError: for other dtypes or activations, or if shapes, dtypes or devices differ.
     """
     _check(gate, up, activation)
-    run = _Glu.apply if needs_gradients(gate, up) else _glu
-    return run(gate, up, activation)  # type: ignore[no-any-return, no-untyped-call]
+    return with_gradients(_glu, gated, gate, up, activation=activation)
 
 
 def glu_over_gate(gate: Tensor, up: Tensor, activation: str = "gelu-tanh") -> Tensor:
@@ -181,34 +129,12 @@ def _check(gate: Tensor, up: Tensor, activation: str) -> None:
         raise ValueError("gate and up must have the same shape, dtype and device")
 
 
-def glu_backward(gate: Tensor, up: Tensor, grad: Tensor, activation: str) -> tuple[Tensor, Tensor]:
-    """The gradients of gate and up, from the gradient of act(gate) * up."""
-    columns = gate.shape[-1]
-    gate_grad, up_grad = (
-        torch.empty_like(each, memory_format=torch.contiguous_format) for each in (gate, up)
-    )
-    if gate.numel():
-        rows = [_rows(each, columns) for each in (gate, up, grad)]
-        grid, block = _grid(rows[0].shape[0], columns)
-        with torch.cuda.device_of(gate):
-            _glu_backward_kernel[grid](
-                *rows, gate_grad, up_grad, columns, *(each.stride(0) for each in rows), columns,
-                ACTIVATION=activation, BLOCK=block,
-            )  # fmt: skip
-    return gate_grad, up_grad
-
-
 def _persistent_grid(rows: int, columns: int, processors: int) -> tuple[tuple[int], int]:
     resident = processors * _RESIDENT
     small, large = BLOCKS
     fills = columns >= large and rows * columns >= 4 * resident * large
     block = large if fills else min(small, triton.next_power_of_2(columns))
     return (min(rows * triton.cdiv(columns, block), resident),), block
-
-
-def _grid(rows: int, columns: int) -> tuple[tuple[int], int]:
-    block = min(1024, triton.next_power_of_2(columns))
-    return (rows * triton.cdiv(columns, block),), block
 
 
 def _rows(x: Tensor, columns: int) -> Tensor:

@@ -13,10 +13,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from tracekit.errors import TracekitError
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
-from tracekit.trace.source import BOMB_BYTES, BOMB_RATIO, ByteStream, Hashing
+from tracekit.trace.source import ByteStream, Growth, Hashing
 
 _READ_BYTES = 1 << 20
 # Events in one piece of text.
@@ -72,7 +71,7 @@ class Converted(ByteStream):
         self.damage = None
         self._pieces = self._texts()
         self._buffer = bytearray()
-        self._text_bytes = 0
+        self._growth = Growth(self.path, self.stored_bytes)
 
     def close(self) -> None:
         self._pieces = iter(())
@@ -84,7 +83,7 @@ class Converted(ByteStream):
         buffer = self._buffer
         while len(buffer) < size and (piece := next(self._pieces, b"")):
             buffer += piece
-            self._grow(len(piece))
+            self._growth.add(len(piece))
         data = bytes(buffer[:size])
         del buffer[:size]
         return data
@@ -92,20 +91,12 @@ class Converted(ByteStream):
     def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
         if self._process.rows is not None:
             for batch, text_bytes in self._process.rows(first_id, labels):
-                self._grow(text_bytes)
+                self._growth.add(text_bytes)
                 yield batch
 
     @property
     def is_text(self) -> bool:
         return self._process.rows is None
-
-    def _grow(self, text_bytes: int) -> None:
-        self._text_bytes += text_bytes
-        if self._text_bytes > max(BOMB_BYTES, BOMB_RATIO * self.stored_bytes):
-            raise TracekitError(
-                f"{self.path}: what it holds is more than {BOMB_RATIO} times as large as text, "
-                "like a decompression bomb"
-            )
 
     def _texts(self) -> Iterator[bytes]:
         yield json.dumps(self._process.members).encode()[:-1] + b',"traceEvents":[\n'
@@ -146,6 +137,20 @@ def microseconds(nanoseconds: int) -> str:
     """Exact decimal text; a JSON string of it is read as a number."""
     whole, part = divmod(abs(nanoseconds), 1000)
     return f"{'-' if nanoseconds < 0 else ''}{whole}.{part:03d}"
+
+
+def slice_of(
+    category: object,
+    name: object,
+    pid: Any,
+    tid: Any,
+    start_ns: int,
+    dur_ns: int,
+    args: dict[str, Any],
+) -> dict[str, Any]:
+    """A slice of the host, or work of a device."""
+    times = {"ts": microseconds(start_ns), "dur": microseconds(dur_ns)}
+    return {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid, "args": args} | times
 
 
 def named(kind: str, name: str, pid: int, tid: int = 0) -> dict[str, Any]:

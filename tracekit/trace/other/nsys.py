@@ -102,7 +102,7 @@ def _members(tables: Tables) -> dict[str, Any]:
         if not _RESOLVED.match(table)
     }
     said = {
-        table: _records(tables, table)
+        table: list(tables.records(tables.columns[table], f"SELECT * FROM {table}"))
         for table, count in counts.items()
         if _METADATA.match(table) and count <= _METADATA_ROWS
     }
@@ -139,17 +139,6 @@ def _members(tables: Tables) -> dict[str, Any]:
 
 def _is_read(columns: Mapping[str, str]) -> bool:
     return "start" in columns and bool(columns.keys() & {"globalTid", "globalPid"})
-
-
-def _records(tables: Tables, table: str) -> Rows:
-    return [
-        {
-            column: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-            for column, value in zip(tables.columns[table], row, strict=True)
-            if value is not None
-        }
-        for row in tables.rows(f"SELECT * FROM {table}")
-    ]
 
 
 def _complaints(diagnostics: Rows) -> list[str]:

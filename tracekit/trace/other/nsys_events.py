@@ -45,13 +45,13 @@ _PAYLOAD_TYPES = dict(zip(range(1, 21), "bBhHiIqQqQbBhHiIqQfd", strict=True)) | 
 
 def sources(tables: Tables, owner: int | None) -> Iterator[EventTable]:
     """The tables with events of a process, those of devices first."""
-    known: dict[str, Callable[[Tables], EventTable]] = {
-        KERNEL: _kernels, GRAPH: _graphs, MEMCPY: _copies, MEMSET: _fills, RUNTIME: _calls,
-        NVTX: _ranges, SCHED: _absences, _MEMORY: _allocations,
+    known: dict[str, EventTable | Callable[[Tables], EventTable]] = {
+        KERNEL: _kernels, GRAPH: _GRAPHS, MEMCPY: _copies, MEMSET: _fills, RUNTIME: _CALLS,
+        NVTX: _ranges, SCHED: _ABSENCES, _MEMORY: _allocations,
     }  # fmt: skip
-    for table, make in known.items():
+    for table, found in known.items():
         if table in tables.columns:
-            yield make(tables)
+            yield found if isinstance(found, EventTable) else found(tables)
     if SYNC in tables.columns:
         yield _waits(tables, owner)
     for table, columns in tables.columns.items():
@@ -89,14 +89,22 @@ def metrics(tables: Tables) -> Iterator[EventTable]:
 # -- tables that Kineto has a counterpart of -------------------------------------------------------
 
 
-def _on_device(table: str, category: str, name: str) -> EventTable:
-    return EventTable(table, f"'{category}'", name)
+# Launches of graphs that were recorded whole (--cuda-graph-trace=graph).
+_GRAPHS = EventTable(GRAPH, "'kernel'", "'CUDA graph ' || ifnull(t.graphId, '')")
+# Calls of the runtime and the driver, without the version that nsys adds to the former.
+_CALLS = EventTable(RUNTIME, "", used=["nameId"], more=[(string("nameId"), Role(RoleKind.CALL))])
+# Where a thread did not run on any CPU.
+_ABSENCES = EventTable(
+    SCHED, "'thread_state'", "'off CPU'", end="t.back", used=["isSchedIn", "id"],
+    where="isSchedIn = 0 AND t.back IS NOT NULL",
+    rows="(SELECT *, lead(start) OVER (PARTITION BY globalTid ORDER BY start) AS back FROM mine)",
+)  # fmt: skip
 
 
 def _kernels(tables: Tables) -> EventTable:
     has = tables.columns[KERNEL].keys()
     names: list[str] = [each for each in KERNEL_NAMES if each in has]
-    source = _on_device(KERNEL, "kernel", f"coalesce({', '.join(map(string, names))}, 'kernel')")
+    source = EventTable(KERNEL, "'kernel'", f"coalesce({', '.join(map(string, names))}, 'kernel')")
     used = names[:1]
     for shape in ("grid", "block"):
         axes = [f"{shape}{axis}" for axis in "XYZ"]
@@ -125,11 +133,6 @@ def _sm_counts(tables: Tables) -> str:
     )
 
 
-def _graphs(_: Tables) -> EventTable:
-    """Launches of graphs that were recorded whole (--cuda-graph-trace=graph)."""
-    return _on_device(GRAPH, "kernel", "'CUDA graph ' || ifnull(t.graphId, '')")
-
-
 def _copies(tables: Tables) -> EventTable:
     has = tables.columns[MEMCPY]
     ends = [
@@ -137,12 +140,12 @@ def _copies(tables: Tables) -> EventTable:
         for side in ("srcKind", "dstKind")
     ]
     name = f"'Memcpy ' || {cases('t.copyKind', _COPIES, 1)} || ' (' || {ends[0]}"
-    return _on_device(MEMCPY, "gpu_memcpy", f"{name} || ' -> ' || {ends[1]} || ')'")
+    return EventTable(MEMCPY, "'gpu_memcpy'", f"{name} || ' -> ' || {ends[1]} || ')'")
 
 
 def _fills(tables: Tables) -> EventTable:
     place = cases("t.memKind", _PLACES, 0) if "memKind" in tables.columns[MEMSET] else "'Device'"
-    return _on_device(MEMSET, "gpu_memset", f"'Memset (' || {place} || ')'")
+    return EventTable(MEMSET, "'gpu_memset'", f"'Memset (' || {place} || ')'")
 
 
 def _waits(tables: Tables, owner: int | None) -> EventTable:
@@ -180,12 +183,6 @@ def _waits(tables: Tables, owner: int | None) -> EventTable:
         source.args["wait_on_stream"] = "t.of_stream"
         source.args["wait_on_cuda_event_record_corr_id"] = "t.of_call"
     return source
-
-
-def _calls(_: Tables) -> EventTable:
-    """Calls of the runtime and the driver, without the version that nsys adds to the former."""
-    name = string("nameId"), Role(RoleKind.CALL)
-    return EventTable(RUNTIME, "", used=["nameId"], more=[name])
 
 
 def _ranges(tables: Tables) -> EventTable:
@@ -239,18 +236,6 @@ def _payloads(tables: Tables) -> Callable[[object], str | None]:
             return None
 
     return members
-
-
-def _absences(_: Tables) -> EventTable:
-    """Where a thread did not run on any CPU."""
-    return EventTable(
-        SCHED, "'thread_state'", "'off CPU'", end="t.back", used=["isSchedIn", "id"],
-        where="isSchedIn = 0 AND t.back IS NOT NULL",
-        rows=(
-            "(SELECT *, lead(start) OVER (PARTITION BY globalTid ORDER BY start) AS back"
-            " FROM mine)"
-        ),
-    )  # fmt: skip
 
 
 def _allocations(tables: Tables) -> EventTable:

@@ -19,7 +19,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
 from tracekit.trace.other.perfetto_gpu import (
     INTERNED,
@@ -82,15 +82,15 @@ def is_perfetto(head: bytes, name: str) -> bool:
 
 def texts_of(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one recording that the file holds, sorted in a file in `folder`."""
-    with tempfile.NamedTemporaryFile(dir=folder, prefix="tracekit-marks-") as file:
-        try:
-            with closing(sqlite3.connect(file.name, check_same_thread=False)) as marks:
-                reading = _Packets(stream, marks)
-                process.damage = reading.read() or stream.damage
-                process.tail = {"profiler": {"name": "perfetto", "left_out": reading.left_out}}
-                yield from texts(reading.events())
-        except sqlite3.Error as error:
-            raise TracekitError(f"{stream.path}: cannot be sorted in {folder}: {error}") from error
+    with (
+        tempfile.NamedTemporaryFile(dir=folder, prefix="tracekit-marks-") as file,
+        explained(f"{stream.path}: cannot be sorted in {folder}", sqlite3.Error),
+        closing(sqlite3.connect(file.name, check_same_thread=False)) as marks,
+    ):
+        reading = _Packets(stream, marks)
+        process.damage = reading.read() or stream.damage
+        process.tail = {"profiler": {"name": "perfetto", "left_out": reading.left_out}}
+        yield from texts(reading.events())
 
 
 class _Packets:
@@ -154,10 +154,8 @@ class _Packets:
 
     def _inflated(self, data: bytes) -> bytes:
         unpacking = zlib.decompressobj()
-        try:
+        with explained(f"{self._stream.path}: a compressed packet is damaged", zlib.error):
             inflated = unpacking.decompress(data, _MOST_BYTES)
-        except zlib.error as error:
-            raise TracekitError(f"{self._stream.path}: a compressed packet is damaged") from error
         if unpacking.unconsumed_tail:
             raise TracekitError(f"{self._stream.path}: a packet is like a decompression bomb")
         return inflated

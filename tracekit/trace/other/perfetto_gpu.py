@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tracekit.trace.other.converted import microseconds
+from tracekit.trace.other.converted import microseconds, slice_of
 from tracekit.trace.other.protos import text
 
 # The kinds of interned texts that these packets refer to.
@@ -49,22 +49,14 @@ def stage_event(stage: Any, at: int, named: Callable[[str, int], str | None]) ->
     if stage.event_wait_ids:
         args |= {"event id": stage.event_id, "waits for": [*stage.event_wait_ids]}
     kind = named("gpu_specifications", stage.stage_iid)
-    names = (
-        text(stage.name),
-        named("event_names", stage.name_iid),
-        named("compute_kernels", stage.kernel_iid),
-        kind,
+    name = (
+        text(stage.name)
+        or named("event_names", stage.name_iid)
+        or named("compute_kernels", stage.kernel_iid)
+        or kind
     )
-    return {
-        "ph": "X",
-        "cat": _STAGES.get(kind or "", kind),
-        "name": next(filter(None, names), None),
-        "pid": args["device"],
-        "tid": args["stream"],
-        "ts": microseconds(at),
-        "dur": microseconds(stage.duration),
-        "args": args,
-    }
+    category, duration = _STAGES.get(kind or "", kind), stage.duration
+    return slice_of(category, name, args["device"], args["stream"], at, duration, args)
 
 
 def counter_names(descriptor: Any) -> dict[int, str]:

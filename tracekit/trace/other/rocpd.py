@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from tracekit.trace.other.converted import OneProcess, microseconds, named, ranked, texts
+from tracekit.trace.other.converted import OneProcess, named, ranked, slice_of, texts
 from tracekit.trace.other.rocprof import copy_name, device_of
 from tracekit.trace.other.sqlite import Tables
 
@@ -119,10 +119,8 @@ class _Rocpd:
                 for row in self._records(name, process):
                     start, end = row.pop("start", None), row.pop("end", None)
                     if isinstance(start, int) and isinstance(end, int):
-                        times = {"ts": microseconds(start), "dur": microseconds(end - start)}
-                        yield (
-                            {"ph": "X", "pid": pid, "tid": row.pop("thread", 0)} | times | make(row)
-                        )
+                        thread = row.pop("thread", 0)
+                        yield slice_of("", "", pid, thread, start, end - start, {}) | make(row)
                     else:
                         self.unplaced += 1
 
@@ -163,16 +161,8 @@ class _Rocpd:
             where, parameters = f"{self._of(columns, 'pid')} IS ?", [process]
         selected = ", ".join(f'{value} AS "{key}"' for key, value in sql_of.items())
         query = f"SELECT {selected} FROM {table} AS t WHERE {where}"
-        for row in self._tables.records(query, parameters):
-            values = (
-                value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-                for value in row
-            )
-            yield {
-                key: value
-                for key, value in zip(sql_of, values, strict=True)
-                if value not in (None, "{}")
-            }
+        for row in self._tables.records(sql_of, query, parameters):
+            yield {key: value for key, value in row.items() if value != "{}"}
 
     def _resolved(self, columns: dict[str, str]) -> dict[str, str]:
         queue = self._of(columns, "queue_id")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
+from tracekit.trace.other.converted import OneProcess, named, slice_of, texts
 from tracekit.trace.other.json_walk import JsonError, JsonWalk
 from tracekit.trace.source import ByteStream
 
@@ -134,11 +134,9 @@ class _Tool:
         args: dict[str, Any] = {"correlation": correlation.get("internal")}
         if correlation.get("external"):
             args["External id"] = correlation["external"]
-        event = {
-            "ph": "X", "cat": CATEGORIES.get(kind, kind), "name": self._operation(record),
-            "pid": self._pid, "tid": record.get("thread_id", 0), "ts": microseconds(start),
-            "dur": microseconds(end - start), "args": args,
-        }  # fmt: skip
+        category, name = CATEGORIES.get(kind, kind), self._operation(record)
+        thread = record.get("thread_id", 0)
+        event = slice_of(category, name, self._pid, thread, start, end - start, args)
         if kind == "kernel_dispatch":
             self._dispatched(event, record, args)
         elif kind == "memory_copy":
@@ -172,8 +170,10 @@ class _Tool:
         event["name"] = symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or "kernel"
         event["pid"] = _handle(info.get("agent_id"))
         event["tid"] = _handle(record.get("stream_id")) or _handle(info.get("queue_id")) or 0
-        block = [_mapping(info.get("workgroup_size")).get(axis, 1) for axis in "xyz"]
-        items = [_mapping(info.get("grid_size")).get(axis, 1) for axis in "xyz"]
+        block, items = (
+            [_mapping(info.get(f"{of}_size")).get(axis, 1) for axis in "xyz"]
+            for of in ("workgroup", "grid")
+        )
         args |= {
             "device": event["pid"],
             "stream": event["tid"],

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tracekit.errors import TracekitError
+from tracekit.errors import explained
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.native.rows import EventQuery, connected, read_rows
@@ -78,14 +78,21 @@ class Tables:
         with self._damage():
             return self._connection.execute(query, parameters).fetchall()
 
-    def records(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[Any, ...]]:
-        """The rows of a long result, one at a time; texts are bytes.
+    def records(
+        self, names: Iterable[str], query: str, parameters: Sequence[object] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """The rows of a long result, one at a time: their values that are not null, by these names.
 
         Raises:
             TracekitError: when the file is damaged.
         """
         with self._damage():
-            yield from self._connection.execute(query, parameters)
+            for row in self._connection.execute(query, parameters):
+                yield {
+                    name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                    for name, value in zip(names, row, strict=True)
+                    if value is not None
+                }
 
     def events(
         self, query: EventQuery, first_id: int, labels: Labels
@@ -107,11 +114,6 @@ class Tables:
         counted = table if most is None else f"(SELECT 1 FROM {table} LIMIT {most})"
         return int(self.rows(f"SELECT count(*) FROM {counted}")[0][0])
 
-    @contextmanager
-    def _damage(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OverflowError, TypeError, UnicodeError) as error:
-            raise TracekitError(
-                f"{self._name}: cannot be read as a SQLite database: {error}"
-            ) from error
+    def _damage(self) -> AbstractContextManager[None]:
+        what = f"{self._name}: cannot be read as a SQLite database"
+        return explained(what, sqlite3.Error, OverflowError, TypeError, UnicodeError)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
+from tracekit.trace.other.converted import OneProcess, named, slice_of, texts
 from tracekit.trace.other.protos import damaged, fields, messages, text
 from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import buffered
@@ -151,10 +151,7 @@ class _Plane:
                 args |= {"device": pid, "stream": tid}
             else:
                 category, shown = _on_host(shown, args) if not is_device else (_RANGE, shown)
-            yield {
-                "ph": "X", "cat": category, "name": shown, "pid": pid, "tid": tid,
-                "ts": microseconds(start), "dur": microseconds(end - start), "args": args,
-            }  # fmt: skip
+            yield slice_of(category, shown, pid, tid, start, end - start, args)
 
     def _values(self, stats: Any) -> dict[str, Any]:
         """Stats by their names; a reference is the name of another one."""
