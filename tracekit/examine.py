@@ -17,6 +17,7 @@ from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     account_between,
     accounts_of,
+    dominant_of,
     events_of,
     name_links,
     phases_of,
@@ -172,6 +173,10 @@ class _Examiner:
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
+        top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
+        dominant = ""
+        if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
+            dominant = dominant_of(self.database, self.trace_id, main.gpu.device_id, top)
         profiler, shaped = recorder_of(self.database, self.trace_id, self.missing)
         evidence = replace(
             main,
@@ -185,6 +190,7 @@ class _Examiner:
             profiler=profiler,
             device_word=self.trace.device_word,
             shaped=shaped,
+            dominant=dominant,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
             advised_remedy=first.remedy if first else None,
@@ -221,7 +227,7 @@ class _Examiner:
             phases=phases,
             windows=[judged if each.window == judged.window else each for each in evidence.windows],
             devices=self.devices,
-            top_kernels=self.database.ask("top_kernels", trace=self.trace_id, top=10),
+            top_kernels=top,
             memory_traffic=self.database.ask("memory_traffic", trace=self.trace_id),
             advice=fixes.advice if fixes else [],
         )  # fmt: skip
@@ -341,5 +347,8 @@ class _Examiner:
         period = Period(
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )
+        if account.gpu and self.accounts[0].ops < self.thresholds.few_ops:
+            # Too few to represent a run.
+            return period
         regime, bottleneck = judge_briefly(period, self.thresholds)
         return replace(period, regime=regime, bottleneck=bottleneck)

@@ -22,8 +22,6 @@ from tracekit.verdict.regime import (
     bound_of,
     side_by_time,
     steady_busy_ns,
-    unexplained_ns,
-    unrecorded_share,
 )
 from tracekit.verdict.sentences import (
     headline,
@@ -34,6 +32,7 @@ from tracekit.verdict.sentences import (
 )
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
+_MORE_WORK = "Record more of the run: {warm}."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
@@ -62,10 +61,11 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         verdict.try_next.insert(0, _WARM_RUN)
     # The first sentence gives the last reason of an unknown regime.
     end = len(verdict.why) - (verdict.regime == UNKNOWN)
-    verdict.why[end:end] = [
-        *step_sentences(evidence, verdict.regime, thresholds),
-        *window_sentences(evidence, verdict.regime, thresholds),
-    ]
+    if evidence.gpu is None or evidence.ops >= thresholds.few_ops:
+        verdict.why[end:end] = [
+            *step_sentences(evidence, verdict.regime, thresholds),
+            *window_sentences(evidence, verdict.regime, thresholds),
+        ]
     if evidence.gains is not None and verdict.bottleneck is not None:
         verdict.why.extend(_lesser_sentences(evidence, thresholds))
     verdict = with_doubts(verdict, evidence, thresholds)
@@ -112,15 +112,22 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:
         return unknown(window, why, fractions, [], savings)
+    if evidence.ops < thresholds.few_ops:
+        count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
+        why.append(f"Only {count} recorded, too few to represent a run.")
+        return unknown(window, why, fractions, [_MORE_WORK], savings)
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
     if bottleneck is None:
-        unexplained = max(gains.unknown, unexplained_ns(gpu, idle, thresholds) / span)
-        if unexplained < thresholds.unknown_share:
-            unexplained = unrecorded_share(gpu, idle)
+        # The largest of the window's parts, so that it can be looked up.
+        ns, what = max(
+            (idle.unlinked_ns, "gaps that end with an op of unknown launch"),
+            (idle.device_ns, "gaps on the device"),
+            (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
+        )
         why.append(
-            f"{percent(unexplained)} of the window is waiting that the trace does not explain: "
+            f"{share(ns, span)} of the window is {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
         next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]
