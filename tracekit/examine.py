@@ -32,7 +32,7 @@ from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, flip_of
-from tracekit.verdict.sentences import is_hardly_longer, is_unrepeated
+from tracekit.verdict.sentences import is_anecdote, is_hardly_longer, is_unrepeated
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
@@ -347,8 +347,7 @@ class _Examiner:
         period = Period(
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )
-        if account.gpu and self.accounts[0].ops < self.thresholds.few_ops:
-            # Too few to represent a run.
+        if account.gpu and is_anecdote(self.accounts[0].ops, self.repetition, self.thresholds):
             return period
         regime, bottleneck = judge_briefly(period, self.thresholds)
         return replace(period, regime=regime, bottleneck=bottleneck)

@@ -170,6 +170,10 @@ JUDGED = {
         evidence(busy=0.9, ops=3, device_gain=0.45), {"regime": "unknown", "confidence": "none"},
         "holds this run up: only 3 GPU ops were recorded, too few to represent a run.",
     ),
+    "few ops that repeat in each step": (
+        evidence(busy=0.9, ops=3, device_gain=0.45, repetition=replace(PASSES, steps=3)),
+        {"regime": "compute-bound", "confidence": "low"}, "",
+    ),
     "a busy side whose halving gains nothing": (
         evidence(busy=0.95, host_gain=0.03, work={"math": 90, "python": 50},
                  removed={"python": 0.02}),
@@ -302,7 +306,7 @@ JUDGED = {
     ),
     "long gaps that nothing explains": (
         evidence(**GAPS, ops=100, idle=late_for(25, 30)), {"regime": "unknown"},
-        "30.0 % of the window is gaps on the device, which the trace does not explain",
+        "30.0 % of the window goes to gaps on the device, which the trace does not explain",
     ),
     "the same of many ops": (
         evidence(**GAPS, ops=4_000, idle=late_for(25, 30)), {"regime": "overhead-bound"}, "",

@@ -25,6 +25,7 @@ from tracekit.verdict.regime import (
 )
 from tracekit.verdict.sentences import (
     headline,
+    is_anecdote,
     is_captured,
     next_step,
     step_sentences,
@@ -61,7 +62,7 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         verdict.try_next.insert(0, _WARM_RUN)
     # The first sentence gives the last reason of an unknown regime.
     end = len(verdict.why) - (verdict.regime == UNKNOWN)
-    if evidence.gpu is None or evidence.ops >= thresholds.few_ops:
+    if evidence.gpu is None or not is_anecdote(evidence.ops, evidence.repetition, thresholds):
         verdict.why[end:end] = [
             *step_sentences(evidence, verdict.regime, thresholds),
             *window_sentences(evidence, verdict.regime, thresholds),
@@ -112,7 +113,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:
         return unknown(window, why, fractions, [], savings)
-    if evidence.ops < thresholds.few_ops:
+    if is_anecdote(evidence.ops, evidence.repetition, thresholds):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
         why.append(f"Only {count} recorded, too few to represent a run.")
         return unknown(window, why, fractions, [_MORE_WORK], savings)
@@ -122,12 +123,12 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     if bottleneck is None:
         # The largest of the window's parts, so that it can be looked up.
         ns, what = max(
-            (idle.unlinked_ns, "gaps that end with an op of unknown launch"),
+            (idle.unlinked_ns, "gaps before ops of unknown launch"),
             (idle.device_ns, "gaps on the device"),
             (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
         )
         why.append(
-            f"{share(ns, span)} of the window is {what}, which the trace does not explain: "
+            f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
         next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]

@@ -195,6 +195,12 @@ def is_unrepeated(repetition: Repetition | None) -> bool:
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
 
 
+def is_anecdote(ops: int, repetition: Repetition | None, thresholds: Thresholds) -> bool:
+    """Whether a device ran too few ops to represent a run, and no steps that repeat them."""
+    steps = repetition.steps if repetition else 0
+    return bool(ops < thresholds.few_ops and steps < thresholds.fewest_alike)
+
+
 def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
     """Whether the program did its work once: many names occur a single time, or its outermost
     module runs once."""
