@@ -7,6 +7,10 @@ from tests.kit import traces
 from tests.kit.traces import gpu_op, launch
 from tracekit.causes import CAUSES
 from tracekit.replay.replay import Replay
+from tracekit.thresholds import Thresholds
+
+# A few ops are judged like a run.
+ANY_OPS = Thresholds().updated(["few_ops=0"])
 
 US = 1_000
 
@@ -57,7 +61,7 @@ def test_a_call_that_lasts_beyond_its_wait_is_host_work(trace, cause, replay):
     assert predicted(replay, "host*0.5") == 607 - 200 - 2.5
     assert predicted(replay, "device*0.5") == 607 - 50 - 50
     assert predicted(replay, f"{cause}*0") <= 607 - 400
-    verdict = replay.database.verdict(trace).verdict
+    verdict = replay.database.verdict(trace, thresholds=ANY_OPS).verdict
     assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", cause)
 
 
@@ -101,6 +105,17 @@ def test_a_copy_s_call_that_goes_on_after_the_copy_works(replay):
     assert path_us(replay)["copy"] == 250
     assert predicted(replay, "host*0.5") == 357 - 100 - 2.5
     assert predicted(replay, "device*0.5") == 357 - 25 - 50
+
+
+# From pageable memory: the call returns 17 us before its copy ends.
+@TRACES.of(
+    launch(0, 1_000, 1, "cudaMemcpyAsync"),
+    gpu_op(75, 942, 1, category="gpu_memcpy", name="Memcpy HtoD (Pageable -> Device)"),
+    launch(1_010, 6, 2), gpu_op(1_020, 10, 2),
+)  # fmt: skip
+def test_a_copy_s_call_that_returns_before_the_copy_ends_lasts_as_long_as_the_copy(replay):
+    assert predicted(replay) - predicted(replay, "host*0.5") < 10
+    assert predicted(replay, "device*0.5") == pytest.approx(predicted(replay) / 2, abs=50)
 
 
 # An allocation during a kernel that ends 15 us after it.
