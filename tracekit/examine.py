@@ -347,7 +347,7 @@ class _Examiner:
         period = Period(
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )
-        if account.gpu and is_anecdote(self.accounts[0].ops, self.repetition, self.thresholds):
-            return period
         regime, bottleneck = judge_briefly(period, self.thresholds)
+        if is_anecdote(bottleneck, self.accounts[0].ops, self.repetition, self.thresholds):
+            return period
         return replace(period, regime=regime, bottleneck=bottleneck)

@@ -301,14 +301,14 @@ def test_a_thread_that_waits_changes_nothing(analyses):
 
 SINGLE = TRACES.program([
     *(operator("aten::mm", 20 * US, Launch(6 * US, ((cause, 400 * US),)))
-      for cause in ("math", "memory-bandwidth", "latency", "math-or-memory", "communication") * 2),
+      for cause in ("math", "memory-bandwidth", "latency") * 2),
     Sync(2 * US),
 ])  # fmt: skip
 
 
 def test_a_run_in_which_nothing_repeats_is_reported(analyses):
     verdict = analyses[SINGLE].verdict
-    assert any(why.startswith("Nothing repeats") for why in verdict.why)
+    assert any("nothing repeats" in why for why in verdict.why)
     assert verdict.confidence == "low"
 
 

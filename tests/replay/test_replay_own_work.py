@@ -7,10 +7,6 @@ from tests.kit import traces
 from tests.kit.traces import gpu_op, launch
 from tracekit.causes import CAUSES
 from tracekit.replay.replay import Replay
-from tracekit.thresholds import Thresholds
-
-# A few ops are judged like a run.
-ANY_OPS = Thresholds().updated(["few_ops=0"])
 
 US = 1_000
 
@@ -61,7 +57,7 @@ def test_a_call_that_lasts_beyond_its_wait_is_host_work(trace, cause, replay):
     assert predicted(replay, "host*0.5") == 607 - 200 - 2.5
     assert predicted(replay, "device*0.5") == 607 - 50 - 50
     assert predicted(replay, f"{cause}*0") <= 607 - 400
-    verdict = replay.database.verdict(trace, thresholds=ANY_OPS).verdict
+    verdict = replay.database.verdict(trace).verdict
     assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", cause)
 
 

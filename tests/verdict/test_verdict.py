@@ -167,12 +167,17 @@ JUDGED = {
         evidence(**LATE, undilated=(0.4, 0.1)), {}, "not Without the profiler's cost",
     ),
     "few ops are an anecdote": (
-        evidence(busy=0.9, ops=3, device_gain=0.45), {"regime": "unknown", "confidence": "none"},
+        evidence(busy=0.9, ops=3, device_gain=0.45), {"confidence": "low"}, "",
+    ),
+    "few ops, and a host of which nothing was recorded": (
+        evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8}),
+        {"regime": "unknown", "confidence": "none"},
         "holds this run up: only 3 GPU ops were recorded, too few to represent a run.",
     ),
     "few ops that repeat in each step": (
-        evidence(busy=0.9, ops=3, device_gain=0.45, repetition=replace(PASSES, steps=3)),
-        {"regime": "compute-bound", "confidence": "low"}, "",
+        evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8},
+                 repetition=replace(PASSES, steps=3)),
+        {"regime": "overhead-bound", "confidence": "low"}, "",
     ),
     "a busy side whose halving gains nothing": (
         evidence(busy=0.95, host_gain=0.03, work={"math": 90, "python": 50},

@@ -62,11 +62,10 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         verdict.try_next.insert(0, _WARM_RUN)
     # The first sentence gives the last reason of an unknown regime.
     end = len(verdict.why) - (verdict.regime == UNKNOWN)
-    if evidence.gpu is None or not is_anecdote(evidence.ops, evidence.repetition, thresholds):
-        verdict.why[end:end] = [
-            *step_sentences(evidence, verdict.regime, thresholds),
-            *window_sentences(evidence, verdict.regime, thresholds),
-        ]
+    verdict.why[end:end] = [
+        *step_sentences(evidence, verdict.regime, thresholds),
+        *window_sentences(evidence, verdict.regime, thresholds),
+    ]
     if evidence.gains is not None and verdict.bottleneck is not None:
         verdict.why.extend(_lesser_sentences(evidence, thresholds))
     verdict = with_doubts(verdict, evidence, thresholds)
@@ -113,13 +112,13 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:
         return unknown(window, why, fractions, [], savings)
-    if is_anecdote(evidence.ops, evidence.repetition, thresholds):
-        count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
-        why.append(f"Only {count} recorded, too few to represent a run.")
-        return unknown(window, why, fractions, [_MORE_WORK], savings)
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
+    if is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
+        count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
+        why.append(f"Only {count} recorded, too few to represent a run.")
+        return unknown(window, why, fractions, [_MORE_WORK], savings)
     if bottleneck is None:
         # The largest of the window's parts, so that it can be looked up.
         ns, what = max(

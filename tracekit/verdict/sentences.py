@@ -195,10 +195,14 @@ def is_unrepeated(repetition: Repetition | None) -> bool:
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
 
 
-def is_anecdote(ops: int, repetition: Repetition | None, thresholds: Thresholds) -> bool:
-    """Whether a device ran too few ops to represent a run, and no steps that repeat them."""
+def is_anecdote(
+    bottleneck: str | None, ops: int, repetition: Repetition | None, thresholds: Thresholds
+) -> bool:
+    """Whether a device waits while nothing was recorded, and ran too few ops to represent a run,
+    without steps that repeat them."""
     steps = repetition.steps if repetition else 0
-    return bool(ops < thresholds.few_ops and steps < thresholds.fewest_alike)
+    is_few = ops < thresholds.few_ops and steps < thresholds.fewest_alike
+    return bool(is_few and bottleneck == UNRECORDED)
 
 
 def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
