@@ -17,6 +17,7 @@ from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     account_between,
     accounts_of,
+    dominant_of,
     events_of,
     name_links,
     phases_of,
@@ -31,7 +32,7 @@ from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, flip_of
-from tracekit.verdict.sentences import is_hardly_longer, is_unrepeated
+from tracekit.verdict.sentences import is_anecdote, is_hardly_longer, is_unrepeated
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList
@@ -172,6 +173,10 @@ class _Examiner:
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
+        top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
+        dominant = ""
+        if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
+            dominant = dominant_of(self.database, self.trace_id, main.gpu.device_id, top)
         profiler, shaped = recorder_of(self.database, self.trace_id, self.missing)
         evidence = replace(
             main,
@@ -185,6 +190,7 @@ class _Examiner:
             profiler=profiler,
             device_word=self.trace.device_word,
             shaped=shaped,
+            dominant=dominant,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
             advised_remedy=first.remedy if first else None,
@@ -221,7 +227,7 @@ class _Examiner:
             phases=phases,
             windows=[judged if each.window == judged.window else each for each in evidence.windows],
             devices=self.devices,
-            top_kernels=self.database.ask("top_kernels", trace=self.trace_id, top=10),
+            top_kernels=top,
             memory_traffic=self.database.ask("memory_traffic", trace=self.trace_id),
             advice=fixes.advice if fixes else [],
         )  # fmt: skip
@@ -337,4 +343,6 @@ class _Examiner:
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )
         regime, bottleneck = judge_briefly(period, self.thresholds)
+        if is_anecdote(bottleneck, self.accounts[0].ops, self.repetition, self.thresholds):
+            return period
         return replace(period, regime=regime, bottleneck=bottleneck)

@@ -75,6 +75,13 @@ PREDICTED = {
         # host's work, 8 us between the calls and 5 us in the last one delay the last op.
         {"": 140, "kernel:sgemm*0.5": 140 - 50 - 5, "host*0.5": 140 - 4 - 2.5},
     ),
+    "a copy from pageable memory lasts as long on the host as on the device": (
+        # The call returns 17 us before its copy ends.
+        [launch(0, 1_000, 1, "cudaMemcpyAsync"),
+         gpu_op(75, 942, 1, category="gpu_memcpy", name="Memcpy HtoD (Pageable -> Device)"),
+         launch(1_010, 6, 2), gpu_op(1_020, 10, 2)],
+        {"": 955, "host*0.5": 953, "device*0.5": 487.5},
+    ),
     "a stream waits for the event that the trace names": (
         [launch(0, 5, 1), gpu_op(7, 100, 1), launch(6, 1, 2, name="cudaEventRecord"),
          launch(8, 1, 3, name="cudaStreamWaitEvent"),

@@ -132,7 +132,10 @@ JUDGED = {
         "^ The host holds this run up, with the GPU close behind: it runs Python",
     ),
     "a close call that the device loses": (
-        evidence(busy=0.9, host_gain=0.04, device_gain=0.09), {}, "the host close behind",
+        evidence(busy=0.9, host_gain=0.06, device_gain=0.09), {}, "the host close behind",
+    ),
+    "one in which the host hardly gains": (
+        evidence(busy=0.96, host_gain=0.3, device_gain=0.09), {}, "not close behind",
     ),
     "no close call": (
         evidence(busy=0.1, host_gain=0.4, removed={"python": 0.4}), {}, "not close behind",
@@ -171,6 +174,16 @@ JUDGED = {
     "few ops are an anecdote": (
         evidence(busy=0.9, ops=3, device_gain=0.45), {"confidence": "low"}, "",
     ),
+    "few ops, and a host of which nothing was recorded": (
+        evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8}),
+        {"regime": "unknown", "confidence": "none"},
+        "holds this run up: only 3 GPU ops were recorded, too few to represent a run.",
+    ),
+    "few ops that repeat in each step": (
+        evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8},
+                 repetition=replace(PASSES, steps=3)),
+        {"regime": "overhead-bound", "confidence": "low"}, "",
+    ),
     "a busy side whose halving gains nothing": (
         evidence(busy=0.95, host_gain=0.03, work={"math": 90, "python": 50},
                  removed={"python": 0.02}),
@@ -193,6 +206,15 @@ JUDGED = {
     ),
     "what limits kernels is one part against communication": (
         evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {"bottleneck": "memory-bandwidth"}, "",
+    ),
+    "causes of which none leads": (
+        evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {},
+        "^ The GPU holds this run up: communication and memory limit it alike.",
+    ),
+    "kernels of unknown limit": (
+        evidence(busy=0.98, device_gain=0.4, removed={"math-or-memory": 0.4},
+                 dominant="matrix products take 66.0 % of kernel time"), {},
+        "^ The GPU holds this run up: matrix products take 66.0 % of kernel time; the trace does",
     ),
     "more communication": (
         evidence(busy=0.98, device_gain=0.4, removed=SPLIT | {"communication": 0.3}),
@@ -222,6 +244,10 @@ JUDGED = {
         {"confidence": "high"}, "not micro-batch",
     ),
     # Work may hide beside their calls.
+    "collectives on a thread that does nothing else": (
+        on_host(host_evidence(0, untraced=40), communication_ns=60 * MS), {"regime": "unknown"},
+        "only collectives were recorded on it (60.0 %)",
+    ),
     "work beside other workers": (
         on_host(host_evidence(30), communication_ns=60 * MS, remote_ns=60 * MS),
         {"confidence": "medium"}, "micro-batch",
@@ -290,15 +316,22 @@ JUDGED = {
     ),
     "long gaps that nothing explains": (
         evidence(**GAPS, ops=100, idle=late_for(25, 30)), {"regime": "unknown"},
-        "waiting that the trace does not explain",
+        "30.0 % of the window goes to gaps on the device, which the trace does not explain",
     ),
     "the same of many ops": (
         evidence(**GAPS, ops=4_000, idle=late_for(25, 30)), {"regime": "overhead-bound"}, "",
     ),
     "a host that is late only while it is recorded": (
-        evidence(**RECORDED, undilated=(0.03, 0.01)),
+        evidence(**RECORDED, undilated=(0.03, 0.09)),
         {"regime": "compute-bound", "confidence": "low"},
-        "^ Recording took about 8 % of it", "halving its work would gain only 3.0 %",
+        "^ The GPU holds this run up: its kernels wait", "Recording took about 8 % of it",
+        "halving its work would gain only 3.0 %",
+    ),
+    "a host and a device that are even once they are not recorded": (
+        evidence(**RECORDED, undilated=(0.03, 0.01), removed={"dispatch": 0.11, "math": 0.02}),
+        {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
+        "^ Host and GPU are about even: without the profiler, halving the host's work would gain "
+        "3.0 %, halving the GPU's 1.0 %.",
     ),
     "one of which that is not known": (evidence(**RECORDED), {"regime": "overhead-bound"}, ""),
     "communication that may be waiting, beyond the margin": (

@@ -28,6 +28,7 @@ from tracekit.evidence.model import (
     Trace,
     Window,
 )
+from tracekit.text import percent
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -58,6 +59,8 @@ QUERIES = (
 Sites = dict[int | None, dict[str, Any]]
 S = TypeVar("S", bound=Struct)
 
+# The most characters of a kernel's name in a sentence.
+_NAME = 40
 # Kinds of windows, in the order in which they are listed.
 _ORDER = ("range", "gpu_active", "host_active", "step", "trace")
 
@@ -113,6 +116,23 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     """Whether the run repeats itself; None without operators and GPU ops."""
     rows = database.ask("repetition", trace=trace_id)
     return _of_row(Repetition, rows[0]) if rows else None
+
+
+def dominant_of(
+    database: Session, trace_id: int, device_id: int | None, top: list[dict[str, Any]]
+) -> str:
+    """What takes most of a device's kernel time, as a clause: the longest of `top` (rows of the
+    question `top_kernels`) if it takes most of it, or else a class of kernels."""
+    one = next((row for row in top if 2 * row["share_of_kernel_time"] >= 1), None)
+    if one:
+        name = one["name"].removeprefix("void ").partition("<")[0].partition("(")[0][:_NAME]
+        return f"one kernel, {name}, takes {percent(one['share_of_kernel_time'])} of kernel time"
+    named = words("kernels")
+    rows = database.ask("kernel_classes", trace=trace_id)
+    row = next((r for r in rows if r["device_id"] == device_id and r["class"] in named), None)
+    if row is None:
+        return ""
+    return f"{named[row['class']]} take {percent(row['share_of_kernel_time'])} of kernel time"
 
 
 def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tuple[str, bool]:

@@ -230,6 +230,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """What recorded the trace."""
     device_word: str = "GPU"
     """What the device is called in sentences."""
+    dominant: str = ""
+    """The kernels that take most of the device's kernel time, with their share, as a clause."""
     ops: int = 0
     """The number of GPU ops of the device, or of operators of the host, in the trace."""
     advised: str | None = None

@@ -81,10 +81,11 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     edges = graph.edges
     if what == "host":
         on_host = (edges.kind == EdgeKind.HOST) | (edges.kind == EdgeKind.LOADER)
-        scale.host.scale(factor)
+        scale.host.scale(factor, ~_staging(graph))
         scale.fixed.scale(factor, on_host)
     elif what == "device":
         scale.op.scale(factor)
+        scale.host.scale(factor, _staging(graph))
     elif what == "unknown":
         scale.unknown *= factor
     elif what == BATCH:
@@ -105,7 +106,7 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
 
 def _staging(graph: Graph) -> Flags:
     """The host's work in calls that copy from pageable memory: they return shortly before their
-    copy ends, so they are not launches."""
+    copy ends, so they are not launches, and as long as the copy at any speed of the host."""
     device, host = graph.device, graph.host
     is_copy = device.cause == CAUSES.index("copy")
     long = device.call_end - device.start > device.ns // 2

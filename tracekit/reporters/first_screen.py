@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
+from tracekit.causes import is_against
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (
     ONCE,
@@ -176,6 +177,7 @@ def _listed(
     heading: str, of: str | None, advice: Sequence[Advice], analysis: Analysis, free: int
 ) -> list[Text]:
     """The changes that fit, with what their shares are of; None: they have none."""
+    bottleneck = analysis.verdict.bottleneck
     lines = [
         Text(),
         Text(f"{heading:<{_TITLE}} {'saves':>9} {of or '':>{_SHARE}}".rstrip(), "bold"),
@@ -188,6 +190,8 @@ def _listed(
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
         place = [Text(f"    {line}", "dim") for line in _place(each)]
+        if number == 1 and bottleneck and not (each.once or is_against(each.cause, bottleneck)):
+            place.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
         if len(lines) + len(change) + len(place) > free:
             # A change is worth its line without its place, but for one of several places.
             if number > 1 and remedy(each.remedy).is_by_place:

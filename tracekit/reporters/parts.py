@@ -72,14 +72,13 @@ def devices_of(analysis: Analysis) -> str:
 
 def without_profiler(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without the profiler, if that
-    is known, and much less; else empty, and if the first sentence tells what was measured."""
+    is known, and much less; else empty."""
     gains, window = analysis.judged.gains, analysis.judged.window
     measured = (analysis.trace.capture or {}).get("unprofiled_step_ns")
     cost_ns = (gains.recorder_ns if gains else None) or 0
     if isinstance(measured, int):
         cost_ns = window.span_ns - measured if window.kind == "step" else 0
-    is_told = any(each.code == "profiler_dilation" for each in analysis.trace.health)
-    if is_told or cost_ns <= Thresholds().cost_share * window.span_ns:
+    if cost_ns <= Thresholds().cost_share * window.span_ns:
         return ""
     about = "" if isinstance(measured, int) else "about "
     return f", {about}{duration(window.span_ns - cost_ns)} without the profiler"

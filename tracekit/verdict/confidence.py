@@ -155,7 +155,10 @@ def _waits_unexplained(verdict: Verdict, evidence: Evidence, thresholds: Thresho
     gains = evidence.gains
     if gains is None or gains.unknown < thresholds.doubtful_share:
         return None
-    return f"{percent(gains.unknown)} of the window is waiting that the trace does not explain."
+    return (
+        "Without waits that the trace does not explain, the window would be "
+        f"{percent(gains.unknown)} shorter."
+    )
 
 
 def _overlaps_streams(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:

@@ -22,11 +22,10 @@ from tracekit.verdict.regime import (
     bound_of,
     side_by_time,
     steady_busy_ns,
-    unexplained_ns,
-    unrecorded_share,
 )
 from tracekit.verdict.sentences import (
     headline,
+    is_anecdote,
     is_captured,
     next_step,
     step_sentences,
@@ -34,6 +33,7 @@ from tracekit.verdict.sentences import (
 )
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
+_MORE_WORK = "Record more of the run: {warm}."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
@@ -115,12 +115,19 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
+    if is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
+        count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
+        why.append(f"Only {count} recorded, too few to represent a run.")
+        return unknown(window, why, fractions, [_MORE_WORK], savings)
     if bottleneck is None:
-        unexplained = max(gains.unknown, unexplained_ns(gpu, idle, thresholds) / span)
-        if unexplained < thresholds.unknown_share:
-            unexplained = unrecorded_share(gpu, idle)
+        # The largest of the window's parts, so that it can be looked up.
+        ns, what = max(
+            (idle.unlinked_ns, "gaps before ops of unknown launch"),
+            (idle.device_ns, "gaps on the device"),
+            (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
+        )
         why.append(
-            f"{percent(unexplained)} of the window is waiting that the trace does not explain: "
+            f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
         next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]

@@ -80,6 +80,12 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             f"{share(explained_ns, span)} of it: the trace does not show what the host did."
         )
         return unknown(window, why, fractions, [])
+    if host.communication_ns > host.remote_ns and explained_ns == host.communication_ns:
+        why.append(
+            f"Only collectives were recorded on it ({share(host.communication_ns, span)}), no "
+            "thread that waits for them: the trace does not show that they hold anyone up."
+        )
+        return unknown(window, why, fractions, [])
     overhead = sum(overheads.values())
     worked = host.compute_ns + host.communication_ns
     bound = weigh(overhead / span, worked / span)

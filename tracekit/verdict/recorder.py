@@ -132,9 +132,11 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
         return replace(
             unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
         )
+    # What recording cost stands beside the window's length; the rest comes before the regime.
+    first = [each.sentence for each in found if each.code != "recorder_cost"][:1]
     return replace(
         verdict,
-        headline=f"{sentences[0]} {verdict.headline}",
+        headline=" ".join([*first, verdict.headline]),
         doubts=[*sentences, *verdict.doubts],
         confidence=min(verdict.confidence, level, key=_LEVELS.index),
         why=[*sentences, *verdict.why][:MOST_REASONS],

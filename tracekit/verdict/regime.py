@@ -79,6 +79,8 @@ class Bound(Struct, frozen=True):
     """Replays alone say that the host gains more than the device's idle share."""
     is_recorders: bool = False
     """As recorded, the host bounds the window; without what recording cost it, it does not."""
+    is_even: bool = False
+    """Without what recording cost the host, neither gains enough nor is always busy."""
     takes_turns: bool = False
     """Host and device work one after the other: a faster host gains as much as a faster device."""
     bottleneck: str | None = None
@@ -109,17 +111,20 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     if bound.side == "host" and gains.undilated is not None:
         # Without the recorder, a host that gains little has slack.
         window_ns = gains.window_ns - (gains.recorder_ns or 0)
-        is_busy = 2 * steady_busy_ns(gpu, gains) >= window_ns
-        by_time = "device" if is_busy else by_time
+        busy = steady_busy_ns(gpu, gains) / max(1, window_ns)
+        by_time = "device" if busy >= 0.5 else by_time
         without = _weighed(*gains.undilated, by_time, thresholds)
         if by_time == "device" and without.side == "device":
+            if without.by_time and busy < thresholds.busy_share:
+                # Each waits for the other in turn: the larger gain decides.
+                without = replace(weigh(*gains.undilated), by_time=True, is_even=True)
             bound = replace(without, is_recorders=True)
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     is_open = gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin)
     if is_open or _is_unexplained(found, bound, thresholds):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
-    if bound.is_recorders:
+    if bound.is_recorders and bound.side == "device":
         # As recorded, the device waits: what removing a cause gains says nothing of the kernels.
         work_ns = {name: gains.work_ns.get(name, 0) for name in OF_DEVICE if name != "sync"}
         return replace(bound, bottleneck=max(work_ns, key=work_ns.__getitem__))
@@ -218,6 +223,23 @@ def _bottleneck(
         # The causes of kernels split the device's own work; it counts if together they gain more.
         best = max(kernels, key=removed.__getitem__)
     return best
+
+
+def limits_alike(
+    bottleneck: str, bound: Bound, gains: Gains, thresholds: Thresholds
+) -> tuple[str, ...]:
+    """The causes on the device of which none leads: a device-side bottleneck, and those whose
+    removal gains nearly as much, the most first. The limit of kernels may be any that the trace
+    does not rule out."""
+    most = dict(gains.removed)
+    if bottleneck in LIMITS:
+        most |= gains.removed_at_most
+        most.pop(UNKNOWN_LIMIT, None)
+    best = most.get(bottleneck, 0.0)
+    if bottleneck == UNKNOWN_LIMIT or bound.is_recorders or best < thresholds.named_gain:
+        return (bottleneck,)
+    near = (each for each in OF_DEVICE if most.get(each, 0.0) >= thresholds.near_share * best)
+    return tuple(sorted(near, key=lambda cause: -most[cause]))
 
 
 # -- at other speeds -------------------------------------------------------------------------------

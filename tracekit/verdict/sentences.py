@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from statistics import median_low
 
 from tracekit.advice.model import Advice
-from tracekit.causes import UNRECORDED, words
+from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, is_against, words
 from tracekit.database.session import Session
 from tracekit.evidence.model import (
     Evidence,
@@ -30,6 +30,7 @@ from tracekit.verdict.regime import (
     Bound,
     bound_by,
     is_close,
+    limits_alike,
 )
 
 _NAMED = 3
@@ -47,8 +48,13 @@ def headline(
         return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
     if bound is not None and bound.takes_turns:
         said = _turns(evidence, bound)
+    elif bound is not None and bound.is_even:
+        said = (
+            "Host and GPU are about even: without the profiler, halving the host's work would gain "
+            f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
+        )
     else:
-        said = _one_side(verdict, evidence, thresholds, is_of_cpu=bound is None)
+        said = _one_side(verdict, evidence, bound, thresholds)
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
     other = differing_window(evidence, verdict.regime, thresholds)
@@ -78,17 +84,19 @@ def lowered(sentence: str) -> str:
 
 
 def _one_side(
-    verdict: Verdict, evidence: Evidence, thresholds: Thresholds, *, is_of_cpu: bool
+    verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds
 ) -> str:
-    """The side that holds the run up; the other one, too, if the margin is small."""
+    """The side that holds the run up; the other one, too, if the margin is small and it gains."""
     is_hosts = verdict.regime == OVERHEAD
-    if is_of_cpu:
+    if bound is None:
         said, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
     elif is_hosts:
         said, other = _of_host(verdict, evidence), "the GPU"
     else:
-        said, other = words("device_does")[str(verdict.bottleneck)], "the host"
-    if not is_close(verdict.margin, thresholds):
+        said, other = _of_device(verdict, evidence, bound, thresholds), "the host"
+    # A host that hardly gains does not hold a busy device up.
+    is_far = bound is not None and not is_hosts and bound.host < thresholds.small_gain
+    if is_far or not is_close(verdict.margin, thresholds):
         return said
     what, colon, why = said.partition(":")
     return f"{what}, with {other} close behind{colon}{why}"
@@ -100,12 +108,15 @@ def _of_host(verdict: Verdict, evidence: Evidence) -> str:
 
 def _host_does(bottleneck: str, evidence: Evidence) -> str:
     """What the host does while the device waits. If a single launch, operator or call takes most of
-    that time, it is named, since the others may be quick."""
+    that time, it is named, since the others may be quick; the device may work beside a part of it.
+    """
     host, one = words("host_does"), words("longest_does").get(bottleneck)
     does = host[bottleneck]
-    if evidence.advised == bottleneck and evidence.advised_remedy in host:
-        return host[evidence.advised_remedy]
     gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
+    most = gains.removed.get(bottleneck, 0.0) if gains is not None else 1.0
+    explains = evidence.advised == bottleneck or evidence.advised_share > most
+    if explains and evidence.advised_remedy in host:
+        return host[evidence.advised_remedy]
     ns = evidence.host.unrecorded_ns if evidence.host else 0
     if gains is not None:
         ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
@@ -114,8 +125,24 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:
         taken = duration(longest["dur_ns"])
-        return f"{one}, {longest['name']}, takes {taken} of its own while the GPU waits"
+        return f"{one}, {longest['name']}, takes {taken} of its own"
     return does
+
+
+def _of_device(verdict: Verdict, evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str:
+    """What holds a device-bound run up. If several causes gain about as much, all are named; what
+    takes most kernel time, if the trace does not show the kernels' limit."""
+    bottleneck, gains = str(verdict.bottleneck), evidence.gains
+    assert gains is not None
+    does = words("device_does")[bottleneck]
+    if bottleneck == UNKNOWN_LIMIT:
+        open_ = "the trace does not show whether math or memory is the limit"
+        return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
+    *others, last = limits_alike(bottleneck, bound, gains, thresholds)
+    if not others:
+        return does
+    named = [words("device_limits")[each] for each in (*others, last)]
+    return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
 
 
 def _of_cpu(verdict: Verdict) -> str:
@@ -162,6 +189,16 @@ def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
 def is_unrepeated(repetition: Repetition | None) -> bool:
     """Whether most GPU ops have a name that hardly occurs again."""
     return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
+
+
+def is_anecdote(
+    bottleneck: str | None, ops: int, repetition: Repetition | None, thresholds: Thresholds
+) -> bool:
+    """Whether a device waits while nothing was recorded, and ran too few ops to represent a run,
+    without steps that repeat them."""
+    steps = repetition.steps if repetition else 0
+    is_few = ops < thresholds.few_ops and steps < thresholds.fewest_alike
+    return bool(is_few and bottleneck == UNRECORDED)
 
 
 def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
@@ -300,10 +337,10 @@ def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first = recurring[0]
-    if saving is None or first.cause == verdict.bottleneck or not saving.saves_at_most_ns:
+    if saving is None or is_against(first.cause, verdict.bottleneck) or not saving.saves_at_most_ns:
         return []
     most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
-    if any(each.cause == verdict.bottleneck for each in recurring):
+    if any(is_against(each.cause, verdict.bottleneck) for each in recurring):
         return [
             f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
             f"{first.cause}, saves more than what was found against it."
