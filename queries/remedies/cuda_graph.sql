@@ -58,19 +58,12 @@ cut AS (
         SELECT trace_id FROM before GROUP BY trace_id, position HAVING count(*) >= thresholds().fewest_alike)
     GROUP BY trace_id HAVING count(*) > 1
 ),
-stretch AS (
-    SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN waiting_call AS c
-      ON l.trace_id = c.trace_id AND l.end_ns <= c.start_ns
-    GROUP BY l.trace_id, c.event_id
-),
-repaid AS (
-    SELECT trace_id FROM stretch GROUP BY trace_id
-    HAVING sum(launches * launches) >= thresholds().graph_launches * sum(launches)
-),
 counted AS (
     SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike,
            lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns) AS since_ns
-    FROM launch SEMI JOIN repaid USING (trace_id) ANTI JOIN cut USING (trace_id)
+    FROM launch SEMI JOIN (FROM stretches('launch', 'waiting_call')
+        WHERE launches >= thresholds().graph_launches) USING (trace_id)
+    ANTI JOIN cut USING (trace_id)
 )
 SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id, pid, tid, start_ns,
        end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor

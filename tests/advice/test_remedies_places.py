@@ -8,7 +8,22 @@ from collections import Counter
 
 import pytest
 
-from tests.kit.atoms import MS, NAMES, US, Call, Fetch, Launch, Op, Sync, Work, line, operator, step
+from tests.kit.atoms import (
+    MS,
+    NAMES,
+    US,
+    BlockingCopy,
+    Call,
+    Fetch,
+    Launch,
+    Op,
+    Slice,
+    Sync,
+    Work,
+    line,
+    operator,
+    step,
+)
 from tests.kit.simulated import Programs
 
 OPS = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 10 * US),)))] * 12
@@ -78,6 +93,15 @@ WRITTEN = [
 CAPTURE = [Call(f"cudaStream{end}Capture", 5 * US, "runtime") for end in ("Begin", "End")]
 FETCH = line("torch/utils/data/_utils/fetch.py(47): fetch", Work(MS))
 SIZED = operator("aten::masked_select", US, operator("aten::nonzero", US, Sync(3 * US)))
+ITEM = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
+SELECT = operator("aten::select", 2 * US)
+
+
+def copied(size):
+    back = BlockingCopy(4 * US, 2 * US, name="Memcpy DtoH (Device -> Pinned)", bytes=size)
+    return operator("aten::to", 2 * US, operator("aten::copy_", 2 * US, back))
+
+
 PRINTED = main(*OPS, line("torch/_tensor_str.py(640): _str", SIZED), *OPS)
 NEW = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
 
@@ -101,7 +125,34 @@ CASES = {
     "the line that prints a tensor reads the device": (
         "sync_by_line",
         PRINTED,
-        {("train.py(9): main", "a tensor is printed"): (1, 13_284)},
+        {("train.py(9): main", "a tensor is printed"): (1, 15_284)},
+    ),
+    "the whole read goes, with the view that only it reads": (
+        "sync_by_line",
+        [*OPS, Slice("log", "user_annotation", (SELECT, ITEM)), *OPS, Sync(US)],
+        {("log", "aten::_local_scalar_dense"): (1, 15_284)},
+    ),
+    "a large copy to the host is a result": ("sync_by_line", [*OPS, copied(1 << 16), *OPS], {}),
+    "so is what the last copy of a pass brings": ("sync_by_line", [*OPS, copied(800)], {}),
+    "a scalar at its end is none": (
+        "sync_by_line",
+        [*OPS, copied(4)],
+        {("aten::to", "aten::copy_"): (1, 18_446)},
+    ),
+    "sizes of an exchange are copied ahead": (
+        "sync_by_line",
+        [*OPS, Slice("## all2all_data:init ##", "user_annotation", (copied(1 << 16),)), *OPS],
+        {
+            (
+                "## all2all_data:init ##",
+                "sizes of an exchange: copy them ahead on a side stream",
+            ): (1, 18_446)
+        },
+    ),
+    "a compiler cannot span the reads between launches": (
+        "torch_compile",
+        steps(*[operator("aten::mm", 12 * US, PRODUCT), ITEM] * 12),
+        {},
     ),
     "what is printed has no size that depends on data": ("data_dependent_sizes", PRINTED, {}),
     **{

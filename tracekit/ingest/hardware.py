@@ -28,16 +28,21 @@ FORMATS = (
     "fp4",
     "int8",
 )
-_KEYS = {"name", "match", "memory_gb_per_s", "tflops", "source", "memory_source", "note"}
+_KEYS = {
+    "name", "match", "memory_gb_per_s", "host_link_gb_per_s", "tflops", "source", "memory_source",
+    "note",
+}  # fmt: skip
 
 
 class Peaks(Struct, frozen=True):
-    """A device's peak rates: bytes per second of memory, and dense operations per second by number
-    format. `pattern` is the regular expression that matches the device's name."""
+    """A device's peak rates: bytes per second of memory and of its link to the host, and dense
+    operations per second by number format. `pattern` is the regular expression that matches the
+    device's name."""
 
     name: str
     pattern: str
     memory_bytes_per_s: float | None
+    host_link_bytes_per_s: float | None
     flop_per_s: dict[str, float]
     source: str
     note: str | None
@@ -100,8 +105,8 @@ def _checked(entry: Any, where: str) -> Peaks:
     rates = entry.get("tflops", {})
     if not isinstance(rates, dict) or rates.keys() - set(FORMATS):
         raise TracekitError(f"{where}: tflops must be a table of rates for {_listed(FORMATS)}")
-    memory = entry.get("memory_gb_per_s")
-    for figure in [*rates.values(), *([] if memory is None else [memory])]:
+    memory, link = (entry.get(key) for key in ("memory_gb_per_s", "host_link_gb_per_s"))
+    for figure in [*rates.values(), *(each for each in (memory, link) if each is not None)]:
         if isinstance(figure, bool) or not isinstance(figure, int | float) or not figure > 0:
             raise TracekitError(f"{where}: {figure!r} is not a rate: give a number above 0")
     if not isinstance(entry["match"], str):
@@ -110,6 +115,7 @@ def _checked(entry: Any, where: str) -> Peaks:
         name=str(entry["name"]),
         pattern=entry["match"],
         memory_bytes_per_s=None if memory is None else memory * 1e9,
+        host_link_bytes_per_s=None if link is None else link * 1e9,
         flop_per_s={format_: rate * 1e12 for format_, rate in rates.items()},
         source="; ".join(str(entry[key]) for key in ("source", "memory_source") if key in entry),
         note=entry.get("note"),
