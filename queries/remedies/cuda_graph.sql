@@ -15,6 +15,7 @@
 --     for batch in loader:
 --         loss = train_step(batch)
 --
+--     # vLLM captures the model itself, without --enforce-eager (cudagraph_capture_sizes: the sizes)
 --     # JAX: XLA makes graphs of a jitted step: --xla_gpu_enable_command_buffer in XLA_FLAGS
 -- risks: Inputs are copied into fixed buffers, and outputs are overwritten by the next replay. A graph keeps
 --     its own memory pool. Steps with new shapes are captured again, which costs more than it saves if it
@@ -22,7 +23,7 @@
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- column detail (text): NULL
+-- column detail (text): NULL, or what switches the graphs of an inference server on
 -- column dur_ns (ns): how long the host worked since the thread's previous launch, including this one
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
@@ -65,7 +66,10 @@ counted AS (
         WHERE launches >= thresholds().graph_launches) USING (trace_id)
     ANTI JOIN cut USING (trace_id)
 )
-SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id, pid, tid, start_ns,
+SELECT trace_id, NULL AS place,
+       CASE WHEN trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+           WHERE has(traits, 'of_vllm')) THEN 'vLLM does it, without --enforce-eager' END AS detail,
+       'cuda-graph' AS target, event_id, pid, tid, start_ns,
        end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor
 FROM counted
 WHERE alike >= thresholds().fewest_alike

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pytest
 
+from tests.controls import overlapped_scheduling
 from tests.kit.atoms import (
     MS,
     NAMES,
@@ -110,6 +111,16 @@ CASES = {
         "dataloader_workers",
         main(*steps(FETCH, *OPS)),
         {("train.py(9): main", "6 workers keep up"): (3, 2_700 * US)},
+    ),
+    "inputs of a program without a loader are not for its workers": (
+        "dataloader_workers",
+        main(*steps(line("PIL/Image.py(9): resize", Work(MS)), *OPS)),
+        {},
+    ),
+    "a server that schedules ahead prepares the next step already": (
+        "overlapped_scheduling",
+        [line("srt/scheduler.py(9): event_loop_overlap", *overlapped_scheduling.FAULTY)],
+        {},
     ),
     "a batch that was loaded late is a fault": (
         "dataloader_prefetch",
