@@ -19,19 +19,24 @@
 -- column detail (text): the bytes copied in the whole trace
 -- column event_id (id): the copy
 -- doubts: no_gpu_ops, no_copies
--- Copies to the device that a sharding or offloading range launches: such ranges move parameters alone.
+-- A sharding or offloading range moves parameters alone. Copies of their sizes whose launch was not recorded
+-- belong to layers before.
 WITH copy AS (
-    SELECT m.trace_id, m.event_id, m.start_ns, m.dur_ns, m.bytes, l.pid, l.tid, launch_start_ns
-    FROM memcpys AS m JOIN gpu_op_launch AS l ON m.trace_id = l.trace_id AND m.event_id = l.event_id
+    SELECT m.trace_id, m.event_id, m.start_ns, m.dur_ns, m.bytes, launch_id, l.pid, l.tid, launch_start_ns
+    FROM memcpys AS m LEFT JOIN gpu_op_launch AS l ON m.trace_id = l.trace_id AND m.event_id = l.event_id
     WHERE copy_kind = 'HtoD' AND m.bytes > thresholds().tiny_copy_bytes AND is_asked(m.trace_id)
 ),
 sharding AS (
     SELECT trace_id, pid, tid, name, start_ns, end_ns FROM slices
     WHERE has(traits, 'shards_parameters') AND is_asked(trace_id)
+),
+brought AS (
+    SELECT c.* FROM copy AS c ASOF JOIN (FROM outermost('sharding')) AS s
+      ON c.trace_id = s.trace_id AND c.pid = s.pid AND c.tid = s.tid AND c.launch_start_ns >= s.start_ns
+    WHERE c.launch_start_ns < s.end_ns
 )
-SELECT c.trace_id, NULL AS place,
-       formatReadableDecimalSize((sum(bytes) OVER (PARTITION BY c.trace_id))::BIGINT) || ' in all' AS detail,
-       'op' AS target, event_id, c.pid, c.tid, c.start_ns, dur_ns, 0 AS factor
-FROM copy AS c ASOF JOIN (FROM outermost('sharding')) AS s
-  ON c.trace_id = s.trace_id AND c.pid = s.pid AND c.tid = s.tid AND c.launch_start_ns >= s.start_ns
-WHERE c.launch_start_ns < s.end_ns
+SELECT trace_id, NULL AS place,
+       formatReadableDecimalSize((sum(bytes) OVER (PARTITION BY trace_id))::BIGINT) || ' in all' AS detail,
+       'op' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM copy WHERE (trace_id, event_id) IN (SELECT (trace_id, event_id) FROM brought)
+    OR launch_id IS NULL AND (trace_id, bytes) IN (SELECT (trace_id, bytes) FROM brought)
