@@ -265,6 +265,15 @@ LONG = operator("aten::mm", 12 * US, Launch(4 * US, (("math", 400 * US),)))
 TRACES = Programs()
 TRACE = {title: TRACES.program(atoms) for title, (_, atoms, _) in CASES.items()}
 AHEAD = TRACES.program([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
+LATE = TRACES.program(
+    [step(n, Fetch(60 * US, (2 * MS if n % 3 else 20 * US)), Work(400 * US), *OPS) for n in range(9)]
+)
+
+
+def test_a_faster_host_waits_longer_for_a_loader_that_never_rests(loaded):
+    """Two of three fetches come late, so the third batch is there because of the others' waits."""
+    found = loaded.whatif("python*0", trace=LATE, window="trace")
+    assert found.saves_ns == pytest.approx(400 * US, rel=0.01)  # the last step's
 
 
 @pytest.mark.parametrize("title", CASES)
