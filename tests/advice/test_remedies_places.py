@@ -266,7 +266,10 @@ TRACES = Programs()
 TRACE = {title: TRACES.program(atoms) for title, (_, atoms, _) in CASES.items()}
 AHEAD = TRACES.program([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
 LATE = TRACES.program(
-    [step(n, Fetch(60 * US, (2 * MS if n % 3 else 20 * US)), Work(400 * US), *OPS) for n in range(9)]
+    [
+        step(n, Fetch(60 * US, (2 * MS if n % 3 else 20 * US)), Work(400 * US), *OPS)
+        for n in range(9)
+    ]
 )
 
 
