@@ -49,6 +49,9 @@ device_sign AS (
         SELECT trace_id, regexp_extract(n.name, '^(triton_[a-z]+_|[A-Za-z_:]+)') AS sign
         FROM label JOIN slice_label AS n USING (label_id) WHERE has(traits, 'device_only')
         UNION ALL
+        SELECT trace_id, 'metrics of CUPTI' FROM label JOIN slice_label AS n USING (label_id)
+        WHERE n.kind = 'counter_range'
+        UNION ALL
         SELECT trace_id, 'allocations on a device' FROM memory_events
         -- c10::DeviceType of memory that is neither the host's (0) nor nowhere (14, meta).
         WHERE device_type NOT IN (0, 14)

@@ -15,6 +15,7 @@
 --     for batch in loader:
 --         loss = train_step(batch)
 --
+--     # vLLM captures the model itself, without --enforce-eager (cudagraph_capture_sizes: the sizes)
 --     # JAX: XLA makes graphs of a jitted step: --xla_gpu_enable_command_buffer in XLA_FLAGS
 -- risks: Inputs are copied into fixed buffers, and outputs are overwritten by the next replay. A graph keeps
 --     its own memory pool. Steps with new shapes are captured again, which costs more than it saves if it
@@ -22,7 +23,7 @@
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- column detail (text): NULL
+-- column detail (text): NULL, or what switches the graphs of an inference server on
 -- column dur_ns (ns): how long the host worked since the thread's previous launch, including this one
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
@@ -58,21 +59,17 @@ cut AS (
         SELECT trace_id FROM before GROUP BY trace_id, position HAVING count(*) >= thresholds().fewest_alike)
     GROUP BY trace_id HAVING count(*) > 1
 ),
-stretch AS (
-    SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN waiting_call AS c
-      ON l.trace_id = c.trace_id AND l.end_ns <= c.start_ns
-    GROUP BY l.trace_id, c.event_id
-),
-repaid AS (
-    SELECT trace_id FROM stretch GROUP BY trace_id
-    HAVING sum(launches * launches) >= thresholds().graph_launches * sum(launches)
-),
 counted AS (
     SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike,
            lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns) AS since_ns
-    FROM launch SEMI JOIN repaid USING (trace_id) ANTI JOIN cut USING (trace_id)
+    FROM launch SEMI JOIN (FROM stretches('launch', 'waiting_call')
+        WHERE launches >= thresholds().graph_launches) USING (trace_id)
+    ANTI JOIN cut USING (trace_id)
 )
-SELECT trace_id, NULL AS place, NULL AS detail, 'cuda-graph' AS target, event_id, pid, tid, start_ns,
+SELECT trace_id, NULL AS place,
+       CASE WHEN trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+           WHERE has(traits, 'of_vllm')) THEN 'vLLM does it, without --enforce-eager' END AS detail,
+       'cuda-graph' AS target, event_id, pid, tid, start_ns,
        end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor
 FROM counted
 WHERE alike >= thresholds().fewest_alike

@@ -30,6 +30,9 @@
 WITH input AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns FROM slices
     WHERE list_has_any(traits, ['own_input', 'preprocesses']) AND is_asked(trace_id)
+        -- Without a loader or an iterator, nobody could ask for the next input ahead.
+        AND trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+            WHERE list_has_any(traits, ['own_input', 'iterates']))
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 -- A worker process cannot easily use the device to load.

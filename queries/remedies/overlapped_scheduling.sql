@@ -18,8 +18,12 @@
 --     https://lmsys.org/blog/2024-12-04-sglang-v0-4/
 -- column detail (text): the replays, and the launches beside them
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
--- Graphs carry most of the ops: the rest prepares their inputs, or takes their results.
-WITH op AS (FROM decoded_ops),
+-- Graphs carry most of the ops: the rest prepares their inputs, or takes their results. A single step does
+-- not tell whether the device worked on another one while it was prepared.
+WITH op AS (
+    FROM decoded_ops WHERE trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
+        WHERE has(traits, 'schedules_ahead'))
+),
 replay AS (
     SELECT DISTINCT o.trace_id, launch_id AS event_id, o.pid, o.tid, e.ts_ns AS start_ns,
            e.ts_ns + e.dur_ns AS end_ns
@@ -27,7 +31,8 @@ replay AS (
 ),
 carried AS (
     SELECT trace_id, count(*) FILTER (NOT is_graph) AS outside FROM op
-    GROUP BY trace_id HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(*)
+    GROUP BY trace_id HAVING count(DISTINCT step_id) > 1
+        AND count(*) FILTER (is_graph) > thresholds().captured_majority * count(*)
 ),
 stretch AS (
     SELECT r.trace_id, r.event_id, r.pid, r.tid, coalesce(lag(r.end_ns) OVER thread, s.start_ns) AS start_ns,

@@ -7,8 +7,8 @@
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
 -- caveat: Filling pinned memory costs the host time if no thread of the data loader does it. If the trace has
---     no such copy, it is assumed to run at 12 GB/s, as PCIe 3.0 allows; PCIe 4.0 and 5.0 are two and four
---     times as fast.
+--     no such copy, it is assumed to run at three quarters of what the card's link allows (12 GB/s by
+--     PCIe 3.0, 47 by 5.0); the machine's own link may be slower.
 -- before:
 --     loader = DataLoader(dataset, batch_size=64, num_workers=4)
 --     for images, labels in loader:
@@ -43,9 +43,11 @@ pinned AS (
     GROUP BY trace_id, device_id, copy_kind
 ),
 link AS (
-    SELECT trace_id, device_id, copy_kind,
-           greatest(thresholds().host_link_bytes_per_s / 1e9, max(bytes / dur_ns)) AS link_bytes_per_ns
-    FROM at_place WHERE bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
+    SELECT trace_id, device_id, copy_kind, greatest(max(bytes / dur_ns), coalesce(
+               thresholds().host_link_share * any_value(host_link_bytes_per_s),
+               thresholds().host_link_bytes_per_s) / 1e9) AS link_bytes_per_ns
+    FROM at_place LEFT JOIN device_peaks USING (trace_id, device_id)
+    WHERE bytes > 0 AND dur_ns > 0 GROUP BY trace_id, device_id, copy_kind
 ),
 quick AS (
     SELECT trace_id, median(launch_end_ns - launch_start_ns) AS launch_ns FROM gpu_ops

@@ -15,7 +15,8 @@
 --     model = Model().to(device)
 --     model.compile()                    # or each repeated block: for block in model.blocks: block.compile()
 -- risks: The first calls compile, for seconds to minutes, and so does each new shape. Code that the compiler
---     cannot follow (`.item()`, prints, data-dependent branches) breaks the graph and runs as before. Results
+--     cannot follow (`.item()`, prints, data-dependent branches) breaks the graph and runs as before: remove
+--     reads of values first. Results
 --     differ in the last digits.
 -- check: TORCH_LOGS=graph_breaks,recompiles python train.py; tracekit probe WORKLOAD; tracekit diff
 --     before.json after.json
@@ -71,7 +72,12 @@ part AS (
             WHERE compiled IS NOT NULL AND trace_id NOT IN (FROM traced))
 ),
 outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
-launched AS (FROM launch_call WHERE is_asked(trace_id)),
+waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
+-- Each read of a value ends a compiled graph: where one follows nearly every launch, nothing is left to fuse.
+launched AS (
+    FROM launch_call WHERE is_asked(trace_id) AND trace_id IN (SELECT trace_id
+        FROM stretches('launch_call', 'waiting') WHERE launches >= thresholds().compiled_launches)
+),
 -- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
 -- optimizers (another remedy), collectives and input.
 fixed AS (
@@ -84,8 +90,7 @@ fixed AS (
     UNION ALL
     SELECT trace_id, event_id, o.pid, o.tid, NULL, ts_ns, ts_ns + dur_ns FROM event_row AS o
     WHERE is_asked(trace_id) AND (trace_id, event_id) IN (
-        SELECT (trace_id, cpu_op_id) FROM waiting_call JOIN host_site USING (trace_id, event_id)
-        WHERE is_read)
+        SELECT (trace_id, cpu_op_id) FROM waiting JOIN host_site USING (trace_id, event_id))
 ),
 fixed_call AS (FROM fixed QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 unit AS (

@@ -1,6 +1,7 @@
 -- question: How much longer did recording make the run?
 -- column dilation (profiled over unprofiled step): as `tracekit capture` measured it; NULL: it did not
--- column cost_ns (ns): the cost to the host's main thread, estimated from its events; NULL: it is small or unknown
+-- column cost_ns (ns): the cost to the host's main thread, estimated from its events; NULL: small or unknown
+-- doubts: absurd_duration
 SELECT trace_id,
        TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT)
            / nullif(TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT), 0) AS dilation,

@@ -8,7 +8,23 @@ from collections import Counter
 
 import pytest
 
-from tests.kit.atoms import MS, NAMES, US, Call, Fetch, Launch, Op, Sync, Work, line, operator, step
+from tests.controls import CONTROLS
+from tests.kit.atoms import (
+    MS,
+    NAMES,
+    US,
+    BlockingCopy,
+    Call,
+    Fetch,
+    Launch,
+    Op,
+    Slice,
+    Sync,
+    Work,
+    line,
+    operator,
+    step,
+)
 from tests.kit.simulated import Programs
 
 OPS = [operator("aten::mm", 12 * US, Launch(4 * US, (("math", 10 * US),)))] * 12
@@ -78,6 +94,15 @@ WRITTEN = [
 CAPTURE = [Call(f"cudaStream{end}Capture", 5 * US, "runtime") for end in ("Begin", "End")]
 FETCH = line("torch/utils/data/_utils/fetch.py(47): fetch", Work(MS))
 SIZED = operator("aten::masked_select", US, operator("aten::nonzero", US, Sync(3 * US)))
+ITEM = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
+SELECT = operator("aten::select", 2 * US)
+
+
+def copied(size):
+    back = BlockingCopy(4 * US, 2 * US, name="Memcpy DtoH (Device -> Pinned)", bytes=size)
+    return operator("aten::to", 2 * US, operator("aten::copy_", 2 * US, back))
+
+
 PRINTED = main(*OPS, line("torch/_tensor_str.py(640): _str", SIZED), *OPS)
 NEW = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
 
@@ -86,6 +111,20 @@ CASES = {
         "dataloader_workers",
         main(*steps(FETCH, *OPS)),
         {("train.py(9): main", "6 workers keep up"): (3, 2_700 * US)},
+    ),
+    "inputs of a program without a loader are not for its workers": (
+        "dataloader_workers",
+        main(*steps(line("PIL/Image.py(9): resize", Work(MS)), *OPS)),
+        {},
+    ),
+    "a server that schedules ahead prepares the next step already": (
+        "overlapped_scheduling",
+        [
+            line(
+                "srt/scheduler.py(9): event_loop_overlap", *CONTROLS["overlapped_scheduling"].faulty
+            )
+        ],
+        {},
     ),
     "a batch that was loaded late is a fault": (
         "dataloader_prefetch",
@@ -101,7 +140,34 @@ CASES = {
     "the line that prints a tensor reads the device": (
         "sync_by_line",
         PRINTED,
-        {("train.py(9): main", "a tensor is printed"): (1, 13_284)},
+        {("train.py(9): main", "a tensor is printed"): (1, 15_284)},
+    ),
+    "the whole read goes, with the view that only it reads": (
+        "sync_by_line",
+        [*OPS, Slice("log", "user_annotation", (SELECT, ITEM)), *OPS, Sync(US)],
+        {("log", "aten::_local_scalar_dense"): (1, 15_284)},
+    ),
+    "a large copy to the host is a result": ("sync_by_line", [*OPS, copied(1 << 16), *OPS], {}),
+    "so is what the last copy of a pass brings": ("sync_by_line", [*OPS, copied(800)], {}),
+    "a scalar at its end is none": (
+        "sync_by_line",
+        [*OPS, copied(4)],
+        {("aten::to", "aten::copy_"): (1, 18_446)},
+    ),
+    "sizes of an exchange are copied ahead": (
+        "sync_by_line",
+        [*OPS, Slice("## all2all_data:init ##", "user_annotation", (copied(1 << 16),)), *OPS],
+        {
+            (
+                "## all2all_data:init ##",
+                "sizes of an exchange: copy them ahead on a side stream",
+            ): (1, 18_446)
+        },
+    ),
+    "a compiler cannot span the reads between launches": (
+        "torch_compile",
+        steps(*[operator("aten::mm", 12 * US, PRODUCT), ITEM] * 12),
+        {},
     ),
     "what is printed has no size that depends on data": ("data_dependent_sizes", PRINTED, {}),
     **{
@@ -203,6 +269,18 @@ LONG = operator("aten::mm", 12 * US, Launch(4 * US, (("math", 400 * US),)))
 TRACES = Programs()
 TRACE = {title: TRACES.program(atoms) for title, (_, atoms, _) in CASES.items()}
 AHEAD = TRACES.program([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
+LATE = TRACES.program(
+    [
+        step(n, Fetch(60 * US, (2 * MS if n % 3 else 20 * US)), Work(400 * US), *OPS)
+        for n in range(9)
+    ]
+)
+
+
+def test_a_faster_host_waits_longer_for_a_loader_that_never_rests(loaded):
+    """Two of three fetches come late, so the third batch is there because of the others' waits."""
+    found = loaded.whatif("python*0", trace=LATE, window="trace")
+    assert found.saves_ns == pytest.approx(400 * US, rel=0.01)  # the last step's
 
 
 @pytest.mark.parametrize("title", CASES)

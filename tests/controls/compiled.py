@@ -92,3 +92,15 @@ COMPILED = (product(6 * US), Work(3 * US), launched("triton_poi_fused_add_relu_0
 def torch_compile(place, *block):
     """A module run eagerly; in the twin, compiled: chains fused, dispatch and Python halved."""
     return steps(line(f"nn.Module: {place}", *block), Work(4 * US), SYNC)
+
+
+COPIED = Op("memory-bandwidth", 60 * US, "void copy_kernel<float>")
+COPY = launched("aten::copy_", 4 * US, COPIED, 4 * US)
+REPLAYED = (Op("math", 40 * US, "void gemm_kernel<bf16>"),) * 10
+
+
+@planted("CompiledFunction", faulty=(COPY,) * 4, fixed=())
+def graph_buffers(place, *copies):
+    """Compiled code copies its inputs into a CUDA graph's buffers; in the twin, they are there."""
+    replay = operator("graph", 5 * US, Launch(9 * US, REPLAYED, name="cudaGraphLaunch"))
+    return [*steps(operator(place, 10 * US, *copies, replay), PAUSE, times=6), SYNC]

@@ -1,7 +1,7 @@
 """Faults of the device's work: what it does in vain, and kernels that are slower than others."""
 
 from tests.controls.planting import PAUSE, SYNC, launched, planted, products, steps
-from tests.kit.atoms import NAMES, US, Launch, Op, Work, line, operator
+from tests.kit.atoms import NAMES, US, Launch, Op, Slice, Work, line, operator
 
 HALF, BF16 = "c10::Half", "c10::BFloat16"
 ADDITION = NAMES["memory-bandwidth"]
@@ -298,3 +298,17 @@ def repeated_casts(place, *casts):
     shapes = [[64, 1024], WEIGHT, [4096]]
     layer = operator("aten::linear", 4 * US, *casts, product, shapes=shapes)
     return steps(line(place, *[layer] * 12), PAUSE, SYNC)
+
+
+BROUGHT = launched(
+    "aten::copy_", 3 * US,
+    Op("copy", 300 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": 16_000_000}), 4 * US,
+)  # fmt: skip
+
+
+@planted(None, faulty=(BROUGHT,), fixed=())
+def offloaded_parameters(*copies):
+    """Each layer's parameters are copied from the host before it runs; in the twin, they stay."""
+    before = Slice("FSDP::pre_forward (layer)", "user_annotation", (Work(5 * US), *copies))
+    layer = (before, *[launched("aten::mm", 12 * US, ("math", 40 * US), 4 * US)] * 5)
+    return [*steps(*layer * 6, PAUSE), SYNC]

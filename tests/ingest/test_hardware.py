@@ -51,6 +51,15 @@ def test_every_device_asked_for_is_there_and_none_that_a_name_leaves_open(names,
     assert [name for name in listed if (entry_of(name) is not None) != is_there] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "giga"),
+    [("NVIDIA H100 80GB HBM3", 63), ("NVIDIA A100-SXM4-40GB", 31.5), ("Tesla V100-DGXS-32GB", 0)],
+)
+def test_a_cards_link_to_the_host_is_known_by_its_generation(name, giga):
+    found = next(each for each in peaks() if re.search(each.match, name))
+    assert (found.host_link_gb_per_s or 0) == giga
+
+
 def test_every_pattern_is_one_of_re2():
     for each in peaks():
         duckdb.execute("SELECT regexp_matches('', $1)", [each.match])

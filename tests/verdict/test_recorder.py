@@ -338,7 +338,9 @@ def test_effects_of_the_recorder_come_first(title, analyses, capsys, monkeypatch
     verdict = analyses[trace].verdict
     assert verdict.why[0].startswith(reason)
     assert (verdict.regime, verdict.confidence) == (regime, confidence)
-    assert advice is None or verdict.try_next[0] == RECORD[advice]
+    # Its programs have no stacks that could be switched off.
+    asked = RECORD[advice].replace("with_stack=False, ", "") if advice else None
+    assert asked in (None, verdict.try_next[0])
     if regime == "unknown":
         assert (verdict.bottleneck, verdict.savings, len(verdict.try_next)) == (None, [], 1)
     lines = screen(analyses[trace], capsys, monkeypatch)

@@ -30,6 +30,7 @@ class Peaks(Struct, frozen=True, forbid_unknown_fields=True):
     match: str
     source: str
     memory_gb_per_s: _Rate | None = None
+    host_link_gb_per_s: _Rate | None = None
     memory_source: str | None = None
     tflops: dict[_Format, _Rate] = {}
     note: str | None = None
@@ -73,6 +74,7 @@ def record_peaks(connection: duckdb.DuckDBPyConnection, devices: list[Peaks]) ->
             "name": each.name,
             "pattern": each.match,
             "memory_bytes_per_s": each.memory_gb_per_s and each.memory_gb_per_s * 1e9,
+            "host_link_bytes_per_s": each.host_link_gb_per_s and each.host_link_gb_per_s * 1e9,
             "flop_per_s": {name: rate * 1e12 for name, rate in each.tflops.items()},
             "source": "; ".join(filter(None, (each.source, each.memory_source))),
             "note": each.note,

@@ -77,11 +77,18 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     verdict = with_omission(verdict, evidence, thresholds)
     word = evidence.device_word
     why, doubts, try_next = (
-        [in_words_of(word, in_switches_of(evidence.profiler, text)) for text in texts]
+        [in_words_of(word, _switched(evidence, text)) for text in texts]
         for texts in (verdict.why, verdict.doubts, verdict.try_next)
     )
     said = in_words_of(word, verdict.headline)
     return replace(verdict, headline=said, why=why, doubts=doubts, try_next=try_next)
+
+
+def _switched(evidence: Evidence, text: str) -> str:
+    """The text with the recorder's switches; stacks that were off cannot be switched off."""
+    text = in_switches_of(evidence.profiler, text)
+    has_stacks = all(each.code != "no_stacks" for each in evidence.health)
+    return text if has_stacks else text.replace("with_stack=False, ", "")
 
 
 def judge_briefly(period: Period, thresholds: Thresholds) -> tuple[str, str | None]:

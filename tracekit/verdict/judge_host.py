@@ -17,6 +17,8 @@ from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
 from tracekit.verdict.sentences import waits_for_workers
 
 RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
+# As queries/host/cpu_time.sql names it.
+_METRICS = "metrics of CUPTI"
 # Times of a host thread: fields without `_ns`.
 _WORK = ("compute", "communication")
 _OVERHEADS = (
@@ -67,7 +69,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
             f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
             "cannot tell which side is the bottleneck."
         )
-        return unknown(window, why, fractions, [RECORD_DEVICE])
+        return unknown(window, why, fractions, [_lost_kernels(host)])
     if host.device_evidence:
         why.append(
             f"This job uses the GPU ({host.device_evidence}), whose work was not recorded: the "
@@ -145,8 +147,14 @@ def _judge_late_host(
     }
     bottleneck = max(times, key=lambda name: times[name])
     return Verdict(
-        "", OVERHEAD, bottleneck, "low", window, fractions, why, [], None, [RECORD_DEVICE]
+        "", OVERHEAD, bottleneck, "low", window, fractions, why, [], None, [_lost_kernels(host)]
     )
+
+
+def _lost_kernels(host: HostThread) -> str:
+    """What to do about launches without kernels: recording the GPU was on, or no launch would be in
+    the trace."""
+    return words("next")["metrics" if _METRICS in (host.device_evidence or "") else "lost_kernels"]
 
 
 def _limit(host: HostThread, thresholds: Thresholds) -> str:

@@ -213,13 +213,18 @@ def _fetches(recorded: Recording) -> Waits:
     """Fetches that found no batch loaded.
 
     The loader works while the thread does other things. In a replay, it takes as long from one
-    batch to the next as it did in the trace.
+    batch to the next as it did in the trace. Where most fetches find none, the loader never rests:
+    it takes as long from one late batch to the next, however soon those between were taken.
     """
     rows = recorded.database.arrays("input_waits", trace=recorded.trace_id)
     thread, start, end = recorded.host.slices(rows)
     long = rows["dur_ns"] > recorded.thresholds.prefetched_ns
     follows = np.append(False, thread[1:] == thread[:-1])[: len(thread)]
     chosen = np.flatnonzero(long & follows & (thread >= 0))
+    before = chosen - 1
+    if 2 * len(chosen) > len(thread) and len(chosen) > 1:
+        last = chosen[:-1]
+        before[1:] = np.where(thread[last] == thread[chosen[1:]], last, before[1:])
     ready = rows["dur_ns"][~long]
     own = int(np.median(ready)) if len(ready) else 0
     return Waits.make(
@@ -228,8 +233,8 @@ def _fetches(recorded: Recording) -> Waits:
         end[chosen],
         own_ns=own,
         own_cause=CAUSES.index("input"),
-        instant=end[chosen - 1],
-        lag_ns=end[chosen] - end[chosen - 1],
+        instant=end[before],
+        lag_ns=end[chosen] - end[before],
     )
 
 
