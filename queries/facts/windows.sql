@@ -1,7 +1,8 @@
 -- fact: A time window over which shares are computed, of one device.
--- needs: steps, trace_span, gpu_op_launch
+-- needs: steps, trace_span, gpu_op_launch, queued_before
 -- of: gpu_ops
---   gpu_active  start of the first GPU op to end of the last one
+--   gpu_active  start of the first GPU op to end of the last one, without the main device's time on work that
+-- was launched before the recording (queued_before)
 --   step a profiler step: begins when the host has begun it and all devices have finished earlier work, and
 -- ends when the host has left it and they have finished the work launched so far; only for the first
 -- thresholds().stepped_devices of ranked_devices
@@ -12,7 +13,13 @@ CREATE TABLE windows (
     name VARCHAR, start_ns BIGINT, end_ns BIGINT
 );
 WITH active AS (
-    SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
+    SELECT trace_id, device_id, any_value(time_ns) AS queued_ns,
+           min(start_ns) + coalesce(queued_ns, 0) AS start_ns, max(end_ns) AS end_ns
+    FROM gpu_ops LEFT JOIN (
+        SELECT trace_id, device_id, time_ns FROM recorder_finding JOIN main_device USING (trace_id)
+        WHERE code = 'queued_before'
+    ) USING (trace_id, device_id)
+    GROUP BY ALL
 ),
 finished AS (
     SELECT trace_id, launch_start_ns AS at_ns,

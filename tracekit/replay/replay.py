@@ -58,7 +58,8 @@ class Replay:
         self.ranges = None if ranges is None else ranges_of(database, trace_id, self.graph, ranges)
         """The annotated ranges that can be windows."""
         self.windows: dict[str, Windows] = {
-            "gpu_active": gpu_active(self.graph), "trace": whole(self.graph), "step": self.steps,
+            "gpu_active": gpu_active(database, trace_id, self.graph),
+            "trace": whole(self.graph), "step": self.steps,
         } | ({} if self.ranges is None else {"range": self.ranges})  # fmt: skip
         """All windows by kind, in the order of `lengths`."""
         self.watched: Ints = np.concatenate([each.instants for each in self.windows.values()])

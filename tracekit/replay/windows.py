@@ -64,11 +64,15 @@ class Extents(Windows):
     first: Ints
     """The first op of each window; the window's ops go up to the next window's first. Empty without
     ops."""
+    earlier: Ints
+    """The ops that are over before their window begins."""
 
     def spans(self, run: Run) -> tuple[Ints, Ints]:
         begin, end = np.full(len(self), -NEVER), np.full(len(self), NEVER)
         if len(self.first):
-            begin = np.minimum.reduceat(run.op_start(_ALL), self.first)
+            start = np.array(run.op_start(_ALL))
+            start[self.earlier] = -NEVER
+            begin = np.minimum.reduceat(start, self.first)
             end = np.maximum.reduceat(run.op_end(_ALL), self.first)
         if len(self.begin):
             begin = np.minimum(begin, run.host_time(self.begin).min())
@@ -81,17 +85,20 @@ class Extents(Windows):
         return last_of(run, np.arange(first, stop), self.end)
 
 
-def gpu_active(graph: Graph) -> Extents:
-    """The window of each device, in order, from its first op's start to its last op's end."""
+def gpu_active(database: Session, trace_id: int, graph: Graph) -> Extents:
+    """The window of each device, in order, from its first op's start to its last op's end; without
+    the ops before the end of work that was launched before the recording."""
     # Ops are in order of their devices.
     first = np.unique(graph.device.device_id, return_index=True)[1]
-    return Extents(["GPU-active span"] * len(first), _NONE, _NONE, first)
+    rows = database.arrays("earlier_ops", trace=trace_id)
+    earlier = np.flatnonzero(np.isin(graph.device.op_id, rows["event_id"]))
+    return Extents(["GPU-active span"] * len(first), _NONE, _NONE, first, earlier)
 
 
 def whole(graph: Graph) -> Extents:
     """The window from the first event of the trace to its last."""
     first = np.zeros(min(1, graph.ops), np.int64)
-    return Extents(["whole trace"], graph.first_keys, graph.last_keys, first)
+    return Extents(["whole trace"], graph.first_keys, graph.last_keys, first, _NONE)
 
 
 @dataclass(frozen=True)

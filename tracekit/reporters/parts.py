@@ -127,26 +127,9 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
             WindowPart("idle: unlinked", "unknown", idle.unlinked_ns),
             WindowPart("idle: after the last op", "idle", idle.after_last_op_ns),
         ]
-        parts = _without_queued(parts, analysis)
     else:
         parts = _of_host(host) if host is not None else []
     return [part for part in parts if part.ns > 0]
-
-
-def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
-    """The parts, with the device's first gap as a part of its own if the device was then busy with
-    work that was launched before the recording: that is not idle time."""
-    found = (each.time_ns for each in analysis.trace.health if each.code == "queued_before")
-    queued_ns = next(found, None) or 0
-    holding = max(parts[3:], key=lambda part: part.ns)
-    if not queued_ns or analysis.judged.window.kind == "step" or 2 * holding.ns < queued_ns:
-        return parts
-    before_ns = min(queued_ns, holding.ns)
-    left = replace(holding, ns=holding.ns - before_ns)
-    return [
-        WindowPart("launched before the recording", "unknown", before_ns),
-        *(left if part is holding else part for part in parts),
-    ]
 
 
 # What the busiest thread of a trace without GPU ops does, in plain words.

@@ -83,14 +83,15 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
 
 
 def once_rows(analysis: Analysis) -> list[tuple[str, str, int, int]]:
-    """One-offs until the last GPU op, together where they have one name or lie in one slow step:
+    """One-offs until the last GPU op, together where they have one name or lie in one slow step or
+    first call:
     their name, what took the time, if it has another name, their time beyond the usual, and when
     the first begins, since the trace's start; the highest time first."""
     outer = [each.window for each in analysis.windows]
     start_ns = min(each.start_ns for each in outer)
     until_ns = max(each.end_ns for each in outer if each.kind != "trace")
     seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
-    slow = [each for each in analysis.one_offs if each.kind == "step"]
+    slow = [each for each in analysis.one_offs if each.kind in ("step", "call")]
     alike: dict[str, list[OneOffEvent]] = {}
     for each in analysis.one_offs:
         inside = (s.name for s in slow if 0 <= each.start_ns - s.start_ns < s.dur_ns)

@@ -58,15 +58,17 @@ def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
 
 def without_recorder(evidence: Evidence) -> Evidence:
     """The evidence without effects of the recorder: the first collective's wait for late ranks is
-    not communication, and gaps in replays cost nothing."""
+    not communication, gaps in replays cost nothing, and the time of unrecorded work is no window's.
+    """
     findings, gpu, causal = _by_code(evidence), evidence.gpu, evidence.causal
     if evidence.host is not None and "truncated" in findings:
         # The last wait that was read need not be the last one.
         evidence = replace(evidence, host=replace(evidence.host, last_wait_ns=None))
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
-    if queued := findings.get("queued_before"):
-        evidence = _without_queued(evidence, queued.time_ns or 0)
-        causal = evidence.causal
+    if "queued_before" in findings:
+        # The whole trace also has the time of that work.
+        left = [each for each in evidence.windows if each.window.kind != "trace"]
+        evidence = replace(evidence, windows=left)
     if skew and gpu and (skew.time_ns or 0) <= gpu.exposed_comm_ns:
         left_ns = gpu.exposed_comm_ns - (skew.time_ns or 0)
         evidence = replace(evidence, gpu=replace(gpu, exposed_comm_ns=left_ns))
@@ -77,32 +79,6 @@ def without_recorder(evidence: Evidence) -> Evidence:
         gains = replace(causal.gains, removed=ranked)
         evidence = replace(evidence, causal=replace(causal, gains=gains))
     return evidence
-
-
-def _without_queued(evidence: Evidence, ns: int) -> Evidence:
-    """The evidence without the time in which the device worked on unrecorded ops."""
-    causal = evidence.causal
-    if causal is None or evidence.window.kind != "gpu_active" or ns >= causal.gains.window_ns:
-        return evidence
-    gains, left_ns = causal.gains, causal.gains.window_ns - ns
-    longer = gains.window_ns / left_ns
-    removed = {cause: gain * longer for cause, gain in gains.removed.items()}
-    # The call that waited is one of these; removing the call would not save its wait.
-    waiting = max(("copy", "sync"), key=lambda cause: removed.get(cause, 0.0))
-    if waiting in removed:
-        removed[waiting] = max(0.0, removed[waiting] - ns / left_ns)
-    gains = replace(
-        gains,
-        window_ns=left_ns,
-        one_offs_ns=gains.one_offs_ns + ns,
-        host=gains.host * longer,
-        device=gains.device * longer,
-        removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
-        removed_at_most={cause: gain * longer for cause, gain in gains.removed_at_most.items()},
-        cuda_graph=gains.cuda_graph * longer,
-        unknown=max(0.0, gains.unknown * longer - ns / left_ns),
-    )
-    return replace(evidence, causal=replace(causal, gains=gains))
 
 
 def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
@@ -199,10 +175,7 @@ def _skewed(case: RuleInput, finding: Finding) -> str | None:
 
 def _queued(case: RuleInput, finding: Finding) -> str | None:
     """The device worked on ops launched before the recording, and the host waited for it."""
-    if case.evidence.window.kind != "gpu_active":
-        return None
-    # If it takes most of the window, hardly anything is left to judge.
-    return "low" if _share(finding, case.evidence) > case.thresholds.unseen_share else "medium"
+    return "medium" if case.evidence.window.kind == "gpu_active" else None
 
 
 def _gaps(case: RuleInput, finding: Finding) -> str | None:
