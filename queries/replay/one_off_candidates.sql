@@ -235,7 +235,8 @@ first_call AS (
     WHERE calls >= thresholds().fewest_alike AND c.dur_ns >= thresholds().one_off_ratio * usual_ns
         AND EXISTS (FROM once AS o WHERE o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid
             AND o.start_ns >= c.start_ns AND o.end_ns <= c.end_ns)
-)
+),
+listed AS (FROM once UNION ALL BY NAME FROM first_call)
 SELECT o.trace_id,
        -- A call of the runtime is recorded when it returns: its end is in doubt only at the trace's very end.
        CASE WHEN o.kind = 'stretch' AND slice_kind IS NOT NULL
@@ -246,6 +247,6 @@ SELECT o.trace_id,
        CASE o.activity WHEN 'communication' THEN 'communication'
            ELSE host_cause(o.activity, o.end_ns - o.start_ns) END AS cause,
        coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
-FROM (FROM once UNION ALL BY NAME FROM first_call) AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+FROM listed AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
 LEFT JOIN thread AS t ON o.trace_id = t.trace_id AND o.pid = t.pid AND o.tid = t.tid
 ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id

@@ -6,7 +6,7 @@
 -- column once (count): names that occur once: a repeated pass has none
 -- column passes (count): calls of the outermost module that takes most of the host's time; without modules,
 --     how often at least half of the names occur; 0: unknown
--- column pass_ns (list): from the start of each of these calls of a module to the next one's, in ns
+-- column pass_lengths (list): from the start of each of these calls of a module to the next one's, in ns
 -- doubts: no_gpu_ops
 WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops
@@ -43,7 +43,7 @@ SELECT op.trace_id, coalesce(sum(times) FILTER (is_gpu), 0)::BIGINT AS gpu_ops,
        coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once,
        coalesce(any_value(calls), any_value(turns), 0)::BIGINT AS passes,
        list_transform(list_zip(any_value(starts)[:-2], any_value(starts)[2:]), lambda s: s[2] - s[1])
-           AS pass_ns
+           AS pass_lengths
 FROM op LEFT JOIN step USING (trace_id) LEFT JOIN pass USING (trace_id) LEFT JOIN turn USING (trace_id)
 GROUP BY op.trace_id
 ORDER BY op.trace_id

@@ -173,7 +173,7 @@ class Repetition(Struct, frozen=True):
     names: int = 0
     once: int = 0
     passes: int = 0
-    pass_ns: list[int] | None = None
+    pass_lengths: list[int] | None = None
     """From the start of each pass to the start of the next one, where modules were recorded."""
 
 

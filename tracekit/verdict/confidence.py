@@ -144,7 +144,7 @@ def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
 
 def _has_two_states(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     """Passes of two lengths, far apart: the run changed while it was recorded."""
-    found = sorted((evidence.repetition and evidence.repetition.pass_ns) or [])
+    found = sorted((evidence.repetition and evidence.repetition.pass_lengths) or [])
     apart = [after / max(1, before) for before, after in pairwise(found)]
     if not apart or max(apart) < thresholds.one_range_ratio:
         return None
