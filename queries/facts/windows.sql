@@ -5,7 +5,8 @@
 -- was launched before the recording (queued_before)
 --   step a profiler step: begins when the host has begun it and all devices have finished earlier work, and
 -- ends when the host has left it and they have finished the work launched so far; only for the first
--- thresholds().stepped_devices of ranked_devices
+-- thresholds().stepped_devices of ranked_devices. Ops without a launch that start before all others are
+-- earlier work, too
 --   trace       the start of the first host slice or GPU op to the end of the last one
 CREATE TABLE windows (
     trace_id INTEGER, device_id BIGINT,
@@ -21,11 +22,16 @@ WITH active AS (
     ) USING (trace_id, device_id)
     GROUP BY ALL
 ),
+worked AS (
+    SELECT o.trace_id, o.start_ns, o.end_ns, launch_start_ns,
+           min(o.start_ns) FILTER (launch_start_ns IS NOT NULL) OVER (PARTITION BY o.trace_id) AS first_ns
+    FROM gpu_ops AS o LEFT JOIN gpu_op_launch AS l ON o.trace_id = l.trace_id AND o.event_id = l.event_id
+    WHERE o.trace_id IN (SELECT trace_id FROM steps)
+),
 finished AS (
-    SELECT trace_id, launch_start_ns AS at_ns,
-           max(end_ns) OVER (PARTITION BY trace_id ORDER BY launch_start_ns) AS end_ns
-    FROM gpu_op_launch JOIN gpu_ops USING (trace_id, event_id)
-    WHERE trace_id IN (SELECT trace_id FROM steps)
+    SELECT trace_id, coalesce(launch_start_ns, -thresholds().late_time_ns) AS at_ns,
+           max(end_ns) OVER (PARTITION BY trace_id ORDER BY at_ns) AS end_ns
+    FROM worked WHERE launch_start_ns IS NOT NULL OR start_ns < first_ns
 ),
 begun AS (
     SELECT s.*, greatest(s.start_ns, coalesce(f.end_ns, s.start_ns)) AS begin_ns
