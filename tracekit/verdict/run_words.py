@@ -37,6 +37,9 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     if not bound or 2 * len(alike) <= len(analyses):
         said = []
     best = run.savings[0] if run.savings else None
+    if missing and best is not None and best.remove == "network":
+        # What looks like time on the wire may be waiting for a missing rank.
+        said, best = [], None
     if best is not None and best.remove == BUBBLE:
         said.append("the stages of the pipeline wait for each other (pipeline-bubble)")
     elif best is not None:
