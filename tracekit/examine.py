@@ -195,6 +195,9 @@ class _Examiner:
             advised=first.cause if first else None,
             advised_remedy=first.remedy if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,
+            advised_once_ns=max((a.saves_ns for a in fixes.advice if a.once), default=0)
+            if fixes
+            else 0,
         )
         verdict = judge(evidence, self.thresholds)
         if fixes and verdict.regime == UNKNOWN:

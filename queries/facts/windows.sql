@@ -4,7 +4,8 @@
 --   gpu_active  start of the first GPU op to end of the last one
 --   step a profiler step: begins when the host has begun it and all devices have finished earlier work, and
 -- ends when the host has left it and they have finished the work launched so far; only for the first
--- thresholds().stepped_devices of ranked_devices
+-- thresholds().stepped_devices of ranked_devices. Ops without a launch that start before all others are
+-- earlier work, too
 --   trace       the start of the first host slice or GPU op to the end of the last one
 CREATE TABLE windows (
     trace_id INTEGER, device_id BIGINT,
@@ -14,11 +15,15 @@ CREATE TABLE windows (
 WITH active AS (
     SELECT trace_id, device_id, min(start_ns) AS start_ns, max(end_ns) AS end_ns FROM gpu_ops GROUP BY ALL
 ),
+worked AS (
+    SELECT trace_id, start_ns, end_ns, launch_start_ns,
+           min(start_ns) FILTER (launch_id IS NOT NULL) OVER (PARTITION BY trace_id) AS first_ns
+    FROM gpu_ops WHERE trace_id IN (SELECT trace_id FROM steps)
+),
 finished AS (
-    SELECT trace_id, launch_start_ns AS at_ns,
-           max(end_ns) OVER (PARTITION BY trace_id ORDER BY launch_start_ns) AS end_ns
-    FROM gpu_ops
-    WHERE launch_id IS NOT NULL AND trace_id IN (SELECT trace_id FROM steps)
+    SELECT trace_id, coalesce(launch_start_ns, -thresholds().late_time_ns) AS at_ns,
+           max(end_ns) OVER (PARTITION BY trace_id ORDER BY at_ns) AS end_ns
+    FROM worked WHERE launch_start_ns IS NOT NULL OR start_ns < first_ns
 ),
 begun AS (
     SELECT s.*, greatest(s.start_ns, coalesce(f.end_ns, s.start_ns)) AS begin_ns

@@ -27,11 +27,16 @@
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
 -- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits,
 -- or by the link: within a machine, all data passes twice over the slowest link of today in less time.
+-- A rank's first wait does not count as far as the last rank's recording began later than its own.
 WITH met AS (
-    SELECT trace_id, event_id, rank, c.dur_ns, min(c.dur_ns) OVER same AS wire_ns,
-           arg_min(rank, c.dur_ns) OVER same AS late_rank,
+    SELECT trace_id, event_id, rank, c.dur_ns, arg_min(rank, c.dur_ns) OVER same AS late_rank,
+           c.end_ns - s.start_ns AS since_ns,
+           greatest(0, since_ns - arg_min(since_ns, c.dur_ns) OVER same)
+               * (c.start_ns = min(c.start_ns) OVER (PARTITION BY trace_id))::INTEGER AS skew_ns,
+           min(c.dur_ns) OVER same + skew_ns AS wire_ns,
            min(trace_id) OVER same < max(trace_id) OVER same AS is_matched
-    FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id) WHERE direction IS NULL
+    FROM collective AS c JOIN matched_collective AS m USING (trace_id, event_id)
+    JOIN trace_span AS s USING (trace_id) WHERE direction IS NULL
     WINDOW same AS (PARTITION BY job, group_key, matched_by,
         CASE WHEN m.sequence IS NULL THEN step END, place, c.type)
 ),

@@ -3,7 +3,8 @@
 --     inside it, except the profiler's steps), capture (of a graph: a row of capture_calls), compilation,
 --     loading (of code, in calls of the driver alone),
 --     allocation (all of it, if it ends in the first half of the launches), op (a communicating kernel),
---     copies (between host and device, many in a row on a thread) or unended (a stretch in a slice until
+--     copies (between host and device, many in a row on a thread), call (the first of an operator that has
+--     one of these inside, if later ones are far shorter) or unended (a stretch in a slice until
 --     recording stopped: its end is unknown)
 -- column event_id (id): the slice or kernel; NULL: none was recorded
 -- column pid (id): the process; NULL for a kernel
@@ -213,7 +214,27 @@ once AS (
     QUALIFY count(*) OVER (PARTITION BY trace_id, alike, place) = 1
     UNION ALL BY NAME
     (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
-)
+),
+-- First calls: what makes an operator ready is in one call, whatever slices it is recorded in.
+long_call AS (
+    SELECT trace_id, pid, tid, s.event_id, s.name, s.start_ns, s.end_ns, s.dur_ns
+    FROM slices AS s JOIN thread USING (trace_id, pid, tid) WHERE s.kind = 'cpu_op' AND s.dur_ns >= long_ns
+),
+like_long AS (
+    SELECT trace_id, name, min(start_ns) AS first_ns, count(*) AS calls, median(dur_ns) AS usual_ns
+    FROM slices SEMI JOIN long_call USING (trace_id, name)
+    WHERE kind = 'cpu_op' AND is_asked(trace_id) GROUP BY ALL
+),
+first_call AS (
+    SELECT c.trace_id, 'call' AS kind, c.event_id, c.pid, c.tid, c.start_ns, c.end_ns, usual_ns,
+           'dispatch' AS activity, c.name
+    FROM long_call AS c JOIN like_long AS l ON c.trace_id = l.trace_id AND c.name = l.name
+        AND c.start_ns = l.first_ns
+    WHERE calls >= thresholds().fewest_alike AND c.dur_ns >= thresholds().one_off_ratio * usual_ns
+        AND EXISTS (FROM once AS o WHERE o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid
+            AND o.start_ns >= c.start_ns AND o.end_ns <= c.end_ns)
+),
+listed AS (FROM once UNION ALL BY NAME FROM first_call)
 SELECT o.trace_id,
        -- A call of the runtime is recorded when it returns: its end is in doubt only at the trace's very end.
        CASE WHEN o.kind = 'stretch' AND slice_kind IS NOT NULL
@@ -224,6 +245,6 @@ SELECT o.trace_id,
        CASE o.activity WHEN 'communication' THEN 'communication'
            ELSE host_cause(o.activity, o.end_ns - o.start_ns) END AS cause,
        coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
-FROM once AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+FROM listed AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
 LEFT JOIN thread AS t ON o.trace_id = t.trace_id AND o.pid = t.pid AND o.tid = t.tid
 ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id

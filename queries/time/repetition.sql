@@ -6,6 +6,7 @@
 -- column once (count): names that occur once: a repeated pass has none
 -- column passes (count): calls of the outermost module that takes most of the host's time; without modules,
 --     how often at least half of the names occur; 0: unknown
+-- column pass_lengths (list): from the start of each of these calls of a module to the next one's, in ns
 -- doubts: no_gpu_ops
 WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops
@@ -19,9 +20,10 @@ WITH op AS (
 ),
 -- Layers of one pass repeat, too: recorded modules distinguish a pass from a layer.
 pass AS (
-    SELECT trace_id, arg_max(calls, (ns, name)) AS calls
+    SELECT trace_id, arg_max(calls, (ns, name)) AS calls, arg_max(starts, (ns, name)) AS starts
     FROM (
-        SELECT t.trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns
+        SELECT t.trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns,
+               list(f.start_ns ORDER BY f.start_ns) AS starts
         FROM python_frames AS f JOIN host_thread AS t USING (trace_id, pid, tid)
         JOIN thread_slice AS s ON s.thread = t.thread AND s.event_id = f.event_id
         WHERE f.is_module AND s.module_id IS NULL AND is_asked(trace_id)
@@ -39,7 +41,9 @@ step AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id)
 SELECT op.trace_id, coalesce(sum(times) FILTER (is_gpu), 0)::BIGINT AS gpu_ops,
        coalesce(sum(times) FILTER (is_gpu AND times >= thresholds().fewest_alike), 0)::BIGINT AS repeated,
        coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once,
-       coalesce(any_value(calls), any_value(turns), 0)::BIGINT AS passes
+       coalesce(any_value(calls), any_value(turns), 0)::BIGINT AS passes,
+       list_transform(list_zip(any_value(starts)[:-2], any_value(starts)[2:]), lambda s: s[2] - s[1])
+           AS pass_lengths
 FROM op LEFT JOIN step USING (trace_id) LEFT JOIN pass USING (trace_id) LEFT JOIN turn USING (trace_id)
 GROUP BY op.trace_id
 ORDER BY op.trace_id

@@ -128,3 +128,32 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
     for query in catalog.queries().values():
         columns, _ = database.fetch(query.sql)
         assert columns == [column.name for column in query.columns], query.name
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mi250-minitoy", "70.4 % of ProfilerStep#1 happened once: one launch, hipLaunchKernel"),
+        ("v100-torchrec-rank", "ProfilerStep#5 (cudaMalloc, cudaFree) adds 238 ms once"),
+    ],
+)
+def test_the_first_sentences_say_what_happened_once(name, said, shared_verdict):
+    assert said in shared_verdict(f"{name}.json.gz").verdict.headline
+
+
+def test_a_first_call_is_a_one_off_with_all_that_it_spends(shared_verdict):
+    calls = [e for e in shared_verdict("a100-alexnet.json.gz").one_offs if e.kind == "call"]
+    named = {each.name: each for each in calls}
+    # From the raw trace: 10.84 s, 253 ms of it beside what is listed inside it; 1.6 ms later on.
+    first = named["aten::cudnn_convolution"]
+    assert (first.dur_ns, first.usual_ns) == (10_840_892_000, 1_617_500)
+    assert first.excess_ns == pytest.approx(253e6, rel=0.01)
+
+
+def test_ops_without_a_launch_before_a_steps_first_are_earlier_work(shared_verdict, shared_trace):
+    window = shared_verdict("h100-qwen-small.json.gz").judged.window
+    database, number = shared_trace("h100-qwen-small.json.gz")
+    unlinked = "SELECT max(end_ns) FROM gpu_ops WHERE launch_id IS NULL"
+    ((end_ns,),) = database.session.fetch(f"{unlinked} AND trace_id = {number}")[1]
+    # From the raw trace: 509 ops of the pass before end 14.64 ms after the trace's start.
+    assert (window.kind, window.start_ns) == ("step", end_ns)

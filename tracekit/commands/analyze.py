@@ -127,17 +127,32 @@ def advise(
 
 
 def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> int | None:
-    """The trace on which to advise: of the ranks of a run, the one that sets the pace."""
+    """The trace on which to advise: of the ranks of a run, the one that sets the pace, or the
+    median by length of those that are bound by what bounds most."""
+    from tracekit.verdict.run_words import bound_of_most
     from tracekit.verdicts import verdict_together
 
     if trace_id is not None or len(run.trace_ids()) == 1:
         return trace_id
     analyses = run.verdicts(thresholds=thresholds)
     found, _ = verdict_together(run.session, analyses, thresholds)
-    if found is None or found.pace_rank is None:
+    if found is None:
         return None
-    warn(f"advice on rank {found.pace_rank}, which sets the pace (--trace-id chooses another)")
-    return found.late_ranks[0].trace_id
+    if found.pace is not None:
+        rank, chosen, why = found.pace_rank, found.pace.trace_id, "which sets the pace"
+    else:
+        bound, alike = bound_of_most(analyses)
+        if not alike:
+            return None
+        alike.sort(key=lambda each: each.judged.window.span_ns)
+        trace = alike[(len(alike) - 1) // 2].trace
+        rank, chosen, why = (
+            trace.rank,
+            trace.trace_id,
+            f"{bound}, as {'all' if len(alike) == len(analyses) else 'most'} ranks are",
+        )
+    warn(f"advice on rank {rank}, {why} (--trace-id chooses another)")
+    return chosen
 
 
 @click.command()

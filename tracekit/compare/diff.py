@@ -19,7 +19,6 @@ from tracekit.stages import stage
 from tracekit.text import duration, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import LateRank, RunVerdict
-from tracekit.verdict.run_words import headline
 from tracekit.verdicts import verdict_together, verdicts
 
 SCHEMA = "tracekit/diff/1"
@@ -219,7 +218,7 @@ def compare_runs(
     # The slower run first.
     ordered.sort(key=lambda each: -(each[0].step_ns or 0))
     pace = next((each for each in ordered if each[0].pace_rank is not None), None)
-    why += [f"{name}: {headline(each)}." for each, name in ordered]
+    why += [f"{name}: {each.headline}." for each, name in ordered]
     if pace is not None:
         why += _pace(*pace, [each for each in ordered if each is not pace])
     rank = None if pace is None else pace[0].pace_rank
@@ -271,8 +270,8 @@ def common_rank(
 
 def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> list[str]:
     """What the rank that sets the pace of a run spends more time on there."""
-    late = run.late_ranks[0]
-    if late.cause is None or late.excess_ns is None:
+    late = run.pace
+    if late is None or late.cause is None or late.excess_ns is None:
         return []
     where = f", most of it in {late.place}" if late.place else ""
     more = f"{duration(late.excess_ns)} more on {late.cause}"

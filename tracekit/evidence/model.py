@@ -173,6 +173,8 @@ class Repetition(Struct, frozen=True):
     names: int = 0
     once: int = 0
     passes: int = 0
+    pass_lengths: list[int] | None = None
+    """From the start of each pass to the start of the next one, where modules were recorded."""
 
 
 class Phase(Struct, frozen=True):
@@ -240,6 +242,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The remedy of that advice."""
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
+
+    advised_once_ns: int = 0
+    """The most that advice on what happened once saves."""
 
     @property
     def gains(self) -> Gains | None:

@@ -84,8 +84,8 @@ def one_offs_of(
 ) -> list[OneOff]:
     """The one-offs of a trace, in order of their starts.
 
-    If one-offs inside an event cause its excess, they are listed instead of it. A slow step is
-    listed as well, with the rest of its excess.
+    If one-offs inside an event cause its excess, they are listed instead of it. A slow step or a
+    first call is listed as well, with the rest of its excess.
     """
     found = _priced(database, trace_id, graph, steps, thresholds)
     result: list[OneOff] = []
@@ -96,9 +96,12 @@ def one_offs_of(
         inner = [other for other in result if _holds(each, other)]
         covered = sum(other.excess_ns for other in inner)
         is_explained = covered >= thresholds.told_share * each.excess_ns
-        if each.kind in ("step", "start"):
+        if each.kind in ("step", "start", "call"):
             rest = each.excess_ns - covered
             least = (thresholds.one_range_ratio - 1) / 2 * each.usual_ns
+            if each.kind == "call":
+                # Around a first call there are often others, which do nothing but call it.
+                least = max(least, thresholds.named_gain * each.excess_ns)
             if rest >= least and not (each.ops and is_explained):
                 result.append(replace(each, excess_ns=rest))
         elif not is_explained:

@@ -184,14 +184,18 @@ def _marked(
     begin_ns, end_ns = rows["start_ns"], rows["start_ns"] + rows["dur_ns"]
     thread = own if of_thread else np.full(len(own), _EVERY, np.int64)
     first, stop = np.zeros(len(own), np.int64), np.zeros(len(own), np.int64)
+    # Ops without a launch that start before all others are earlier work.
+    since = device.start[device.linked].min(initial=-NEVER)
+    earlier = np.flatnonzero(~device.linked & (device.start < since) & device.linked.any())
     launched = {}
     for each in np.unique(thread).tolist():
         ops = np.flatnonzero(device.linked if each == _EVERY else device.thread == each)
         ops = ops[np.argsort(device.call[ops], kind="stable")]
         call, mine = device.call[ops] + host.origin_ns, thread == each
-        first[mine] = np.searchsorted(call, begin_ns[mine], "left")
-        stop[mine] = np.searchsorted(call, end_ns[mine], "left")
-        launched[each] = compact_ids(ops)
+        before = earlier if each == _EVERY else _NONE
+        first[mine] = len(before) + np.searchsorted(call, begin_ns[mine], "left")
+        stop[mine] = len(before) + np.searchsorted(call, end_ns[mine], "left")
+        launched[each] = compact_ids(np.concatenate([before, ops]))
     return MarkedWindows(
         [str(each) for each in rows["name"]],
         host.key(own, begin_ns),

@@ -34,8 +34,9 @@ LINES, WIDTH = 24, 80
 _PARTS, _BAR = 5, 24
 # Columns of a part's name, of a change, of its place, of its share, and of a one-off event.
 _NAME, _TITLE, _PLACE, _SHARE, _EVENT = 30, 48, 76, 21, 61
-# The most lines of recurring changes, and of one-off events; the lines that one event takes.
-_CHANGES, _ONCE, _FEWEST = 5, 2, 3
+# The most recurring changes, changes against one-offs, and one-off events; the lines that one event
+# takes, and those that are left for events below changes.
+_CHANGES, _ONCE, _EVENTS, _FEWEST, _RESERVED = 5, 2, 4, 3, 5
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
 _MORE_OF_MEMORY = "More: report, query, diff; see tracekit --help"
@@ -122,7 +123,7 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
         if analysis.verdict.regime != UNKNOWN and (best is None or taken >= (best.share or 0.0)):
             shown = _happened(analysis, taken, once, free)
             return [*shown, *_changes(analysis, lists, [], free - len(shown))]
-        lines = _changes(analysis, lists, [], free - _FEWEST)
+        lines = _changes(analysis, lists, [], free - _RESERVED)
         return [*lines, *_happened(analysis, taken, once, free - len(lines))]
     return _changes(analysis, lists, once, free)
 
@@ -133,21 +134,26 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
     often = "once" if len(slow) < 2 else f"once, or in {len(slow)} of {len(analysis.steps)} steps"
     heading = f"What happened {often}: {percent(taken)} of the trace"
     lines = [Text(), Text(f"{heading:<{_EVENT}} {'adds':>8} {'begins':>9}", "bold")]
-    rows = once_rows(analysis)
-    left_ns = sum(ns for *_, ns, _ in rows)
-    # The few that explain most of it.
+    whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
+    left_ns = round(taken * whole_ns)
+    # The few that explain most of it, and the rest.
     enough_ns = (1 - Thresholds().told_share) * left_ns
-    for name, inside, ns, at_ns in rows[:_ONCE]:
+    titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
+    against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
+    for name, inside, ns, at_ns in once_rows(analysis)[:_EVENTS]:
         what, more = ": ".join(filter(None, (printable(name), printable(inside)))), []
         if len(what) > _EVENT:
             what = fitted(printable(name), _EVENT)
             more = [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
-        if left_ns > enough_ns and len(lines) + 1 + len(more) <= free:
-            lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {duration(at_ns):>9}"))
+        if left_ns <= enough_ns or len(lines) + 1 > free:
+            break
+        lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {duration(at_ns):>9}"))
+        # What to do matters more than what was inside.
+        if len(lines) + len(more) + len(against) < free:
             lines += [Text(each, "dim") for each in more]
         left_ns -= ns
-    titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
-    against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
+    if left_ns >= Thresholds().named_gain * whole_ns and len(lines) < free:
+        lines.append(Text(f"{'rest':<{_EVENT}} {duration(left_ns):>8}"))
     if len(lines) + len(against) <= free:
         lines += [Text(each, "dim") for each in against]
     return lines if len(lines) >= _FEWEST else []

@@ -25,7 +25,7 @@ from tracekit.reporters.terminal import (
 from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis, Collectives, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, split_bound
-from tracekit.verdict.run_words import headline, no_verdict, whole
+from tracekit.verdict.run_words import no_verdict, whole
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
@@ -191,7 +191,7 @@ def _step(analysis: Analysis, key: str) -> str:
 def render_run(run: RunVerdict) -> None:
     """Prints the verdict of a run."""
     out = console()
-    line = Text(headline(run), "bold")
+    line = Text(run.headline, "bold")
     if run.step_ns is not None:
         line.append(f"   {_length(run)}", "default")
     out.print(line)

@@ -25,7 +25,6 @@ from tracekit.stages import stage
 from tracekit.text import printable
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import bound_by
-from tracekit.verdict.run_words import headline
 from tracekit.verdicts import verdict_together, verdicts
 from tracekit.version import __version__
 
@@ -211,7 +210,7 @@ def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> _Rows:
             "worth most": best.title if best else None,
             "share of the window (%)": best.share if best else None,
         })  # fmt: skip
-    return [*rows, {"file": headline(run)}] if run is not None else rows
+    return [*rows, {"file": run.headline}] if run is not None else rows
 
 
 def _answer(database: Session, question: str, starts: dict[int, int]) -> _Rows:

@@ -7,6 +7,7 @@ a test of two lines (tests/verdict/test_verdict.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -141,6 +142,22 @@ def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
     )
 
 
+def _has_two_states(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    """Passes of two lengths, far apart: the run changed while it was recorded."""
+    found = sorted((evidence.repetition and evidence.repetition.pass_lengths) or [])
+    apart = [after / max(1, before) for before, after in pairwise(found)]
+    if not apart or max(apart) < thresholds.one_range_ratio:
+        return None
+    at = apart.index(max(apart)) + 1
+    if min(at, len(found) - at) < 2:
+        return None
+    states = (
+        f"{len(part)} take {' to '.join(dict.fromkeys((duration(part[0]), duration(part[-1]))))}"
+        for part in (found[:at], found[at:])
+    )
+    return f"The passes are not alike: {', '.join(states)}."
+
+
 def _is_mostly_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     gains = evidence.gains
     if gains is None or excess_in(evidence.window, evidence.one_offs) <= gains.window_ns:
@@ -244,6 +261,7 @@ def _may_hide_work(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
 
 DOUBTS: tuple[Doubt, ...] = (
     _is_close,
+    _has_two_states,
     _repeats_little,
     _is_mostly_once,
     _waits_unexplained,

@@ -265,6 +265,9 @@ class RunSaving(Struct, frozen=True):
 class RunVerdict(Shown, frozen=True):
     """The verdict of a run: one for all its ranks."""
 
+    headline: str
+    """The verdict in a sentence: the rank that sets the pace, or what bounds the ranks and what
+    removing it from all of them would save."""
     ranks: list[int | None]
     """The ranks that have traces (id)"""
     world_size: int | None
@@ -279,7 +282,8 @@ class RunVerdict(Shown, frozen=True):
     start_skew_ns: int | None
     """How much later the last rank begins than the first, by one clock."""
     pace_rank: int | None
-    """The rank for which the others wait longest; None: they wait for nobody, or it is unknown."""
+    """The rank for which the others wait longest, if they wait long and not only since its
+    recording began late; None: there is no such rank, or it is unknown."""
     late_ranks: list[LateRank]
     """The ranks for which others waited, the worst first."""
     waiting: list[WaitingRank]
@@ -297,3 +301,8 @@ class RunVerdict(Shown, frozen=True):
     """The reasons, as sentences."""
     unknown: list[str]
     """What the traces do not show, and why."""
+
+    @property
+    def pace(self) -> LateRank | None:
+        """The rank that sets the pace."""
+        return next((e for e in self.late_ranks if e.rank == self.pace_rank is not None), None)

@@ -79,15 +79,27 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     return whole.gains.one_offs_ns / whole.window.span_ns
 
 
-def once_rows(analysis: Analysis) -> list[tuple[str, str, int, int]]:
-    """One-offs until the last GPU op, together where they have one name or lie in one slow step:
+def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
+    """A sentence on what happened once outside the judged window, if it takes much of the trace."""
+    whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
+    rows = once_rows(evidence) if whole and evidence.one_offs else []
+    if whole is None or not rows or rows[0][2] < thresholds.headline_share * whole.span_ns:
+        return ""
+    name, inside, ns, _ = rows[0]
+    what = f"{name} ({inside})" if inside else name
+    return f"{what} adds {duration(ns)} once to a trace of {duration(whole.span_ns)}"
+
+
+def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
+    """One-offs until the last GPU op, together where they have one name or lie in one slow step or
+    first call:
     their name, what took the time, if it has another name, their time beyond the usual, and when
     the first begins, since the trace's start; the highest time first."""
     outer = [each.window for each in analysis.windows]
     start_ns = min(each.start_ns for each in outer)
     until_ns = max(each.end_ns for each in outer if each.kind != "trace")
     seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
-    slow = [each for each in analysis.one_offs if each.kind == "step"]
+    slow = [each for each in analysis.one_offs if each.kind in ("step", "call")]
     alike: dict[str, list[OneOffEvent]] = {}
     for each in analysis.one_offs:
         inside = (s.name for s in slow if 0 <= each.start_ns - s.start_ns < s.dur_ns)

@@ -31,9 +31,15 @@ from tracekit.verdict.model import (
     SlowLink,
     WaitingRank,
 )
-from tracekit.verdict.run_words import describe_link, sentences, waits_only
+from tracekit.verdict.run_words import (
+    START_SKEW,
+    began_late,
+    describe_link,
+    headline,
+    sentences,
+    waits_only,
+)
 
-START_SKEW = "start-skew"
 SLOW_LINK = "slow-link"
 # Examine this many late ranks: those for which the others waited longest.
 _EXAMINED = 5
@@ -95,23 +101,21 @@ class _Judge:
         ]
         lengths = self._lengths(run) if run else []
         waiting = self._waiting(lengths) if run else []
-        # Whether the ranks wait for each other long enough to mention.
-        matters = joined.waited_ns >= self.thresholds.named_gain * sum(lengths) > 0
-        has_pace = bool(late) and matters
-        if run and not has_pace and self._exchanged().any():
-            stage = self._slow_stage()
-            late, has_pace = ([stage, *late], True) if stage else (late, False)
+        pace = self._pace(late, sum(lengths))
+        if run and pace is None and self._exchanged().any() and (pace := self._slow_stage()):
+            late = [pace, *late]
         begins = self._begins().values() if run else ()
         exchanges = joined.members.is_exchange
         bubble_ns = int(joined.members.wait_ns[exchanges].sum()) if known else 0
         found = RunVerdict(
+            headline="",
             ranks=[each.trace.rank for each in self.analyses],
             world_size=self.world or None,
             steps=len(joined.step_names),
             step_ns=median_low(run.lengths.tolist()) if run else None,
             span_ns=run.span_ns if run else None,
             start_skew_ns=max(begins) - min(begins) if begins else None,
-            pace_rank=late[0].rank if has_pace else None,
+            pace_rank=pace.rank if pace else None,
             late_ranks=late,
             waiting=waiting,
             collectives=self._collectives() if len(joined.members) else None,
@@ -120,11 +124,22 @@ class _Judge:
             slow_links=links,
             savings=self._savings(late, bubble_ns) if known else [],
             why=[],
-            unknown=list(self._unknown()),
+            unknown=[*self._unknown(), *began_late(late)],
         )
-        found.why.extend(sentences(found, self.analyses))
+        found.why.extend(sentences(found, self.analyses, self.thresholds))
         self._tell_ranks(found)
-        return found
+        return replace(found, headline=headline(found, self.analyses))
+
+    def _pace(self, late: list[LateRank], length_ns: int) -> LateRank | None:
+        """The late rank for which the others wait for a large part of their time, or without whose
+        delay the run would be much shorter. A rank that only began to record late is none."""
+        least, whole_ns = self.thresholds.small_gain, self.joined.measured.span_ns
+        for each in late:
+            saves_ns = (each.saves_ns or 0) * self.steps
+            is_long = each.held_up_ns >= least * length_ns or saves_ns >= least * whole_ns
+            if each.cause != START_SKEW and is_long:
+                return each
+        return None
 
     def _tell_ranks(self, found: RunVerdict) -> None:
         """Adds to each rank's own verdict which rank it waits for."""

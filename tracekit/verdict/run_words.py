@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
-from tracekit.text import duration, printable, share, size
-from tracekit.verdict.model import Analysis, LateRank, RunVerdict, SlowLink, WaitingRank
-from tracekit.verdict.regime import bound_by
+from tracekit.replay.grammar import BUBBLE
+from tracekit.text import duration, percent, printable, share, size
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import (
+    Analysis,
+    LateRank,
+    RunSaving,
+    RunVerdict,
+    SlowLink,
+    WaitingRank,
+)
+from tracekit.verdict.regime import UNKNOWN, bound_by
 from tracekit.verdict.sentences import lowered
 
+START_SKEW = "start-skew"
 _NAMED = 3
 # A gain below this share counts as none.
 _SHOWN = 0.0005
@@ -16,20 +27,53 @@ _SHOWN = 0.0005
 _PLACE = 70
 
 
-def headline(run: RunVerdict) -> str:
-    """The number of ranks, and which one sets the pace."""
+def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
+    """The number of ranks, and which one sets the pace; else what bounds them, and what removing
+    the largest cause of time from all of them would save."""
     present, missing = len(run.ranks), _missing(run)
     ranks = f"{present:,} of {run.world_size:,} ranks" if missing else f"{present:,} ranks"
-    if run.pace_rank is not None:
-        cause = run.late_ranks[0].cause
+    if run.pace is not None:
+        cause = run.pace.cause
         return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
-    if any(each.remove == "pipeline-bubble" for each in run.savings):
-        return f"{ranks}: the stages of the pipeline wait for each other (pipeline-bubble)"
-    if run.span_ns is None:
-        return f"{ranks}: who waits for whom is unknown"
-    if missing:
-        return f"{ranks}: none of these holds up the others, but a missing one may"
-    return f"{ranks}: no rank holds up the others"
+    bound, alike = bound_of_most(analyses)
+    said = [f"{'all' if len(alike) == len(analyses) else f'{len(alike)} of them'} are {bound}"]
+    if not bound or 2 * len(alike) <= len(analyses):
+        said = []
+    best = run.savings[0] if run.savings else None
+    if missing and best is not None and best.remove == "network":
+        # What looks like time on the wire may be waiting for a missing rank.
+        said, best = [], None
+    if best is not None and best.remove == BUBBLE:
+        said.append("the stages of the pipeline wait for each other (pipeline-bubble)")
+    elif best is not None:
+        removed = "without it" if bound.endswith(f" by {best.remove}") else _removed(best)
+        said.append(f"{removed}, {whole(run)} would be {percent(best.share)} shorter")
+    elif run.span_ns is None:
+        said.append("who waits for whom is unknown")
+    elif missing:
+        said.append("none of these holds up the others, but a missing one may")
+    else:
+        said.append("no rank holds up the others")
+    return f"{ranks}: {'; '.join(said)}"
+
+
+def bound_of_most(analyses: Sequence[Analysis]) -> tuple[str, list[Analysis]]:
+    """What bounds most of the ranks, and these ranks; empty if that is unknown."""
+    alike: dict[str, list[Analysis]] = defaultdict(list)
+    for each in analyses:
+        alike[bound_by(each.verdict.regime, each.verdict.bottleneck)].append(each)
+    bound = max(alike, key=lambda each: len(alike[each]), default="")
+    return ("", []) if bound in ("", UNKNOWN) else (bound, alike[bound])
+
+
+def _removed(best: RunSaving) -> str:
+    """What a saving removes, in the words of the table of savings."""
+    return {
+        "straggler": f"with rank {best.rank} as quick as the others",
+        "stragglers": "with every rank as quick as the others",
+        "slow-link": "with the slow link as fast as the others",
+        "network": "with collectives that take no time",
+    }.get(best.remove, f"without {best.remove}")
 
 
 def whole(run: RunVerdict) -> str:
@@ -48,7 +92,18 @@ def no_verdict(reason: str, analyses: Sequence[Analysis]) -> list[str]:
     return [f"No verdict on all together: {reason}."] if reason and is_run else []
 
 
-def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
+def began_late(late: Sequence[LateRank]) -> list[str]:
+    """A sentence on each rank that is late because its recording began late."""
+    return [
+        f"The others wait {duration(each.held_up_ns)} for rank {each.rank}, whose recording begins "
+        f"{duration(each.excess_ns)} after the median of the others: its delay happened before "
+        "that, and whether it is late in other steps is unknown."
+        for each in late
+        if each.cause == START_SKEW
+    ]
+
+
+def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresholds) -> list[str]:
     """Which rank the others wait for, why it is late, and what the run would gain."""
     if run.span_ns is None or run.collectives is None:
         return []
@@ -61,19 +116,22 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis]) -> list[str]:
             f"collectives, {share(done.waited_ns, all_ns)} of their time; the bytes take "
             f"{duration(done.wire_ns)}."
         )
-    if run.pace_rank is not None:
-        named = [each for each in run.late_ranks if each.held_up_ns * 20 >= done.waited_ns]
-        named = named[: 1 if named[0].in_pipeline else _NAMED]
+    late = [each for each in run.late_ranks if each.cause != START_SKEW]
+    # Whether the ranks wait for each other long enough to mention.
+    is_long = done.waited_ns >= thresholds.named_gain * all_ns > 0
+    if late and (is_long or run.pace is not None):
+        named = [each for each in late if each.held_up_ns * 20 >= done.waited_ns]
+        named = named[: 1 if late[0].in_pipeline else _NAMED]
         found += [_late(run, each, place == 0) for place, each in enumerate(named)]
     elif done.count and _missing(run):
         found.append(
             f"These ranks come to their collectives together. If one of the {_missing(run):,} "
             "that are missing comes late, they wait for it, and that looks like time on the wire."
         )
-    elif done.count:
+    elif done.count and not is_long:
         found.append("No rank holds up the others: they come to their collectives together.")
-    if run.pace_rank is not None:
-        found += _itself(run.late_ranks[0], analyses)
+    if run.pace is not None:
+        found += _itself(run.pace, analyses)
     found += _clocks(run)
     if run.bubble_ns:
         found.append(
@@ -112,11 +170,6 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
     said = f"{part} of it is for {name}, {last}"
     if not is_first:
         said = f"Another {part} is for {name}, {last}"
-    if late.cause == "start-skew":
-        return (
-            f"{said}: its recording begins {duration(late.excess_ns)} after the median of the "
-            "others, and its delay happened before that."
-        )
     if late.cause == "slow-link":
         return f"{said}: its link is slow ({late.place})."
     if late.cause is None:

@@ -22,7 +22,7 @@ from tracekit.evidence.model import (
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
-from tracekit.verdict.once import mostly_once
+from tracekit.verdict.once import also_once, mostly_once, named_window
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
@@ -57,8 +57,26 @@ def headline(
         said = _one_side(verdict, evidence, bound, thresholds)
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
+    elif ns := _longest_once_ns(verdict, evidence, thresholds):
+        part = share(ns, evidence.window.span_ns)
+        what = f"{part} of {named_window(evidence.window)} happened once"
+        said = f"{what}: {said.partition(': ')[2]}"
+    elif also := also_once(evidence, thresholds):
+        said = f"{said}. {also}"
     other = differing_window(evidence, verdict.regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
+
+
+def _longest_once_ns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> int:
+    """The time of the one event for which the device waits most, if a remedy against what happens
+    once prices it; else 0."""
+    links, gpu = evidence.causal.links if evidence.causal else [], evidence.gpu
+    longest = next((link for link in links if link["cause"] == verdict.bottleneck), None)
+    if longest is None or gpu is None or 2 * longest["dur_ns"] <= gpu.idle_ns:
+        return 0
+    ns = int(longest["dur_ns"])
+    is_once = evidence.advised_once_ns >= thresholds.near_share * ns
+    return ns if is_once and verdict.regime == OVERHEAD else 0
 
 
 def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
