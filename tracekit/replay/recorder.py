@@ -21,7 +21,7 @@ class RecorderCost(Struct, frozen=True):
     """The recorder's cost to the host."""
 
     dilation: float | None = None
-    """The factor by which recording made a step longer, as `capture` measured it."""
+    """The factor by which recording made the window longer, as `capture` measured it."""
     pace: float = 1.0
     """The factor on the host's recorded work that leaves the recorder's cost out; 1: the cost is
     unknown, or small."""
@@ -36,7 +36,9 @@ class RecorderCost(Struct, frozen=True):
         return scale
 
 
-def fitted(dilation: float, length: Callable[[RecorderCost], int]) -> RecorderCost:
+def fitted(
+    dilation: float, recorded_ns: int, length: Callable[[RecorderCost], int]
+) -> RecorderCost:
     """The measured cost: without it, the window is as long as the step without the profiler.
 
     If no factor on the host's work gives that length, for example because the recorder slowed the
@@ -44,7 +46,7 @@ def fitted(dilation: float, length: Callable[[RecorderCost], int]) -> RecorderCo
     """
     if dilation <= 1:
         return RecorderCost(dilation)
-    aim_ns = length(RecorderCost()) / dilation
+    aim_ns = recorded_ns / dilation
     low, high = _LEAST, 1.0
     if length(RecorderCost(dilation, low)) > aim_ns:
         return RecorderCost(dilation, 1 / dilation)

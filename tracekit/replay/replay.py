@@ -93,13 +93,18 @@ class Replay:
     def recorder(self) -> RecorderCost:
         """What recording cost the host, fitted to the verdict's window where it was measured."""
         (row,) = self.database.ask("recorder", trace=self.trace_id)
-        if row["dilation"] is None:
+        profiled_ns, unprofiled_ns = row["profiled_ns"], row["unprofiled_ns"]
+        if not profiled_ns or not unprofiled_ns:
             return estimated(row["cost_ns"] or 0, self.graph)
-        window = self.window(*self.place())
-        return fitted(
-            row["dilation"],
-            lambda cost: window.length(self.run(base=cost.removed_from(self._steady))),
-        )
+        kind, number = self.place()
+        window = self.window(kind, number)
+
+        def length(cost: RecorderCost) -> int:
+            return window.length(self.run(base=cost.removed_from(self._steady)))
+
+        recorded_ns = length(RecorderCost())
+        aim_ns = unprofiled_ns if kind == "step" else recorded_ns * unprofiled_ns / profiled_ns
+        return fitted(recorded_ns / aim_ns, recorded_ns, length)
 
     @cached_property
     def unrecorded(self) -> Scale:

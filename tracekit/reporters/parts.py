@@ -16,7 +16,6 @@ from tracekit.causes import in_words_of
 from tracekit.evidence.model import HostThread, Period
 from tracekit.reporters import colours
 from tracekit.text import duration
-from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import split_bound
 
@@ -72,16 +71,16 @@ def devices_of(analysis: Analysis) -> str:
 
 def without_profiler(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without the profiler, if that
-    is known, and much less; else empty."""
+    is known, and less; else empty."""
     gains, window = analysis.judged.gains, analysis.judged.window
     measured = (analysis.trace.capture or {}).get("unprofiled_step_ns")
     cost_ns = (gains.recorder_ns if gains else None) or 0
     if isinstance(measured, int):
         cost_ns = window.span_ns - measured if window.kind == "step" else 0
-    if cost_ns <= Thresholds().cost_share * window.span_ns:
+    length = duration(window.span_ns - cost_ns)
+    if cost_ns <= 0 or length == duration(window.span_ns):
         return ""
-    about = "" if isinstance(measured, int) else "about "
-    return f", {about}{duration(window.span_ns - cost_ns)} without the profiler"
+    return f", {'' if isinstance(measured, int) else 'about '}{length} without the profiler"
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
