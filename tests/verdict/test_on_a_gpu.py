@@ -4,9 +4,9 @@ import tracekit
 from tests.conftest import GPU_TRACES
 from tracekit.causes import OF_DEVICE, OF_HOST
 
-# The device's busy time as recorded, over the step without the profiler: from here on, nothing but
-# the device can bound the step.
-BUSY = 0.8
+# The device's busy time as recorded, over the step without the profiler: from here on, the device
+# bounds the step. Replays show that a host can set the pace of one in which it is busy for 81 %.
+BUSY = 0.85
 
 
 def test_the_regime_is_that_of_the_step_without_the_profiler():

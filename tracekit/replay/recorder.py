@@ -49,7 +49,7 @@ def fitted(
     aim_ns = recorded_ns / dilation
     low, high = _LEAST, 1.0
     if length(RecorderCost(dilation, low)) > aim_ns:
-        return RecorderCost(dilation, 1 / dilation)
+        return RecorderCost(dilation, max(_LEAST, 1 / dilation))
     for _ in range(_TRIES):
         middle = (low + high) / 2
         is_longer = length(RecorderCost(dilation, middle)) > aim_ns

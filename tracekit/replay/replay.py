@@ -96,6 +96,8 @@ class Replay:
         profiled_ns, unprofiled_ns = row["profiled_ns"], row["unprofiled_ns"]
         if not profiled_ns or not unprofiled_ns:
             return estimated(row["cost_ns"] or 0, self.graph)
+        if profiled_ns <= unprofiled_ns:
+            return RecorderCost(1.0)
         kind, number = self.place()
         window = self.window(kind, number)
 

@@ -219,7 +219,7 @@ def _of(analysis: Analysis) -> str:
     length = duration(gains.window_ns - (gains.recorder_ns or 0))
     if is_partly_once(analysis.judged, Thresholds()):
         return f"of the other {length}"
-    return f"of the {'step' if analysis.judged.window.kind == 'step' else 'window'}'s {length}"
+    return f"of the step's {length}" if analysis.judged.window.kind == "step" else f"of {length}"
 
 
 def _next(analysis: Analysis, free: int) -> list[Text]:

@@ -9,13 +9,13 @@ or shown comes from here.
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT, UNRECORDED
-from tracekit.replay.grammar import times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,6 +114,9 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
         busy = steady_busy_ns(gpu, gains) / max(1, window_ns)
         by_time = "device" if busy >= 0.5 else by_time
         without = _weighed(*gains.undilated, by_time, thresholds)
+        if busy >= thresholds.busy_share:
+            # The host is close behind a device that then hardly idles.
+            without = weigh(*gains.undilated, by_time, inf)
         if by_time == "device" and without.side == "device":
             if without.by_time and busy < thresholds.busy_share:
                 # Each waits for the other in turn: the larger gain decides.
@@ -258,6 +261,9 @@ def flip_of(
         return None
     assert found.gpu is not None and found.gains is not None
     busy_ns = steady_busy_ns(found.gpu, found.gains)
+
+    # Only judging needs it, and stored verdicts are shown without.
+    from tracekit.replay.grammar import times
 
     def flipped(faster: float) -> bool:
         scale = replay.scale(*times(**{side: 1 / faster}), steady=True)
