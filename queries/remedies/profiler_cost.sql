@@ -22,16 +22,12 @@
 -- column factor (fraction of the time taken): a step's time unprofiled over profiled
 -- doubts: no_steps
 -- Only `tracekit capture` measures both; the steps in the trace have to show it, too.
-WITH measured AS (
-    SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS DOUBLE) AS profiled_ns,
-           TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS DOUBLE) AS plain_ns
-    FROM trace WHERE is_asked(trace_id)
-),
-dilated AS (
-    SELECT trace_id, step_id, profiled_ns / plain_ns AS dilation FROM measured
+WITH dilated AS (
+    SELECT trace_id, step_id, profiled_ns / unprofiled_ns AS dilation FROM measured_steps
     JOIN (SELECT trace_id, min(event_id) AS step_id, median(dur_ns) AS step_ns
         FROM steps GROUP BY trace_id) USING (trace_id)
-    WHERE plain_ns > 0 AND least(profiled_ns, step_ns) > thresholds().dilation_ratio * plain_ns
+    WHERE unprofiled_ns > 0 AND least(profiled_ns, step_ns) > thresholds().dilation_ratio * unprofiled_ns
+        AND is_asked(trace_id)
 ),
 stacked AS (SELECT DISTINCT trace_id FROM python_frames SEMI JOIN dilated USING (trace_id))
 SELECT trace_id, NULL AS place,

@@ -3,7 +3,6 @@
 -- column unprofiled_ns (ns): the same without a profiler
 -- column cost_ns (ns): the cost to the host's main thread, estimated from its events; NULL: small or unknown
 -- doubts: absurd_duration
-SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
-       TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS unprofiled_ns, time_ns AS cost_ns
-FROM trace LEFT JOIN (FROM recorder_finding WHERE code = 'recorder_cost') USING (trace_id)
+SELECT trace_id, profiled_ns, unprofiled_ns, time_ns AS cost_ns
+FROM measured_steps LEFT JOIN (FROM recorder_finding WHERE code = 'recorder_cost') USING (trace_id)
 WHERE is_asked(trace_id)

@@ -63,11 +63,7 @@ step AS (
     SELECT trace_id, count(*) AS steps, arg_min(dur_ns, start_ns) / nullif(median(dur_ns), 0) AS first_ratio
     FROM steps GROUP BY trace_id
 ),
-dilated AS (
-    SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
-           TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS plain_ns,
-           profiled_ns / nullif(plain_ns, 0) AS dilation FROM trace
-),
+dilated AS (SELECT *, profiled_ns / nullif(unprofiled_ns, 0) AS dilation FROM measured_steps),
 cold AS (
     SELECT trace_id, count(*) FILTER (NOT loads) AS cold_launches, count(*) FILTER (loads) AS cold_loads,
            sum(ns) FILTER (loads) >= thresholds().load_share * any_value(end_ns - start_ns) AS is_loading
@@ -111,9 +107,9 @@ findings AS (
     UNION ALL
     SELECT trace_id, ('profiler_dilation', 'warning', (dilation > thresholds().dilation_ratio)::BIGINT,
                'profiling made a step ' || round(dilation, 2) || ' times as long, '
-               || duration_text(profiled_ns) || ' instead of ' || duration_text(plain_ns)
+               || duration_text(profiled_ns) || ' instead of ' || duration_text(unprofiled_ns)
                || ': the host looks slower than it is'),
-           profiled_ns - plain_ns
+           profiled_ns - unprofiled_ns
     FROM dilated
     UNION ALL
     SELECT trace_id, unnest([

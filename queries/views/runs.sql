@@ -1,5 +1,11 @@
 -- The figures by which runs are compared.
 
+-- A step's length with the profiler and without, as `tracekit capture` measured them; NULL: it did not.
+CREATE OR REPLACE VIEW measured_steps AS
+SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
+       TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS unprofiled_ns
+FROM trace;
+
 -- The number of steps that each trace marks, at least 1. Totals are divided by it.
 CREATE OR REPLACE VIEW run_steps AS
 SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
