@@ -16,8 +16,7 @@
 --     model.compile()                    # or each repeated block: for block in model.blocks: block.compile()
 -- risks: The first calls compile, for seconds to minutes, and so does each new shape. Code that the compiler
 --     cannot follow (`.item()`, prints, data-dependent branches) breaks the graph and runs as before: remove
---     reads of values first. Results
---     differ in the last digits.
+--     reads of values first. Results differ in the last digits.
 -- check: TORCH_LOGS=graph_breaks,recompiles python train.py; tracekit probe WORKLOAD; tracekit diff
 --     before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler.html

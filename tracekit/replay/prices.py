@@ -1,7 +1,8 @@
 """How much changes to a run would save: each change has one price everywhere.
 
 A gain is the fraction by which a window gets shorter when the recorded graph is replayed with a
-change; a price is the same in ns. Replays leave one-offs out (tracekit/replay/one_offs.py).
+change. A price is what a change saves, in ns, of the run without the recorder
+(tracekit/replay/recorder.py). Replays leave one-offs out (tracekit/replay/one_offs.py).
 A cause's share of the critical path is not its gain: if two chains are equally long, either
 can be the critical path, and shortening one of them gains nothing.
 """
