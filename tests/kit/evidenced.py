@@ -35,7 +35,7 @@ def evidence(
     unknown: float = 0.0,
     flip: float | None = 2.0,
     work: dict[str, int] | None = None,
-    undilated: tuple[float, float] | None = None,
+    recorder_ns: int | None = None,
     shift_ns: int = 0,
     health: Sequence[str | Finding] = (),
     **context: Any,
@@ -46,15 +46,16 @@ def evidence(
     late_ns = SPAN_NS - busy_ns
     ranked = dict(sorted((removed or {}).items(), key=lambda item: -item[1]))
     gains = Gains(
-        SPAN_NS, host_gain, device_gain, ranked, host_gain, unknown, work or {}, undilated=undilated
-    )
+        SPAN_NS - (recorder_ns or 0), host_gain, device_gain, ranked, host_gain, unknown,
+        work or {}, recorder_ns=recorder_ns,
+    )  # fmt: skip
     given = {
         "window": WINDOW,
         "gpu": gpu(ops, busy_ns, idle_ns=late_ns),
         "idle": Idle(late_ns, 0, 0, 0, 0, {"python": late_ns}, late_ns),
         "launch": Launch(ops, 6000, 9000, 6000, 5000, 1, 10_000),
         "ops": ops,
-        "causal": Causal(gains, flip, undilated, {"python": 1.0}, [], shift_ns, 0),
+        "causal": Causal(gains, flip, None, {"python": 1.0}, [], shift_ns, 0),
         "health": [
             each if isinstance(each, Finding) else Finding(each, "warning", "something", 1)
             for each in health

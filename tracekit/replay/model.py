@@ -8,10 +8,12 @@ from msgspec import Struct, field
 
 
 class Gains(Struct, frozen=True):
-    """What changes gain in a window, as fractions of its length; negative if it gets longer."""
+    """What changes gain in a window of the run that nobody records, as fractions of its length;
+    negative if it gets longer."""
 
     window_ns: int
-    """The window's replayed length without one-offs."""
+    """The window's length without one-offs and without what recording cost the host: as `capture`
+    measured it, or replayed."""
     host: float
     """The gain from halving the host's work."""
     device: float
@@ -33,12 +35,14 @@ class Gains(Struct, frozen=True):
     """The gain from removing math or memory-bandwidth if it also limits all kernels of
     `math-or-memory`: the true gain lies between `removed` and this. Empty if the limit of every
     kernel is known."""
-    undilated: tuple[float, float] | None = None
-    """The gain from halving the host's or the device's work in a run that is not recorded; None if
-    the recorder's cost to the host is not known, or small."""
     recorder_ns: int | None = None
-    """How much longer the recorder made the window: by as much as `capture` measured of a step, or
-    by a replay without its estimated cost to the host; None as for `undilated`."""
+    """How much longer the recorder made the window; None if its cost to the host is not known, or
+    small."""
+
+    @property
+    def recorded_ns(self) -> int:
+        """The window's length without one-offs, as recorded."""
+        return self.window_ns + (self.recorder_ns or 0)
 
 
 class Causal(Struct, frozen=True):
@@ -49,8 +53,8 @@ class Causal(Struct, frozen=True):
     """The factor by which the side that bounds the window must get faster before the verdict's
     margin changes its sign; None if it does not even at `fastest` (tracekit/verdict/regime.py)."""
     undilated: tuple[float, float] | None
-    """The gains of host and device without the profiler's own cost, measured by `capture` or
-    estimated from its events; None if it is not known, or small."""
+    """The gains of host and device again, if the profiler's cost to the host is known: all gains
+    are without it."""
     path: dict[str, float]
     """The critical path by cause: shares that add up to 1."""
     links: list[dict[str, Any]]

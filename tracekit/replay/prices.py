@@ -1,8 +1,8 @@
 """How much changes to a run would save: each change has one price everywhere.
 
 A gain is the fraction by which a window gets shorter when the recorded graph is replayed with a
-change. A price is what a change saves, in ns, of the run without the recorder
-(tracekit/replay/recorder.py). Replays leave one-offs out (tracekit/replay/one_offs.py).
+change, a price what that saves in ns. Replays leave out what recording cost the host
+(tracekit/replay/recorder.py) and one-offs (tracekit/replay/one_offs.py).
 A cause's share of the critical path is not its gain: if two chains are equally long, either
 can be the critical path, and shortening one of them gains nothing.
 """
@@ -47,18 +47,17 @@ class WindowGains:
         columns = (graph.host.cause, graph.device.cause, graph.edges.fixed_cause)
         present = set().union(*(np.flatnonzero(np.bincount(each)).tolist() for each in columns))
         causes = [CAUSES[cause] for cause in sorted(present)]
-        self._measured_ns = replay.lengths(replay.run(steady=True))
-        has_one_offs = bool(replay.one_offs)
-        self._recorded_ns = replay.lengths(replay.measured()) if has_one_offs else self._measured_ns
-        self._undilated: list[tuple[float, float]] = []
-        self._recorder_ns: list[int] = []
         recorder = replay.recorder
-        if recorder.pace < 1:
-            plain_ns, host, device = replay.halved(replay.unrecorded, replay.lengths)
-            if recorder.dilation is not None:
-                plain_ns = self._measured_ns / recorder.dilation
-            self._undilated = list(zip(host, device, strict=True))
-            self._recorder_ns = (self._measured_ns - plain_ns).astype(int).tolist()
+        self._has_cost = recorder.pace < 1
+        self._replayed_ns = replay.lengths(replay.run(base=replay.unrecorded))
+        steady_ns = self._replayed_ns
+        if self._has_cost:
+            steady_ns = replay.lengths(replay.run(steady=True))
+        self._once_ns = replay.lengths(replay.measured()) - steady_ns if replay.one_offs else None
+        self._window_ns = self._replayed_ns
+        if self._has_cost and recorder.dilation is not None:
+            self._window_ns = (steady_ns / recorder.dilation).astype(int)
+        self._recorder_ns = steady_ns - self._window_ns
         self._gained = {
             "host": self._gain(*times(host=0.5)),
             "device": self._gain(*times(device=0.5)),
@@ -76,8 +75,8 @@ class WindowGains:
 
     def _gain(self, *changes: Change | str) -> list[float]:
         """How much shorter each window is with changes, as a fraction of its length."""
-        run = self.replay.run(*changes, steady=True)
-        found: list[float] = shorter(self._measured_ns, self.replay.lengths(run)).tolist()
+        run = self.replay.run(*changes, base=self.replay.unrecorded)
+        found: list[float] = shorter(self._replayed_ns, self.replay.lengths(run)).tolist()
         return found
 
     def gains(self, kind: str, number: int) -> Gains:
@@ -89,20 +88,18 @@ class WindowGains:
                 which is one window for all devices.
         """
         window = self.replay.window_ids[kind, 0 if kind == "trace" else number]
-        measured = int(self._measured_ns[window])
         removed = [(name, gain[window]) for name, gain in self._removed.items()]
-        one_offs_ns = int(self._recorded_ns[window]) - measured
+        one_offs_ns = 0 if self._once_ns is None else int(self._once_ns[window])
         device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
         return Gains(
-            window_ns=measured,
+            window_ns=int(self._window_ns[window]),
             **{name: gain[window] for name, gain in self._gained.items()},
             removed=dict(sorted(removed, key=lambda item: -item[1])),
             work_ns=self.replay.work_ns,
             one_offs_ns=one_offs_ns,
             device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
             removed_at_most={name: gain[window] for name, gain in self._at_most.items()},
-            undilated=self._undilated[window] if self._undilated else None,
-            recorder_ns=self._recorder_ns[window] if self._recorder_ns else None,
+            recorder_ns=int(self._recorder_ns[window]) if self._has_cost else None,
         )
 
     def _on_device(self, kind: str, number: int) -> list[OneOff]:
@@ -122,7 +119,7 @@ class WindowGains:
         return Causal(
             gains=gains,
             flip=flip,
-            undilated=gains.undilated,
+            undilated=(gains.host, gains.device) if self._has_cost else None,
             path=path.shares,
             links=[to_builtins(link) for link in path.links],
             clock_shift_ns=max(graph.device.shift_ns.values(), key=abs, default=0),
@@ -225,7 +222,7 @@ def _is_marked(change: str, field: str) -> bool:
 
 
 class Speed(Struct, frozen=True):
-    """A window at other speeds than recorded, without one-off events.
+    """A window at other speeds, without one-off events and the recorder's cost.
 
     Each gain is the fraction of `window_ns` that halving one side's work would then save.
     """
@@ -256,7 +253,7 @@ def speeds(replay: Replay, place: WindowId) -> list[Speed]:
         if has_network:
             # The device's change applies to communication, too.
             factors["communication"] = device / network
-        return window.length(replay.run(*times(**factors), steady=True))
+        return window.length(replay.run(*times(**factors), base=replay.unrecorded))
 
     found = []
     for host, device, network in product(SPEEDS, SPEEDS, networks):

@@ -216,7 +216,7 @@ def _of(analysis: Analysis) -> str:
     if gains is None:
         # Without a device, all of it was replayed.
         return "of the trace"
-    length = duration(gains.window_ns - (gains.recorder_ns or 0))
+    length = duration(gains.window_ns)
     if is_partly_once(analysis.judged, Thresholds()):
         return f"of the other {length}"
     return f"of the step's {length}" if analysis.judged.window.kind == "step" else f"of {length}"

@@ -26,7 +26,6 @@ from tracekit.verdict.regime import (
     guessed_ns,
     is_close,
     side_by_time,
-    weigh,
 )
 from tracekit.verdict.sentences import (
     differing_window,
@@ -217,19 +216,6 @@ def _has_other_clock(verdict: Verdict, evidence: Evidence, thresholds: Threshold
     return None
 
 
-def _is_dilated(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
-    if not evidence.causal or evidence.causal.undilated is None or verdict.regime != OVERHEAD:
-        return None
-    host, device = evidence.causal.undilated
-    # Without that cost, a host that gains little has slack.
-    if weigh(host, device, "device", thresholds.small_gain).regime == OVERHEAD:
-        return None
-    return (
-        "Without the profiler's cost to the host, halving the host's work would gain only "
-        f"{percent(host)}, halving the device's {percent(device)}."
-    )
-
-
 def _limit_is_open(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     """On a host without a device: shapes do not show whether math or memory limits the work."""
     host = evidence.host
@@ -268,7 +254,6 @@ DOUBTS: tuple[Doubt, ...] = (
     _overlaps_streams,
     _differs_by_time,
     _has_other_clock,
-    _is_dilated,
     _limit_is_open,
     _may_wait_for_ranks,
     _is_unrecorded,

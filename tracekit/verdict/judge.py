@@ -173,19 +173,17 @@ def _gain_sentences(
 ) -> list[str]:
     gains, gpu, window = evidence.gains, evidence.gpu, named_rest(evidence, thresholds)
     assert gains is not None and gpu is not None
-    busy = steady_busy_ns(gpu, gains) / max(1, evidence.window.span_ns - gains.one_offs_ns)
+    busy = steady_busy_ns(gpu, gains) / max(1, gains.window_ns)
     host, device = _gained(gains.host, thresholds), _gained(gains.device, thresholds)
-    sentences = [f"Half the host's work makes {window} {host}; half the device's, {device}."]
+    recorder = "Without the profiler's cost, half" if gains.recorder_ns else "Half"
+    sentences = [f"{recorder} the host's work makes {window} {host}; half the device's, {device}."]
     is_host = bound.side == "host"
-    if bound.is_recorders:
-        sentences.append(
-            "Without what recording cost the host, halving its work would gain only "
-            f"{percent(bound.host)}, halving the device's {percent(bound.device)}."
-        )
-    elif bound.by_time:
+    if bound.by_time:
         waited = "more" if is_host else "less"
         by_time = f"by time alone, the GPU spent {waited} time waiting for the host than working"
-        if gains.host >= thresholds.small_gain:
+        if bound.is_even:
+            sentences.append("Neither helps much: host and device wait for each other in turn.")
+        elif gains.host >= thresholds.small_gain:
             sentences.append(
                 f"With the host's gain capped at the device's idle share ({percent(bound.host)}), "
                 f"neither helps much; {by_time}."

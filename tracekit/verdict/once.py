@@ -25,7 +25,7 @@ def mostly_once(evidence: Evidence) -> str:
     led = f", led by {name} of {duration(ns)}" if ns else ""
     return (
         f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
-        f"In the other {duration(gains.window_ns)}, "
+        f"In the other {duration(gains.recorded_ns)}, "
     )
 
 
@@ -42,7 +42,7 @@ def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
         f"{_times(events)}{name} {duration(_excess_ns(events))}" for name, events in longest
     )
     more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
-    busy_ns, span_ns, left_ns = gpu.busy_ns, window.span_ns, gains.window_ns
+    busy_ns, span_ns, left_ns = gpu.busy_ns, window.span_ns, gains.recorded_ns
     left = share(steady_busy_ns(gpu, gains), left_ns)
     return [
         f"The GPU was busy for {share(busy_ns, span_ns)} of {named_window(window)} "

@@ -17,7 +17,7 @@ from tracekit.evidence.model import Evidence, Finding
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import LEVELS, MOST_REASONS
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, weigh
+from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of
 
 # In ascending order; `none` belongs to an unknown regime.
 _LEVELS = ("none", *reversed(LEVELS))
@@ -218,22 +218,19 @@ def _gaps(case: RuleInput, finding: Finding) -> str | None:
 def _costly(case: RuleInput) -> Omission | None:
     """The recorder's own cost, as measured; or as estimated from its events, if it could be all
     that the device waits for."""
-    measured, causal = case.findings.get("profiler_dilation"), case.evidence.causal
+    measured = case.findings.get("profiler_dilation")
     if case.verdict.margin is None:
         return None
+    gains = case.evidence.gains
     if case.verdict.regime != OVERHEAD:
         finding = measured or case.findings.get("recorder_cost")
-        is_weighed = case.evidence.gpu is not None and case.evidence.gains is not None
-        if finding is None or not is_weighed:
+        if finding is None or gains is None or case.evidence.gpu is None:
             return None
-        # The host may bound the run only while it is being recorded.
-        if not bound_of(case.evidence, case.thresholds).is_recorders:
-            return None
-        return Omission("recorder_cost", _sentence(finding), "low")
-    if measured is not None and causal is not None and causal.undilated is not None:
-        bound = weigh(*causal.undilated, "device", case.thresholds.small_gain)
-        leaves = "high" if bound.regime == OVERHEAD else "low"
-        return Omission("recorder_cost", _sentence(measured), leaves)
+        # If recording makes a device-bound window longer, the device waits for a recorded host.
+        is_longer = (gains.recorder_ns or 0) >= case.thresholds.small_gain * gains.recorded_ns
+        return Omission("recorder_cost", _sentence(finding), "low") if is_longer else None
+    if measured is not None and gains is not None and gains.recorder_ns:
+        return Omission("recorder_cost", _sentence(measured), "high")
     estimated = case.findings.get("recorder_cost")
     if estimated is None or _share(estimated, case.evidence) < _waited(
         case.evidence, case.verdict.margin

@@ -77,8 +77,6 @@ class Bound(Struct, frozen=True):
     """Neither gains enough, so the accounting decided."""
     is_capped: bool = False
     """Replays alone say that the host gains more than the device's idle share."""
-    is_recorders: bool = False
-    """As recorded, the host bounds the window; without what recording cost it, it does not."""
     is_even: bool = False
     """Without what recording cost the host, neither gains enough nor is always busy."""
     takes_turns: bool = False
@@ -105,32 +103,23 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     """What bounds a window of a device, and its bottleneck."""
     gpu, idle, gains = found.gpu, found.idle, found.gains
     assert gpu is not None and idle is not None and gains is not None
-    host = cap_host_gain(gains.host, gains.window_ns, steady_busy_ns(gpu, gains))
+    busy_ns = steady_busy_ns(gpu, gains)
+    host = cap_host_gain(gains.host, gains.window_ns, busy_ns)
     by_time = side_by_time(gpu, idle, gains)
     bound = _weighed(host, gains.device, by_time, thresholds)
-    if bound.side == "host" and gains.undilated is not None:
-        # Without the recorder, a host that gains little has slack.
-        window_ns = gains.window_ns - (gains.recorder_ns or 0)
-        busy = steady_busy_ns(gpu, gains) / max(1, window_ns)
-        by_time = "device" if busy >= 0.5 else by_time
-        without = _weighed(*gains.undilated, by_time, thresholds)
-        if busy >= thresholds.busy_share:
-            # The host is close behind a device that then hardly idles.
-            without = weigh(*gains.undilated, by_time, inf)
-        if by_time == "device" and without.side == "device":
-            if without.by_time and busy < thresholds.busy_share:
-                # Each waits for the other in turn: the larger gain decides.
-                without = replace(weigh(*gains.undilated), by_time=True, is_even=True)
-            bound = replace(without, is_recorders=True)
+    if gains.recorder_ns and by_time == "device":
+        is_busy = busy_ns >= thresholds.busy_share * gains.window_ns
+        if is_busy and bound.side == "host":
+            # The host is close behind a device that hardly idles.
+            bound = weigh(host, gains.device, by_time, inf)
+        elif bound.by_time and not is_busy:
+            # Each waits for the other in turn: the larger gain decides.
+            bound = replace(weigh(host, gains.device), by_time=True, is_even=True)
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     is_open = gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin)
     if is_open or _is_unexplained(found, bound, thresholds):
         open_ = weigh(host, gains.device)
         return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
-    if bound.is_recorders and bound.side == "device":
-        # As recorded, the device waits: what removing a cause gains says nothing of the kernels.
-        work_ns = {name: gains.work_ns.get(name, 0) for name in OF_DEVICE if name != "sync"}
-        return replace(bound, bottleneck=max(work_ns, key=work_ns.__getitem__))
     turns = min(host, gains.device) >= thresholds.turn_gain
     turns = turns and is_close(bound.margin, thresholds)
     # Where they take turns, neither side is the one to look at.
@@ -193,8 +182,9 @@ def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
 
 def side_by_time(gpu: Gpu, idle: Idle, gains: Gains) -> str:
     """The side that bounds a window by time alone: the device's busy time against its time waiting
-    for the host, as in queries/time/regime.sql, without one-offs."""
-    waited_ns = idle.waits_for_host_ns - (gains.one_offs_ns - gains.device_one_offs_ns)
+    for the host, as in queries/time/regime.sql, without one-offs and the recorder's cost."""
+    once_ns = gains.one_offs_ns - gains.device_one_offs_ns
+    waited_ns = idle.waits_for_host_ns - once_ns - (gains.recorder_ns or 0)
     return "host" if waited_ns > steady_busy_ns(gpu, gains) else "device"
 
 
@@ -239,7 +229,7 @@ def limits_alike(
         most |= gains.removed_at_most
         most.pop(UNKNOWN_LIMIT, None)
     best = most.get(bottleneck, 0.0)
-    if bottleneck == UNKNOWN_LIMIT or bound.is_recorders or best < thresholds.named_gain:
+    if bottleneck == UNKNOWN_LIMIT or best < thresholds.named_gain:
         return (bottleneck,)
     near = (each for each in OF_DEVICE if most.get(each, 0.0) >= thresholds.near_share * best)
     return tuple(sorted(near, key=lambda cause: -most[cause]))
@@ -257,8 +247,6 @@ def flip_of(
     replay, thresholds = replayed.replay, replayed.replay.thresholds
     bound = bound_of(found, thresholds)
     side, window = bound.side, replay.window(*place)
-    if bound.is_recorders:
-        return None
     assert found.gpu is not None and found.gains is not None
     busy_ns = steady_busy_ns(found.gpu, found.gains)
 
@@ -266,7 +254,7 @@ def flip_of(
     from tracekit.replay.grammar import times
 
     def flipped(faster: float) -> bool:
-        scale = replay.scale(*times(**{side: 1 / faster}), steady=True)
+        scale = replay.scale(*times(**{side: 1 / faster}), base=replay.unrecorded)
         length, host, device = replay.halved(scale, window.length)
         still_ns = busy_ns / (faster if side == "device" else 1)
         margin = weigh(cap_host_gain(host, length, still_ns), device).margin
