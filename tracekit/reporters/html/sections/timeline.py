@@ -15,6 +15,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Subject
 from tracekit.text import duration, percent, share
+from tracekit.verdict.once import named_window
 from tracekit.verdict.regime import REGIMES, UNKNOWN, slower_sides
 
 if TYPE_CHECKING:
@@ -285,8 +286,8 @@ def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
         rows = rows.with_columns(step=pl.format("ProfilerStep#{}", "step"))
     first = rows.row(0, named=True)
     return Figure(
-        f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of the "
-        f"{subject.window.name}.",
+        f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of "
+        f"{named_window(subject.window)}.",
         rows.rename({"main_cause_ns": "of_that_cause_ns"}, strict=False),
         control={
             "step": "of" if "step" in rows.columns else None,
