@@ -169,7 +169,10 @@ def holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> 
 
 
 # The conditions on a candidate; each rule is one function.
-RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (takes_longer, holds_little_work)
+RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (
+    takes_longer,
+    holds_little_work,
+)
 
 
 def _launched(graph: Graph, begin: int, end: int) -> Ints:
