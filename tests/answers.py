@@ -229,7 +229,7 @@ def traces() -> dict[str, list[Path]]:
 
 def controls() -> dict[str, tuple[Simulation, dict[str, Any]]]:
     """The simulated programs that have a name, with their traces' metadata."""
-    from tests.verdict.test_controls import CONTROLS
+    from tests.examine.test_controls import CONTROLS
 
     found = {f"control {name}": (Simulation(atoms), {}) for name, atoms in CONTROLS.items()}
     for name, each in sorted(FAULTS.items()):

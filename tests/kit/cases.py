@@ -1,26 +1,6 @@
 """Cases of questions as text: the events of a small trace, what is asked, and the rows expected.
 
-    = A graph is one launch in the queue
-    call    cudaGraphLaunch  0   2  #1
-    repeat  5  5
-      kernel  sgemm          10  4  #1
-
-    ? queue_depth
-    start_ns  end_ns  depth
-    0         10_000  1
-
-Cells are two spaces apart. An event has a kind (of KINDS, or a profiler's category), a name, a
-start and a duration in us, and arguments. A start of `+3` is 3 us after the end of the one before;
-an event without times is `+1  2`. `#1` is a correlation; `@5` says that a call of 1 us launched the
-event at 5 us, on the main thread or on `tid`. `bf16=` or `fp32=` gives the shapes of an operator's
-inputs. `trace` and `device` are metadata, `every` gives arguments to all later events of a name,
-and the lines under `repeat  N  US` come N times, US apart.
-
-After `?` come a question or a relation, its parameters, the columns to compare, and all rows that
-it has for the trace in their order (a relation's: by event, or sorted); without columns it has
-none. A question about two runs compares the trace with itself. The rows of the first question can
-stand behind `=>` in the lines of events instead. A number with decimals is compared to as many
-decimals.
+queries/README.md describes the notation ("Tests").
 """
 
 from __future__ import annotations

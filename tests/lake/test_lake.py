@@ -1,7 +1,6 @@
 """Lakes: asked like a database, by tracekit and by others."""
 
 import json
-import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,6 @@ from tracekit.lake import layout, tables
 from tracekit.lake.comparing import history
 from tracekit.lake.runs import read_run
 from tracekit.lake.storage import Storage
-from tracekit.lake.upkeep import PUBLISHED
 from tracekit.run import open_lake
 from tracekit.verdict import rows
 from tracekit.verdict.model import Analysis
@@ -293,27 +291,6 @@ def test_a_question_is_asked_about_each_rank_separately(made, run, refused):
     together = run("query", "partition", part, "--param", "kind=gpu_active", "--format", "csv")
     assert sorted(together.stdout.splitlines()[1:]) == sorted(rows)
     refused("lake", "ask", "partition", part, "--param", "x=1")
-
-
-def test_the_page_for_other_engines_names_the_tables_and_columns_there_are(made):
-    page = (Path(__file__).parents[2] / "examples" / "lake.md").read_text()
-    listed = page.split("| table | a row is | large |")[1].split("In `tracekit sql")[0]
-    told = {
-        name
-        for line in listed.splitlines() if line.startswith("| `")
-        for name in re.findall(r"`(\w+)`", line.split("|")[1])
-    }  # fmt: skip
-    with open_lake(f"{made}/lake") as lake:
-        stored = set(tables.stored_tables(lake._connection)) | {
-            row[0] for row in lake.fetch("SELECT view_name FROM duckdb_views() "
-                                         "WHERE schema_name = 'lake'")[1]
-        }  # fmt: skip
-    everything = stored | set(tables.summaries())
-    assert told == everything, "in the table of examples/lake.md, or not"
-    # Trino's statement needs no columns: the Delta table has them (test_lake_engines.py).
-    published = page.split("It publishes")[1].split(".")[0]
-    named = set(re.findall(r"`(\w+)`", published)) - {"answer_"}
-    assert named == {each for each in PUBLISHED if not each.startswith("answer_")}
 
 
 def of_another_version(lake, change):

@@ -20,13 +20,10 @@ from tests.kit.atoms import (
     operator,
     step,
 )
-from tests.kit.evidenced import one_off
 from tests.kit.planted import is_right, planted
 from tests.kit.sampling import sample
 from tests.kit.simulated import Programs
 from tests.kit.traces import Together, slice_event
-from tracekit.evidence.collect import events_of
-from tracekit.replay.one_offs import RULES
 from tracekit.replay.prices import Speed
 from tracekit.reporters import console
 from tracekit.thresholds import Thresholds
@@ -365,34 +362,3 @@ def test_captures_happen_once_unless_the_same_work_is_captured_again(trace, recu
     assert any(each.kind == "capture" for each in analysis.one_offs) != recurs
     advised = {each.once for each in analysis.advice if each.remedy == "capture-once"}
     assert advised == {not recurs}
-
-
-# -- events and rules ------------------------------------------------------------------------------
-
-
-def test_an_event_of_usual_length_is_not_a_one_off():
-    takes_longer, *_ = RULES
-    assert takes_longer(one_off(), None, Thresholds())
-    assert not takes_longer(one_off(usual_ns=MS, excess_ns=0), None, Thresholds())
-
-
-def test_events_cut_off_by_the_end_of_the_recording_are_not_listed():
-    assert events_of([one_off(kind="unended")], {}) == []
-
-
-def test_the_parts_of_a_step_are_one_event_with_the_excess_of_all_threads():
-    step = {"kind": "step", "event_id": None}
-    (event,) = events_of([one_off(**step), one_off(**step, begin=MS, end=2 * MS)], {})
-    assert (event.excess_ns, event.side, event.place) == (2 * MS, "host", None)
-
-
-def test_the_parts_of_a_step_on_the_device_are_one_event_for_each_cause():
-    step = {"kind": "step", "event_id": None, "ops": frozenset([1])}
-    found = events_of([one_off(**step, cause="math"), one_off(**step, cause="copy")], {})
-    assert [(each.side, each.cause) for each in found] == [("device", "math"), ("device", "copy")]
-
-
-def test_an_event_is_listed_with_its_place_and_a_capture_as_one():
-    site = {1: {"python_line": "train.py(7): warm", "module": "Net_0", "cpu_op": None}}
-    (event,) = events_of([one_off(kind="capture", cause="compilation")], site)
-    assert (event.cause, event.place, event.event_id) == ("capture", "train.py(7): warm", 1)

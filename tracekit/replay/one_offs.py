@@ -156,11 +156,11 @@ def _priced(
     return [each for each in found if all(rule(each, graph, thresholds) for rule in RULES)]
 
 
-def _takes_longer(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+def takes_longer(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
     return one_off.excess_ns > 0
 
 
-def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+def holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
     """A range that contains a large part of the launches is regular work, however rare its name."""
     if one_off.kind != "range":
         return True
@@ -169,7 +169,10 @@ def _holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) ->
 
 
 # The conditions on a candidate; each rule is one function.
-RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (_takes_longer, _holds_little_work)
+RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (
+    takes_longer,
+    holds_little_work,
+)
 
 
 def _launched(graph: Graph, begin: int, end: int) -> Ints:
