@@ -46,7 +46,7 @@ early AS (
 uncaptured AS (
     FROM named WHERE NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
 ),
-at_place AS (FROM placed('uncaptured')),
+at_place AS (FROM uncaptured LEFT JOIN call_site USING (trace_id, event_id)),
 quartered AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters
     FROM uncaptured AS n ASOF JOIN launched AS l

@@ -37,7 +37,7 @@ copy AS (
     FROM few
     QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, kind, run) >= thresholds().fewest_batched
 ),
-at_place AS MATERIALIZED (FROM placed('copy')),
+at_place AS MATERIALIZED (FROM copy LEFT JOIN call_site USING (trace_id, event_id)),
 -- The operators whose only work is to copy, with everything that they call.
 copying AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices

@@ -60,7 +60,7 @@ run_member AS (
     WINDOW whole AS (PARTITION BY trace_id, pid, tid, class, stream, run)
     QUALIFY count(*) FILTER (is_small) OVER whole >= thresholds().fewest_batched
 ),
-at_place AS MATERIALIZED (FROM placed('run_member')),
+at_place AS MATERIALIZED (FROM run_member LEFT JOIN call_site USING (trace_id, event_id)),
 rate AS (
     SELECT trace_id, class, max(message_bytes / dur_ns) AS bytes_per_ns FROM timed
     WHERE message_bytes > thresholds().small_message_bytes AND dur_ns > 0 GROUP BY trace_id, class

@@ -52,7 +52,7 @@ creation AS (
     SELECT * EXCLUDE place, arg_min(place, start_ns) FILTER (makes) OVER whole AS place,
            list(name) FILTER (NOT is_copying) OVER whole AS names,
            row_number() OVER (PARTITION BY trace_id, copying_id, makes ORDER BY start_ns) AS number
-    FROM placed('operator')
+    FROM operator LEFT JOIN call_site USING (trace_id, event_id)
     WINDOW whole AS (PARTITION BY trace_id, copying_id)
     -- Something else happens if it is made faster than memory can be written.
     QUALIFY sum(dur_ns) FILTER (makes) OVER whole >= coalesce(least_ns, 0)

@@ -40,4 +40,4 @@ call AS (
 )
 SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
        operator_id AS event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM placed('call')
+FROM call LEFT JOIN call_site USING (trace_id, event_id)

@@ -42,10 +42,10 @@ loading AS (
         AND l.tid = f.tid AND launch_start_ns BETWEEN f.start_ns AND f.end_ns)
 ),
 timed AS (
-    SELECT f.*,
+    SELECT f.*, place,
            coalesce(lead(f.start_ns) OVER (PARTITION BY f.trace_id, f.pid, f.tid, place ORDER BY f.start_ns),
                CASE WHEN f.start_ns < s.end_ns THEN greatest(s.end_ns, f.end_ns) END) - f.end_ns AS rest_ns
-    FROM (FROM placed('loading')) AS f
+    FROM loading AS f LEFT JOIN call_site USING (trace_id, event_id)
     ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
 ),
 needed AS (

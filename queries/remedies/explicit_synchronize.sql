@@ -34,7 +34,7 @@ WITH waiting AS (
     WHERE activity = 'sync' AND is_asked(trace_id)
         AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
 ),
-at_place AS (FROM placed('waiting')),
+at_place AS (FROM waiting LEFT JOIN call_site USING (trace_id, event_id)),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
     SELECT w.*

@@ -34,7 +34,10 @@ WITH collection AS (
         AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-called AS (SELECT * REPLACE (CASE WHEN name <> 'Python GC' THEN place END AS place) FROM placed('collection'))
+called AS (
+    SELECT * REPLACE (CASE WHEN name <> 'Python GC' THEN place END AS place)
+    FROM collection LEFT JOIN call_site USING (trace_id, event_id)
+)
 SELECT trace_id, place,
        format('{} collections, the longest {:.1f} ms', count(*) OVER here, max(dur_ns) OVER here / 1e6)
            AS detail,

@@ -77,7 +77,8 @@ middle AS (
     WHERE trace_id IN (SELECT trace_id FROM compilation) GROUP BY trace_id
 ),
 again AS (
-    SELECT c.* FROM (FROM placed('compilation')) AS c JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
+    SELECT c.*, place FROM compilation AS c LEFT JOIN call_site USING (trace_id, event_id)
+    JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
     QUALIFY count(*) OVER (PARTITION BY trace_id, place) >= thresholds().fewest_alike
 )
 SELECT trace_id, place, region AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

@@ -42,4 +42,4 @@ counted AS (SELECT *, count(*) OVER (PARTITION BY trace_id, around_id) AS copies
 SELECT trace_id, place,
        format('{} copies a replay', (median(copies) OVER (PARTITION BY trace_id, place))::BIGINT) AS detail,
        'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM placed('counted')
+FROM counted LEFT JOIN call_site USING (trace_id, event_id)

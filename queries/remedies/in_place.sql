@@ -29,6 +29,6 @@ copy AS (
     JOIN cpu_ops AS w ON c.trace_id = w.trace_id AND c.parent_id = w.event_id
     WHERE i.name = w.name || '_' AND i.start_ns > c.start_ns
 ),
-at_place AS (FROM placed('copy'))
+at_place AS (FROM copy LEFT JOIN call_site USING (trace_id, event_id))
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('at_place')

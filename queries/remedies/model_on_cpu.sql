@@ -34,7 +34,7 @@ own AS (
     FROM working AS w WHERE NOT EXISTS (FROM launches AS l WHERE l.trace_id = w.trace_id AND l.pid = w.pid
         AND l.tid = w.tid AND l.start_ns BETWEEN w.start_ns AND w.end_ns)
 ),
-at_place AS (FROM placed('own'))
+at_place AS (FROM own LEFT JOIN call_site USING (trace_id, event_id))
 SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,
        thresholds().launch_floor_ns / dur_ns AS factor
 FROM detailed('at_place')

@@ -34,7 +34,7 @@ WITH copy AS (
            is_blocking, launch_id AS event_id, pid, tid, launch_start_ns, launch_end_ns
     FROM gpu_ops WHERE copy_kind IN ('HtoD', 'DtoH') AND is_asked(trace_id) AND NOT is_graph
 ),
-at_place AS MATERIALIZED (FROM placed('copy')),
+at_place AS MATERIALIZED (FROM copy LEFT JOIN call_site USING (trace_id, event_id)),
 -- A copy takes a fixed time plus a time by its size: the smallest gives the former, the largest the latter.
 pinned AS (
     SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, (bytes, copy_id)) AS bytes_per_ns,

@@ -56,8 +56,8 @@ update_step AS (
     FROM slices WHERE has(traits, 'optimizer_step')
 ),
 again AS (
-    SELECT w.* FROM (FROM placed('weight')) AS w
-    LEFT JOIN event AS m ON w.trace_id = m.trace_id AND w.module_id = m.event_id
+    SELECT w.*, place FROM weight AS w LEFT JOIN call_site USING (trace_id, event_id)
+    LEFT JOIN event AS m ON w.trace_id = m.trace_id AND module_id = m.event_id
     ASOF LEFT JOIN update_step AS u ON w.trace_id = u.trace_id AND w.start_ns >= u.start_ns
     QUALIFY w.trace_id NOT IN (FROM learning) OR m.name IS NOT NULL AND row_number() OVER (
         PARTITION BY w.trace_id, m.name, operand, shape, u.number ORDER BY w.start_ns) > 1

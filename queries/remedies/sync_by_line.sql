@@ -38,4 +38,4 @@ WITH read AS (FROM device_reads() WHERE purpose <> 'result')
 SELECT trace_id, if(python_id IS NULL AND module_id IS NULL, coalesce(user_range, place), place) AS place,
        if(purpose = 'sizes', 'sizes of an exchange: copy them ahead on a side stream', detail) AS detail,
        if(purpose = 'sizes', 'wait', 'call') AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM placed('read')
+FROM read LEFT JOIN call_site USING (trace_id, event_id)
