@@ -6,7 +6,7 @@
 -- column blocking_count (count): copies whose call returned only when they were done
 -- columns bytes, total_ns, bytes_per_s
 -- column host_ns (ns): time in the calls that issued them; 0: the calls are not in the trace
--- column gpu_idle_ns (ns): time for which a device waited because its launching thread was in such a call
+-- columns gpu_idle_ns
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:
 -- https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html

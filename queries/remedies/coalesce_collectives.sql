@@ -2,7 +2,6 @@
 -- title: Coalesce small collectives into one
 -- causes: communication, launch, dispatch
 -- when: class = 'communication'
--- effort: low
 -- needs: Nothing between them needs the result of the first; every rank changes the same way.
 -- caveat: Packing the tensors into one buffer takes a copy, which is not counted; nor is the host's work
 --     between them. Without recorded sizes, collectives of at most 20 us count as small.
@@ -24,7 +23,6 @@
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
--- column detail (text): the type, and the call site's largest message
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
 -- Time of a message is latency plus bytes over bandwidth.
 WITH timed AS MATERIALIZED (

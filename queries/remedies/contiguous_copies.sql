@@ -18,7 +18,6 @@
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/tensor_view.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
--- column detail (text): the operator that copies, and the shape that takes most time
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- contiguous() and reshape() copy only what is not in order: aten::contiguous, aten::clone, aten::copy_, each
 -- in the one before it. On the stream, a product or attention comes right before or after such copies. Those

@@ -23,7 +23,6 @@
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- column detail (text): NULL, or what switches the graphs of an inference server on
 -- column dur_ns (ns): how long the host worked since the thread's previous launch, including this one
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.

@@ -2,7 +2,6 @@
 -- title: Give the data loader more workers, or prefetch more
 -- causes: input
 -- when: has(traits, 'prefetched_input')
--- effort: low
 -- needs: Free CPU cores, and storage that can deliver faster.
 -- caveat: An upper bound: it holds if the workers keep up. The first batch after they start is never ready.
 -- before:

@@ -2,7 +2,6 @@
 -- title: Load and preprocess in worker processes
 -- causes: input, python
 -- when: list_has_any(traits, ['own_input', 'preprocesses'])
--- effort: low
 -- needs: As many free CPU cores as workers, and a dataset that can be sent to other processes.
 -- caveat: Workers may load slower than the program did: each has one thread, and they share cores and disk.
 -- before:
@@ -21,9 +20,6 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
 --     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching
--- column detail (text): the number of workers that would keep up: loading over the rest of a step, rounded up
--- column event_id (id): the fetch: the data loader's annotation, else its frame
--- column factor (fraction of the time taken): what remains: taking a loaded batch
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)

@@ -2,7 +2,6 @@
 -- title: Fold batch norms into the convolutions before them
 -- causes: memory-bandwidth, dispatch, launch, python
 -- when: name = 'aten::batch_norm'
--- effort: low
 -- needs: A model in eval mode, whose statistics no longer change.
 -- before:
 --     model.eval()

@@ -17,9 +17,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler_profiling_torch_compile.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
 --     https://docs.pytorch.org/tutorials/intermediate/torch_compile_tutorial.html
--- column place (text): the line at which compiled code resumes; without it in the stack, the region; for
---     recompilation, the line or operator around it
--- column detail (text): the compiled region, or `compiles again`
 -- doubts: no_compiled_code, no_stacks
 -- A region covers all that its rewritten bytecode runs, so what resumes after a graph break is a region
 -- inside it. Its function is named after the line, torch_dynamo_resume_in_NAME_at_LINE:

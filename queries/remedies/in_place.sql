@@ -2,7 +2,6 @@
 -- title: Change the tensor in place
 -- causes: memory-bandwidth, launch, dispatch
 -- when: name = 'aten::clone'
--- effort: low
 -- needs: An input that nothing reads afterwards, and that autograd does not keep.
 -- before:
 --     scores = scores.masked_fill(mask, float("-inf"))    # copies scores, then fills the copy

@@ -2,7 +2,6 @@
 -- title: Build the mask once
 -- causes: dispatch, launch, memory-bandwidth
 -- when: name IN ('aten::tril', 'aten::triu')
--- effort: low
 -- needs: A mask that depends on sizes alone.
 -- blind: no_shapes
 -- before:

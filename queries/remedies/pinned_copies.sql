@@ -3,7 +3,6 @@
 -- causes: copy
 -- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
--- effort: low
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
 -- caveat: Filling pinned memory costs the host time if no thread of the data loader does it. If the trace has
@@ -23,7 +22,6 @@
 -- sources: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
--- column detail (text): the size of the largest copy, and the problem
 -- column factor (fraction of the time taken): what remains: the call takes as long as a launch, nothing
 --     waits, and the copy runs at the rate of the largest pinned copy of its direction, else of the fastest
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks

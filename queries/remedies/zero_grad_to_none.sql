@@ -2,7 +2,6 @@
 -- title: Set gradients to None instead of zero
 -- causes: dispatch, launch, memory-bandwidth
 -- when: has(traits, 'zero_grad')
--- effort: low
 -- needs: No code that expects gradients to be tensors between steps, and no graph captured with their
 --     addresses.
 -- caveat: A lower bound where one call fills all gradients: the backward pass then also sets them instead of
@@ -16,7 +15,6 @@
 -- check: tracekit query after.json annotation_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column detail (text): the number of tensors filled in each call
 -- doubts: no_stacks
 WITH zeroing AS (
     SELECT trace_id, event_id, pid, tid, coalesce(place, name) AS place, start_ns, end_ns

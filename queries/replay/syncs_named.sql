@@ -1,5 +1,5 @@
 -- question: Which calls that wait for a device match a pattern by name or by their operator's name?
--- param pattern (text, default '*'): a glob pattern of the call's or operator's name; case does not matter
+-- params pattern
 -- columns event_id, name, cpu_op, pid, tid, start_ns, dur_ns
 -- doubts: no_runtime_calls
 WITH call AS (FROM waiting_call WHERE is_asked(trace_id))
