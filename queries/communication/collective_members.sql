@@ -3,9 +3,7 @@
 -- column call (id): the collective: its number among all
 -- columns trace_id, rank, event_id, type
 -- column direction (text): send or receive; NULL: a collective
--- columns group_key, matched_by, step, group_size, message_bytes
--- column start_ns (ns): when the kernel starts, by the clock of the rank's trace
--- columns dur_ns, wire_ns
+-- columns group_key, matched_by, step, group_size, message_bytes, start_ns, dur_ns, wire_ns
 -- column is_last (boolean): whether this rank came last
 -- doubts: no_communication, one_rank
 -- As in collective_skew: a collective ends for all ranks when the last has come and the bytes are through.

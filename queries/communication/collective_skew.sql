@@ -1,8 +1,7 @@
 -- question: Which ranks were late for a collective, and for how long did the others wait?
 -- of: several traces
 -- params top
--- columns group_key, matched_by
--- column step (id): the profiler step; NULL: matched by sequence number or outside steps
+-- columns group_key, matched_by, step
 -- column place (id): that number
 -- columns type
 -- column ranks_seen (count): ranks with it in this database

@@ -6,8 +6,7 @@
 -- column protocol (text): LL, LL128 or SIMPLE, by the kernel's name
 -- columns count
 -- column total_ns (ns): sum of their kernels' durations, waiting for other ranks included
--- column min_ns (ns): the shortest: nearest to the time on the wire
--- columns exposed_ns
+-- columns min_ns, exposed_ns
 -- column wait_ns (ns): the calls' time beyond the shortest, probably waiting: a lower bound; NULL: unknown
 -- column algorithm_gb_per_s (10^9 bytes per second): message_bytes of all calls over total_ns
 -- column bus_gb_per_s (10^9 bytes per second): algorithm_gb_per_s times nccl-tests' factor: a link's

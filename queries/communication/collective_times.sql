@@ -8,8 +8,7 @@
 -- column start_ns (ns): when the rank's kernel started, on the clock of the job's first rank
 -- columns end_ns
 -- column wait_ns (ns): the first part of it: waiting for the rank that came last
--- column awaited_rank (id): the rank that came last
--- column awaited_ns (ns): how long all ranks together waited in this collective
+-- columns awaited_rank, awaited_ns
 -- doubts: no_communication, one_rank
 -- The clocks are aligned as in rank_clocks.
 WITH call AS (FROM awaited_collectives),

@@ -1,8 +1,6 @@
 -- question: What bandwidth do the links carry, by type and size of collective and by group, without waiting?
 -- of: several traces
--- columns type
--- column message_bytes (bytes): the larger of the bytes that a rank sends and receives: the most over ranks
--- columns group_size, group_key
+-- columns type, message_bytes, group_size, group_key
 -- column ranks (list): the group's ranks in this database
 -- columns count
 -- column wire_ns (ns): the median of their time on the wire: the duration on the rank that came last

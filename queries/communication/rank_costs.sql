@@ -4,7 +4,7 @@
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
 -- column part (text): compute, communication, copy, device (idle, the host was not late), or the cause for
 --     which the host was late
--- column part_ns (ns): the step's time in this part; the parts add up to span_ns
+-- columns part_ns
 -- column waited_ns (ns): time in collectives of the whole trace that waited for other ranks
 -- column later_ns (ns): how much later it came than the last but one, where it came last
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration

@@ -4,7 +4,7 @@
 --     after_last_op as in partition. Communication is left out: it contains waiting for others
 -- column own_ns (ns): its time in the GPU-active span of the main device, over the number of steps
 -- column others_ns (ns): the median of own_ns over the other ranks
--- column excess_ns (ns): own_ns minus others_ns
+-- columns excess_ns
 -- doubts: no_gpu_ops, one_rank, unlinked_gpu_ops, no_stacks
 WITH measured AS (
     SELECT trace_id, CASE activity WHEN 'copy' THEN 'memcpy' WHEN 'idle' THEN CASE idle_class

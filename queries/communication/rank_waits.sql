@@ -1,13 +1,13 @@
 -- question: Which rank waits for which, and for how long?
 -- of: several traces
 -- param top (integer, default 20): the number of awaited ranks: those for which the others wait longest
--- column awaited_rank (id): the rank that came last: waits count for it alone, though others may be late, too
+-- columns awaited_rank
 -- column awaited_trace_id (id): its trace
 -- column waiting_rank (id): a rank that came before
 -- column waiting_trace_id (id): its trace
 -- column collectives (count): collectives in which it waited
 -- column wait_ns (ns): how long it waited: the sum over awaited ranks is its waited_ns in stragglers
--- column awaited_ns (ns): how long all ranks waited for the awaited rank: its held_up_ns in stragglers
+-- columns awaited_ns
 -- doubts: no_communication, one_rank
 -- As in collective_skew, without sends and receives.
 WITH collective AS MATERIALIZED (

@@ -1,8 +1,7 @@
 -- question: Which rank delays the others, step by step?
 -- of: several traces
 -- params top
--- column step (id): the profiler step; NULL: the traces mark none
--- columns rank, trace_id
+-- columns step, rank, trace_id
 -- column collectives (count): its collectives that other ranks in this database took part in
 -- columns total_ns
 -- column wire_ns (ns): the part of it on the wire: the shortest duration over the ranks

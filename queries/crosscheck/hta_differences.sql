@@ -1,8 +1,7 @@
 -- question: Which of HTA's rules make its numbers differ from tracekit's on this trace?
--- column code (text): the rule
+-- columns code
 -- column analyses (list of text): HTA's analyses that the rule touches
--- column count (count): events or ops to which it applies
--- column message (text): the rule
+-- columns count, message
 -- Only rules that apply to something in the trace: other queries of this topic and views/hta.sql define them.
 WITH held AS MATERIALIZED (FROM hta_events),
 typed AS (SELECT name, hta_kernel_type(name) AS hta_type FROM (SELECT DISTINCT name FROM gpu_ops)),

@@ -1,6 +1,5 @@
 -- question: What is HTA's queue length on each stream, over time?
--- columns stream
--- column at_ns (ns): an instant at which the length changes
+-- columns stream, at_ns
 -- column changes (count): launches and starts of ops at this instant
 -- column queue_length (count): launches minus starts so far, including all at this instant
 -- HTA calls this get_queue_length_time_series: a row for each change. HTA's sort decides the order of changes

@@ -1,14 +1,9 @@
 -- question: Which call paths appeared, disappeared, or changed in time, from a to b?
 -- of: several traces
 -- params a, b
--- columns node, parent, depth
--- column name (text): the last frame: a Python line, module, operator or call; steps count as one
+-- columns node, parent, depth, name
 -- column kind (text): as in flame_graph
--- columns is_library, is_wait
--- column change (text): added, removed, count, time or same, as in diff_kernels; time is of the host
--- columns a_count, b_count
--- column a_host_ns (ns): sum of its durations in a, over the steps of a
--- columns b_host_ns, a_gpu_ns, b_gpu_ns
+-- columns is_library, is_wait, change, a_count, b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns
 -- column host_ns (ns): a_host_ns and b_host_ns: the frame's width in a drawing of host time
 -- column gpu_ns (ns): a_gpu_ns and b_gpu_ns
 -- columns host_from_ns, gpu_from_ns

@@ -4,9 +4,7 @@
 -- column kernel (text): matrix products, convolutions and attention by operator and shapes if both traces
 --     have shapes for nine tenths of their time; collectives by type; others by name without numbers,
 --     parameters and architecture
--- columns class
--- column change (text): added, removed, same, time (of kernels run equally often) or count (of others)
--- columns a_count, b_count, a_ns, b_ns, change_ns
+-- columns class, change, a_count, b_count, a_ns, b_ns, change_ns
 -- column a_name (text): one of its full names in a; NULL: not there
 -- column b_name (text): one of its full names in b
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, absurd_duration

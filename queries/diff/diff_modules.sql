@@ -4,9 +4,7 @@
 -- columns module
 -- column a_calls (count per step): forward calls in a without captured ones, and replays that ran it
 -- column b_calls (count per step): in b
--- column a_host_ns (ns): their time on the host, inner modules included, over the steps of a
--- columns b_host_ns, a_gpu_ns, b_gpu_ns
--- column change_ns (ns): of host and GPU time together
+-- columns a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns, change_ns
 -- doubts: no_modules, unlinked_gpu_ops
 WITH frame AS (
     SELECT trace_id, pid, tid, module_name(name) AS name, start_ns, end_ns, dur_ns FROM python_frames

@@ -1,15 +1,13 @@
 -- question: Which operators were added, removed, or changed in count or cost, from a to b?
 -- of: several traces
 -- params a, b, top
--- columns operator
--- column change (text): added, removed, same, time (of operators called equally often) or count (of others)
+-- columns operator, change
 -- column a_count (count per step): its calls in a that no capture recorded, and its runs in replays of graphs
--- column b_count (count per step): in b
+-- columns b_count
 -- column a_self_ns (ns): host time in it but in nothing that it called, per step of a
 -- column b_self_ns (ns): of b
 -- column a_gpu_ns (ns): GPU ops that it launched itself or that replays ran for it, over the steps of a
--- columns b_gpu_ns
--- column change_ns (ns): of self and GPU time together
+-- columns b_gpu_ns, change_ns
 -- doubts: no_operators, unlinked_gpu_ops
 WITH captured AS (SELECT DISTINCT trace_id, cpu_op_id FROM captured_launches),
 part AS (

@@ -4,11 +4,7 @@
 -- column part (text): modules by class and place among those of their parent, then the operator in them. A
 --     part that only one run has counts as part of its parent if both have that; else it has no partner.
 --     What replays of graphs ran belongs to the part that was captured, or that annotations name
--- column change (text): added, removed, same, time (of parts called equally often) or count (of others)
--- columns a_count, b_count
--- column a_host_ns (ns): time of outermost operators on the host, over the steps of a
--- columns b_host_ns, a_gpu_ns, b_gpu_ns
--- column change_ns (ns): of host and GPU time together
+-- columns change, a_count, b_count, a_host_ns, b_host_ns, a_gpu_ns, b_gpu_ns, change_ns
 -- doubts: no_operators, no_modules, unlinked_gpu_ops
 WITH RECURSIVE frame AS (
     SELECT trace_id, pid, tid, event_id, module_name(s.name) AS name, start_ns, end_ns, dur_ns

@@ -8,7 +8,7 @@
 -- column window (text): each run's median step, else the GPU-active spans, or the busiest threads' spans
 -- column a_ns (ns): of a's window
 -- column b_ns (ns): of b's window
--- column change_ns (ns): b_ns less a_ns: the bar's height
+-- columns change_ns
 -- column until_ns (ns): a's window and the bars up to this one; the last change ends at b's window exactly
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, cold_first_step, absurd_duration
 -- The median steps where both runs have steps, else the whole spans; nothing if one run alone has GPU ops.

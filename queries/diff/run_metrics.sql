@@ -1,15 +1,12 @@
 -- question: Which figures of each run do gates and comparisons use?
 -- columns steps
 -- column span_ns (ns): length of the median step; without steps, of the GPU-active span
--- column busy_ns (ns): the part of it with GPU ops on the main device, the one with most kernel time
--- columns compute_ns, exposed_comm_ns, exposed_memcpy_ns
--- column idle_ns (ns): the part of it in which nothing ran
--- column host_late_ns (ns): the part of it that is idle because the host was late
+-- columns busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns
 -- column active_ns (ns): length of the main device's GPU-active span
--- column kernels (count): kernels of the whole trace
+-- columns kernels
 -- column kernel_ns (ns): sum of their durations
 -- column launches (count): calls that enqueued work for a device and whose work was recorded
--- column operators (count): operators on the host
+-- columns operators
 -- column dispatch_ns (ns): their time in no inner slice
 -- column sync_ns (ns): host time in calls that wait for the device
 -- column copied_bytes (bytes): copied to, from and on devices

@@ -1,9 +1,5 @@
 -- question: How many operators, launches, waits, allocations, kernels and copied bytes does a step have?
--- column figure (text): operators, launches, synchronisations (calls in which the host waits for a device),
---     allocations (of device memory, past the caching allocator), copied_bytes, kernels, or compiled_regions
--- column class (text): the class of kernels; NULL: something else
--- column name (text): what is counted: the operator, the call, the kernel, the copy's direction, the region
--- column total (count): the number in all steps, for copied_bytes the bytes; without steps, in the trace
+-- columns figure, class, name, total
 -- column steps (count): steps; 1 if there are none
 -- columns per_step
 -- doubts: no_gpu_ops, no_runtime_calls, no_operators, no_steps, unlinked_gpu_ops

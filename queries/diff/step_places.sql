@@ -1,12 +1,8 @@
 -- question: Where in the program does a step run what the query step_counts counts?
--- column figure (text): operators, launches ..., as in step_counts
--- column name (text): what is counted
--- columns place
--- column total (count): how many in the steps, of copied_bytes the bytes; without steps in the whole trace
--- columns per_step
+-- columns figure, name, place, total, per_step
 -- doubts: no_operators, no_stacks, no_steps, unlinked_gpu_ops
 WITH counted AS (FROM counted_work WHERE is_asked(trace_id))
 SELECT trace_id, figure, name, place, sum(amount)::BIGINT AS total, sum(amount) / any_value(steps) AS per_step
-FROM placed('counted')
+FROM counted LEFT JOIN call_site USING (trace_id, event_id)
 GROUP BY trace_id, figure, name, place
 ORDER BY trace_id, figure, total DESC, name, place

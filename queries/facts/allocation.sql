@@ -36,8 +36,7 @@ made AS (
     FROM segment_block ANTI JOIN (FROM held WHERE bytes > 0 AND next_ns IS NULL)
         USING (trace_id, device_id, address)
     WHERE state <> 'inactive'
-),
-slice AS (SELECT DISTINCT trace_id, slice_id AS event_id FROM made)
+)
 SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns, end_ns,
        -- Without recorded actions, only the end is known.
        CASE WHEN p.at_ns IS NULL THEN end_ns IS NULL
@@ -45,5 +44,5 @@ SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns,
                AND (end_ns IS NULL OR (end_ns, next_id) > (p.at_ns, p.event_id)) END,
        slice_id, m.stack_id, coalesce(f.place, s.place, 'not recorded'), cpu_op
 FROM made AS m LEFT JOIN memory_high AS p USING (trace_id, device_type, device_id)
-LEFT JOIN (FROM placed('slice')) AS s ON m.trace_id = s.trace_id AND m.slice_id = s.event_id
+LEFT JOIN call_site AS s ON m.trace_id = s.trace_id AND m.slice_id = s.event_id
 LEFT JOIN stack_frame AS f ON m.trace_id = f.trace_id AND m.stack_id = f.stack_id

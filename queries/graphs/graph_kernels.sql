@@ -1,8 +1,6 @@
 -- question: Which kernels do CUDA graphs run, and what do they take per replay?
 -- params top
--- columns device_id
--- column launch (text): the call that replays graphs
--- columns name, class, replays, count, total_ns
+-- columns device_id, launch, name, class, replays, count, total_ns
 -- column per_replay_ns (ns): total_ns over replays
 -- column share_of_graphs (fraction of the graphs' GPU time): total_ns over the sum over the device's graphs
 -- doubts: no_graphs, graph_without_kernels, unlinked_gpu_ops

@@ -4,10 +4,9 @@
 -- column known_from (text): graph launch (what launched the graph, whose kernels all share it), capture by
 --     node or capture by order (the graph's capture, joined so), annotation (in the kernels' arguments) or
 --     annotations file; NULL: not known
--- column kernels (count): kernels of replays
+-- columns kernels
 -- column share_of_kernels (fraction of the replays' kernels): so many of them
--- columns gpu_ns
--- column share_of_replays (fraction of the replays' kernel time): gpu_ns over that of all
+-- columns gpu_ns, share_of_replays
 -- doubts: no_graphs, unknown_graphs, graph_without_kernels, unlinked_gpu_ops, annotations_unmatched
 WITH origin AS (
     SELECT trace_id, device_id, dur_ns, unnest(['operator', 'module', 'line']) AS what,

@@ -5,10 +5,7 @@
 -- column dims (text): its inputs' shapes; NULL: not recorded
 -- columns known_from, module, module_from
 -- column capture_trace_id (id): the capture's trace, which may be another one; NULL: no capture tells it
--- columns replays
--- column kernels (count): kernels that it ran in them
--- columns gpu_ns
--- column share_of_replays (fraction of the replays' kernel time): gpu_ns over that of all on the device
+-- columns replays, kernels, gpu_ns, share_of_replays
 -- column matched_share (fraction of the places that can be compared): kernels whose names agree with the
 --     capture's; NULL: the capture tells no names, and matches by the number of launches alone
 -- column told_share (fraction of the kernels): places at which the capture tells a name to compare

@@ -1,9 +1,9 @@
 -- question: How did each replay of a CUDA graph go, and is it like the others?
--- column device_id (id): the device; NULL: nothing of it was recorded
+-- columns device_id
 -- column graph (id): replays with the same first op and number of ops are of one graph; NULL: no ops
 -- columns launch_id, start_ns, call_ns
 -- column gpu_ops (count): ops that the replay ran; 0: they were not recorded
--- column busy_ns (ns): union of these
+-- columns busy_ns
 -- column span_ns (ns): first op's start to last one's end
 -- column gap_ns (ns): span_ns less busy_ns: waiting inside the graph
 -- column first_delay_ns (ns): from the launch to the first op

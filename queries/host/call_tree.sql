@@ -1,12 +1,10 @@
 -- question: Which operators call which, and what does each call path cost?
--- params top
--- param operator (text, default all): only paths with an operator whose name contains this
+-- params top, operator
 -- column path (list of text): operators from the outermost (of a captured one, in the capture) to this one
--- column known_from (text): call: the host ran it; capture by node, or by order: replays ran the captured one
+-- columns known_from
 -- column depth (count): the number of operators
 -- column count (count): calls of the host, captured ones included; of a captured path, its runs in replays
--- column total_ns (ns): sum of their durations; NULL: replays ran it
--- column self_ns (ns): time in no inner slice; NULL: replays ran it
+-- columns total_ns, self_ns
 -- column gpu_ops (count): GPU ops launched inside it; those of a known captured operator count on its path
 -- columns gpu_ns
 -- doubts: no_operators

@@ -2,9 +2,7 @@
 -- column part (text): guards (is the compiled code still valid?), prologue (unpacking of inputs), wrapper
 --     (the compiled region and its autograd function), generated (Inductor's code that launches kernels),
 --     compilation (Dynamo, Inductor and Triton at work)
--- columns name, count
--- column total_ns (ns): sum of its durations; nested slices of the same name count once
--- columns self_ns, gpu_ops, gpu_ns
+-- columns name, count, total_ns, self_ns, gpu_ops, gpu_ns
 -- doubts: no_compiled_code
 -- The slices' names: https://github.com/pytorch/pytorch/tree/main/torch/_dynamo, _functorch and _inductor.
 WITH named AS (

@@ -3,8 +3,7 @@
 -- column kind (text): host_active (the profiler's steps, else first operator to last), step or trace
 -- columns name, start_ns, end_ns
 -- column span_ns (ns): its length; the times below add up to it exactly
--- column operators (count): operators that begin in it
--- column launches (count): calls in the trace that enqueued work for a device
+-- columns operators, launches
 -- column compute_ns (ns): own time of operators that compute, and time in compiled graphs
 -- column dispatch_ns (ns): own time of operators that mostly call other operators
 -- column view_ns (ns): own time of operators that only describe memory (views, queries)

@@ -1,9 +1,5 @@
 -- question: How long did the host wait for data, and how long did the GPU wait meanwhile?
--- columns step
--- column name (text): the fetch: the data loader's annotation, or the outermost frame of torch.utils.data
--- columns count
--- column host_ns (ns): sum of their durations on the fetching thread
--- columns max_ns, gpu_idle_ns
+-- columns step, name, count, host_ns, max_ns, gpu_idle_ns
 -- doubts: no_data_loading
 WITH fetched AS (
     FROM slices WHERE activity = 'input' AND is_asked(trace_id)

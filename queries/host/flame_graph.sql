@@ -1,8 +1,6 @@
 -- question: Which call paths take the host's time, and which launch the device's?
--- param from_ns (integer, default all): only slices that begin at or after this
--- param to_ns (integer, default all): only slices that begin before this
--- columns node, parent, depth
--- column name (text): the last frame: a thread, Python line, module, operator or call; steps count as one
+-- params from_ns, to_ns
+-- columns node, parent, depth, name
 -- column kind (text): thread, python, annotation, cpu_op, runtime ...; gpu: a GPU op, below its launch;
 --     replayed: a module or operator that a graph's replay ran, between its launch and its kernels
 -- columns is_library, is_wait, count, host_ns, gpu_ns, host_from_ns, gpu_from_ns

@@ -1,8 +1,6 @@
 -- question: Which launches were slow, started their op late, or took longer than their op?
 -- params top, slow_ns, late_ns
--- columns device_id, launch_id
--- column launch (text): its name
--- columns start_ns, call_ns
+-- columns device_id, launch_id, launch, start_ns, call_ns
 -- column gpu_op (text): the op that it launched (for a graph, the first one)
 -- column gpu_ns (ns): how long the op took the device
 -- column launch_delay_ns (ns): start of the op minus start of the launch

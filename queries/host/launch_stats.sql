@@ -1,9 +1,6 @@
 -- question: How many launches were there, how long from launch to start, and how deep was the queue?
 -- params slow_ns, late_ns
--- columns device_id, launches
--- column gpu_ops (count): ops of these calls
--- column delay_p50_ns (ns): start of the op minus start of its launch: the median
--- column delay_p90_ns (ns): nine tenths of the delays are shorter
+-- columns device_id, launches, gpu_ops, delay_p50_ns, delay_p90_ns
 -- column first_delay_p50_ns (ns): start of a call's first op minus start of the call: the median over calls
 -- column delay_total_ns (ns): sum of the delays; SKIP calls it TKLQT (https://arxiv.org/abs/2504.11750)
 -- columns queue_wait_p50_ns

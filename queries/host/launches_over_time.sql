@@ -1,8 +1,6 @@
 -- question: How long did work wait between its launch and its start, and how deep was the queue, over time?
 -- params from_ns, to_ns, bins
--- columns device_id, start_ns, end_ns, launches
--- column delay_p50_ns (ns): from a launch call to the start of its work: the median of these calls
--- column delay_p90_ns (ns): 90 % of them waited at most this long
+-- columns device_id, start_ns, end_ns, launches, delay_p50_ns, delay_p90_ns
 -- column depth_p50 (count): launches queued on their stream when these calls begin: the median
 -- column depth_max (count): the maximum
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch

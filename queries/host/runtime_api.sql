@@ -1,7 +1,5 @@
 -- question: Which calls of the device's runtime and driver does the host make, and what do they cost?
--- columns name
--- column activity (text): launch, copy, sync, allocation, compilation or runtime
--- columns count, total_ns, mean_ns, p50_ns, p99_ns, max_ns
+-- columns name, activity, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns
 -- doubts: no_runtime_calls
 SELECT
     trace_id, name, any_value(activity) AS activity, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,

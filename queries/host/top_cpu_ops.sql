@@ -1,7 +1,6 @@
 -- question: Which operators take the most host time, alone and with the operators that they call?
 -- params top
--- columns name, count, self_ns
--- column total_ns (ns): sum of its durations; recursive calls count once
+-- columns name, count, self_ns, total_ns
 -- column self_per_call_ns (ns): self_ns over count
 -- column gpu_ops (count): GPU ops that it launched, not in operators inside it; with a graph, all of it
 -- column launches_per_call (count): launch calls that it made itself, over count

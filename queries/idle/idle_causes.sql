@@ -2,8 +2,7 @@
 -- params kind
 -- columns device_id, kind, name, start_ns, end_ns, cause
 -- column idle_ns (ns): GPU idle time; a window's causes add up exactly to its host_late_ns
--- column share_of_window (fraction of the window): idle_ns over the window's length
--- column gaps (count): gaps to which this cause contributed
+-- columns share_of_window, gaps
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 -- facts/gpu_timeline.sql defines gaps and whether the host was late for them, facts/thread_segment.sql what
 -- the launching thread did at each instant, and queries/names the activity of a slice by its name.

@@ -1,8 +1,6 @@
 -- question: Which host slices keep the GPU waiting, over all gaps?
 -- params top
--- columns cause
--- column culprit (text): the host's innermost slice in the gap (operator, Python line, call); NULL: none
--- column gaps (count): gaps to which this slice contributed
+-- columns cause, culprit, gaps
 -- column idle_ns (ns): GPU idle time during it, over all devices
 -- column share_of_host_late (fraction of the trace's host-late idle time): idle_ns over it
 -- doubts: no_gpu_ops, unlinked_gpu_ops, no_stacks, starts_before_launch

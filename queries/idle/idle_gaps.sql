@@ -2,11 +2,11 @@
 -- params top
 -- columns device_id, start_ns
 -- column gap_ns (ns): its length
--- column idle_class (text): host_late, device or unlinked
+-- columns idle_class
 -- column main_cause (text): the cause with the largest part of it (host_late only)
 -- column main_cause_ns (ns): the length of that part
 -- column recoverable_ns (ns): the gap minus launch latency and the device's own waits; NULL: it is unlinked
--- column culprit (text): the host slice in which most of it passed: operator, Python line, synchronizing call
+-- columns culprit
 -- column ended_by (text): the GPU op that ended it; the next three are about its launch
 -- columns cpu_op, python_line, step
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks

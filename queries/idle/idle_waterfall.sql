@@ -3,10 +3,9 @@
 -- columns device_id, kind, name
 -- column bar (count): position of the bar, from 1: work first, then idle causes, the longest first
 -- column part (text): compute, communication, copy, a late host's activity, device, unlinked, after_last_op
--- column idle_class (text): host_late, device, unlinked, after_last_op; NULL for work
--- column part_ns (ns): the bar's height
+-- columns idle_class, part_ns
 -- column until_ns (ns): the sum of bars up to this one; the last is exactly the window's length
--- column share_of_window (fraction of the window): part_ns over the window's length
+-- columns share_of_window
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks, absurd_duration
 WITH part AS (
     SELECT trace_id, device_id, kind, name, window_start_ns, window_end_ns,

@@ -6,7 +6,7 @@
 -- column blocking_count (count): copies whose call returned only when they were done
 -- columns bytes, total_ns, bytes_per_s
 -- column host_ns (ns): time in the calls that issued them; 0: the calls are not in the trace
--- column gpu_idle_ns (ns): time for which a device waited because its launching thread was in such a call
+-- columns gpu_idle_ns
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- A copy from or to pageable memory is staged through a pinned buffer, and blocks the host in most cases:
 -- https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
@@ -16,10 +16,11 @@ WITH copy AS (
     FROM gpu_ops WHERE kind = 'memcpy' AND is_asked(trace_id)
 ),
 called AS (
-    SELECT c.*, gpu_idle_ns, launch_end_ns - launch_start_ns AS call_ns,
+    SELECT c.*, cpu_op, python_id, gpu_idle_ns, launch_end_ns - launch_start_ns AS call_ns,
            -- One call may issue several copies: a graph's launch. Its time counts with the first.
            copy_id = min(copy_id) OVER (PARTITION BY c.trace_id, c.event_id) AS is_first
-    FROM (FROM placed('copy')) AS c LEFT JOIN gpu_waits USING (trace_id, event_id)
+    FROM copy AS c LEFT JOIN call_site USING (trace_id, event_id)
+    LEFT JOIN gpu_waits USING (trace_id, event_id)
 )
 SELECT trace_id, device_id, copy_kind, host_memory, cpu_op, name_of(trace_id, python_id) AS python_line,
        count(*) AS count, count(*) FILTER (is_blocking) AS blocking_count, sum(bytes)::BIGINT AS bytes,

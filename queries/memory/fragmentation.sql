@@ -3,11 +3,9 @@
 -- column kind (text): small (segments for allocations of at most 1 MB) or large
 -- columns stream
 -- column segments (count): pieces of memory that the allocator has from the driver
--- column segment_bytes (bytes): their size
--- columns used_bytes
+-- columns segment_bytes, used_bytes
 -- column rounding_bytes (bytes): the part of used_bytes that nobody requested
--- column free_bytes (bytes): in free blocks, which only allocations in these segments can use
--- column largest_free_bytes (bytes): the largest of these blocks: a larger allocation needs another segment
+-- columns free_bytes, largest_free_bytes
 -- column free_blocks (count): their number
 -- column share_free (fraction of segment_bytes): free_bytes over segment_bytes
 -- doubts: no_memory_events

@@ -3,8 +3,7 @@
 -- columns device_id
 -- column first (text): the operator that writes the intermediate
 -- column second (text): the next one on its stream, which reads it
--- column shapes (JSON): dimensions of the second one's inputs
--- columns count, known_from
+-- columns shapes, count, known_from
 -- column intermediate_bytes (bytes): written by the first and read back by the second, all times together
 -- column gpu_ns (ns): of both operators
 -- column saved_ns (ns): at most: of each operator's time, the intermediate's share of its bytes

@@ -2,8 +2,7 @@
 -- params top, moment
 -- columns device_type, device_id, place, cpu_op, address
 -- column allocated_bytes (bytes): its size
--- column start_ns (ns): when it was allocated; NULL: before the recording
--- column end_ns (ns): when its memory was free again; NULL: not while recording
+-- columns start_ns, end_ns
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, place, cpu_op, address, bytes AS allocated_bytes, start_ns, end_ns
 FROM allocation WHERE is_asked(trace_id)

@@ -1,10 +1,8 @@
 -- question: Which call paths hold the memory, at its peak or at the end?
 -- params moment
--- columns node, parent, depth
--- column name (text): the last frame: a device, Python line, module or operator
+-- columns node, parent, depth, name
 -- column kind (text): device or frame
--- column allocations (count): live allocations below it
--- column live_bytes (bytes): their memory: the frame's width in a drawing
+-- columns allocations, live_bytes
 -- column from_bytes (bytes): where a drawing begins the frame, from the left
 -- doubts: no_memory_events
 -- Paths below thresholds().drawn_share are left out.

@@ -2,13 +2,9 @@
 -- params top
 -- columns device_id, address, stream
 -- column kind (text): small (for allocations of at most 1 MB) or large
--- columns pool
--- column segment_bytes (bytes): its size
--- columns used_bytes
--- column free_bytes (bytes): in free blocks
--- column largest_free_bytes (bytes): the largest of these
+-- columns pool, segment_bytes, used_bytes, free_bytes, largest_free_bytes
 -- column blocks (count): blocks, in use or free
--- column place (text): the line of the program that needed the segment; NULL: not recorded
+-- columns place
 -- doubts: no_memory_events
 SELECT s.trace_id, device_id, address, stream, kind, pool, bytes AS segment_bytes, used_bytes,
        bytes - used_bytes AS free_bytes, largest_free_bytes, blocks, place

@@ -1,8 +1,6 @@
 -- question: Which call sites hold the memory, at its peak or at the end?
 -- params top, moment
--- columns device_type, device_id, place, cpu_op
--- column allocations (count): allocations of this call site that are live at that moment
--- column live_bytes (bytes): their memory
+-- columns device_type, device_id, place, cpu_op, allocations, live_bytes
 -- column share_of_live (fraction of all live bytes of the device): live_bytes over all live bytes
 -- doubts: no_memory_events
 SELECT trace_id, device_type, device_id, place, cpu_op, count(*) AS allocations,

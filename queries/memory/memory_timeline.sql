@@ -1,6 +1,5 @@
 -- question: How much memory was allocated and reserved, over time?
--- columns device_type, device_id
--- column at_ns (ns): when an allocation or a free was recorded
+-- columns device_type, device_id, at_ns
 -- column change_bytes (bytes): bytes allocated; negative: freed
 -- column allocated_bytes (bytes): allocated by tensors after it, as the allocator counts
 -- columns reserved_bytes

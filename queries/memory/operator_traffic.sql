@@ -7,8 +7,7 @@
 --     are assumed to write their last tensor and read the others; in place, they read all
 -- column written_bytes (bytes): of its outputs, each written once; in place, its first tensor
 -- column gpu_ns (ns): sum over calls of the union of each call's GPU ops
--- column gb_per_s (10^9 bytes per second): bytes over gpu_ns; caches can make it exceed the memory's
--- columns share_of_bandwidth
+-- columns gb_per_s, share_of_bandwidth
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops
 SELECT
     w.trace_id, w.device_id, w.name AS operator, known_from, kind, count(*) AS calls,

@@ -1,11 +1,10 @@
 -- question: Where did the program run out of memory, in a memory snapshot?
--- columns device_id
--- column at_ns (ns): when
+-- columns device_id, at_ns
 -- column requested_bytes (bytes): the bytes that could not be allocated
 -- column device_free_bytes (bytes): the bytes that the driver had left; NULL: unknown
 -- column allocated_bytes (bytes): the bytes that the program then used; NULL: no earlier action was recorded
 -- column reserved_bytes (bytes): the bytes that the allocator had from the driver
--- column place (text): the line of the program that asked for it; NULL: not recorded
+-- columns place
 -- doubts: no_memory_events
 WITH failed AS (
     SELECT trace_id, event_id, ts_ns, (args->>'Device Id')::BIGINT AS device_id,

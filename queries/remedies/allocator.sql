@@ -2,7 +2,6 @@
 -- title: Let the caching allocator keep its memory
 -- causes: allocation
 -- when: has(traits, 'device_memory')
--- effort: low
 -- needs: Memory for the loop's peak, or a smaller batch.
 -- blind: no_runtime_calls
 -- before:
@@ -20,8 +19,6 @@
 -- check: tracekit query after.json allocator_calls; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
--- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole
--- column detail (text): why: the cache is emptied, or off, or blocks are freed to allocate others
 -- doubts: no_runtime_calls, no_stacks
 -- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or blocks
 -- are freed after the start and allocated again, as the allocator does when memory is short.
@@ -46,7 +43,7 @@ early AS (
 uncaptured AS (
     FROM named WHERE NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
 ),
-at_place AS (FROM placed('uncaptured')),
+at_place AS (FROM uncaptured LEFT JOIN call_site USING (trace_id, event_id)),
 quartered AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters
     FROM uncaptured AS n ASOF JOIN launched AS l

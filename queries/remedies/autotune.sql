@@ -2,7 +2,6 @@
 -- title: Tune the matrix product
 -- causes: math, memory-bandwidth, math-or-memory
 -- when: class = 'gemm'
--- effort: low
 -- needs: Minutes of tuning for each shape; a cache of the results that runs share.
 -- caveat: A library's product is assumed to reach the same share of its peak as another of its format in this
 --     trace that is larger in no dimension: cut into pieces of that size, it would. A small one may run at a
@@ -24,8 +23,6 @@
 --     https://rocm.blogs.amd.com/artificial-intelligence/pytorch-tunableop/README.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.compile.html
 --     https://triton-lang.org/main/python-api/generated/triton.autotune.html
--- column place (text): the kernel
--- column detail (text): which share of its peak it reaches, or how long it takes each time
 -- doubts: no_gpu_ops, absurd_duration
 -- Generated ones: Inductor's templates, and plain names of functions, which libraries lack. Arithmetic limits
 -- a library's: with few tokens, a product takes as long as reading its weights. Unaligned sizes are another

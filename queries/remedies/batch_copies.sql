@@ -2,7 +2,6 @@
 -- title: Batch small copies and fills into one
 -- causes: launch, dispatch, python, copy, latency
 -- when: kind IN ('memcpy', 'memset')
--- effort: low
 -- needs: The values are known together: pack them on the host, copy once, and take views on the device.
 -- caveat: The time to pack the values on the host is not counted.
 -- blind: no_runtime_calls
@@ -17,7 +16,6 @@
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#data-transfer-between-host-and-device
 --     https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
--- column detail (text): the kind of copy, and the largest number of bytes
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks, unlinked_gpu_ops
 -- A run of copies ends where its thread launches something else.
 WITH few AS (
@@ -37,7 +35,7 @@ copy AS (
     FROM few
     QUALIFY count(*) OVER (PARTITION BY trace_id, pid, tid, kind, run) >= thresholds().fewest_batched
 ),
-at_place AS MATERIALIZED (FROM placed('copy')),
+at_place AS MATERIALIZED (FROM copy LEFT JOIN call_site USING (trace_id, event_id)),
 -- The operators whose only work is to copy, with everything that they call.
 copying AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices

@@ -17,7 +17,6 @@
 -- check: tracekit query after.json module_time; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column place (text): the module
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Cells of recurrent networks, and decoding token by token, depend on the call before. Without marked steps,
 -- a function whose loop covers nearly all launches, or of a run that learns, may be the loop over steps.

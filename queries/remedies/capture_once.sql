@@ -3,7 +3,6 @@
 -- causes: compilation, launch
 -- when: call = 'begin_capture'
 -- once: capture
--- effort: low
 -- needs: Every shape that the run uses is captured before the first step that counts. Inputs that are not
 --     copied, such as weights, stay at their addresses.
 -- before:
@@ -19,9 +18,6 @@
 --     torch.compile captures again
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.pytorch.org/docs/stable/user_guide/torch_compiler/torch.compiler_cudagraph_trees.html
--- column place (text): the operator that captures; NULL: the program does
--- column detail (text): the number of captures, the longest, and how long the operator takes without one
--- column factor (fraction of the time taken): what remains: the median of operators of that name without one
 -- doubts: no_runtime_calls
 SELECT trace_id, operator AS place,
        format('{} captures of {:.1f} ms', count(*) OVER here, median(end_ns - start_ns) OVER here / 1e6)

@@ -2,7 +2,6 @@
 -- title: Keep images in channels_last
 -- causes: memory-bandwidth
 -- when: has(traits, 'layout_change')
--- effort: low
 -- needs: A model whose operators between the convolutions support channels_last too, as norms, activations
 --     and pooling do.
 -- caveat: Other kernels may get slower or faster in the other layout; only the conversions are counted.

@@ -2,7 +2,6 @@
 -- title: Coalesce small collectives into one
 -- causes: communication, launch, dispatch
 -- when: class = 'communication'
--- effort: low
 -- needs: Nothing between them needs the result of the first; every rank changes the same way.
 -- caveat: Packing the tensors into one buffer takes a copy, which is not counted; nor is the host's work
 --     between them. Without recorded sizes, collectives of at most 20 us count as small.
@@ -24,7 +23,6 @@
 --     https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 --     https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html
--- column detail (text): the type, and the call site's largest message
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, no_stacks, unlinked_gpu_ops
 -- Time of a message is latency plus bytes over bandwidth.
 WITH timed AS MATERIALIZED (
@@ -60,7 +58,7 @@ run_member AS (
     WINDOW whole AS (PARTITION BY trace_id, pid, tid, class, stream, run)
     QUALIFY count(*) FILTER (is_small) OVER whole >= thresholds().fewest_batched
 ),
-at_place AS MATERIALIZED (FROM placed('run_member')),
+at_place AS MATERIALIZED (FROM run_member LEFT JOIN call_site USING (trace_id, event_id)),
 rate AS (
     SELECT trace_id, class, max(message_bytes / dur_ns) AS bytes_per_ns FROM timed
     WHERE message_bytes > thresholds().small_message_bytes AND dur_ns > 0 GROUP BY trace_id, class

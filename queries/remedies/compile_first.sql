@@ -1,7 +1,6 @@
 -- title: Compile before measuring, with every shape
 -- causes: compilation
 -- once: compilation
--- effort: low
 -- needs: A few steps before the ones that count, with the shapes that come later; or shapes marked as
 --     dynamic.
 -- before:

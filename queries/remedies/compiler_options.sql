@@ -3,7 +3,6 @@
 -- causes: python, dispatch, launch
 -- when: compiled IN ('wrapper', 'generated')
 -- in_loops: true
--- effort: low
 -- needs: TorchInductor as the backend, and a C++ compiler.
 -- caveat: C++ is assumed to need 8 us for each launch. mode="reduce-overhead" saves more where the step can
 --     be a CUDA graph.

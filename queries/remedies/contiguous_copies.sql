@@ -18,7 +18,6 @@
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/tensor_view.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
--- column detail (text): the operator that copies, and the shape that takes most time
 -- doubts: no_gpu_ops, no_stacks, unlinked_gpu_ops
 -- contiguous() and reshape() copy only what is not in order: aten::contiguous, aten::clone, aten::copy_, each
 -- in the one before it. On the stream, a product or attention comes right before or after such copies. Those
@@ -50,8 +49,9 @@ near AS (
     QUALIFY gpu_op_id IS NOT NULL AND (follows OR precedes)
 ),
 shaped AS (
-    SELECT f.*, operator || coalesce(', mostly ' || (e.args->'Input Dims'->>0), '') AS told
-    FROM (FROM placed('near')) AS f JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
+    SELECT f.*, place, operator || coalesce(', mostly ' || (e.args->'Input Dims'->>0), '') AS told
+    FROM near AS f LEFT JOIN call_site USING (trace_id, event_id)
+    JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
     WHERE place NOT IN (SELECT name FROM slice_label WHERE has(traits, 'backward'))
 )
 SELECT DISTINCT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

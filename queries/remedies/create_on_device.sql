@@ -2,7 +2,6 @@
 -- title: Create tensors on the device
 -- causes: input, dispatch, copy
 -- when: has(traits, 'makes_values')
--- effort: low
 -- needs: Values that do not come from outside the program. Random numbers of the device differ from the CPU's
 --     for the same seed.
 -- caveat: The device's time to make them is not counted.
@@ -16,8 +15,6 @@
 -- risks: The device's memory holds it all the time. If it is the same in every step, make it once.
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column detail (text): the operators there that make, change and copy it
--- column factor (fraction of the time taken): what remains: a launch for the operators that make the tensor
 -- doubts: no_runtime_calls, no_stacks
 -- If the launch after a launch is a copy to the device, an operator between the two made the copied tensor.
 -- Other operators between them work on that tensor.
@@ -52,7 +49,7 @@ creation AS (
     SELECT * EXCLUDE place, arg_min(place, start_ns) FILTER (makes) OVER whole AS place,
            list(name) FILTER (NOT is_copying) OVER whole AS names,
            row_number() OVER (PARTITION BY trace_id, copying_id, makes ORDER BY start_ns) AS number
-    FROM placed('operator')
+    FROM operator LEFT JOIN call_site USING (trace_id, event_id)
     WINDOW whole AS (PARTITION BY trace_id, copying_id)
     -- Something else happens if it is made faster than memory can be written.
     QUALIFY sum(dur_ns) FILTER (makes) OVER whole >= coalesce(least_ns, 0)

@@ -23,7 +23,6 @@
 -- check: tracekit probe WORKLOAD; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
--- column detail (text): NULL, or what switches the graphs of an inference server on
 -- column dur_ns (ns): how long the host worked since the thread's previous launch, including this one
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
@@ -41,8 +40,8 @@ WITH launch AS (
 ),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
 before AS (
-    SELECT r.trace_id, r.event_id, r.start_ns, {'place': r.place, 'kernel': l.kernel} AS position
-    FROM (FROM placed('waiting')) AS r ASOF JOIN launch AS l
+    SELECT r.trace_id, r.event_id, r.start_ns, {'place': place, 'kernel': l.kernel} AS position
+    FROM waiting AS r LEFT JOIN call_site USING (trace_id, event_id) ASOF JOIN launch AS l
       ON r.trace_id = l.trace_id AND r.pid = l.pid AND r.start_ns >= l.end_ns
     -- Calls that belong to one read have no launch between them.
     QUALIFY row_number() OVER (PARTITION BY r.trace_id, l.event_id ORDER BY r.start_ns) = 1

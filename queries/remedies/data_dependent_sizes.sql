@@ -18,7 +18,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nonzero.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.repeat_interleave.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column event_id (id): the operator; the times are of the waiting call in it
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- Only the device knows the size of what a mask selects; indexing with a mask calls nonzero.
 WITH sized_operator AS (
@@ -40,4 +39,4 @@ call AS (
 )
 SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
        operator_id AS event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM placed('call')
+FROM call LEFT JOIN call_site USING (trace_id, event_id)

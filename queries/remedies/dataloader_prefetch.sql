@@ -2,7 +2,6 @@
 -- title: Give the data loader more workers, or prefetch more
 -- causes: input
 -- when: has(traits, 'prefetched_input')
--- effort: low
 -- needs: Free CPU cores, and storage that can deliver faster.
 -- caveat: An upper bound: it holds if the workers keep up. The first batch after they start is never ready.
 -- before:
@@ -28,7 +27,7 @@ counted AS (
     SELECT trace_id, event_id, place, pid, tid, start_ns, dur_ns,
            dur_ns > thresholds().prefetched_ns AS is_late,
            count(*) FILTER (is_late) OVER here AS late, count(*) OVER here AS fetches
-    FROM placed('fetched')
+    FROM fetched LEFT JOIN call_site USING (trace_id, event_id)
     WINDOW here AS (PARTITION BY trace_id, place)
 )
 SELECT trace_id, place, format('{} of {} fetches found no batch loaded', late, fetches) AS detail,

@@ -2,7 +2,6 @@
 -- title: Load and preprocess in worker processes
 -- causes: input, python
 -- when: list_has_any(traits, ['own_input', 'preprocesses'])
--- effort: low
 -- needs: As many free CPU cores as workers, and a dataset that can be sent to other processes.
 -- caveat: Workers may load slower than the program did: each has one thread, and they share cores and disk.
 -- before:
@@ -21,9 +20,6 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
 --     https://docs.pytorch.org/docs/stable/data.html#disable-automatic-batching
--- column detail (text): the number of workers that would keep up: loading over the rest of a step, rounded up
--- column event_id (id): the fetch: the data loader's annotation, else its frame
--- column factor (fraction of the time taken): what remains: taking a loaded batch
 -- doubts: no_stacks
 -- A data loader without workers loads and collates in the thread that asks for the batch:
 -- https://github.com/pytorch/pytorch/blob/main/torch/utils/data/dataloader.py (_SingleProcessDataLoaderIter)
@@ -42,10 +38,10 @@ loading AS (
         AND l.tid = f.tid AND launch_start_ns BETWEEN f.start_ns AND f.end_ns)
 ),
 timed AS (
-    SELECT f.*,
+    SELECT f.*, place,
            coalesce(lead(f.start_ns) OVER (PARTITION BY f.trace_id, f.pid, f.tid, place ORDER BY f.start_ns),
                CASE WHEN f.start_ns < s.end_ns THEN greatest(s.end_ns, f.end_ns) END) - f.end_ns AS rest_ns
-    FROM (FROM placed('loading')) AS f
+    FROM loading AS f LEFT JOIN call_site USING (trace_id, event_id)
     ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
 ),
 needed AS (

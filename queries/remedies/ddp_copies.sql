@@ -3,7 +3,6 @@
 -- causes: dispatch, launch, communication, copy
 -- when: name IN ('aten::unflatten_dense_tensors', 'torch.distributed.ddp.reducer::copy_bucket_to_grad')
 -- is_by_place: true
--- effort: low
 -- needs: Buffers that ranks may keep apart, such as the running statistics of batch norms; gradients that no
 --     code detaches in place.
 -- before:
@@ -16,8 +15,6 @@
 -- check: tracekit query after.json collective_stats; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
 --     https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/comm.cpp
--- column place (text): DistributedDataParallel, and what it copies
--- column detail (text): the argument that spares it the copies
 -- doubts: no_operators
 SELECT trace_id, 'DistributedDataParallel, ' || copied AS place,
        if(copied = 'buffers', 'broadcast_buffers=False', 'gradient_as_bucket_view=True') AS detail,

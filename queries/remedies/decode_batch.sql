@@ -3,7 +3,6 @@
 -- causes: memory-bandwidth, latency
 -- when: has(traits, 'server_step')
 -- is_batch: true
--- effort: low
 -- needs: Enough requests to fill the batch, and memory for their caches.
 -- caveat: The price is for twice the batch: products that read the same weights take as long as before,
 --     everything else on the device twice as long. A mixture of experts reads more experts' weights for more
@@ -19,7 +18,6 @@
 -- check: tracekit query after.json inference_steps
 -- sources: https://docs.vllm.ai/en/latest/configuration/optimization.html
 --     https://arxiv.org/abs/2211.17192
--- column detail (text): the tokens that a step generates, and the number up to which weights bound it
 -- doubts: no_gpu_ops, unlinked_gpu_ops, unknown_device
 SELECT trace_id, NULL AS place,
        format('{} tokens a step, weights bound it up to {:.0f}', tokens, most_tokens) AS detail,

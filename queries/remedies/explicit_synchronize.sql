@@ -2,7 +2,6 @@
 -- title: Do not synchronize in the loop
 -- causes: sync
 -- when: activity = 'sync'
--- effort: low
 -- needs: Nothing on the host reads what the device computes before that call; streams and copies are ordered
 --     by events on the device.
 -- caveat: If the program waits there for a value that was copied to the host, the wait moves to the place
@@ -25,7 +24,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#asynchronous-execution
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html
 --     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#asynchronous-concurrent-execution
--- column detail (text): what it waits for, and whether a copy to the host came before
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- A call outside all operators is the program's. A call is not in the loop if its thread launches nothing
 -- before or after it (the profiler's own calls), or if it is next to a graph's capture.
@@ -34,7 +32,7 @@ WITH waiting AS (
     WHERE activity = 'sync' AND is_asked(trace_id)
         AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
 ),
-at_place AS (FROM placed('waiting')),
+at_place AS (FROM waiting LEFT JOIN call_site USING (trace_id, event_id)),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
     SELECT w.*

@@ -22,8 +22,6 @@
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background/index.html
 --     https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://arxiv.org/abs/2301.03598
--- column place (text): as in other remedies; the name of a kernel without a launch
--- column detail (text): the kernel and its blocks that take most time
 -- doubts: no_gpu_ops, absurd_duration, no_stacks
 -- Grids of fewer blocks than SMs, or of few waves whose last is nearly empty, whose work can be cut otherwise
 -- or grows with the batch. Kernels shorter than a launch do not gain from blocks.

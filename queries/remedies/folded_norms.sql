@@ -2,7 +2,6 @@
 -- title: Fold batch norms into the convolutions before them
 -- causes: memory-bandwidth, dispatch, launch, python
 -- when: name = 'aten::batch_norm'
--- effort: low
 -- needs: A model in eval mode, whose statistics no longer change.
 -- before:
 --     model.eval()
@@ -35,4 +34,4 @@ operator AS (
 norm AS (FROM operator WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$'))
 SELECT trace_id, place, count(*) OVER (PARTITION BY trace_id, place) || ' norms' AS detail, 'call' AS target,
        event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM placed('norm')
+FROM norm LEFT JOIN call_site USING (trace_id, event_id)

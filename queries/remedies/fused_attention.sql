@@ -2,7 +2,6 @@
 -- title: Use fused attention (scaled_dot_product_attention)
 -- causes: memory-bandwidth, math, launch
 -- when: work = 'softmax'
--- effort: low
 -- needs: Attention weights that are not used elsewhere, and a mask that the fused kernels take; for flash
 --     attention fp16 or bf16.
 -- caveat: Only the forward pass on the device is counted: the backward pass and the launches gain too.

@@ -2,7 +2,6 @@
 -- title: Use the fused operator for a norm, activation or loss
 -- causes: memory-bandwidth, launch
 -- when: has(traits, 'part_of_norm')
--- effort: low
 -- needs: The same formula: epsilon, the type of its sums and the approximation (gelu: tanh or erf).
 -- caveat: Only the forward pass is counted: the backward pass gains too. rms_norm has one kernel only in
 --     recent versions of PyTorch.
@@ -25,7 +24,6 @@
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#fuse-operations
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
--- column detail (text): the operator that does the same, and the shape that takes most time
 -- column factor (fraction of the time taken): of a GPU op, what remains if only the first input and the last
 --     output pass through memory, at least the shortest piece; 0 for the host's work, but the last piece's
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks

@@ -2,7 +2,6 @@
 -- title: Use the fused optimizer
 -- causes: launch, dispatch, python, memory-bandwidth
 -- when: has(traits, 'optimizer_step')
--- effort: low
 -- needs: An optimizer with such an implementation: Adam, AdamW and SGD have a fused one, most others a
 --     foreach one; all parameters on the device.
 -- caveat: Python's work for each parameter of a fused step is not counted. Without shapes, the device's own
@@ -18,8 +17,6 @@
 -- check: tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/optim.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html
--- column place (text): the optimizer's range, Optimizer.step#CLASS.step
--- column detail (text): the argument that changes it
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unknown_device
 WITH stepper (optimizer, is_fusable) AS (VALUES
     ('Adam', TRUE), ('AdamW', TRUE), ('SGD', TRUE), ('Adagrad', FALSE), ('Adadelta', FALSE),

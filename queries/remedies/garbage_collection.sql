@@ -2,7 +2,6 @@
 -- title: Collect garbage rarely, and when nothing waits
 -- causes: python
 -- when: kind = 'python' AND name IN ('Python GC', '<built-in function collect>')
--- effort: low
 -- needs: Few reference cycles, so that memory does not grow between collections.
 -- caveat: An upper bound: rare collections take longer each time.
 -- blind: no_stacks
@@ -24,7 +23,6 @@
 -- check: tracekit query after.json python_time; tracekit diff before.json after.json
 -- sources: https://docs.python.org/3/library/gc.html
 --     https://github.com/pytorch/pytorch/pull/161209
--- column place (text): the Python line that calls gc.collect(); NULL: the collector runs by itself
 -- doubts: no_stacks
 -- A call of gc.collect() is a frame of the stack; `Python GC` is a collection that Python starts itself.
 -- Collections around a graph's capture belong to it.
@@ -34,7 +32,10 @@ WITH collection AS (
         AND NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-called AS (SELECT * REPLACE (CASE WHEN name <> 'Python GC' THEN place END AS place) FROM placed('collection'))
+called AS (
+    SELECT * REPLACE (CASE WHEN name <> 'Python GC' THEN place END AS place)
+    FROM collection LEFT JOIN call_site USING (trace_id, event_id)
+)
 SELECT trace_id, place,
        format('{} collections, the longest {:.1f} ms', count(*) OVER here, max(dur_ns) OVER here / 1e6)
            AS detail,

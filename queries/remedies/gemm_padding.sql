@@ -17,7 +17,6 @@
 -- check: tracekit query after.json roofline; tracekit diff before.json after.json
 -- sources: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 --     https://developer.nvidia.com/blog/optimizing-gpu-performance-tensor-cores/
--- column detail (text): the factors' shapes that take most time, and the multiple to pad sizes to
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- Kernels of CUTLASS and cuBLAS say in their names how many elements are aligned: align1, align2, align8.
 WITH product AS (

@@ -17,9 +17,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler_profiling_torch_compile.html
 --     https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html
 --     https://docs.pytorch.org/tutorials/intermediate/torch_compile_tutorial.html
--- column place (text): the line at which compiled code resumes; without it in the stack, the region; for
---     recompilation, the line or operator around it
--- column detail (text): the compiled region, or `compiles again`
 -- doubts: no_compiled_code, no_stacks
 -- A region covers all that its rewritten bytecode runs, so what resumes after a graph break is a region
 -- inside it. Its function is named after the line, torch_dynamo_resume_in_NAME_at_LINE:
@@ -77,7 +74,8 @@ middle AS (
     WHERE trace_id IN (SELECT trace_id FROM compilation) GROUP BY trace_id
 ),
 again AS (
-    SELECT c.* FROM (FROM placed('compilation')) AS c JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
+    SELECT c.*, place FROM compilation AS c LEFT JOIN call_site USING (trace_id, event_id)
+    JOIN middle USING (trace_id) WHERE c.start_ns > at_ns
     QUALIFY count(*) OVER (PARTITION BY trace_id, place) >= thresholds().fewest_alike
 )
 SELECT trace_id, place, region AS detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

@@ -19,9 +19,6 @@
 -- check: tracekit query after.json top_kernels; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
--- column place (text): the line or module, else the compiled function
--- column detail (text): how many copies stand beside a replay at the median
--- column event_id (id): the operator that copies
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- Copies that a compiled function makes by itself, not by code that the compiler wrote, around a replay.
 WITH around AS (
@@ -42,4 +39,4 @@ counted AS (SELECT *, count(*) OVER (PARTITION BY trace_id, around_id) AS copies
 SELECT trace_id, place,
        format('{} copies a replay', (median(copies) OVER (PARTITION BY trace_id, place))::BIGINT) AS detail,
        'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM placed('counted')
+FROM counted LEFT JOIN call_site USING (trace_id, event_id)

@@ -19,7 +19,6 @@
 -- check: tracekit query after.json roofline; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
 --     https://arxiv.org/abs/2211.15841
--- column detail (text): the shape of the weights, and the number of copies
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
 WITH product AS (

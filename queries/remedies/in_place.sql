@@ -2,7 +2,6 @@
 -- title: Change the tensor in place
 -- causes: memory-bandwidth, launch, dispatch
 -- when: name = 'aten::clone'
--- effort: low
 -- needs: An input that nothing reads afterwards, and that autograd does not keep.
 -- before:
 --     scores = scores.masked_fill(mask, float("-inf"))    # copies scores, then fills the copy
@@ -29,6 +28,6 @@ copy AS (
     JOIN cpu_ops AS w ON c.trace_id = w.trace_id AND c.parent_id = w.event_id
     WHERE i.name = w.name || '_' AND i.start_ns > c.start_ns
 ),
-at_place AS (FROM placed('copy'))
+at_place AS (FROM copy LEFT JOIN call_site USING (trace_id, event_id))
 SELECT trace_id, place, detail, 'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM detailed('at_place')

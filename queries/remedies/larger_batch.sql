@@ -1,7 +1,6 @@
 -- title: Use a larger batch
 -- causes: launch, dispatch, python
 -- is_batch: true
--- effort: low
 -- needs: Memory for the larger batch; a training run whose learning rate and schedule are adapted to it, or
 --     enough requests to fill it.
 -- caveat: The saving is time for the same number of samples: the step itself gets longer. All work of the

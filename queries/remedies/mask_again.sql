@@ -2,7 +2,6 @@
 -- title: Build the mask once
 -- causes: dispatch, launch, memory-bandwidth
 -- when: name IN ('aten::tril', 'aten::triu')
--- effort: low
 -- needs: A mask that depends on sizes alone.
 -- blind: no_shapes
 -- before:
@@ -35,7 +34,7 @@ replayed AS (
     GROUP BY ALL
 ),
 again AS (
-    FROM (FROM placed('triangle')) AS at_place LEFT JOIN replayed USING (trace_id, event_id)
+    FROM triangle LEFT JOIN call_site USING (trace_id, event_id) LEFT JOIN replayed USING (trace_id, event_id)
     QUALIFY sum(coalesce(times, 1)) OVER (PARTITION BY trace_id, place, shape) > 1
 ),
 priced AS (

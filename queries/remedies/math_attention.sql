@@ -2,7 +2,6 @@
 -- title: Let attention take a fused backend
 -- causes: memory-bandwidth, math, launch
 -- when: name = 'aten::_scaled_dot_product_attention_math'; work = 'softmax'
--- effort: low
 -- needs: A dtype, mask, dropout and head size that a fused backend takes.
 -- caveat: Only the forward pass on the device is counted: the backward pass and the launches gain too.
 -- blind: no_shapes, unknown_device
@@ -19,8 +18,6 @@
 -- sources:
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/transformers/cuda/sdp_utils.cpp
--- column detail (text): why fused backends do not run, by the inputs: flash attention takes fp16 and
---     bf16, equal head sizes and no mask; the memory-efficient backend fp32 and masks, too
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH found AS (
     SELECT *, 'op' AS target, dur_ns AS ns, shapes_of(given_dims) AS d, texts_of(given_types) AS t

@@ -2,7 +2,6 @@
 -- title: Move this part of the model to the device
 -- causes: dispatch, python
 -- when: kind = 'cpu_op' AND work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
--- effort: low
 -- needs: Memory on the device for its weights; inputs that are there or can be copied ahead.
 -- caveat: An upper bound: each operator is assumed to become a launch. The device's time for it, and for
 --     copies of its inputs, is not counted.
@@ -34,7 +33,7 @@ own AS (
     FROM working AS w WHERE NOT EXISTS (FROM launches AS l WHERE l.trace_id = w.trace_id AND l.pid = w.pid
         AND l.tid = w.tid AND l.start_ns BETWEEN w.start_ns AND w.end_ns)
 ),
-at_place AS (FROM placed('own'))
+at_place AS (FROM own LEFT JOIN call_site USING (trace_id, event_id))
 SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns,
        thresholds().launch_floor_ns / dur_ns AS factor
 FROM detailed('at_place')

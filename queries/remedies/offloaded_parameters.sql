@@ -2,7 +2,6 @@
 -- title: Keep the parameters on the device
 -- causes: copy
 -- when: has(traits, 'shards_parameters')
--- effort: low
 -- needs: Memory on the devices for the parameters: in bf16, on more devices, or quantized. Where they do not
 --     fit, copy them as bf16, and the next layer's while this one computes.
 -- caveat: An upper bound: all of these copies are assumed to go.
@@ -15,9 +14,6 @@
 -- check: tracekit query after.json copies; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
 --     https://huggingface.co/docs/accelerate/concept_guides/big_model_inference
--- column place (text): NULL
--- column detail (text): the bytes copied in the whole trace
--- column event_id (id): the copy
 -- doubts: no_gpu_ops, no_copies
 -- A sharding or offloading range moves parameters alone. Copies of their sizes whose launch was not recorded
 -- belong to layers before.

@@ -20,8 +20,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/ddp.html
 --     https://arxiv.org/abs/2006.15704
 --     https://arxiv.org/abs/2304.11277
--- column place (text): the collective's type and group
--- column detail (text): their number, and the largest message
 -- column factor (fraction of the time taken): the part that its step's compute cannot hide
 -- doubts: no_gpu_ops, no_runtime_calls, no_communication, unlinked_gpu_ops
 -- Gradients are reduced in buckets while the backward pass goes on. The last bucket has nothing to hide

@@ -2,7 +2,6 @@
 -- title: Prepare the next step while the device works
 -- causes: python, dispatch, launch
 -- when: has(traits, 'server_step')
--- effort: low
 -- needs: A server that can schedule a step before the last one's tokens are known on the host.
 -- caveat: An upper bound: all of the preparation is assumed to be hidden behind the device's work.
 -- blind: no_runtime_calls
@@ -16,7 +15,6 @@
 -- check: tracekit query after.json inference_steps; tracekit query after.json idle_gaps
 -- sources: https://docs.vllm.ai/en/latest/configuration/engine_args.html
 --     https://lmsys.org/blog/2024-12-04-sglang-v0-4/
--- column detail (text): the replays, and the launches beside them
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Graphs carry most of the ops: the rest prepares their inputs, or takes their results. A single step does
 -- not tell whether the device worked on another one while it was prepared.

@@ -3,7 +3,6 @@
 -- causes: copy
 -- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
--- effort: low
 -- needs: Host buffers in pinned memory: from the data loader (pin_memory=True), or allocated once and filled
 --     again.
 -- caveat: Filling pinned memory costs the host time if no thread of the data loader does it. If the trace has
@@ -23,7 +22,6 @@
 -- sources: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
 --     https://docs.pytorch.org/docs/stable/notes/cuda.html#use-pinned-memory-buffers
 --     https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html
--- column detail (text): the size of the largest copy, and the problem
 -- column factor (fraction of the time taken): what remains: the call takes as long as a launch, nothing
 --     waits, and the copy runs at the rate of the largest pinned copy of its direction, else of the fastest
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
@@ -34,7 +32,7 @@ WITH copy AS (
            is_blocking, launch_id AS event_id, pid, tid, launch_start_ns, launch_end_ns
     FROM gpu_ops WHERE copy_kind IN ('HtoD', 'DtoH') AND is_asked(trace_id) AND NOT is_graph
 ),
-at_place AS MATERIALIZED (FROM placed('copy')),
+at_place AS MATERIALIZED (FROM copy LEFT JOIN call_site USING (trace_id, event_id)),
 -- A copy takes a fixed time plus a time by its size: the smallest gives the former, the largest the latter.
 pinned AS (
     SELECT trace_id, device_id, copy_kind, arg_max(bytes / dur_ns, (bytes, copy_id)) AS bytes_per_ns,

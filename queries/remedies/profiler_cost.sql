@@ -3,7 +3,6 @@
 -- causes: dispatch, launch, python
 -- when: has(traits, 'step'); (SELECT count(metadata->'tracekit') > 0 FROM trace)
 -- is_apart: true
--- effort: low
 -- needs: A question that operators and kernels answer, without stacks, shapes or allocations.
 -- caveat: All work of the host is assumed to be slowed down by the same factor. The program itself gains
 --     nothing.
@@ -18,8 +17,6 @@
 -- check: tracekit capture WORKLOAD -o after.json; tracekit query after.json capture_facts
 -- sources: https://docs.pytorch.org/docs/stable/profiler.html
 --     https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html
--- column detail (text): how much longer a step takes, and what was recorded besides operators
--- column factor (fraction of the time taken): a step's time unprofiled over profiled
 -- doubts: no_steps
 -- Only `tracekit capture` measures both; the steps in the trace have to show it, too.
 WITH dilated AS (

@@ -17,7 +17,6 @@
 -- check: tracekit query after.json python_time; python -m cProfile SCRIPT
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.python.org/3/library/profile.html
--- column place (text): the function, by its file and first line
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
 -- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a noticeable share.

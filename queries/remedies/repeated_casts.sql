@@ -2,7 +2,6 @@
 -- title: Cast weights once, not in every pass
 -- causes: dispatch, launch, memory-bandwidth
 -- when: has(traits, 'casts'); name = 'aten::_to_copy'; work IN ('linear', 'convolution')
--- effort: low
 -- needs: Weights that do not change between the casts: inference, or several passes before the optimizer's
 --     step.
 -- blind: no_shapes
@@ -23,7 +22,6 @@
 -- check: tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/amp.html#torch.autocast
 --     https://docs.pytorch.org/tutorials/recipes/recipes/amp_recipe.html
--- column detail (text): the types, and the shape of the weights that take most time
 -- doubts: no_gpu_ops, no_shapes, no_stacks
 -- A weight: cast inside a linear layer or a convolution, with the shape of its weight or bias and not of its
 -- input. It has not changed where the trace has no backward pass and no optimizer, or where the same module
@@ -56,8 +54,8 @@ update_step AS (
     FROM slices WHERE has(traits, 'optimizer_step')
 ),
 again AS (
-    SELECT w.* FROM (FROM placed('weight')) AS w
-    LEFT JOIN event AS m ON w.trace_id = m.trace_id AND w.module_id = m.event_id
+    SELECT w.*, place FROM weight AS w LEFT JOIN call_site USING (trace_id, event_id)
+    LEFT JOIN event AS m ON w.trace_id = m.trace_id AND module_id = m.event_id
     ASOF LEFT JOIN update_step AS u ON w.trace_id = u.trace_id AND w.start_ns >= u.start_ns
     QUALIFY w.trace_id NOT IN (FROM learning) OR m.name IS NOT NULL AND row_number() OVER (
         PARTITION BY w.trace_id, m.name, operand, shape, u.number ORDER BY w.start_ns) > 1

@@ -2,7 +2,6 @@
 -- title: Run fp32 products on tensor cores
 -- causes: math
 -- when: has(traits, 'plain_fp32')
--- effort: low
 -- needs: Results that may be less precise: TF32 and bf16 keep fp32's range with 10 and 7 bits of mantissa;
 --     fp16 also needs its gradients scaled.
 -- caveat: Products are assumed to reach the same share of the faster peak as of the slower one; small ones
@@ -29,7 +28,6 @@
 --     https://arxiv.org/abs/1710.03740
 -- param latency_percent (integer, default thresholds().latency_percent): a product that reaches less of its
 --     roof is left out: it would gain little
--- column detail (text): the format to use, and the factors' shapes, or the kernel, that take most time
 -- column factor (fraction of the time taken): at least the time to read its inputs and write its output
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 -- The faster format is TF32, or bf16, or fp16 where the device has no other that is faster than fp32.

@@ -3,7 +3,6 @@
 -- causes: dispatch, launch, python
 -- when: activity IN ('dispatch', 'view', 'launch', 'runtime') AND label_id IN (
 --     SELECT label_id FROM event_row WHERE dur_ns >= thresholds().stall_ns)
--- effort: low
 -- needs: Separate CPU cores for the process: no quota that stops it, fewer threads than cores, no busy
 --     neighbours.
 -- caveat: It is inferred that the thread was not running: calls of several kinds sometimes take long, and
@@ -19,8 +18,6 @@
 --     after.json
 -- sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
--- column detail (text): the number of calls, the longest, and when the first and the last began
--- column factor (fraction of the time taken): what remains: the median of calls of that name
 -- doubts: absurd_duration
 -- Calls without other calls in them that neither wait nor load, and that happen after the start, too. If only
 -- calls of one name are slow, they have a reason of their own, unless they are most of the host's time.

@@ -22,9 +22,6 @@
 -- sources: https://docs.pytorch.org/docs/stable/torch.compiler.html
 --     https://docs.pytorch.org/tutorials/recipes/regional_compilation.html
 --     https://docs.pytorch.org/assets/pytorch2-2.pdf
--- column place (text): the outermost module; NULL: the run as a whole, if no modules were recorded
--- column detail (text): NULL, or a note that a compiler traces the code and generates none
--- column event_id (id): the module or operator around it, or the GPU op
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
 -- A compiler that only traces calls the same operators: kernels that it could fuse, and none that it wrote.

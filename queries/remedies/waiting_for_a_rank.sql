@@ -21,9 +21,6 @@
 --     collective_skew job.duckdb
 -- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html
 --     https://arxiv.org/abs/2505.05713
--- column place (text): the rank that comes last; with one rank only, the collective's type and group
--- column detail (text): the number of collectives, or a note that it is an estimate
--- column factor (fraction of the time taken): what remains: the time on the wire
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
 -- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits,
 -- or by the link: within a machine, all data passes twice over the slowest link of today in less time.

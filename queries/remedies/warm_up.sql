@@ -2,7 +2,6 @@
 -- causes: launch
 -- once: launch, dispatch, python, unrecorded-time, sync, allocation, communication, input, copy, latency,
 --     math, memory-bandwidth, math-or-memory
--- effort: low
 -- needs: A few steps before the ones that count.
 -- before:
 --     with profiler:                          # records the first step, too

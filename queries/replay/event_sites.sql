@@ -12,9 +12,10 @@ WITH given AS (
 op AS (FROM gpu_op_origin SEMI JOIN given USING (trace_id, event_id))
 SELECT
     g.trace_id, g.event_id, g.name,
-    CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(g.cpu_op, o.cpu_op) END AS cpu_op,
-    coalesce(module_name(name_of(g.trace_id, g.module_id)), o.module) AS module,
-    CASE WHEN g.kind = 'python' THEN g.name ELSE coalesce(name_of(g.trace_id, g.python_id), o.python_line) END
+    CASE WHEN g.kind = 'cpu_op' THEN g.name ELSE coalesce(s.cpu_op, o.cpu_op) END AS cpu_op,
+    coalesce(module_name(name_of(g.trace_id, s.module_id)), o.module) AS module,
+    CASE WHEN g.kind = 'python' THEN g.name ELSE coalesce(name_of(g.trace_id, s.python_id), o.python_line) END
         AS python_line
-FROM (FROM placed('given')) AS g LEFT JOIN op AS o USING (trace_id, event_id)
+FROM given AS g LEFT JOIN call_site AS s USING (trace_id, event_id)
+LEFT JOIN op AS o USING (trace_id, event_id)
 ORDER BY g.trace_id, g.event_id

@@ -1,5 +1,5 @@
 -- question: Which GPU ops would move fewer bytes if adjacent operators were fused?
--- param pattern (text, default '*'): a glob pattern that both operators' names match; case does not matter
+-- params pattern
 -- columns event_id
 -- column saved_share (fraction of its time): the intermediates' share of its operator's bytes, by shapes
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops

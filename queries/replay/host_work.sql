@@ -1,8 +1,7 @@
 -- question: What did each host thread do, instant by instant?
 -- param from_segment (integer, default all): only from this segment of the table on
 -- param to_segment (integer, default all): only up to this segment
--- columns pid, tid, start_ns, dur_ns, cause
--- column event_id (id): the innermost slice; NULL: none was recorded
+-- columns pid, tid, start_ns, dur_ns, cause, event_id
 -- doubts: absurd_duration, no_stacks
 SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, host_cause(activity, dur_ns) AS cause,
        event_id

@@ -6,16 +6,11 @@
 --     copies (between host and device, many in a row on a thread), call (the first of an operator that has
 --     one of these inside, if later ones are far shorter) or unended (a stretch in a slice until
 --     recording stopped: its end is unknown)
--- column event_id (id): the slice or kernel; NULL: none was recorded
--- column pid (id): the process; NULL for a kernel
--- column tid (id): the thread; NULL for a kernel
--- columns start_ns
--- column dur_ns (ns): how long it takes, waits for the device included
+-- columns event_id, pid, tid, start_ns, dur_ns
 -- column usual_ns (ns): the median of the thread's stretches on the same activity (0 if there are hardly
 --     any), of the ranges of that name (numbers aside), of the operators of that name without a
 --     capture, or of the kernels of that name
--- column cause (text): the host's activity, or communication
--- column name (text): the slice or kernel; NULL: none was recorded
+-- columns cause, name
 -- column at_place (list of start_ns and dur_ns): of recurring events, all stretches at this call site
 -- when: class = 'communication' OR activity IN ('compilation', 'allocation') OR call = 'begin_capture'
 --     OR kind = 'annotation' AND NOT has(traits, 'step')

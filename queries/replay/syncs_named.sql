@@ -1,10 +1,10 @@
 -- question: Which calls that wait for a device match a pattern by name or by their operator's name?
--- param pattern (text, default '*'): a glob pattern of the call's or operator's name; case does not matter
+-- params pattern
 -- columns event_id, name, cpu_op, pid, tid, start_ns, dur_ns
 -- doubts: no_runtime_calls
 WITH call AS (FROM waiting_call WHERE is_asked(trace_id))
 SELECT trace_id, event_id, name, cpu_op, pid, tid, start_ns, dur_ns
-FROM placed('call')
+FROM call LEFT JOIN call_site USING (trace_id, event_id)
 WHERE lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
     OR lower(cpu_op) GLOB lower(coalesce(getvariable('pattern'), '*'))
 ORDER BY trace_id, pid, tid, start_ns

@@ -1,7 +1,6 @@
 -- question: What share of the device's peak does each step reach (MFU)?
 -- params kind
--- columns device_id, kind, name
--- column span_ns (ns): its length
+-- columns device_id, kind, name, span_ns
 -- column device (text): the device's name in the trace
 -- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: in a
 --     step, those that the host calls there (or in graphs that it launches there); in another window, those

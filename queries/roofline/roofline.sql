@@ -1,10 +1,8 @@
 -- question: How fast did each operator work, how fast could the device, and which roof limits it?
 -- params top, latency_percent
--- columns device_id, operator
--- column shapes (JSON): dimensions of its inputs
--- columns known_from
+-- columns device_id, operator, shapes, known_from
 -- column format (text): whose peak it is held against: fp32, tf32, bf16, fp16, fp8, fp64, int8 ...
--- column calls (count): how often; of a capture, how often replays ran it
+-- columns calls
 -- column gpu_ns (ns): sum over calls of the union of a call's GPU ops; of a capture, the sum of its kernels
 -- column flops (floating-point operations): of all calls, by shapes. A multiply-add is 2 operations. A
 --     convolution's backward pass costs one forward pass for each gradient of input and weight, and nothing
@@ -12,7 +10,7 @@
 -- column moved_bytes (bytes): the least that all calls must read and write, by shapes. A Triton kernel is
 --     assumed to write only its last tensor unless the trace shows that it works in place
 -- column tflop_per_s (10^12 operations per second): flops over gpu_ns
--- column gb_per_s (10^9 bytes per second): moved_bytes over gpu_ns; caches can make it exceed the memory's
+-- columns gb_per_s
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
 -- column bound (text): math or memory, the longer roof; latency: both far below the time; NULL: peaks unknown

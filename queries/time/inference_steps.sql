@@ -1,6 +1,6 @@
 -- question: Which steps of an inference server were prefill or decode, with how many tokens and GPU time?
 -- param top (integer, default 1000): the number of steps
--- column name (text): the step as vLLM or SGLang names it
+-- columns name
 -- column phase (text): prefill, decode, mixed or empty, by the name
 -- columns start_ns, host_ns
 -- column prefill_requests (count): requests whose prompt is read; NULL: unknown

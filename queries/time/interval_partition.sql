@@ -5,9 +5,8 @@
 -- column start_ns (ns): where the interval begins, not before the device's first op
 -- column end_ns (ns): where it ends, not after its last
 -- columns span_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns, host_late_ns, device_ns,
---     device_in_launch_ns, unlinked_ns, after_last_op_ns, busy_ns, waits_for_host_ns, kernels
--- column gpu_ops (count): kernels, copies and fills that start in it
--- columns linked
+--     device_in_launch_ns, unlinked_ns, after_last_op_ns, busy_ns, waits_for_host_ns, kernels, gpu_ops,
+--     linked
 -- column causes (map of text to ns): the parts of host_late_ns by cause
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 WITH clipped AS MATERIALIZED (

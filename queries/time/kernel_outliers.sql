@@ -5,7 +5,7 @@
 -- param least (integer, default thresholds().outlier_runs): the fewest runs that show a usual duration
 -- columns device_id, event_id, name, start_ns, dur_ns
 -- column usual_ns (ns): the median over runs of this name, grid and block on this device
--- column excess_ns (ns): dur_ns minus usual_ns
+-- columns excess_ns
 -- column runs (count): number of runs in the median usual_ns
 -- columns cpu_op, known_from, step
 -- doubts: no_gpu_ops, absurd_duration

@@ -2,16 +2,9 @@
 -- column kind (text): as in one_off_candidates, or step (a profiler step with far more work than the median
 --     one) or start (of a run without steps)
 -- column side (text): host or device: which takes longer
--- column event_id (id): the slice or kernel; NULL: none was recorded
--- column pid (id): the process; NULL for a kernel or a whole step
--- column tid (id): the thread; NULL for a kernel or a whole step
--- columns start_ns
--- column dur_ns (ns): how long it takes, waits for the device included
+-- columns event_id, pid, tid, start_ns, dur_ns
 -- column usual_ns (ns): the typical duration of similar events, without waits for the device
--- column excess_ns (ns): its time beyond the usual: replays for the verdict leave it out
--- columns cause
--- column name (text): the slice or kernel; NULL: none was recorded
--- columns place
+-- columns excess_ns, cause, name, place
 -- column calls (text): of a step, range or start: the names in which its cause takes most time
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- These are stored with the verdict (table one_off): a database that was loaded without verdicts has none.

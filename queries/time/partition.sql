@@ -2,9 +2,7 @@
 -- params kind
 -- columns rank, device_id, kind, name, start_ns, end_ns, span_ns, compute_ns, exposed_comm_ns,
 --     exposed_memcpy_ns, idle_ns, host_late_ns, device_ns, device_in_launch_ns, unlinked_ns,
---     after_last_op_ns, busy_ns, waits_for_host_ns, kernels
--- column gpu_ops (count): kernels, copies and fills that start in it
--- columns linked
+--     after_last_op_ns, busy_ns, waits_for_host_ns, kernels, gpu_ops, linked
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration
 -- The partition is defined in facts/gpu_timeline.sql (the instants) and views/windows.sql (partition_of).
 SELECT trace_id, rank, p.* EXCLUDE trace_id

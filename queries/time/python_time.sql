@@ -1,6 +1,6 @@
 -- question: Which lines of Python take the time, on the host and on the GPU?
 -- params top
--- column python_line (text): file, line of the function's head, and function; built-in functions by name
+-- columns python_line
 -- column line_from (text): call (the host ran it), or as module_from: calls counts replays that ran it
 -- columns calls
 -- column host_ns (ns): sum of its durations; recursive calls count once; NULL: replays ran it

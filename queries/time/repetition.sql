@@ -1,5 +1,5 @@
 -- question: Does the run repeat itself?
--- column gpu_ops (count): kernels, copies and fills
+-- columns gpu_ops
 -- column repeated (count): ops whose name occurs three times or more on their device
 -- columns steps
 -- column names (count): different names of these ops on a device; without GPU ops, of operators

@@ -2,11 +2,10 @@
 -- params from_ns, to_ns
 -- param bins (integer, default thresholds().drawn_bins): parts of the interval: shorter pieces are summed up
 -- column side (text): host or device
--- column device_id (id): the device; NULL for a thread
+-- columns device_id
 -- column lane (text): the thread or the stream
 -- column start_ns (ns): where the piece begins; summed-up pieces lie side by side in their part
--- columns end_ns
--- column activity (text): the thread's or the device's activity
+-- columns end_ns, activity
 -- column pieces (count): the number of summed-up pieces; 1: the piece is exact
 -- columns name
 -- doubts: starts_before_launch, absurd_duration

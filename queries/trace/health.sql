@@ -1,10 +1,9 @@
 -- question: Which problems of this trace make its numbers doubtful?
 -- param severity (text, default all): error, warning or info; errors alone are found quickly
--- column code (text): the kind of finding
+-- columns code
 -- column severity (text): error (numbers are missing or wrong), warning (numbers need care), info (a better
 --     recording would show more)
--- column message (text): the finding, and its meaning
--- columns count
+-- columns message, count
 -- column time_ns (ns): the time that it concerns; NULL: none, or unknown
 WITH broken AS (
     SELECT trace_id, event_id, text FROM rejected

@@ -1,6 +1,5 @@
 -- question: Which data that some questions need was not recorded in this trace?
--- column code (text): what is missing
--- column message (text): what that is, and how to record it
+-- columns code, message
 WITH shaped AS (
     SELECT DISTINCT trace_id FROM event_row
     WHERE label_id IN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op')

@@ -5,9 +5,7 @@
 -- column world_size (count): ranks in the job
 -- column devices (list of text): names of the devices that executed work or that the trace lists
 -- column device_word (text): what such a device is called: GPU, or a word in queries/names
--- column kernels (count): kernels in the trace
--- column gpu_ops (count): kernels, copies and fills
--- columns linked
+-- columns kernels, gpu_ops, linked
 -- column cpu_ops (count): operators on the host
 -- columns steps
 -- column span_ns (ns): from the start of the first host slice or GPU op to the end of the last

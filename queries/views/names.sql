@@ -24,3 +24,7 @@ CREATE OR REPLACE MACRO generated_tokens(name) AS CASE
     WHEN starts_with(name, 'step[DECODE ') THEN TRY_CAST(regexp_extract(name, ' bs=(\d+)', 1) AS BIGINT)
     WHEN starts_with(name, 'step[EXTEND ') THEN 0
     ELSE TRY_CAST(regexp_extract(name, '\)_generation_\d+\((?:sq)?(\d+)', 1) AS BIGINT) END;
+
+-- The spellings of kernel classes.
+CREATE OR REPLACE VIEW kernel_patterns AS
+SELECT rank, meaning AS class, pattern, source AS known_from FROM spelling WHERE facet = 'class';

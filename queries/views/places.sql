@@ -5,14 +5,13 @@ CREATE OR REPLACE MACRO name_of(of_trace, of_event) AS (
     SELECT l.name FROM event_row AS e(e_trace, e_event, e_label) JOIN label AS l ON e_label = l.label_id
     WHERE e_trace = of_trace AND e_event = of_event);
 
--- The rows of a relation of host events (with trace_id and event_id, by its name), each with its call site:
--- the innermost line of the program that it is or is inside; without recorded stacks, the module, else the
--- outermost operator. And the innermost operator (id, traits), frame and module (ids).
-CREATE OR REPLACE MACRO placed(events) AS TABLE
-SELECT e.*, o.name AS cpu_op, cpu_op_id, o.traits AS op_traits, python_id, module_id,
+-- A slice of the host with its place: the innermost line of the program that it is or is inside; without
+-- recorded stacks, the module, else the outermost operator. And the innermost operator, frame and module.
+CREATE OR REPLACE VIEW call_site AS
+SELECT trace_id, event_id, cpu_op_id, o.name AS cpu_op, o.traits AS op_traits, python_id, module_id,
        CASE WHEN line_id IS NULL AND module_id IS NOT NULL THEN module_name(p.name) ELSE p.name END AS place
-FROM query_table(events) AS e LEFT JOIN host_site AS s ON e.trace_id = s.trace_id AND e.event_id = s.event_id
-LEFT JOIN slice_label AS p ON place_label = p.label_id LEFT JOIN slice_label AS o ON op_label = o.label_id;
+FROM host_site LEFT JOIN slice_label AS p ON place_label = p.label_id
+LEFT JOIN slice_label AS o ON op_label = o.label_id;
 
 -- Rows of a relation (trace_id, place, told, ns) with `detail`: the text (told) of most time at that place.
 CREATE OR REPLACE MACRO detailed(rows) AS TABLE
@@ -20,7 +19,7 @@ SELECT *, arg_max(told, (told_ns, told)) OVER (PARTITION BY trace_id, place) AS 
 FROM (SELECT *, sum(ns) OVER (PARTITION BY trace_id, place, told) AS told_ns FROM query_table(rows));
 
 -- GPU ops (trace_id, gpu_op_id, and event_id: the launch, the operator, or NULL) with the call site of their
--- operator, as in `placed`. In a replay, it is that of the captured launch, or from the kernel's annotation.
+-- operator. In a replay, it is that of the captured launch, or from the kernel's annotation.
 CREATE OR REPLACE MACRO placed_ops(ops) AS TABLE
 WITH known AS (
     SELECT o.* REPLACE (CASE WHEN g.capture_trace_id = o.trace_id
@@ -31,7 +30,8 @@ WITH known AS (
     FROM query_table(ops) AS o LEFT JOIN graph_site AS g
       ON o.trace_id = g.trace_id AND o.gpu_op_id = g.event_id
 )
-SELECT * EXCLUDE known_place REPLACE (coalesce(known_place, place) AS place) FROM placed('known');
+SELECT k.* EXCLUDE known_place, coalesce(known_place, place) AS place
+FROM known AS k LEFT JOIN call_site USING (trace_id, event_id);
 
 -- The rows of a remedy that changes GPU ops: those of a relation (with trace_id, event_id, target, gpu_op_id,
 -- start_ns, dur_ns, factor, told and ns, by its name), where event_id is as in placed_ops.

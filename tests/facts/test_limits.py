@@ -56,7 +56,7 @@ def test_a_verdict_by_kernels_of_unknown_limit_gives_ranges(tmp_path):
 
 def test_a_real_replay_is_matched_with_its_capture_in_the_same_trace(shared_database):
     run = shared_database("a100-vit-recapture.json.gz")
-    shares = "SELECT count(*), count(cpu_op), min(matched_share) FROM graph_sites()"
+    shares = "SELECT count(*), count(cpu_op), min(matched_share) FROM graph_site"
     assert run.fetch(shares)[1] == [(620, 620, 1.0)]
 
 
@@ -68,6 +68,6 @@ def test_a_real_replay_is_matched_with_its_capture_in_another_trace():
         sites = run.fetch("""
             SELECT s.trace_id, capture_trace_id, count(*), min(matched_share), min(told_share),
                    count(*) FILTER (cpu_op = 'aten::addmm')
-            FROM graph_sites() AS s GROUP BY ALL
+            FROM graph_site AS s GROUP BY ALL
         """)[1]
     assert sites == [(1, 2, 421, 1.0, 1.0, 72)]

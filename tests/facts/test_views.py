@@ -15,11 +15,7 @@ def test_every_meaning_of_a_facet_is_in_its_enumeration(cases_database, facet, c
     assert set(meanings) - {"none"} <= set(known)
 
 
-def test_former_names_are_the_same_rows(cases_database):
-    for former, name in (("gpu_op_link", "gpu_op_launch"), ("gpu_op_host", "launch_site")):
-        rows = cases_database.fetch(f"FROM {name} ORDER BY ALL")
-        assert rows[1]
-        assert cases_database.fetch(f"FROM {former} ORDER BY ALL") == rows
+def test_the_former_column_of_launches_has_the_same_values(cases_database):
     differing = "SELECT count(*) FROM launches WHERE activity <> launched_kind"
     assert cases_database.fetch(differing)[1] == [(0,)]
 

@@ -28,7 +28,6 @@ class Remedy(Struct, frozen=True):
     """What to do, as an imperative."""
     causes: tuple[str, ...]
     """The causes of time that it reduces (tracekit/causes.py), the main one first."""
-    effort: str
     needs: str
     """Conditions under which it works."""
     before: str
@@ -39,6 +38,7 @@ class Remedy(Struct, frozen=True):
     check: str
     """The command that shows whether it helped."""
     sources: tuple[str, ...]
+    effort: str = "low"
     caveat: str = ""
     """Why its price is doubtful; empty: nothing beyond the replay's own limits."""
     blind: tuple[str, ...] = ()
