@@ -27,7 +27,8 @@
 -- steps, in most quarters of the run (by launches), or twice at the same line of the program after the run's
 -- first quarter. One or two steps do not show what each step repeats, so in such a trace no stretch is a
 -- candidate, and no kernel is except the first collective of ranks that begin to record at different times.
--- In a trace of few launches, only captures are candidates. Copies in a row are weights or a checkpoint; with
+-- In a trace of few launches, only captures are candidates, and time in which nothing was recorded before or
+-- after nearly all work of the device. Copies in a row are weights or a checkpoint; with
 -- steps, copies are judged like other events.
 WITH span AS (
     SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
@@ -92,6 +93,22 @@ stretch AS (
         -- A call waits for room in a queue, which may be full of launches that were not recorded.
         AND (activity <> 'launch' OR trace_id NOT IN (FROM sparse))
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
+),
+-- At the edge of a recording without steps, however few its launches: `done_ns` is what was launched before.
+edge AS (
+    SELECT s.trace_id, 'stretch' AS kind, NULL::BIGINT AS event_id, s.pid, s.tid, s.start_ns, s.end_ns,
+           'untraced' AS activity, 0 AS usual_ns
+    FROM (
+        SELECT h.trace_id, pid, tid, s.start_ns, s.end_ns, long_ns FROM thread_segment AS s
+        JOIN host_thread AS h USING (thread) JOIN span USING (trace_id)
+        WHERE s.event_id IS NULL AND s.end_ns - s.start_ns >= greatest(long_ns, thresholds().unrecorded_ns)
+            AND s.start_ns > h.start_ns AND s.end_ns < h.end_ns
+            AND h.trace_id NOT IN (SELECT trace_id FROM stepped) AND (h.trace_id, pid, tid) IN (
+                SELECT (trace_id, pid, tid) FROM progress WHERE calls < thresholds().fewest_calls)
+    ) AS s JOIN gpu_ops AS g ON s.trace_id = g.trace_id
+    GROUP BY s.trace_id, s.pid, s.tid, s.start_ns, s.end_ns
+    HAVING sum(if(coalesce(g.launch_start_ns, g.start_ns) < s.start_ns, dur_ns, 0)) / sum(dur_ns)
+        NOT BETWEEN thresholds().long_share AND 1 - thresholds().long_share
 ),
 -- Ranges.
 range AS (
@@ -213,7 +230,8 @@ once AS (
         AND end_ns - start_ns >= thresholds().one_range_ratio * usual_at_place_ns
     QUALIFY count(*) OVER (PARTITION BY trace_id, alike, place) = 1
     UNION ALL BY NAME
-    (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
+    (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies
+        UNION ALL BY NAME FROM edge)
 ),
 -- First calls: what makes an operator ready is in one call, whatever slices it is recorded in.
 long_call AS (
