@@ -260,6 +260,10 @@ JUDGED = {
         on_host(host_evidence(90, 5), CUT), {"confidence": "low"},
         "^ The end is missing", "Get the whole file",
     ),
+    "a cut file of a job with a GPU": (
+        on_host(host_evidence(90, 5, device_evidence="a listed device"), CUT),
+        {"regime": "unknown"}, "^ The end is missing", "Get the whole file",
+    ),
     "nothing at all": (Evidence(window=WINDOW), {"regime": "unknown"}, ""),
     "a busy device where neither half gains": (
         evidence(busy=0.99, **TIED),

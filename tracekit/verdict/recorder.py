@@ -163,8 +163,11 @@ def _sentence(finding: Finding) -> str:
 
 def _cut(case: RuleInput, finding: Finding) -> str:
     """The file is cut off. GPU events are written last: if there are none, they may be the missing
-    part."""
-    return "low" if case.evidence.gpu is None else "medium"
+    part, and are if anything tells of a GPU."""
+    evidence = case.evidence
+    if evidence.gpu is not None:
+        return "medium"
+    return "none" if evidence.host is not None and evidence.host.device_evidence else "low"
 
 
 def _nothing(case: RuleInput, finding: Finding) -> str:
