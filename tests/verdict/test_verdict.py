@@ -261,7 +261,7 @@ JUDGED = {
         "^ The end is missing", "Get the whole file",
     ),
     "a cut file of a job with a GPU": (
-        on_host(host_evidence(90, 5, device_evidence="a listed device"), CUT),
+        on_host(host_evidence(90, 5), CUT, device_evidence="a listed device"),
         {"regime": "unknown"}, "^ The end is missing", "Get the whole file",
     ),
     "nothing at all": (Evidence(window=WINDOW), {"regime": "unknown"}, ""),
