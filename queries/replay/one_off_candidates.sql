@@ -157,10 +157,10 @@ allocation AS (
     QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().allocation_settled_by
         AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= long_ns
 ),
--- Copies in a row on a thread: no other op is launched between them.
+-- Copies in a row on a thread: no other op is launched between them. A run that only copies has no others.
 launched AS (
     SELECT *, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy,
-           sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns,
+           sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns, count(*) OVER (PARTITION BY trace_id) AS ops,
            row_number() OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id)
            - row_number() OVER (PARTITION BY trace_id, pid, tid, is_copy
                ORDER BY launch_start_ns, event_id) AS run
@@ -171,7 +171,7 @@ row_of_copies AS (
     SELECT trace_id, pid, tid, arg_min(launch_id, launch_start_ns) AS event_id,
            min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns, mode(name) AS name
     FROM launched WHERE is_copy GROUP BY trace_id, pid, tid, run
-    HAVING count(*) >= thresholds().fewest_copies
+    HAVING count(*) BETWEEN thresholds().fewest_copies AND any_value(ops) - thresholds().fewest_copies
         AND sum(dur_ns) >= thresholds().copied_share * any_value(all_ns)
 ),
 copies AS (
