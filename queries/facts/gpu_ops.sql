@@ -1,9 +1,13 @@
 -- fact: An operation that a device executed, with the call that launched it.
 -- needs: slice_label
+-- of: slice_thread
 -- when: kind IN ('kernel', 'memcpy', 'memset')
 -- An event is a GPU op by its category; having a stream is not enough. Its launch is the first runtime or
 -- driver event of its correlation, in its trace; the columns from `launch_id` on are NULL without one. A
 -- correlation is ignored if calls of several processes have it, or if it is 0 on several calls.
+-- Recorders write some ops at time 0 (github.com/pytorch/kineto/issues/109): those far from all work of the
+-- host are left out if others are near. Some outlast several later ops of their stream, which runs one after
+-- the other (github.com/AMD-AGI/TraceLens/issues/669): such an op ends where the next one starts.
 CREATE TABLE gpu_ops (
     trace_id INTEGER, event_id BIGINT, -- the event
     kind gpu_op_kind,
@@ -23,9 +27,18 @@ CREATE TABLE gpu_ops (
     is_blocking     BOOLEAN,  -- the host continued only after the copy was done
     is_copy_call    BOOLEAN   -- it is known to wait, or the call always does, or it returned late in the copy
 );
-WITH op AS MATERIALIZED (
+WITH host AS (
+    SELECT trace_id, min(start_ns) FILTER (is_host) - thresholds().around_ns AS since_ns,
+           max(end_ns) FILTER (is_host) + thresholds().around_ns AS until_ns
+    FROM _scratch.slice_thread GROUP BY trace_id
+),
+near AS (
+    FROM host AS h WHERE EXISTS (FROM _scratch.slice_thread AS s WHERE s.trace_id = h.trace_id AND NOT is_host
+        AND s.start_ns <= until_ns AND s.end_ns >= since_ns)
+),
+op AS MATERIALIZED (
     SELECT
-        trace_id, event_id, kind::gpu_op_kind AS kind,
+        s.trace_id, event_id, kind::gpu_op_kind AS kind,
         CASE WHEN kind <> 'kernel' THEN 'copy' WHEN class = 'communication' THEN 'communication'
              ELSE 'compute' END::device_activity AS activity,
         coalesce(class, kind)::gpu_op_class AS class,
@@ -38,7 +51,8 @@ WITH op AS MATERIALIZED (
             coalesce(TRY_CAST(args->>'bytes' AS BIGINT), TRY_CAST(args->>'size' AS BIGINT)) END AS bytes,
         CASE kind WHEN 'kernel' THEN args->>'grid' END AS grid,
         CASE kind WHEN 'kernel' THEN TRY_CAST(args->>'blocks per SM' AS DOUBLE) END AS blocks_per_sm
-    FROM slices WHERE kind IN ('kernel', 'memcpy', 'memset')
+    FROM slices AS s LEFT JOIN near USING (trace_id)
+    WHERE kind IN ('kernel', 'memcpy', 'memset') AND (start_ns BETWEEN since_ns AND until_ns) IS NOT FALSE
 ),
 call AS (
     SELECT
@@ -47,6 +61,22 @@ call AS (
         arg_min(end_ns, event_id) AS end_ns
     FROM runtime_calls SEMI JOIN op USING (trace_id, correlation)
     GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
+),
+-- Kernels of one graph run side by side, and several processes may number their streams alike.
+cut AS (
+    SELECT trace_id, o.event_id, next_ns
+    FROM (
+        SELECT trace_id, event_id, correlation, end_ns, lead(start_ns) OVER by_start AS next_ns,
+               lead(end_ns, thresholds().fewest_lost) OVER by_start AS later_end_ns
+        FROM op WINDOW by_start AS (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id)
+    ) AS o
+    JOIN call USING (trace_id, correlation) JOIN slice_label AS n ON call.label_id = n.label_id
+    WHERE later_end_ns < o.end_ns AND n.call IS DISTINCT FROM 'launch_graph'
+        AND trace_id IN (SELECT trace_id FROM call GROUP BY trace_id HAVING min(pid) = max(pid))
+),
+ended AS (
+    SELECT op.* REPLACE (coalesce(next_ns, end_ns) AS end_ns, coalesce(next_ns - start_ns, dur_ns) AS dur_ns)
+    FROM op LEFT JOIN cut USING (trace_id, event_id)
 )
 SELECT
     op.*, launch_id, pid, tid, n.name AS launch_name, n.call = 'launch_graph' AS is_graph,
@@ -56,4 +86,5 @@ SELECT
     if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND call.end_ns >= op.end_ns) AS is_blocking,
     is_blocking OR n.activity = 'copy' OR if(launch_id IS NULL, NULL,
         op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2) AS is_copy_call
-FROM op LEFT JOIN call USING (trace_id, correlation) LEFT JOIN slice_label AS n ON call.label_id = n.label_id
+FROM ended AS op LEFT JOIN call USING (trace_id, correlation)
+LEFT JOIN slice_label AS n ON call.label_id = n.label_id

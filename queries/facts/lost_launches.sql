@@ -1,9 +1,10 @@
--- fact: Launches at the start of a recording whose kernels are missing, and launches that were only captured.
+-- fact: Launches at the start or end of a recording whose kernels are missing, and those only captured.
 -- into: recorder_finding
--- needs: gpu_ops, launch_call, graph_captures
+-- needs: gpu_ops, launch_call, graph_captures, trace_span
 -- when: call IN ('launch_kernel', 'launch_graph')
 -- A profiler drops kernels that the device's clock puts before the recording's start:
--- github.com/pytorch/pytorch/issues/192021. Launches that a graph's capture recorded have none.
+-- github.com/pytorch/pytorch/issues/192021. One that stops without waiting for the device loses what it still
+-- runs. Launches that a graph's capture recorded have none.
 WITH call AS (
     SELECT l.trace_id, l.start_ns, g.launch_id IS NOT NULL AS is_seen,
            g.launch_id IS NULL AND coalesce(l.start_ns < c.end_ns, FALSE) AS is_captured
@@ -13,12 +14,16 @@ WITH call AS (
       ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.start_ns >= c.start_ns
 ),
 counted AS (
-    SELECT *, min(start_ns) FILTER (is_seen) OVER (PARTITION BY trace_id) AS first_ns FROM call
+    SELECT *, min(start_ns) FILTER (is_seen) OVER (PARTITION BY trace_id) AS first_ns,
+           max(start_ns) FILTER (is_seen) OVER (PARTITION BY trace_id) AS last_ns
+    FROM call
 ),
 total AS (
     SELECT c.trace_id, count(*) AS launches, count(*) FILTER (is_captured) AS captured,
            count(*) FILTER (is_seen) AS seen,
            count(*) FILTER (NOT is_captured AND start_ns < first_ns) AS unseen_first,
+           count(*) FILTER (NOT is_captured AND start_ns > last_ns) AS unseen_last,
+           min(start_ns) FILTER (NOT is_captured AND start_ns > last_ns) AS cut_ns,
            any_value(coalesce(o.unlinked, 0)) AS unlinked, any_value(coalesce(o.ops, 0)) AS ops
     FROM counted AS c LEFT JOIN (
         SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked FROM gpu_ops
@@ -36,6 +41,15 @@ FROM total
 WHERE unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
     AND unseen_first >= thresholds().lost_share * (launches - captured)
     AND launches - captured - seen - unseen_first <= thresholds().lost_share * seen
+UNION ALL
+SELECT trace_id, 'dropped_at_end',
+       if(unseen_last >= thresholds().unseen_share * (launches - captured), 'error', 'warning'), unseen_last,
+       format('the last {:,} of {:,} launches have no kernels in this trace, and earlier ones have: '
+           || 'recording stopped before the device was done', unseen_last, launches - captured),
+       end_ns - cut_ns, NULL
+FROM total JOIN trace_span USING (trace_id)
+WHERE unseen_last >= greatest(thresholds().fewest_lost, unlinked + 1)
+    AND launches - captured - seen - unseen_last <= thresholds().lost_share * seen
 UNION ALL
 SELECT trace_id, 'captured_only', 'error', captured,
        format('{:,} of {:,} launches were captured into graphs instead of running: the trace has the '

@@ -2,7 +2,8 @@
 -- needs: slice_label
 CREATE TABLE _scratch.slice_thread AS
 SELECT trace_id, pid, tid, min(start_ns) AS start_ns, max(end_ns) AS end_ns,
-       bool_or(kind NOT IN ('kernel', 'memcpy', 'memset')) AS is_host
+       bool_or(kind NOT IN ('kernel', 'memcpy', 'memset')) AS is_host,
+       bool_or(kind IN ('cpu_op', 'python')) AS has_code
 FROM slices
 WHERE kind IN ('annotation', 'python', 'cpu_op', 'runtime', 'driver', 'kernel', 'memcpy', 'memset')
 GROUP BY ALL

@@ -59,6 +59,10 @@ device_sign AS (
         SELECT trace_id, 'backend ' || nullif(regexp_extract(metadata->'distributedInfo'->>'backend',
             '^(cuda:)?(nccl|rccl|xccl|hccl)$', 2), '') AS sign FROM trace
         WHERE sign IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
+        UNION ALL
+        -- GPU events are written last: they may be what is missing of a file that breaks off.
+        SELECT trace_id, 'a listed device' FROM trace
+        WHERE damage IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
     ) GROUP BY trace_id
 )
 SELECT

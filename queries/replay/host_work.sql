@@ -3,9 +3,12 @@
 -- param to_segment (integer, default all): only up to this segment
 -- columns pid, tid, start_ns, dur_ns, cause, event_id
 -- doubts: absurd_duration, no_stacks
-SELECT trace_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, host_cause(activity, dur_ns) AS cause,
+-- Between calls alone, without operators or Python frames, what a thread did is unknown.
+SELECT trace_id, pid, tid, s.start_ns, s.end_ns - s.start_ns AS dur_ns,
+       host_cause(host_activity_of(activity_code),
+           if(has_code, s.end_ns - s.start_ns, thresholds().unrecorded_ns)) AS cause,
        event_id
-FROM host_segment WHERE is_asked(trace_id)
+FROM thread_segment AS s JOIN host_thread USING (thread) WHERE is_asked(trace_id)
   AND segment BETWEEN coalesce(getvariable('from_segment'), segment)
       AND coalesce(getvariable('to_segment'), segment)
 ORDER BY trace_id, segment

@@ -22,7 +22,8 @@
 -- steps, in most quarters of the run (by launches), or twice at the same line of the program after the run's
 -- first quarter. One or two steps do not show what each step repeats, so in such a trace no stretch is a
 -- candidate, and no kernel is except the first collective of ranks that begin to record at different times.
--- In a trace of few launches, only captures are candidates. Copies in a row are weights or a checkpoint; with
+-- In a trace of few launches, only captures are candidates, and time in which nothing was recorded before or
+-- after nearly all work of the device. Copies in a row are weights or a checkpoint; with
 -- steps, copies are judged like other events.
 WITH span AS (
     SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
@@ -88,6 +89,22 @@ stretch AS (
         AND (activity <> 'launch' OR trace_id NOT IN (FROM sparse))
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
 ),
+-- At the edge of a recording without steps, however few its launches: `done_ns` is what was launched before.
+edge AS (
+    SELECT s.trace_id, 'stretch' AS kind, NULL::BIGINT AS event_id, s.pid, s.tid, s.start_ns, s.end_ns,
+           'untraced' AS activity, 0 AS usual_ns
+    FROM (
+        SELECT h.trace_id, pid, tid, s.start_ns, s.end_ns, long_ns FROM thread_segment AS s
+        JOIN host_thread AS h USING (thread) JOIN span USING (trace_id)
+        WHERE s.event_id IS NULL AND s.end_ns - s.start_ns >= greatest(long_ns, thresholds().unrecorded_ns)
+            AND s.start_ns > h.start_ns AND s.end_ns < h.end_ns
+            AND h.trace_id NOT IN (SELECT trace_id FROM stepped) AND (h.trace_id, pid, tid) IN (
+                SELECT (trace_id, pid, tid) FROM progress WHERE calls < thresholds().fewest_calls)
+    ) AS s JOIN gpu_ops AS g ON s.trace_id = g.trace_id
+    GROUP BY s.trace_id, s.pid, s.tid, s.start_ns, s.end_ns
+    HAVING sum(if(coalesce(g.launch_start_ns, g.start_ns) < s.start_ns, dur_ns, 0)) / sum(dur_ns)
+        NOT BETWEEN thresholds().long_share AND 1 - thresholds().long_share
+),
 -- Ranges.
 range AS (
     SELECT trace_id, 'range' AS kind, event_id, pid, tid, a.start_ns, a.end_ns, 'untraced' AS activity, name,
@@ -135,10 +152,10 @@ allocation AS (
     QUALIFY max(p.done) OVER (PARTITION BY a.trace_id) < thresholds().allocation_settled_by
         AND sum(a.end_ns - a.start_ns) OVER (PARTITION BY a.trace_id) >= long_ns
 ),
--- Copies in a row on a thread: no other op is launched between them.
+-- Copies in a row on a thread: no other op is launched between them. A run that only copies has no others.
 launched AS (
     SELECT *, coalesce(copy_kind IN ('HtoD', 'DtoH'), FALSE) AS is_copy,
-           sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns,
+           sum(dur_ns) OVER (PARTITION BY trace_id) AS all_ns, count(*) OVER (PARTITION BY trace_id) AS ops,
            row_number() OVER (PARTITION BY trace_id, pid, tid ORDER BY launch_start_ns, event_id)
            - row_number() OVER (PARTITION BY trace_id, pid, tid, is_copy
                ORDER BY launch_start_ns, event_id) AS run
@@ -149,7 +166,7 @@ row_of_copies AS (
     SELECT trace_id, pid, tid, arg_min(launch_id, launch_start_ns) AS event_id,
            min(launch_start_ns) AS start_ns, max(launch_end_ns) AS end_ns, mode(name) AS name
     FROM launched WHERE is_copy GROUP BY trace_id, pid, tid, run
-    HAVING count(*) >= thresholds().fewest_copies
+    HAVING count(*) BETWEEN thresholds().fewest_copies AND any_value(ops) - thresholds().fewest_copies
         AND sum(dur_ns) >= thresholds().copied_share * any_value(all_ns)
 ),
 copies AS (
@@ -208,7 +225,8 @@ once AS (
         AND end_ns - start_ns >= thresholds().one_range_ratio * usual_at_place_ns
     QUALIFY count(*) OVER (PARTITION BY trace_id, alike, place) = 1
     UNION ALL BY NAME
-    (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies)
+    (FROM capture UNION ALL BY NAME FROM allocation UNION ALL BY NAME FROM copies
+        UNION ALL BY NAME FROM edge)
 ),
 -- First calls: what makes an operator ready is in one call, whatever slices it is recorded in.
 long_call AS (

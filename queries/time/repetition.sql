@@ -1,6 +1,7 @@
 -- question: Does the run repeat itself?
 -- columns gpu_ops
--- column repeated (count): ops whose name occurs three times or more on their device
+-- column repeated (count): ops whose name occurs three times or more on their device, or twice if two steps
+--     are marked
 -- columns steps
 -- column names (count): different names of these ops on a device; without GPU ops, of operators
 -- column once (count): names that occur once: a repeated pass has none
@@ -39,7 +40,8 @@ turn AS (
 ),
 step AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id)
 SELECT op.trace_id, coalesce(sum(times) FILTER (is_gpu), 0)::BIGINT AS gpu_ops,
-       coalesce(sum(times) FILTER (is_gpu AND times >= thresholds().fewest_alike), 0)::BIGINT AS repeated,
+       coalesce(sum(times) FILTER (
+           is_gpu AND times >= if(steps = 2, 2, thresholds().fewest_alike)), 0)::BIGINT AS repeated,
        coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once,
        coalesce(any_value(calls), any_value(turns), 0)::BIGINT AS passes,
        list_transform(list_zip(any_value(starts)[:-2], any_value(starts)[2:]), lambda s: s[2] - s[1])

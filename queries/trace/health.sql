@@ -119,7 +119,7 @@ findings AS (
             'events have a negative duration and are left out of all sums'),
         ('no_time', 'warning', untimed,
             'complete events have no usable timestamp or duration and are left out of all sums'),
-        ('absurd_duration', 'warning', absurd, 'events last longer than a day'),
+        ('absurd_duration', 'warning', absurd, 'events last longer than a day and are left out of all sums'),
         ('stream_overlap', 'info', overlapping,
             'GPU ops begin before an earlier one on their stream has ended (dependent launch, or a stream '
             || 'that stands for several)'),

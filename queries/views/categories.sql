@@ -10,7 +10,7 @@ SELECT
     ts_ns + dur_ns AS end_ns, dur_ns,
     correlation, external_id, device_id, stream, args, label_id, activity, call, class, work, compiled, traits
 FROM event_row JOIN slice_label USING (label_id)
-WHERE dur_ns BETWEEN 0 AND thresholds().late_time_ns
+WHERE dur_ns BETWEEN 0 AND thresholds().absurd_duration_ns
   AND ts_ns BETWEEN -thresholds().late_time_ns AND thresholds().late_time_ns;
 
 CREATE OR REPLACE VIEW cpu_ops AS

@@ -86,6 +86,17 @@ def dropped(first, last=None, each=1):
     return recorded([*EAGER * 200, WAIT], lose)
 
 
+# Recording stopped while the device still ran the second step.
+STOPPED = recorded(
+    [step(1, *EAGER * 20), step(2, *EAGER * 20), WAIT],
+    lambda events: without_ops_of(events, calls(events)[30:]),
+)
+
+
+def test_a_step_whose_last_kernels_are_missing_is_not_judged(analyses):
+    assert analyses[STOPPED].verdict.window.name == "ProfilerStep#1"
+
+
 def captured(launches):
     return [
         Call("cudaStreamBeginCapture", 9 * US, "launch"),
@@ -283,6 +294,10 @@ FOUND = {
     "most kernels dropped": (
         dropped(0, 120), "The first 120 of 200 launches have no kernels",
         "unknown", "none", "dropped_at_start",
+    ),
+    "most kernels dropped at its end": (
+        dropped(60), "The last 140 of 200 launches have no kernels",
+        "unknown", "none", "dropped_at_end",
     ),
     "a capture in place of the replays": (
         recorded([*EAGER * 3, *captured(400), WAIT]),

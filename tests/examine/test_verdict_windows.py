@@ -107,9 +107,9 @@ def test_nor_is_a_single_pass_without_a_device(trace, confidence, analyses):
     assert (verdict.regime, verdict.confidence) == ("overhead-bound", confidence)
 
 
-def far_apart(*around):
-    """Launches of short kernels, 5 ms apart."""
-    launches = [(launch(5000 * i, 4, i + 1), gpu_op(5000 * i + 6, 20, i + 1)) for i in range(30)]
+def far_apart(*around, us=5000):
+    """Launches of short kernels."""
+    launches = [(launch(us * i, 4, i + 1), gpu_op(us * i + 6, 20, i + 1)) for i in range(30)]
     return TRACES.events([*around, *(event for each in launches for event in each)])
 
 
@@ -126,6 +126,21 @@ def test_unrecorded_time_of_the_host_is_neither_overhead_nor_worth_a_fix(trace, 
     gains = analyses[trace].causal.gains
     assert verdict.regime == regime
     assert (gains.cuda_graph > 0.5) == (gains.host > 0.4) == (regime != "unknown")
+
+
+@pytest.mark.parametrize(
+    ("trace", "cause", "record"),
+    [
+        (far_apart(us=200), "unrecorded-time", "Record operators (ProfilerActivity.CPU)"),
+        (far_apart(operator("aten::mm", 0, 10), us=200), "python", "Record Python stacks"),
+    ],
+)
+def test_time_between_calls_is_python_only_if_operators_were_recorded(
+    trace, cause, record, analyses
+):
+    verdict = analyses[trace].verdict
+    assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", cause)
+    assert any(each.startswith(record) for each in verdict.try_next)
 
 
 def awaited(name):

@@ -65,9 +65,14 @@ WAITING = [
         launch(1000 * n + 6, 505, 2 * n + 2, "cudaDeviceSynchronize"),
     )
 ]  # fmt: skip
-EARLY = [launch(100, 5, 1), gpu_op(97, 20, 1), launch(200, 5, 2), gpu_op(203, 20, 2)]
+# The first of ten kernels starts 3 us before its launch.
+EARLY = [
+    event
+    for n in range(10)
+    for event in (launch(100 * n, 5, n + 1), gpu_op(100 * n + (3 if n else -3), 20, n + 1))
+]
 CLOCKS = [
-    (TRACES.events(EARLY), 3, 126, "added to the device's times"),
+    (TRACES.events(EARLY), 3, 926, "added to the device's times"),
     (TRACES.events(WAITING), -57, 2500, "taken from the device's times"),
 ]
 

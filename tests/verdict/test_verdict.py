@@ -251,6 +251,10 @@ JUDGED = {
         on_host(host_evidence(90, 5), CUT), {"confidence": "low"},
         "^ The end is missing", "Get the whole file",
     ),
+    "a cut file of a job with a GPU": (
+        on_host(host_evidence(90, 5), CUT, device_evidence="a listed device"),
+        {"regime": "unknown"}, "^ The end is missing", "Get the whole file",
+    ),
     "nothing at all": (Evidence(window=WINDOW), {"regime": "unknown"}, ""),
     "a busy device where neither half gains": (
         evidence(busy=0.99, **TIED),
@@ -296,6 +300,14 @@ JUDGED = {
     ),
     "a launch that takes more than all others": (
         launching(41), {}, "^ The host holds this run up: one launch, hipLaunchKernel, takes 41 ms",
+    ),
+    "a launch that a remedy against what happens once prices": (
+        replace(launching(60), advised_once_ns=60 * MS), {},
+        "^ 60.0 % of the GPU-active span happened once: one launch",
+    ),
+    "a launch in the loop, and more that happened once outside": (
+        replace(launching(60), advised_once_ns=5000 * MS), {},
+        "^ The host holds this run up: one launch, hipLaunchKernel, takes 60 ms",
     ),
     "a launch that takes no more than others": (
         launching(39), {}, "^ The host holds this run up: it launches work call by call",

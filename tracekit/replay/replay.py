@@ -146,16 +146,27 @@ class Replay:
 
     def typical_step(self) -> int | None:
         """The number of the profiler's step of median length, without one-offs; None if no step
-        gives the device work. Steps that hold hardly any one-offs come before those that do."""
+        gives the device work. Whole steps come before those whose last ops were not recorded, and
+        steps that hold hardly any one-offs before those that do."""
         steps = self.steps
         if not steps.are_steps:
             return None
         recorded = steps.lengths(self.measured())
         lengths = steps.lengths(self.run(steady=True)) if self.one_offs else recorded
         working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
+        until = [sum(each) for each in zip(steps.began_ns, steps.lasted_ns, strict=True)]
+        whole = [each for each in working if all(until[each] <= cut for cut in self._cuts_ns)]
+        working = whole or working
         most = 1 + self.thresholds.close_margin
         usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
         return usual[typical([int(lengths[each]) for each in usual])] if usual else None
+
+    @cached_property
+    def _cuts_ns(self) -> list[int]:
+        """When the host launched the first of the last ops, if these were not recorded."""
+        query = "SELECT trace_id, time_ns FROM recorder_finding WHERE code = 'dropped_at_end'"
+        end_ns = self.graph.host.origin_ns + self.graph.host.span_ns
+        return [end_ns - ns for (ns,) in self.database.rows_of_trace(query, self.trace_id)]
 
     @cached_property
     def _devices(self) -> list[int]:

@@ -57,7 +57,10 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
         if finding.code in words("doubt"):
             doubts.append(words("doubt")[finding.code])
     is_guess = verdict.bottleneck in ("python", UNRECORDED)
-    if is_guess and any(each.code == "no_stacks" for each in evidence.health):
+    if is_guess and evidence.gains and not evidence.gains.work_ns.get("dispatch"):
+        advice = "Record operators ({no_operators}) to see what the host does between its calls."
+        verdict = replace(verdict, try_next=[*verdict.try_next, advice])
+    elif is_guess and any(each.code == "no_stacks" for each in evidence.health):
         advice = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
     plain = abs(margin) >= thresholds.plain_margin

@@ -163,8 +163,11 @@ def _sentence(finding: Finding) -> str:
 
 def _cut(case: RuleInput, finding: Finding) -> str:
     """The file is cut off. GPU events are written last: if there are none, they may be the missing
-    part."""
-    return "low" if case.evidence.gpu is None else "medium"
+    part, and are if anything tells of a GPU."""
+    evidence = case.evidence
+    if evidence.gpu is not None:
+        return "medium"
+    return "none" if evidence.host is not None and evidence.host.device_evidence else "low"
 
 
 def _nothing(case: RuleInput, finding: Finding) -> str:
@@ -173,10 +176,14 @@ def _nothing(case: RuleInput, finding: Finding) -> str:
 
 
 def _lost(case: RuleInput, finding: Finding) -> str | None:
-    """Kernels of graph replays, or of a session's first launches, are missing. If most are, nobody
-    knows what the run did."""
+    """Kernels of graph replays, or of a session's first or last launches, are missing. If most are,
+    nobody knows what the run did. A step without its last kernels is judged if it is the only one.
+    """
     if finding.severity == "error":
         return "none"
+    if finding.code == "dropped_at_end":
+        repetition = case.evidence.repetition
+        return "low" if repetition is not None and repetition.steps == 1 else None
     is_start = finding.code == "dropped_at_start"
     return (
         "low" if is_start or _share(finding, case.evidence) >= case.thresholds.lost_share else None
@@ -252,7 +259,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
     (("no_work_recorded", "captured_only"), _nothing),
-    (("graph_without_kernels", "dropped_at_start"), _lost),
+    (("graph_without_kernels", "dropped_at_start", "dropped_at_end"), _lost),
     (("unended_calls",), _unended),
     (("arrival_skew",), _skewed),
     (("queued_before",), _queued),

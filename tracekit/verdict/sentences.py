@@ -74,8 +74,9 @@ def _longest_once_ns(verdict: Verdict, evidence: Evidence, thresholds: Threshold
     longest = next((link for link in links if link["cause"] == verdict.bottleneck), None)
     if longest is None or gpu is None or 2 * longest["dur_ns"] <= gpu.idle_ns:
         return 0
-    ns = int(longest["dur_ns"])
-    is_once = evidence.advised_once_ns >= thresholds.near_share * ns
+    ns, once_ns = int(longest["dur_ns"]), evidence.advised_once_ns
+    # More is saved by what happens once outside of the window.
+    is_once = thresholds.near_share * max(ns, once_ns) <= min(ns, once_ns)
     return ns if is_once and verdict.regime == OVERHEAD else 0
 
 
