@@ -21,6 +21,8 @@ from tracekit.evidence.collect import (
     events_of,
     name_links,
     phases_of,
+    rank_wait_of,
+    reached,
     recorder_of,
     repetition_of,
     sites_of,
@@ -150,7 +152,7 @@ class _Examiner:
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.verdict.judge import judge
-        from tracekit.verdict.sentences import list_notes, reached
+        from tracekit.verdict.sentences import list_notes
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)
@@ -187,6 +189,7 @@ class _Examiner:
             steps=[each for each in periods if each.window.kind == "step"],
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
+            rank_wait=rank_wait_of(self.database, self.trace_id, main),
             profiler=profiler,
             device_word=self.trace.device_word,
             shaped=shaped,

@@ -17,6 +17,7 @@ from tracekit.evidence.model import (
     Launch,
     OneOffEvent,
     Period,
+    RankWait,
     Repetition,
     Window,
 )
@@ -326,6 +327,19 @@ JUDGED = {
         {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
         "^ Host and GPU are about even: without the profiler, halving the host's work would gain "
         "3.0 %, halving the GPU's 1.0 %.",
+    ),
+    # Halving the device's work gains half of the wait.
+    "a collective that waits for another rank": (
+        evidence(busy=0.5, host_gain=0.2, device_gain=0.22, gpu=gpu(1000, 50 * MS, 42 * MS,
+                 idle_ns=50 * MS), removed={"communication": 0.42, "dispatch": 0.3},
+                 rank_wait=RankWait("alltoall", 1, 40 * MS, "alltoall", 40 * MS)),
+        {"bottleneck": "communication"},
+        "^ This rank waits 40 ms of 100 ms in one all-to-all, probably for a later rank; apart "
+        "from that, the host holds this run up: it dispatches operators",
+    ),
+    "collectives that hardly wait": (
+        evidence(**LATE, rank_wait=RankWait("", 9, 9 * MS, "allgather", 8 * MS)), {},
+        "^ The host holds this run up",
     ),
     "communication that may be waiting, beyond the margin": (
         communicating(38), {"confidence": "low"}, "",

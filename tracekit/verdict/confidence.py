@@ -102,7 +102,7 @@ def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresh
         return None
     return (
         f"{share(gpu.exposed_comm_ns, span)} is exposed communication, which may be waiting "
-        "for other ranks: only their traces tell."
+        "for other ranks or for a slow link: only their traces tell."
     )
 
 
@@ -245,7 +245,9 @@ def _may_hide_work(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     )
 
 
+# The first one is on the first screen.
 DOUBTS: tuple[Doubt, ...] = (
+    _may_wait_for_ranks,
     _is_close,
     _has_two_states,
     _repeats_little,
@@ -255,7 +257,6 @@ DOUBTS: tuple[Doubt, ...] = (
     _differs_by_time,
     _has_other_clock,
     _limit_is_open,
-    _may_wait_for_ranks,
     _is_unrecorded,
     _may_hide_work,
 )

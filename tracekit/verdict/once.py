@@ -1,10 +1,13 @@
-"""What a run did once, in words: what the verdict leaves out, and how much of a window it takes."""
+"""What the first sentence leaves out of a run, and how much of a window it takes: what happened
+once, and waits for other ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tracekit.causes import UNRECORDED
+from msgspec.structs import replace
+
+from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
@@ -62,6 +65,46 @@ def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
     if gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
         return named_window(window)
     return f"the {duration(gains.window_ns)} without one-offs"
+
+
+def waits_for_rank(evidence: Evidence, thresholds: Thresholds) -> str:
+    """The start of the sentence if this rank waits for others for much of the window."""
+    wait, span_ns = evidence.rank_wait, evidence.window.span_ns
+    if wait is None or wait.wait_ns < thresholds.rank_share * span_ns:
+        return ""
+    named = words("collective")
+    kind = named.get(wait.type, "collective")
+    what = f"one {kind}" if wait.count == 1 else f"{wait.count} {kind}s"
+    longest = named.get(wait.longest_type, "collective")
+    led = f", {duration(wait.longest_ns)} of it in one {longest}"
+    is_led = wait.count > 1 and 2 * wait.longest_ns > wait.wait_ns
+    return (
+        f"This rank waits {duration(wait.wait_ns)} of {duration(span_ns)} in {what}"
+        f"{led if is_led else ''}, probably for a later rank"
+    )
+
+
+def without_rank_wait(evidence: Evidence) -> Evidence:
+    """The evidence without the time in which this rank waits for others."""
+    gpu, causal, wait = evidence.gpu, evidence.causal, evidence.rank_wait
+    assert gpu is not None and causal is not None and wait is not None
+    ns = min(wait.wait_ns, gpu.exposed_comm_ns)
+    gains = causal.gains
+    share = ns / gains.window_ns
+    # To halve the device's work, or to remove communication, shortens the wait, too.
+    communication = max(0.0, gains.removed.get("communication", 0.0) - share)
+    left = replace(
+        gains,
+        device=max(0.0, gains.device - share / 2),
+        removed=gains.removed | {"communication": communication},
+    )
+    return replace(
+        evidence,
+        window=replace(evidence.window, span_ns=evidence.window.span_ns - ns),
+        gpu=replace(gpu, busy_ns=gpu.busy_ns - ns, exposed_comm_ns=gpu.exposed_comm_ns - ns),
+        causal=replace(causal, gains=left.without(ns)),
+        rank_wait=None,
+    )
 
 
 def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:

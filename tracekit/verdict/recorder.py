@@ -84,23 +84,18 @@ def _without_queued(evidence: Evidence, ns: int) -> Evidence:
     causal = evidence.causal
     if causal is None or evidence.window.kind != "gpu_active" or ns >= causal.gains.window_ns:
         return evidence
-    gains, left_ns = causal.gains, causal.gains.window_ns - ns
-    longer = gains.window_ns / left_ns
-    removed = {cause: gain * longer for cause, gain in gains.removed.items()}
+    gains = causal.gains.without(ns)
+    share = ns / gains.window_ns
     # The call that waited is one of these; removing the call would not save its wait.
+    removed = gains.removed
     waiting = max(("copy", "sync"), key=lambda cause: removed.get(cause, 0.0))
     if waiting in removed:
-        removed[waiting] = max(0.0, removed[waiting] - ns / left_ns)
+        removed = removed | {waiting: max(0.0, removed[waiting] - share)}
     gains = replace(
         gains,
-        window_ns=left_ns,
         one_offs_ns=gains.one_offs_ns + ns,
-        host=gains.host * longer,
-        device=gains.device * longer,
         removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
-        removed_at_most={cause: gain * longer for cause, gain in gains.removed_at_most.items()},
-        cuda_graph=gains.cuda_graph * longer,
-        unknown=max(0.0, gains.unknown * longer - ns / left_ns),
+        unknown=max(0.0, gains.unknown - share),
     )
     return replace(evidence, causal=replace(causal, gains=gains))
 

@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median_low
 
+from msgspec.structs import replace
+
 from tracekit.advice.model import Advice
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, is_against, words
-from tracekit.database.session import Session
 from tracekit.evidence.model import (
     Evidence,
     HostThread,
@@ -22,13 +23,20 @@ from tracekit.evidence.model import (
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
-from tracekit.verdict.once import also_once, mostly_once, named_window
+from tracekit.verdict.once import (
+    also_once,
+    mostly_once,
+    named_window,
+    waits_for_rank,
+    without_rank_wait,
+)
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
     UNKNOWN,
     Bound,
     bound_by,
+    bound_of,
     is_close,
     limits_alike,
 )
@@ -46,15 +54,17 @@ def headline(
         return f"The trace does not tell what holds this run up: {lowered(reason)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
         return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
-    if bound is not None and bound.takes_turns:
-        said = _turns(evidence, bound)
-    elif bound is not None and bound.is_even:
-        said = (
-            "Host and GPU are about even: without the profiler, halving the host's work would gain "
-            f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
+    if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
+        rest = without_rank_wait(evidence)
+        bound = bound_of(rest, thresholds)
+        verdict = replace(
+            verdict, regime=bound.regime, bottleneck=bound.bottleneck, margin=bound.margin
         )
+        said = waits
+        if bound.bottleneck is not None:
+            said = f"{waits}; apart from that, {lowered(_said(verdict, rest, bound, thresholds))}"
     else:
-        said = _one_side(verdict, evidence, bound, thresholds)
+        said = _said(verdict, evidence, bound, thresholds)
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
     elif ns := _longest_once_ns(verdict, evidence, thresholds):
@@ -65,6 +75,17 @@ def headline(
         said = f"{said}. {also}"
     other = differing_window(evidence, verdict.regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
+
+
+def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
+    if bound is not None and bound.takes_turns:
+        return _turns(evidence, bound)
+    if bound is not None and bound.is_even:
+        return (
+            "Host and GPU are about even: without the profiler, halving the host's work would gain "
+            f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
+        )
+    return _one_side(verdict, evidence, bound, thresholds)
 
 
 def _longest_once_ns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> int:
@@ -366,19 +387,4 @@ def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
     return [
         f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
         f"found; {first.remedy} is against {first.cause}."
-    ]
-
-
-def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
-    """How near its work comes to the device's peak, if enough of it is counted."""
-    rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
-    least = thresholds.shaped_work_share
-    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
-    if not known:
-        return []
-    row = known[0]
-    return [
-        "Over the GPU-active span, matrix products, convolutions and attention reach "
-        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
-        "kernel time is counted)."
     ]
