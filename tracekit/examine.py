@@ -161,6 +161,8 @@ class _Examiner:
             # Replays of the host alone price changes; its verdict is by time.
             replayed = None
         causal = self._causal(main, place, replayed) if replayed else None
+        if fixes and causal:
+            fixes = fixes.of_window(causal.gains.window_ns)
         periods = self._periods(replayed)
         if main not in self.accounts:
             periods.insert(0, self._period(main, causal.gains if causal else None))
@@ -260,9 +262,11 @@ class _Examiner:
         return WindowGains(replay)
 
     def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
+        from tracekit.verdict.recorder import without_queued
+
         gains = replayed.gains(*place)
         flip = flip_of(self._period(main, gains), replayed, place)
-        return replayed.causal(*place, flip)
+        return without_queued(replayed.causal(*place, flip), main.window, self.trace.health)
 
     def _fixes(
         self, main: Evidence, place: tuple[str, int], replayed: WindowGains, combine: bool
