@@ -152,7 +152,7 @@ class _Examiner:
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.verdict.judge import judge
-        from tracekit.verdict.sentences import list_notes
+        from tracekit.verdict.next_steps import list_notes
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)

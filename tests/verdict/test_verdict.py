@@ -328,6 +328,18 @@ JUDGED = {
         "^ Host and GPU are about even: without the profiler, halving the host's work would gain "
         "3.0 %, halving the GPU's 1.0 %.",
     ),
+    **{
+        f"a busy device whose host is {factor} times as slow while it is recorded": (
+            evidence(busy=0.6, host_gain=0.15, recorder_ns=(100 - left) * MS, flip=1.3,
+                     removed={"dispatch": 0.15}),
+            {"regime": "overhead-bound", "bottleneck": "dispatch"}, said,
+        )
+        for factor, left, said in (
+            (1.43, 70, "^ Without the profiler, the GPU is busy for about 85.7 % of 70 ms: the "
+             "host can give back at most 10 ms."),
+            (1.25, 80, "^ The host holds this run up: it dispatches"),
+        )
+    },
     # Halving the device's work gains half of the wait.
     "a collective that waits for another rank": (
         evidence(busy=0.5, host_gain=0.2, device_gain=0.22, gpu=gpu(1000, 50 * MS, 42 * MS,

@@ -16,6 +16,7 @@ from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
+from tracekit.verdict.next_steps import waits_for_workers
 from tracekit.verdict.once import excess_in
 from tracekit.verdict.regime import (
     COMPUTE,
@@ -31,7 +32,6 @@ from tracekit.verdict.sentences import (
     differing_window,
     is_single_pass,
     is_unrepeated,
-    waits_for_workers,
 )
 
 # From the surest down; each doubt lowers it by one.

@@ -1,21 +1,17 @@
 """The sentences of a verdict: the first one, as one would tell a colleague, and those on windows
-that differ (steps, the rest of the trace) and on what to try next.
+that differ (steps, the rest of the trace).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from statistics import median_low
 
 from msgspec.structs import replace
 
-from tracekit.advice.model import Advice
-from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, is_against, words
+from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
 from tracekit.evidence.model import (
     Evidence,
-    HostThread,
-    Launch,
     Period,
     Repetition,
     Window,
@@ -39,6 +35,7 @@ from tracekit.verdict.regime import (
     bound_of,
     is_close,
     limits_alike,
+    steady_busy_ns,
 )
 
 _NAMED = 3
@@ -85,7 +82,24 @@ def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds:
             "Host and GPU are about even: without the profiler, halving the host's work would gain "
             f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
         )
-    return _one_side(verdict, evidence, bound, thresholds)
+    return _nearly_busy(verdict, evidence) or _one_side(verdict, evidence, bound, thresholds)
+
+
+def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
+    """The sentence if recording alone may make the host the slower side of a device that is busy
+    most of the time."""
+    gpu, causal = evidence.gpu, evidence.causal
+    if gpu is None or causal is None or verdict.regime != OVERHEAD or not causal.gains.recorder_ns:
+        return ""
+    gains, busy_ns = causal.gains, steady_busy_ns(gpu, causal.gains)
+    slower = gains.recorded_ns / gains.window_ns
+    if 2 * busy_ns < gains.window_ns or causal.flip is None or slower < causal.flip:
+        return ""
+    return (
+        f"Without the profiler, the GPU is busy for about {share(busy_ns, gains.window_ns)} of "
+        f"{duration(gains.window_ns)}: the host can give back at most "
+        f"{duration(gains.window_ns - busy_ns)}"
+    )
 
 
 def _longest_once_ns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> int:
@@ -164,7 +178,8 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:
         taken = duration(longest["dur_ns"])
-        return f"{one}, {longest['name']}, takes {taken} of its own"
+        recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
+        return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
     return does
 
 
@@ -333,58 +348,3 @@ def ends_beyond(
     ends = zip(("before", "after"), names, lengths, strict=True)
     least_ns = thresholds.named_gain * outer.span_ns
     return " and ".join(f"{duration(ns)} {end} {name}" for end, name, ns in ends if ns > least_ns)
-
-
-# -- what to try next
-
-
-def waits_for_workers(host: HostThread) -> bool:
-    """Whether most of a host's communication is calls to other workers."""
-    return 2 * host.remote_ns > host.communication_ns
-
-
-def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
-    """Whether most GPU ops run in CUDA graphs."""
-    return launch is not None and launch.graph_share > thresholds.captured_majority
-
-
-def next_step(
-    bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
-) -> str:
-    """What to try next, without the things that the run does already."""
-    compiled = launch.compiled_share if launch is not None else None
-    done = {
-        "next_shaped": shaped,
-        "next_captured": is_captured(launch, thresholds),
-        "next_compiled": compiled is not None and compiled > thresholds.captured_majority,
-    }
-    for kind, is_done in done.items():
-        if is_done and bottleneck in words(kind):
-            return words(kind)[bottleneck]
-    return words("next")[bottleneck]
-
-
-def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
-    """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
-    recurring = [each for each in advice if not each.once]
-    if not recurring and verdict.regime == UNKNOWN:
-        return verdict.try_next
-    if not recurring:
-        return [
-            "No remedy that tracekit knows would save 1 % of the window or more.",
-            *verdict.try_next,
-        ]
-    saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
-    first = recurring[0]
-    if saving is None or is_against(first.cause, verdict.bottleneck) or not saving.saves_at_most_ns:
-        return []
-    most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
-    if any(is_against(each.cause, verdict.bottleneck) for each in recurring):
-        return [
-            f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
-            f"{first.cause}, saves more than what was found against it."
-        ]
-    return [
-        f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
-        f"found; {first.remedy} is against {first.cause}."
-    ]
