@@ -22,6 +22,7 @@ from tracekit.evidence.model import (
     Window,
 )
 from tracekit.thresholds import FORMER, Thresholds
+from tracekit.verdict.once import longest_once, without_once
 from tracekit.verdict.regime import bound_by
 
 
@@ -81,6 +82,25 @@ def launching(longest_ms):
     found = evidence(**LATE, removed={"launch": 0.8})
     link = {"cause": "launch", "name": "hipLaunchKernel", "dur_ns": longest_ms * MS}
     return replace(found, causal=replace(found.causal, links=[link]))
+
+
+@pytest.mark.parametrize(("priced_ms", "left"), [(45, "dispatch"), (20, None), (90, None)])
+def test_the_longest_wait_is_a_one_off_if_a_remedy_against_one_offs_prices_it(priced_ms, left):
+    found = evidence(**LATE, removed={"launch": 0.65, "dispatch": 0.3})
+    link = {"cause": "launch", "name": "hipLaunchKernel", "start_ns": 5, "dur_ns": 50 * MS}
+    link |= dict.fromkeys(("event_id", "cpu_op", "module", "python_line"))
+    causal = replace(found.causal, links=[link])
+    judged = Period(
+        found.window, found.gpu, found.idle, None, causal.gains, "overhead-bound", "launch"
+    )
+    event = longest_once(judged, causal, priced_ms * MS, 0, Thresholds())
+    assert (event is not None) == (left is not None)
+    if event is not None:
+        rest = without_once(causal, event)
+        verdict = judge(replace(found, causal=rest, one_offs=[event]))
+        assert verdict.bottleneck == left
+        assert rest.gains.window_ns == 50 * MS
+        assert verdict.savings[0].saves_at_most_ns == 30 * MS
 
 
 def on_host(found, *health, **host_ns):

@@ -259,9 +259,6 @@ class Evidence(Struct, frozen=True, kw_only=True):
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
 
-    advised_once_ns: int = 0
-    """The most that advice on what happened once saves."""
-
     @property
     def gains(self) -> Gains | None:
         return None if self.causal is None else self.causal.gains

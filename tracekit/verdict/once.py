@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
+from tracekit.replay.model import Causal
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.regime import steady_busy_ns
+from tracekit.verdict.regime import OVERHEAD, steady_busy_ns
 
 _NAMED = 3
 
@@ -30,6 +31,43 @@ def mostly_once(evidence: Evidence) -> str:
         f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
         f"In the other {duration(gains.recorded_ns)}, "
     )
+
+
+def longest_once(
+    judged: Period, causal: Causal, advised_once_ns: int, since_ns: int, thresholds: Thresholds
+) -> OneOffEvent | None:
+    """The one event for which the device waits most, if a remedy against what happens once prices
+    it: then it is a one-off, although too few others show what is usual. The trace starts at
+    `since_ns`."""
+    longest = next((link for link in causal.links if link["cause"] == judged.bottleneck), None)
+    if longest is None or judged.gpu is None or judged.regime != OVERHEAD:
+        return None
+    ns = int(longest["dur_ns"])
+    shorter_ns, longer_ns = sorted((advised_once_ns, ns))
+    is_once = shorter_ns >= thresholds.near_share * longer_ns and ns < causal.gains.window_ns
+    if not is_once or 2 * ns <= judged.gpu.idle_ns:
+        return None
+    place = longest["python_line"] or longest["module"] or longest["cpu_op"]
+    start_ns, cause, name = since_ns + longest["start_ns"], longest["cause"], longest["name"]
+    return OneOffEvent(
+        start_ns, ns, 0, ns, "stretch", "host", cause, name, place, longest["event_id"]
+    )
+
+
+def without_once(causal: Causal, event: OneOffEvent) -> Causal:
+    """What replays show of the window without an event of the host; the speed at which the verdict
+    flips is then unknown."""
+    gains, ns = causal.gains, event.excess_ns
+    share = ns / gains.window_ns
+    removed = gains.removed | {event.cause: max(0.0, gains.removed.get(event.cause, 0.0) - share)}
+    left = replace(
+        gains,
+        host=max(0.0, gains.host - share / 2),
+        removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
+        cuda_graph=max(0.0, gains.cuda_graph - share),
+        one_offs_ns=gains.one_offs_ns + ns,
+    ).without(ns)
+    return replace(causal, gains=left, flip=None)
 
 
 def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:

@@ -22,7 +22,6 @@ from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
     mostly_once,
-    named_window,
     waits_for_rank,
     without_rank_wait,
 )
@@ -64,10 +63,6 @@ def headline(
         said = _said(verdict, evidence, bound, thresholds)
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
-    elif ns := _longest_once_ns(verdict, evidence, thresholds):
-        part = share(ns, evidence.window.span_ns)
-        what = f"{part} of {named_window(evidence.window)} happened once"
-        said = f"{what}: {said.partition(': ')[2]}"
     elif also := also_once(evidence, thresholds):
         said = f"{said}. {also}"
     other = differing_window(evidence, verdict.regime, thresholds)
@@ -100,18 +95,6 @@ def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
         f"{duration(gains.window_ns)}: the host can give back at most "
         f"{duration(gains.window_ns - busy_ns)}"
     )
-
-
-def _longest_once_ns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> int:
-    """The time of the one event for which the device waits most, if a remedy against what happens
-    once prices it; else 0."""
-    links, gpu = evidence.causal.links if evidence.causal else [], evidence.gpu
-    longest = next((link for link in links if link["cause"] == verdict.bottleneck), None)
-    if longest is None or gpu is None or 2 * longest["dur_ns"] <= gpu.idle_ns:
-        return 0
-    ns = int(longest["dur_ns"])
-    is_once = evidence.advised_once_ns >= thresholds.near_share * ns
-    return ns if is_once and verdict.regime == OVERHEAD else 0
 
 
 def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
@@ -167,8 +150,9 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     does = host[bottleneck]
     gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
     most = gains.removed.get(bottleneck, 0.0) if gains is not None else 1.0
+    is_most = 2 * evidence.advised_share >= most
     explains = evidence.advised == bottleneck or evidence.advised_share > most
-    if explains and evidence.advised_remedy in host:
+    if is_most and explains and evidence.advised_remedy in host:
         return host[evidence.advised_remedy]
     ns = evidence.host.unrecorded_ns if evidence.host else 0
     if gains is not None:
