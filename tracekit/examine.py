@@ -21,6 +21,8 @@ from tracekit.evidence.collect import (
     events_of,
     name_links,
     phases_of,
+    rank_wait_of,
+    reached,
     recorder_of,
     repetition_of,
     sites_of,
@@ -150,7 +152,8 @@ class _Examiner:
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.verdict.judge import judge
-        from tracekit.verdict.sentences import list_notes, reached
+        from tracekit.verdict.next_steps import list_notes
+        from tracekit.verdict.once import longest_once, without_once
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)
@@ -172,6 +175,17 @@ class _Examiner:
         ids += [event_id for each in found for event_id, _ in each.inner]
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
+        events = events_of(found, sites)
+        advised_once_ns = (
+            max((a.saves_ns for a in fixes.advice if a.once), default=0) if fixes else 0
+        )
+        if fixes and causal:
+            period = self._period(main, causal.gains)
+            since_ns = min(each.window.start_ns for each in self.accounts)
+            once = longest_once(period, causal, advised_once_ns, since_ns, self.thresholds)
+            if once is not None:
+                events, causal = [*events, once], without_once(causal, once)
+            fixes = fixes.of_window(causal.gains.window_ns)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
         top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
         dominant = ""
@@ -183,10 +197,11 @@ class _Examiner:
             causal=causal,
             no_replay=self.no_replay,
             health=self.trace.health,
-            one_offs=events_of(found, sites),
+            one_offs=events,
             steps=[each for each in periods if each.window.kind == "step"],
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
+            rank_wait=rank_wait_of(self.database, self.trace_id, main),
             profiler=profiler,
             device_word=self.trace.device_word,
             shaped=shaped,
@@ -195,9 +210,6 @@ class _Examiner:
             advised=first.cause if first else None,
             advised_remedy=first.remedy if first else None,
             advised_share=(first.share or 0.0) if first else 0.0,
-            advised_once_ns=max((a.saves_ns for a in fixes.advice if a.once), default=0)
-            if fixes
-            else 0,
         )
         verdict = judge(evidence, self.thresholds)
         if fixes and verdict.regime == UNKNOWN:
@@ -257,9 +269,11 @@ class _Examiner:
         return WindowGains(replay)
 
     def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
+        from tracekit.verdict.recorder import without_queued
+
         gains = replayed.gains(*place)
         flip = flip_of(self._period(main, gains), replayed, place)
-        return replayed.causal(*place, flip)
+        return without_queued(replayed.causal(*place, flip), main.window, self.trace.health)
 
     def _fixes(
         self, main: Evidence, place: tuple[str, int], replayed: WindowGains, combine: bool

@@ -1,7 +1,8 @@
 -- question: Which collectives probably waited for other ranks, judging by one rank?
 -- params top
 -- columns device_id, event_id, step, type, group_name, message_bytes, start_ns, dur_ns
--- column wire_ns (ns): the shortest call of this type, group and size: the wire, and a little waiting
+-- column wire_ns (ns): the shortest call of this type, group and size, or the time of its data on the slowest
+--     link: the wire, and a little waiting
 -- column wait_ns (ns): dur_ns minus wire_ns: probably waiting for the last rank, or for busy links and SMs
 -- columns exposed_ns
 -- column calls (count): calls of the same type, group and size

@@ -8,8 +8,9 @@
 --
 -- `wait_ns` is an estimate from one rank: a collective ends on all ranks at about the same time, so the
 -- shortest call of the same type, group and size waited least. The rest of a call is probably waiting for
--- other ranks, or for links and SMs in use by others. It is a lower bound if even the shortest call waited;
--- NULL if the size is unknown, or if there is only one such call.
+-- other ranks, or for links and SMs in use by others. So is what a call takes beyond a slow message's latency
+-- and the time in which its data passes twice over the slowest link. The larger counts. It is a lower bound;
+-- NULL if the size is unknown, or if the only such call is no longer than that.
 CREATE TABLE collective (
     trace_id INTEGER, event_id BIGINT, -- the kernel
     device_id BIGINT, stream BIGINT, name VARCHAR, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
@@ -31,7 +32,7 @@ CREATE TABLE collective (
     algorithm VARCHAR, protocol VARCHAR,
     exposed_ns    BIGINT,   -- time that no compute kernel of its device covers
     alike_count   BIGINT,   -- calls of the same type, group and size
-    wait_ns       BIGINT    -- time beyond the shortest of these
+    wait_ns       BIGINT    -- time beyond the shortest of these, or beyond the slowest link's
 );
 WITH scope AS (
     -- Ranges that the framework opens around collectives: the last one opened around the launch has the type.
@@ -106,8 +107,10 @@ compute AS (SELECT {'trace_id': trace_id, 'device_id': device_id} AS key, start_
     WHERE activity = 'compute'),
 covered AS (FROM interval_covered('call', 'compute'))
 SELECT c.*, c.dur_ns - covered_ns AS exposed_ns, count(*) OVER alike AS alike_count,
-       CASE WHEN message_bytes IS NOT NULL AND alike_count > 1 THEN c.dur_ns - min(c.dur_ns) OVER alike
-           END AS wait_ns
+       CASE WHEN message_bytes IS NOT NULL THEN greatest(
+           CASE WHEN alike_count > 1 THEN c.dur_ns - min(c.dur_ns) OVER alike END,
+           nullif(greatest(0, c.dur_ns - thresholds().slow_message_ns - round(
+               2e9 * message_bytes / thresholds().slowest_link_bytes_per_s)::BIGINT), 0)) END AS wait_ns
 FROM chosen AS c JOIN covered AS i ON c.event_id = i.event_id AND c.trace_id = i.key.trace_id
 WINDOW alike AS (PARTITION BY c.trace_id, c.device_id, type, group_name, group_size, dtype, message_bytes,
     algorithm, protocol)

@@ -1,9 +1,9 @@
--- fact: A device's first gap, if the host waits through it in a call that began with the recording.
+-- fact: A device held up at the start by something that was not recorded.
 -- into: recorder_finding
 -- needs: gpu_timeline, trace_span, windows
--- when: activity IN ('sync', 'copy')
--- If a blocking call begins when recording begins and returns when the device goes on, it waited for work
--- that was launched before the recording. So the device was busy in that gap.
+-- If a blocking call begins when recording begins and returns when the device goes on, it probably waited for
+-- work that was launched before the recording: the device's gap is no idle time. Nor is the time before its
+-- first op, if that starts long after its launch has returned.
 WITH active AS (
     SELECT trace_id, device_id, start_ns, end_ns - start_ns AS ns
     FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active'
@@ -15,6 +15,11 @@ gap AS (
         AND t.start_ns <= a.start_ns + thresholds().start_part * a.ns
     GROUP BY a.trace_id, a.ns, t.place
 ),
+started AS (
+    SELECT g.trace_id, g.event_id, g.start_ns, launch_end_ns, a.ns
+    FROM gpu_ops AS g JOIN active AS a USING (trace_id, device_id) WHERE g.start_ns = a.start_ns
+    QUALIFY row_number() OVER (PARTITION BY g.trace_id ORDER BY g.event_id) = 1
+),
 blocked AS (
     SELECT g.*, c.event_id, c.name
     FROM gap AS g JOIN trace_span AS s USING (trace_id) JOIN runtime_calls AS c
@@ -25,7 +30,12 @@ blocked AS (
             >= thresholds().nearly_all * (g.end_ns - g.start_ns)
 )
 SELECT trace_id, 'queued_before' AS code, 'warning' AS severity, 1 AS count,
-       format('for the first {} the device worked on what was launched before the recording: the host waited '
+       format('for the first {} the device was held up by something that was not recorded: the host waited '
            || 'for it in {}', duration_text(max(end_ns - start_ns)), any_value(name)) AS message,
        max(end_ns - start_ns) AS time_ns, any_value(event_id) AS event_id
 FROM blocked GROUP BY trace_id
+UNION ALL
+SELECT trace_id, 'started_late', 'warning', 1,
+       format('the device starts {} after its first launch: it was held up by something that was not '
+           || 'recorded', duration_text(start_ns - launch_end_ns)), start_ns - launch_end_ns, event_id
+FROM started WHERE start_ns - launch_end_ns >= greatest(thresholds().stall_ns, thresholds().lost_share * ns)

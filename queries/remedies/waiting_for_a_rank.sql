@@ -1,5 +1,5 @@
 -- question: Which collectives take long because another rank comes late?
--- title: Look at the rank that the others wait for
+-- title: Find the late rank, or the slow link
 -- causes: communication
 -- once: late-rank
 -- when: class = 'communication'
@@ -7,7 +7,7 @@
 -- needs: The traces of all ranks, loaded together: they show which one comes last. The cure is on that rank's
 --     own list: tracekit advise on its trace.
 -- caveat: From one rank alone, a wait is an estimate: a collective may also be slow because other work uses
---     the links or the device.
+--     the links or the device, or because the transport is a slow one (NCCL_DEBUG=INFO tells which it is).
 -- before:
 --     # one rank reads, logs or evaluates while the others wait in the next collective
 --     if rank == 0:
@@ -22,8 +22,9 @@
 -- sources: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html
 --     https://arxiv.org/abs/2505.05713
 -- doubts: no_gpu_ops, no_communication, one_rank, absurd_duration
--- With several ranks, the wait is measured as in collective_skew; with one, estimated as in collective_waits,
--- or by the link: within a machine, all data passes twice over the slowest link of today in less time.
+-- With several ranks, the wait is measured as in collective_skew; with one, estimated as in `collective`, or
+-- by the link: within a machine, all data passes twice over the slowest link of today in less time. If all
+-- calls take about as much longer, a slow link is as likely as a rank that is late each time.
 -- A rank's first wait does not count as far as the last rank's recording began later than its own.
 WITH met AS (
     SELECT trace_id, event_id, rank, c.dur_ns, arg_min(rank, c.dur_ns) OVER same AS late_rank,
@@ -38,18 +39,22 @@ WITH met AS (
         CASE WHEN m.sequence IS NULL THEN step END, place, c.type)
 ),
 waiting AS (
-    SELECT t.trace_id, t.event_id, t.pid, t.tid, t.start_ns, t.dur_ns, is_matched,
+    SELECT t.trace_id, t.event_id, t.pid, t.tid, t.start_ns, t.dur_ns, wait_ns, message_bytes, is_matched,
            CASE WHEN is_matched THEN wire_ns
-                ELSE least(CASE WHEN alike_count >= thresholds().fewest_alike THEN t.dur_ns - wait_ns END,
-                    CASE WHEN group_size <= thresholds().node_ranks
-                        THEN 2e9 * message_bytes / thresholds().host_link_bytes_per_s END) END AS wire_ns,
+                ELSE least(t.dur_ns - wait_ns, CASE WHEN group_size <= thresholds().node_ranks
+                    THEN thresholds().small_message_ns
+                        + 2e9 * message_bytes / thresholds().host_link_bytes_per_s END) END AS wire_ns,
            CASE WHEN is_matched THEN 'rank ' || late_rank ELSE type || coalesce(', group ' || group_name, '')
                END AS place
     FROM collective AS t JOIN met AS m USING (trace_id, event_id)
     WHERE is_asked(trace_id) AND (NOT is_matched OR late_rank <> rank)
 )
 SELECT trace_id, place,
-       CASE WHEN is_matched THEN 'comes last in ' || count(*) OVER (PARTITION BY trace_id, place)
+       CASE WHEN is_matched THEN 'comes last in ' || count(*) OVER same
+           WHEN 2 * sum(wait_ns) OVER same < sum(t.dur_ns - wire_ns) OVER same
+               THEN format('{:.1f} GB/s in every call: check the transport first',
+                   arg_max(message_bytes / t.dur_ns, message_bytes) OVER same)
            ELSE 'an estimate from one rank' END AS detail,
        'op' AS target, event_id, pid, tid, start_ns, dur_ns, wire_ns / dur_ns AS factor
-FROM waiting WHERE wire_ns < dur_ns
+FROM waiting AS t WHERE wire_ns < dur_ns
+WINDOW same AS (PARTITION BY trace_id, place)

@@ -9,7 +9,7 @@ from tests.kit.traces import Together, device, gpu_op, launch, operator
 from tracekit.causes import words
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Launch
-from tracekit.verdict.sentences import next_step
+from tracekit.verdict.next_steps import next_step
 
 NEXT = words("next")
 A100 = "NVIDIA A100-SXM4-80GB"

@@ -28,12 +28,12 @@ from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.advice.model import Advice, BestCombination, FixList
 from tracekit.commands import cli
+from tracekit.evidence.collect import reached
 from tracekit.examine import examine
 from tracekit.replay.changes import Remedies
 from tracekit.reporters.advise import _bound_then, render
 from tracekit.reporters.parts import ONCE, lists_of
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.sentences import reached
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000

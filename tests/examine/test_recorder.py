@@ -196,10 +196,27 @@ def test_a_call_that_blocks_from_the_start_waits_for_unrecorded_work(analyses, c
     assert verdict.confidence == "medium"
     assert verdict.try_next[0] == RECORD["queued_before"]
     first, *lines = screen(analyses[BLOCKED], capsys, monkeypatch)
-    assert first.startswith("For the first 20 ms the device worked on what was launched before")
+    assert first.startswith("For the first 20 ms the device was held up by something that was")
     assert verdict.headline.startswith(first)
-    (part,) = [each for each in lines if each.startswith("launched before the recording")]
+    (part,) = [each for each in lines if each.startswith("held up, not recorded")]
     assert "20 ms  50.0 %" in part
+
+
+def starting_at(first_us):
+    """Kernels of 100 us, launched far ahead, of which the first starts late."""
+    events = []
+    for i in range(200):
+        events += [launch(5 * i, 3, 10 + i), gpu_op(first_us + 100 * i, 99, 10 + i)]
+    return TRACES.events(events)
+
+
+LATE_START = starting_at(8_000)
+
+
+def test_a_device_that_starts_long_after_its_launch_was_held_up_by_what_nobody_recorded(analyses):
+    verdict = analyses[LATE_START].verdict
+    assert verdict.headline.startswith("The device starts 8 ms after its first launch: it was held")
+    assert (verdict.regime, verdict.confidence) == ("compute-bound", "high")
 
 
 def gaps(least_ns, most_ns, us=24):
@@ -409,6 +426,7 @@ WHOLE = {
         "arrival_skew",
     ),
     "a call that blocks later": (waiting_at_first(9_000), "queued_before"),
+    "a device that starts with its launch": (starting_at(40), "started_late"),
     "small gaps": (gaps(500, 900), "recorder_gaps"),
     "unequal gaps": (gaps(1_000, 40_000), "recorder_gaps"),
 }  # fmt: skip

@@ -17,10 +17,12 @@ from tracekit.evidence.model import (
     Launch,
     OneOffEvent,
     Period,
+    RankWait,
     Repetition,
     Window,
 )
 from tracekit.thresholds import FORMER, Thresholds
+from tracekit.verdict.once import longest_once, without_once
 from tracekit.verdict.regime import bound_by
 
 
@@ -80,6 +82,25 @@ def launching(longest_ms):
     found = evidence(**LATE, removed={"launch": 0.8})
     link = {"cause": "launch", "name": "hipLaunchKernel", "dur_ns": longest_ms * MS}
     return replace(found, causal=replace(found.causal, links=[link]))
+
+
+@pytest.mark.parametrize(("priced_ms", "left"), [(45, "dispatch"), (20, None), (90, None)])
+def test_the_longest_wait_is_a_one_off_if_a_remedy_against_one_offs_prices_it(priced_ms, left):
+    found = evidence(**LATE, removed={"launch": 0.65, "dispatch": 0.3})
+    link = {"cause": "launch", "name": "hipLaunchKernel", "start_ns": 5, "dur_ns": 50 * MS}
+    link |= dict.fromkeys(("event_id", "cpu_op", "module", "python_line"))
+    causal = replace(found.causal, links=[link])
+    judged = Period(
+        found.window, found.gpu, found.idle, None, causal.gains, "overhead-bound", "launch"
+    )
+    event = longest_once(judged, causal, priced_ms * MS, 0, Thresholds())
+    assert (event is not None) == (left is not None)
+    if event is not None:
+        rest = without_once(causal, event)
+        verdict = judge(replace(found, causal=rest, one_offs=[event]))
+        assert verdict.bottleneck == left
+        assert rest.gains.window_ns == 50 * MS
+        assert verdict.savings[0].saves_at_most_ns == 30 * MS
 
 
 def on_host(found, *health, **host_ns):
@@ -301,14 +322,6 @@ JUDGED = {
     "a launch that takes more than all others": (
         launching(41), {}, "^ The host holds this run up: one launch, hipLaunchKernel, takes 41 ms",
     ),
-    "a launch that a remedy against what happens once prices": (
-        replace(launching(60), advised_once_ns=60 * MS), {},
-        "^ 60.0 % of the GPU-active span happened once: one launch",
-    ),
-    "a launch in the loop, and more that happened once outside": (
-        replace(launching(60), advised_once_ns=5000 * MS), {},
-        "^ The host holds this run up: one launch, hipLaunchKernel, takes 60 ms",
-    ),
     "a launch that takes no more than others": (
         launching(39), {}, "^ The host holds this run up: it launches work call by call",
     ),
@@ -338,6 +351,31 @@ JUDGED = {
         {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
         "^ Host and GPU are about even: without the profiler, halving the host's work would gain "
         "3.0 %, halving the GPU's 1.0 %.",
+    ),
+    **{
+        f"a busy device whose host is {factor} times as slow while it is recorded": (
+            evidence(busy=0.6, host_gain=0.15, recorder_ns=(100 - left) * MS, flip=1.3,
+                     removed={"dispatch": 0.15}),
+            {"regime": "overhead-bound", "bottleneck": "dispatch"}, said,
+        )
+        for factor, left, said in (
+            (1.43, 70, "^ Without the profiler, the GPU is busy for about 85.7 % of 70 ms: the "
+             "host can give back at most 10 ms."),
+            (1.25, 80, "^ The host holds this run up: it dispatches"),
+        )
+    },
+    # Halving the device's work gains half of the wait.
+    "a collective that waits for another rank": (
+        evidence(busy=0.5, host_gain=0.2, device_gain=0.22, gpu=gpu(1000, 50 * MS, 42 * MS,
+                 idle_ns=50 * MS), removed={"communication": 0.42, "dispatch": 0.3},
+                 rank_wait=RankWait("alltoall", 1, 40 * MS, "alltoall", 40 * MS)),
+        {"bottleneck": "communication"},
+        "^ This rank waits 40 ms of 100 ms in one all-to-all, probably for a later rank; apart "
+        "from that, the host holds this run up: it dispatches operators",
+    ),
+    "collectives that hardly wait": (
+        evidence(**LATE, rank_wait=RankWait("", 9, 9 * MS, "allgather", 8 * MS)), {},
+        "^ The host holds this run up",
     ),
     "communication that may be waiting, beyond the margin": (
         communicating(38), {"confidence": "low"}, "",

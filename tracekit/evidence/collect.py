@@ -24,6 +24,7 @@ from tracekit.evidence.model import (
     Launch,
     OneOffEvent,
     Phase,
+    RankWait,
     Repetition,
     Trace,
     Window,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
+    from tracekit.thresholds import Thresholds
 
 # The questions whose answers an analysis contains; `--explain` prints them.
 QUERIES = (
@@ -118,6 +120,22 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     return _of_row(Repetition, rows[0]) if rows else None
 
 
+def rank_wait_of(database: Session, trace_id: int, main: Evidence) -> RankWait | None:
+    """How long the main device probably waits for other ranks in the window."""
+    window, device = main.window, main.gpu and main.gpu.device_id
+    waits = [
+        (min(row["wait_ns"], row["exposed_ns"]), row["type"])
+        for row in database.ask("collective_waits", trace=trace_id, top=main.ops)
+        if window.start_ns <= row["start_ns"] < window.end_ns and row["device_id"] == device
+    ]
+    if not waits:
+        return None
+    types = {kind for _, kind in waits}
+    longest_ns, longest = max(waits)
+    named = longest if len(types) == 1 else ""
+    return RankWait(named, len(waits), sum(ns for ns, _ in waits), longest, longest_ns)
+
+
 def dominant_of(
     database: Session, trace_id: int, device_id: int | None, top: list[dict[str, Any]]
 ) -> str:
@@ -133,6 +151,21 @@ def dominant_of(
     if row is None:
         return ""
     return f"{named[row['class']]} take {percent(row['share_of_kernel_time'])} of kernel time"
+
+
+def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
+    """How near its work comes to the device's peak, if enough of it is counted."""
+    rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
+    least = thresholds.shaped_work_share
+    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
+    if not known:
+        return []
+    row = known[0]
+    return [
+        "Over the GPU-active span, matrix products, convolutions and attention reach "
+        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
+        "kernel time is counted)."
+    ]
 
 
 def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tuple[str, bool]:

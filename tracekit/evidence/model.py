@@ -177,6 +177,20 @@ class Repetition(Struct, frozen=True):
     """From the start of each pass to the start of the next one, where modules were recorded."""
 
 
+class RankWait(Struct, frozen=True):
+    """Time in collectives of a window that probably passes until another rank comes
+    (queries/communication/collective_waits.sql)."""
+
+    type: str
+    """The type of the collectives; empty: they have several types."""
+    count: int
+    wait_ns: int
+    """The part of it that no compute covers."""
+    longest_type: str
+    longest_ns: int
+    """The longest of these waits."""
+
+
 class Phase(Struct, frozen=True):
     """An outermost range of the launching thread, in a trace without steps."""
 
@@ -226,6 +240,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     windows: Sequence[Period] = ()
     """The GPU-active span and the whole trace."""
     repetition: Repetition | None = None
+    rank_wait: RankWait | None = None
+    """None: no collective took longer than it had to."""
     shaped: bool = False
     """Whether the operators' shapes were recorded."""
     profiler: str = "kineto"
@@ -242,9 +258,6 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """The remedy of that advice."""
     advised_share: float = 0.0
     """The saving of that advice, over the window's length without one-offs."""
-
-    advised_once_ns: int = 0
-    """The most that advice on what happened once saves."""
 
     @property
     def gains(self) -> Gains | None:

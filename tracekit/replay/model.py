@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 
 class Gains(Struct, frozen=True):
@@ -43,6 +44,21 @@ class Gains(Struct, frozen=True):
     def recorded_ns(self) -> int:
         """The window's length without one-offs, as recorded."""
         return self.window_ns + (self.recorder_ns or 0)
+
+    def without(self, ns: int) -> Gains:
+        """The gains of the window without a part that none of the changes shortens."""
+        left_ns = self.window_ns - ns
+        longer = self.window_ns / left_ns
+        return replace(
+            self,
+            window_ns=left_ns,
+            host=self.host * longer,
+            device=self.device * longer,
+            removed={cause: gain * longer for cause, gain in self.removed.items()},
+            removed_at_most={cause: gain * longer for cause, gain in self.removed_at_most.items()},
+            cuda_graph=self.cuda_graph * longer,
+            unknown=self.unknown * longer,
+        )
 
 
 class Causal(Struct, frozen=True):

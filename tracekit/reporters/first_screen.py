@@ -58,7 +58,8 @@ def _head(analysis: Analysis) -> list[Text]:
     regime = bound_text(verdict)
     if verdict.bottleneck:
         regime.append(f"; confidence {verdict.confidence}", "default")
-    headline = [Text(each, "bold") for each in wrap(printable(verdict.headline), WIDTH)]
+    said = wrap(printable(verdict.headline), WIDTH, break_on_hyphens=False)
+    headline = [Text(each, "bold") for each in said]
     return [*headline, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
 
 

@@ -132,8 +132,8 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
 
 
 def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
-    """The parts, with the device's first gap as a part of its own if the device was then busy with
-    work that was launched before the recording: that is not idle time."""
+    """The parts, with the device's first gap as a part of its own if something that was not
+    recorded held the device up: that is not idle time."""
     found = (each.time_ns for each in analysis.trace.health if each.code == "queued_before")
     queued_ns = next(found, None) or 0
     holding = max(parts[3:], key=lambda part: part.ns)
@@ -142,7 +142,7 @@ def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowP
     before_ns = min(queued_ns, holding.ns)
     left = replace(holding, ns=holding.ns - before_ns)
     return [
-        WindowPart("launched before the recording", "unknown", before_ns),
+        WindowPart("held up, not recorded", "unknown", before_ns),
         *(left if part is holding else part for part in parts),
     ]
 

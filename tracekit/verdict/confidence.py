@@ -16,6 +16,7 @@ from tracekit.evidence.model import Evidence
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
+from tracekit.verdict.next_steps import waits_for_workers
 from tracekit.verdict.once import excess_in
 from tracekit.verdict.regime import (
     COMPUTE,
@@ -31,7 +32,6 @@ from tracekit.verdict.sentences import (
     differing_window,
     is_single_pass,
     is_unrepeated,
-    waits_for_workers,
 )
 
 # From the surest down; each doubt lowers it by one.
@@ -105,7 +105,7 @@ def _may_wait_for_ranks(verdict: Verdict, evidence: Evidence, thresholds: Thresh
         return None
     return (
         f"{share(gpu.exposed_comm_ns, span)} is exposed communication, which may be waiting "
-        "for other ranks: only their traces tell."
+        "for other ranks or for a slow link: only their traces tell."
     )
 
 
@@ -248,7 +248,9 @@ def _may_hide_work(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
     )
 
 
+# The first one is on the first screen.
 DOUBTS: tuple[Doubt, ...] = (
+    _may_wait_for_ranks,
     _is_close,
     _has_two_states,
     _repeats_little,
@@ -258,7 +260,6 @@ DOUBTS: tuple[Doubt, ...] = (
     _differs_by_time,
     _has_other_clock,
     _limit_is_open,
-    _may_wait_for_ranks,
     _is_unrecorded,
     _may_hide_work,
 )

@@ -12,6 +12,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import with_doubts
 from tracekit.verdict.judge_host import RECORD_DEVICE, judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
+from tracekit.verdict.next_steps import is_captured, next_step
 from tracekit.verdict.once import named_rest, named_window, steady_sentences
 from tracekit.verdict.recorder import with_omission, without_recorder
 from tracekit.verdict.regime import (
@@ -26,8 +27,6 @@ from tracekit.verdict.regime import (
 from tracekit.verdict.sentences import (
     headline,
     is_anecdote,
-    is_captured,
-    next_step,
     step_sentences,
     window_sentences,
 )

@@ -13,8 +13,8 @@ from tracekit.evidence.model import Gpu, HostThread, Idle, Window
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Saving, Verdict
+from tracekit.verdict.next_steps import waits_for_workers
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, weigh
-from tracekit.verdict.sentences import waits_for_workers
 
 RECORD_DEVICE = "Record the GPU, too: {no_gpu_ops}."
 # As queries/host/cpu_time.sql names it.

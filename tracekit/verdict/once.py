@@ -1,15 +1,19 @@
-"""What a run did once, in words: what the verdict leaves out, and how much of a window it takes."""
+"""What the first sentence leaves out of a run, and how much of a window it takes: what happened
+once, and waits for other ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tracekit.causes import UNRECORDED
+from msgspec.structs import replace
+
+from tracekit.causes import UNRECORDED, words
 from tracekit.evidence.model import Evidence, OneOffEvent, Period, Window
+from tracekit.replay.model import Causal
 from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.regime import steady_busy_ns
+from tracekit.verdict.regime import OVERHEAD, steady_busy_ns
 
 _NAMED = 3
 
@@ -27,6 +31,43 @@ def mostly_once(evidence: Evidence) -> str:
         f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
         f"In the other {duration(gains.recorded_ns)}, "
     )
+
+
+def longest_once(
+    judged: Period, causal: Causal, advised_once_ns: int, since_ns: int, thresholds: Thresholds
+) -> OneOffEvent | None:
+    """The one event for which the device waits most, if a remedy against what happens once prices
+    it: then it is a one-off, although too few others show what is usual. The trace starts at
+    `since_ns`."""
+    longest = next((link for link in causal.links if link["cause"] == judged.bottleneck), None)
+    if longest is None or judged.gpu is None or judged.regime != OVERHEAD:
+        return None
+    ns = int(longest["dur_ns"])
+    shorter_ns, longer_ns = sorted((advised_once_ns, ns))
+    is_once = shorter_ns >= thresholds.near_share * longer_ns and ns < causal.gains.window_ns
+    if not is_once or 2 * ns <= judged.gpu.idle_ns:
+        return None
+    place = longest["python_line"] or longest["module"] or longest["cpu_op"]
+    start_ns, cause, name = since_ns + longest["start_ns"], longest["cause"], longest["name"]
+    return OneOffEvent(
+        start_ns, ns, 0, ns, "stretch", "host", cause, name, place, longest["event_id"]
+    )
+
+
+def without_once(causal: Causal, event: OneOffEvent) -> Causal:
+    """What replays show of the window without an event of the host; the speed at which the verdict
+    flips is then unknown."""
+    gains, ns = causal.gains, event.excess_ns
+    share = ns / gains.window_ns
+    removed = gains.removed | {event.cause: max(0.0, gains.removed.get(event.cause, 0.0) - share)}
+    left = replace(
+        gains,
+        host=max(0.0, gains.host - share / 2),
+        removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
+        cuda_graph=max(0.0, gains.cuda_graph - share),
+        one_offs_ns=gains.one_offs_ns + ns,
+    ).without(ns)
+    return replace(causal, gains=left, flip=None)
 
 
 def steady_sentences(evidence: Evidence, thresholds: Thresholds) -> list[str]:
@@ -62,6 +103,46 @@ def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
     if gains is None or gains.one_offs_ns < thresholds.named_gain * window.span_ns:
         return named_window(window)
     return f"the {duration(gains.window_ns)} without one-offs"
+
+
+def waits_for_rank(evidence: Evidence, thresholds: Thresholds) -> str:
+    """The start of the sentence if this rank waits for others for much of the window."""
+    wait, span_ns = evidence.rank_wait, evidence.window.span_ns
+    if wait is None or wait.wait_ns < thresholds.rank_share * span_ns:
+        return ""
+    named = words("collective")
+    kind = named.get(wait.type, "collective")
+    what = f"one {kind}" if wait.count == 1 else f"{wait.count} {kind}s"
+    longest = named.get(wait.longest_type, "collective")
+    led = f", {duration(wait.longest_ns)} of it in one {longest}"
+    is_led = wait.count > 1 and 2 * wait.longest_ns > wait.wait_ns
+    return (
+        f"This rank waits {duration(wait.wait_ns)} of {duration(span_ns)} in {what}"
+        f"{led if is_led else ''}, probably for a later rank"
+    )
+
+
+def without_rank_wait(evidence: Evidence) -> Evidence:
+    """The evidence without the time in which this rank waits for others."""
+    gpu, causal, wait = evidence.gpu, evidence.causal, evidence.rank_wait
+    assert gpu is not None and causal is not None and wait is not None
+    ns = min(wait.wait_ns, gpu.exposed_comm_ns)
+    gains = causal.gains
+    share = ns / gains.window_ns
+    # To halve the device's work, or to remove communication, shortens the wait, too.
+    communication = max(0.0, gains.removed.get("communication", 0.0) - share)
+    left = replace(
+        gains,
+        device=max(0.0, gains.device - share / 2),
+        removed=gains.removed | {"communication": communication},
+    )
+    return replace(
+        evidence,
+        window=replace(evidence.window, span_ns=evidence.window.span_ns - ns),
+        gpu=replace(gpu, busy_ns=gpu.busy_ns - ns, exposed_comm_ns=gpu.exposed_comm_ns - ns),
+        causal=replace(causal, gains=left.without(ns)),
+        rank_wait=None,
+    )
 
 
 def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:

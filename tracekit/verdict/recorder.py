@@ -7,13 +7,14 @@ how much of a verdict a finding leaves, and what to record instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import words
-from tracekit.evidence.model import Evidence, Finding
+from tracekit.evidence.model import Evidence, Finding, Window
+from tracekit.replay.model import Causal
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import LEVELS, MOST_REASONS
 from tracekit.verdict.model import Analysis, Verdict
@@ -64,9 +65,6 @@ def without_recorder(evidence: Evidence) -> Evidence:
         # The last wait that was read need not be the last one.
         evidence = replace(evidence, host=replace(evidence.host, last_wait_ns=None))
     skew, gaps = findings.get("arrival_skew"), findings.get("recorder_gaps")
-    if queued := findings.get("queued_before"):
-        evidence = _without_queued(evidence, queued.time_ns or 0)
-        causal = evidence.causal
     if skew and gpu and (skew.time_ns or 0) <= gpu.exposed_comm_ns:
         left_ns = gpu.exposed_comm_ns - (skew.time_ns or 0)
         evidence = replace(evidence, gpu=replace(gpu, exposed_comm_ns=left_ns))
@@ -79,30 +77,26 @@ def without_recorder(evidence: Evidence) -> Evidence:
     return evidence
 
 
-def _without_queued(evidence: Evidence, ns: int) -> Evidence:
-    """The evidence without the time in which the device worked on unrecorded ops."""
-    causal = evidence.causal
-    if causal is None or evidence.window.kind != "gpu_active" or ns >= causal.gains.window_ns:
-        return evidence
-    gains, left_ns = causal.gains, causal.gains.window_ns - ns
-    longer = gains.window_ns / left_ns
-    removed = {cause: gain * longer for cause, gain in gains.removed.items()}
+def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) -> Causal:
+    """What replays show of the window without the time in which something that was not recorded
+    held the device up."""
+    ns = next((each.time_ns or 0 for each in health if each.code == "queued_before"), 0)
+    if not ns or window.kind != "gpu_active" or ns >= causal.gains.window_ns:
+        return causal
+    gains = causal.gains.without(ns)
+    share = ns / gains.window_ns
     # The call that waited is one of these; removing the call would not save its wait.
+    removed = gains.removed
     waiting = max(("copy", "sync"), key=lambda cause: removed.get(cause, 0.0))
     if waiting in removed:
-        removed[waiting] = max(0.0, removed[waiting] - ns / left_ns)
+        removed = removed | {waiting: max(0.0, removed[waiting] - share)}
     gains = replace(
         gains,
-        window_ns=left_ns,
         one_offs_ns=gains.one_offs_ns + ns,
-        host=gains.host * longer,
-        device=gains.device * longer,
         removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
-        removed_at_most={cause: gain * longer for cause, gain in gains.removed_at_most.items()},
-        cuda_graph=gains.cuda_graph * longer,
-        unknown=max(0.0, gains.unknown * longer - ns / left_ns),
+        unknown=max(0.0, gains.unknown - share),
     )
-    return replace(evidence, causal=replace(causal, gains=gains))
+    return replace(causal, gains=gains)
 
 
 def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> Verdict:
@@ -207,11 +201,16 @@ def _skewed(case: RuleInput, finding: Finding) -> str | None:
 
 
 def _queued(case: RuleInput, finding: Finding) -> str | None:
-    """The device worked on ops launched before the recording, and the host waited for it."""
+    """Something that was not recorded held the device up, and the host waited for it."""
     if case.evidence.window.kind != "gpu_active":
         return None
     # If it takes most of the window, hardly anything is left to judge.
     return "low" if _share(finding, case.evidence) > case.thresholds.unseen_share else "medium"
+
+
+def _started_late(case: RuleInput, finding: Finding) -> str | None:
+    """Something that was not recorded held the device up before the window begins."""
+    return "high" if case.evidence.window.kind == "gpu_active" else None
 
 
 def _gaps(case: RuleInput, finding: Finding) -> str | None:
@@ -263,5 +262,6 @@ RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("unended_calls",), _unended),
     (("arrival_skew",), _skewed),
     (("queued_before",), _queued),
+    (("started_late",), _started_late),
     (("recorder_gaps",), _gaps),
 )

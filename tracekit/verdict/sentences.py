@@ -1,20 +1,17 @@
 """The sentences of a verdict: the first one, as one would tell a colleague, and those on windows
-that differ (steps, the rest of the trace) and on what to try next.
+that differ (steps, the rest of the trace).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from statistics import median_low
 
-from tracekit.advice.model import Advice
-from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, is_against, words
-from tracekit.database.session import Session
+from msgspec.structs import replace
+
+from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
 from tracekit.evidence.model import (
     Evidence,
-    HostThread,
-    Launch,
     Period,
     Repetition,
     Window,
@@ -22,15 +19,22 @@ from tracekit.evidence.model import (
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
-from tracekit.verdict.once import also_once, mostly_once, named_window
+from tracekit.verdict.once import (
+    also_once,
+    mostly_once,
+    waits_for_rank,
+    without_rank_wait,
+)
 from tracekit.verdict.regime import (
     COMPUTE,
     OVERHEAD,
     UNKNOWN,
     Bound,
     bound_by,
+    bound_of,
     is_close,
     limits_alike,
+    steady_busy_ns,
 )
 
 _NAMED = 3
@@ -46,38 +50,51 @@ def headline(
         return f"The trace does not tell what holds this run up: {lowered(reason)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
         return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
-    if bound is not None and bound.takes_turns:
-        said = _turns(evidence, bound)
-    elif bound is not None and bound.is_even:
-        said = (
-            "Host and GPU are about even: without the profiler, halving the host's work would gain "
-            f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
+    if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
+        rest = without_rank_wait(evidence)
+        bound = bound_of(rest, thresholds)
+        verdict = replace(
+            verdict, regime=bound.regime, bottleneck=bound.bottleneck, margin=bound.margin
         )
+        said = waits
+        if bound.bottleneck is not None:
+            said = f"{waits}; apart from that, {lowered(_said(verdict, rest, bound, thresholds))}"
     else:
-        said = _one_side(verdict, evidence, bound, thresholds)
+        said = _said(verdict, evidence, bound, thresholds)
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
-    elif ns := _longest_once_ns(verdict, evidence, thresholds):
-        part = share(ns, evidence.window.span_ns)
-        what = f"{part} of {named_window(evidence.window)} happened once"
-        said = f"{what}: {said.partition(': ')[2]}"
     elif also := also_once(evidence, thresholds):
         said = f"{said}. {also}"
     other = differing_window(evidence, verdict.regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
 
 
-def _longest_once_ns(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> int:
-    """The time of the one event for which the device waits most, if a remedy against what happens
-    once prices it; else 0."""
-    links, gpu = evidence.causal.links if evidence.causal else [], evidence.gpu
-    longest = next((link for link in links if link["cause"] == verdict.bottleneck), None)
-    if longest is None or gpu is None or 2 * longest["dur_ns"] <= gpu.idle_ns:
-        return 0
-    ns, once_ns = int(longest["dur_ns"]), evidence.advised_once_ns
-    # More is saved by what happens once outside of the window.
-    is_once = thresholds.near_share * max(ns, once_ns) <= min(ns, once_ns)
-    return ns if is_once and verdict.regime == OVERHEAD else 0
+def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
+    if bound is not None and bound.takes_turns:
+        return _turns(evidence, bound)
+    if bound is not None and bound.is_even:
+        return (
+            "Host and GPU are about even: without the profiler, halving the host's work would gain "
+            f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
+        )
+    return _nearly_busy(verdict, evidence) or _one_side(verdict, evidence, bound, thresholds)
+
+
+def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
+    """The sentence if recording alone may make the host the slower side of a device that is busy
+    most of the time."""
+    gpu, causal = evidence.gpu, evidence.causal
+    if gpu is None or causal is None or verdict.regime != OVERHEAD or not causal.gains.recorder_ns:
+        return ""
+    gains, busy_ns = causal.gains, steady_busy_ns(gpu, causal.gains)
+    slower = gains.recorded_ns / gains.window_ns
+    if 2 * busy_ns < gains.window_ns or causal.flip is None or slower < causal.flip:
+        return ""
+    return (
+        f"Without the profiler, the GPU is busy for about {share(busy_ns, gains.window_ns)} of "
+        f"{duration(gains.window_ns)}: the host can give back at most "
+        f"{duration(gains.window_ns - busy_ns)}"
+    )
 
 
 def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
@@ -133,8 +150,9 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     does = host[bottleneck]
     gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
     most = gains.removed.get(bottleneck, 0.0) if gains is not None else 1.0
+    is_most = 2 * evidence.advised_share >= most
     explains = evidence.advised == bottleneck or evidence.advised_share > most
-    if explains and evidence.advised_remedy in host:
+    if is_most and explains and evidence.advised_remedy in host:
         return host[evidence.advised_remedy]
     ns = evidence.host.unrecorded_ns if evidence.host else 0
     if gains is not None:
@@ -144,7 +162,8 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:
         taken = duration(longest["dur_ns"])
-        return f"{one}, {longest['name']}, takes {taken} of its own"
+        recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
+        return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
     return does
 
 
@@ -313,73 +332,3 @@ def ends_beyond(
     ends = zip(("before", "after"), names, lengths, strict=True)
     least_ns = thresholds.named_gain * outer.span_ns
     return " and ".join(f"{duration(ns)} {end} {name}" for end, name, ns in ends if ns > least_ns)
-
-
-# -- what to try next
-
-
-def waits_for_workers(host: HostThread) -> bool:
-    """Whether most of a host's communication is calls to other workers."""
-    return 2 * host.remote_ns > host.communication_ns
-
-
-def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
-    """Whether most GPU ops run in CUDA graphs."""
-    return launch is not None and launch.graph_share > thresholds.captured_majority
-
-
-def next_step(
-    bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
-) -> str:
-    """What to try next, without the things that the run does already."""
-    compiled = launch.compiled_share if launch is not None else None
-    done = {
-        "next_shaped": shaped,
-        "next_captured": is_captured(launch, thresholds),
-        "next_compiled": compiled is not None and compiled > thresholds.captured_majority,
-    }
-    for kind, is_done in done.items():
-        if is_done and bottleneck in words(kind):
-            return words(kind)[bottleneck]
-    return words("next")[bottleneck]
-
-
-def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
-    """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
-    recurring = [each for each in advice if not each.once]
-    if not recurring and verdict.regime == UNKNOWN:
-        return verdict.try_next
-    if not recurring:
-        return [
-            "No remedy that tracekit knows would save 1 % of the window or more.",
-            *verdict.try_next,
-        ]
-    saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
-    first = recurring[0]
-    if saving is None or is_against(first.cause, verdict.bottleneck) or not saving.saves_at_most_ns:
-        return []
-    most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
-    if any(is_against(each.cause, verdict.bottleneck) for each in recurring):
-        return [
-            f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
-            f"{first.cause}, saves more than what was found against it."
-        ]
-    return [
-        f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
-        f"found; {first.remedy} is against {first.cause}."
-    ]
-
-
-def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
-    """How near its work comes to the device's peak, if enough of it is counted."""
-    rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
-    least = thresholds.shaped_work_share
-    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
-    if not known:
-        return []
-    row = known[0]
-    return [
-        "Over the GPU-active span, matrix products, convolutions and attention reach "
-        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
-        "kernel time is counted)."
-    ]

@@ -140,7 +140,7 @@ class Subject(PageSubject):
         from tracekit.examine import examine, replayed
         from tracekit.replay.critical_path import path_between
         from tracekit.replay.prices import speeds
-        from tracekit.verdict.sentences import list_notes
+        from tracekit.verdict.next_steps import list_notes
         from tracekit.verdicts import stored_verdicts
 
         database, judging = self.database, self._thresholds or Thresholds()

@@ -1,0 +1,66 @@
+"""What to try next, without the things that a run does already; how the fix list relates to the
+bottleneck."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracekit.advice.model import Advice
+from tracekit.causes import is_against, words
+from tracekit.evidence.model import HostThread, Launch
+from tracekit.text import duration
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Verdict
+from tracekit.verdict.regime import UNKNOWN
+
+
+def waits_for_workers(host: HostThread) -> bool:
+    """Whether most of a host's communication is calls to other workers."""
+    return 2 * host.remote_ns > host.communication_ns
+
+
+def is_captured(launch: Launch | None, thresholds: Thresholds) -> bool:
+    """Whether most GPU ops run in CUDA graphs."""
+    return launch is not None and launch.graph_share > thresholds.captured_majority
+
+
+def next_step(
+    bottleneck: str, launch: Launch | None, thresholds: Thresholds, *, shaped: bool = False
+) -> str:
+    """What to try next, without the things that the run does already."""
+    compiled = launch.compiled_share if launch is not None else None
+    done = {
+        "next_shaped": shaped,
+        "next_captured": is_captured(launch, thresholds),
+        "next_compiled": compiled is not None and compiled > thresholds.captured_majority,
+    }
+    for kind, is_done in done.items():
+        if is_done and bottleneck in words(kind):
+            return words(kind)[bottleneck]
+    return words("next")[bottleneck]
+
+
+def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
+    """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
+    recurring = [each for each in advice if not each.once]
+    if not recurring and verdict.regime == UNKNOWN:
+        return verdict.try_next
+    if not recurring:
+        return [
+            "No remedy that tracekit knows would save 1 % of the window or more.",
+            *verdict.try_next,
+        ]
+    saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
+    first = recurring[0]
+    if saving is None or is_against(first.cause, verdict.bottleneck) or not saving.saves_at_most_ns:
+        return []
+    most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
+    if any(is_against(each.cause, verdict.bottleneck) for each in recurring):
+        return [
+            f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
+            f"{first.cause}, saves more than what was found against it."
+        ]
+    return [
+        f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
+        f"found; {first.remedy} is against {first.cause}."
+    ]
