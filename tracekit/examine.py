@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.causes import UNKNOWN_LIMIT
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT, is_against
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     account_between,
@@ -216,11 +216,15 @@ class _Examiner:
             # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
         if fixes:
-            if first is None and verdict.bottleneck in ("math", UNKNOWN_LIMIT):
-                # Without a remedy, the peak is the only bound that is known.
-                near = reached(self.database, self.trace_id, self.thresholds)
-                verdict = replace(verdict, try_next=[*verdict.try_next, *near])
             notes = list_notes(fixes.advice, verdict)
+            bottleneck, advised = str(verdict.bottleneck), [a for a in fixes.advice if not a.once]
+            if bottleneck in (*LIMITS, UNKNOWN_LIMIT) and not any(
+                is_against(a.cause, bottleneck) for a in advised
+            ):
+                # Without a remedy against it, the peak is the only bound that is known.
+                near = reached(self.database, self.trace_id, self.thresholds)
+                notes += near
+                verdict = replace(verdict, try_next=[*verdict.try_next, *near])
             fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
         judged = Period(
             main.window, main.gpu, main.idle, main.host, evidence.gains, verdict.regime,

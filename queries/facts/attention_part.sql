@@ -24,19 +24,20 @@ product AS MATERIALIZED (
            CASE kind WHEN 'bmm' THEN d[1] ELSE d[2] END AS a,
            CASE kind WHEN 'bmm' THEN d[2] ELSE d[3] END AS b,
            a[1] * a[2] * b[3] AS made, elements(a) AS taken, elements(b) AS other,
-           (read_bytes + written_bytes) / (elements(a) + elements(b) + made) AS bytes_each,
-           flops * 1e9 / peak_of(flop_per_s, peak, TRUE) AS math_ns,
-           greatest(math_ns, (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s) AS roof_ns,
-           memory_bytes_per_s
+           (read_bytes + written_bytes) / (elements(a) + elements(b) + made) AS bytes_each, flops, peak,
+           greatest(flops * 1e9 / peak_of(flop_per_s, peak, TRUE),
+               (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s) AS roof_ns,
+           flop_per_s, memory_bytes_per_s
     FROM work AS w JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
 ),
+-- What _safe_softmax itself launches corrects the result of the softmax that it calls.
 softmax AS (
     SELECT trace_id, event_id, op_id, device_id, stream, first_ns, d[1] AS shape, elements(d[1]) AS scores
-    FROM work WHERE kind = 'softmax' AND len(d[1]) >= 2
+    FROM work WHERE kind = 'softmax' AND len(d[1]) >= 2 AND name <> 'aten::_safe_softmax'
 ),
 triple AS (
     SELECT s.trace_id, s.event_id, s.op_id, s.device_id, s.stream, s.shape, s.scores, q.first_ns AS from_ns,
-           v.first_ns AS to_ns, q.math_ns + v.math_ns AS math_ns,
+           v.first_ns AS to_ns, q.flops + v.flops AS flops, q.peak, q.flop_per_s,
            least(1, (q.roof_ns + v.roof_ns) / (q.busy_ns + v.busy_ns)) AS reached,
            (q.bytes_each * (q.taken + q.other) + v.bytes_each * (v.other + v.made)) * 1e9
                / q.memory_bytes_per_s AS memory_ns,
@@ -50,19 +51,6 @@ triple AS (
     QUALIFY row_number() OVER (PARTITION BY s.trace_id, q.op_id ORDER BY s.first_ns) = 1
         AND row_number() OVER (PARTITION BY s.trace_id, v.op_id ORDER BY s.first_ns DESC) = 1
 ),
-part AS (
-    SELECT t.*, w.busy_ns, w.gpu_op_ids
-    FROM triple AS t JOIN work AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id
-        AND t.stream = w.stream AND w.first_ns BETWEEN from_ns AND to_ns
-    WHERE w.op_id IN (q_id, v_id)
-        OR (NOT is_matrix AND list_contains(list_transform(d, lambda each: elements(each)), scores))
-),
-priced AS (
-    SELECT trace_id, event_id, op_id, 'scores ' || shape::VARCHAR AS told, unnest(gpu_op_ids) AS gpu_op_id,
-           greatest(math_ns, memory_ns) / reached
-               / sum(busy_ns) OVER (PARTITION BY trace_id, op_id) AS factor
-    FROM part
-),
 -- PyTorch's own products, if it uses none of its fused kernels.
 fallback AS (
     SELECT f.trace_id, f.pid, f.tid, f.start_ns, f.end_ns, c.input_dims AS dims, c.input_types AS types
@@ -70,12 +58,33 @@ fallback AS (
     LEFT JOIN cpu_ops AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
         AND c.name = 'aten::scaled_dot_product_attention'
     WHERE f.name = 'aten::_scaled_dot_product_attention_math'
+),
+asked AS (
+    SELECT t.*, f.pid, f.tid, f.start_ns, f.end_ns, f.dims, f.types,
+           flops * 1e9 / greatest(peak_of(flop_per_s, peak, TRUE),
+               peak_of(flop_per_s, peak_name(texts_of(f.types)[1]), TRUE)) AS math_ns
+    FROM triple AS t LEFT JOIN graph_site AS c ON t.trace_id = c.trace_id AND t.op_id = c.event_id
+    JOIN cpu_ops AS s ON coalesce(c.capture_trace_id, t.trace_id) = s.trace_id
+        AND coalesce(c.cpu_op_id, t.event_id) = s.event_id
+    LEFT JOIN fallback AS f ON s.trace_id = f.trace_id AND s.pid = f.pid AND s.tid = f.tid
+        AND s.start_ns >= f.start_ns AND s.start_ns < f.end_ns
+),
+part AS (
+    SELECT t.trace_id, t.op_id, unnest(w.gpu_op_ids) AS gpu_op_id
+    FROM triple AS t JOIN work AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id
+        AND t.stream = w.stream AND w.first_ns BETWEEN from_ns AND to_ns
+    WHERE w.op_id IN (q_id, v_id)
+        OR (NOT is_matrix AND list_contains(list_transform(d, lambda each: elements(each)), scores))
+    UNION
+    -- A fallback also casts, scales and masks.
+    SELECT a.trace_id, a.op_id, g.event_id
+    FROM asked AS a JOIN gpu_ops AS g ON a.trace_id = g.trace_id AND a.pid = g.pid AND a.tid = g.tid
+        AND g.launch_start_ns >= a.start_ns AND g.launch_start_ns < a.end_ns
 )
-SELECT p.*, g.start_ns, g.dur_ns, f.start_ns IS NOT NULL, f.dims, f.types
-FROM priced AS p JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
-LEFT JOIN graph_site AS c ON p.trace_id = c.trace_id AND p.op_id = c.event_id
-JOIN cpu_ops AS s ON coalesce(c.capture_trace_id, p.trace_id) = s.trace_id
-    AND coalesce(c.cpu_op_id, p.event_id) = s.event_id
-LEFT JOIN fallback AS f ON s.trace_id = f.trace_id AND s.pid = f.pid AND s.tid = f.tid
-    AND s.start_ns >= f.start_ns AND s.start_ns < f.end_ns
-WHERE factor < 1
+SELECT a.trace_id, a.event_id, a.op_id, 'scores ' || shape::VARCHAR, gpu_op_id,
+       greatest(math_ns, memory_ns) / reached
+           / sum(g.dur_ns) OVER (PARTITION BY a.trace_id, a.op_id) AS factor,
+       g.start_ns, g.dur_ns, a.start_ns IS NOT NULL, a.dims, a.types
+FROM asked AS a JOIN part AS p ON a.trace_id = p.trace_id AND a.op_id = p.op_id
+JOIN gpu_ops AS g ON p.trace_id = g.trace_id AND p.gpu_op_id = g.event_id
+QUALIFY factor < 1

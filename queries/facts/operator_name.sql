@@ -22,13 +22,16 @@ SELECT
             THEN MAP {'stride': 5, 'padding': 6}
         WHEN name = 'aten::_conv_depthwise2d' THEN MAP {'stride': 5, 'padding': 6, 'dilation': 7}
         WHEN name = 'aten::_flash_attention_forward' THEN MAP {'causal': 9}
-        WHEN name = 'aten::_flash_attention_backward' THEN MAP {'causal': 13}
+        WHEN name = 'aten::_efficient_attention_forward' THEN MAP {'causal': 10}
         WHEN regexp_matches(name, '^aten::_scaled_dot_product_flash_attention(_for_cpu)?$')
             THEN MAP {'causal': 5}
         WHEN regexp_matches(name, '^aten::_scaled_dot_product_(efficient|cudnn)_attention$')
             THEN MAP {'causal': 7}
         WHEN regexp_matches(name, '^aten::(scaled_dot_product_attention|_scaled_dot_product_attention_math)$')
             THEN MAP {'causal': 6}
-        WHEN name = 'aten::_scaled_dot_product_flash_attention_backward' THEN MAP {'causal': 12}
+        WHEN regexp_matches(name, '^aten::(_flash|_scaled_dot_product_(flash|efficient))_attention_backward$')
+            THEN MAP {'causal': 12}
+        WHEN regexp_matches(name, '^aten::(_efficient|_scaled_dot_product_cudnn)_attention_backward$')
+            THEN MAP {'causal': 15}
     END AS setting
 FROM (SELECT DISTINCT name, work, traits FROM slice_label WHERE kind = 'cpu_op' AND work IS NOT NULL)

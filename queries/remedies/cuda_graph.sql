@@ -26,7 +26,8 @@
 -- column dur_ns (ns): how long the host worked since the thread's previous launch, including this one
 -- doubts: no_gpu_ops, no_runtime_calls, unlinked_gpu_ops
 -- Not where the host reads the device in the middle of what repeats: what follows may depend on the value.
--- And not where the host waits so often that a replay would launch hardly more than single launches do.
+-- And not where the host waits so often, within steps, that a replay would launch hardly more than single
+-- launches do.
 -- A run that captures graphs, or replays them for most GPU ops, has chosen what to leave out.
 WITH launch AS (
     SELECT l.trace_id, l.launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.name AS kernel
@@ -59,16 +60,25 @@ cut AS (
     GROUP BY trace_id HAVING count(*) > 1
 ),
 counted AS (
-    SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike,
-           lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns) AS since_ns
-    FROM launch SEMI JOIN (FROM stretches('launch', 'waiting_call')
-        WHERE launches >= thresholds().graph_launches) USING (trace_id)
-    ANTI JOIN cut USING (trace_id)
+    SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike, end_ns - greatest(
+               lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns),
+               start_ns - thresholds().slow_launch_ns) AS dur_ns
+    FROM launch ANTI JOIN cut USING (trace_id)
+),
+-- A step of few launches gains, too, if they take longer than a replay and its inputs' copies.
+step AS (
+    SELECT trace_id, launches
+    FROM step_launches('counted')
+    JOIN (SELECT trace_id, median(dur_ns) AS ns FROM counted GROUP BY ALL) USING (trace_id)
+    WHERE launches * ns >= thresholds().graph_step_ns
 )
 SELECT trace_id, NULL AS place,
        CASE WHEN trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
-           WHERE has(traits, 'of_vllm')) THEN 'vLLM does it, without --enforce-eager' END AS detail,
-       'cuda-graph' AS target, event_id, pid, tid, start_ns,
-       end_ns - greatest(since_ns, start_ns - thresholds().slow_launch_ns) AS dur_ns, 0 AS factor
-FROM counted
-WHERE alike >= thresholds().fewest_alike
+           WHERE has(traits, 'of_vllm')) THEN 'vLLM does it, without --enforce-eager'
+           WHEN s.launches < thresholds().graph_launches
+           THEN format('launches a step: {:.0f}, the replay''s own {} is uncounted', s.launches,
+               duration_text(thresholds().launch_floor_ns)) END AS detail,
+       'cuda-graph' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM counted LEFT JOIN step AS s USING (trace_id)
+WHERE alike >= thresholds().fewest_alike AND (s.launches IS NOT NULL OR trace_id IN (SELECT trace_id
+    FROM stretches('launch', 'waiting_call') WHERE launches >= thresholds().graph_launches))

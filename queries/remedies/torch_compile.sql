@@ -69,7 +69,7 @@ part AS (
 ),
 outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
--- Each read of a value ends a compiled graph: where one follows nearly every launch, nothing is left to fuse.
+-- Each read of a value ends a compiled graph, and each step calls it: few launches hardly repay the guards.
 launched AS (
     FROM launch_call WHERE is_asked(trace_id) AND trace_id IN (SELECT trace_id
         FROM stretches('launch_call', 'waiting') WHERE launches >= thresholds().compiled_launches)
@@ -138,7 +138,8 @@ SELECT trace_id, place,
            AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        thresholds().compiled_overhead AS factor
-FROM stretch WHERE end_ns > start_ns
+FROM stretch WHERE end_ns > start_ns AND trace_id NOT IN (SELECT trace_id FROM step_launches('launched')
+    WHERE launches < thresholds().compiled_launches)
 UNION ALL
 SELECT trace_id, name, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0
 FROM fused WHERE vanishes

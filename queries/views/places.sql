@@ -49,6 +49,14 @@ SELECT trace_id, sum(n * n) / sum(n) AS launches FROM (
     GROUP BY l.trace_id, w.event_id)
 GROUP BY trace_id;
 
+-- How many launches of a relation a trace's median step makes, where marked steps repeat.
+CREATE OR REPLACE MACRO step_launches(launches) AS TABLE
+SELECT trace_id, median(n) AS launches FROM (
+    SELECT l.trace_id, count(*) AS n FROM query_table(launches) AS l ASOF JOIN steps AS s
+      ON l.trace_id = s.trace_id AND l.start_ns >= s.start_ns
+    WHERE l.start_ns < s.end_ns GROUP BY l.trace_id, s.event_id)
+GROUP BY trace_id HAVING count(*) >= thresholds().fewest_alike;
+
 -- The host's reads of device values: the outermost operator, or the printing of a tensor, that only reads,
 -- with the view just before it that only it reads. `purpose`: 'sizes' of an exchange between ranks, a
 -- 'result' (the copies between two kernels are large, or a pass ends with them), or a 'value' to log.

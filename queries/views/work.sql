@@ -57,3 +57,16 @@ SELECT *, CASE peak WHEN 'tf32' THEN 4 ELSE 8 END AS unit, shapes_of(dims) AS d,
        kind IN ('bmm', 'baddbmm') AS is_batched, CASE WHEN is_batched THEN a[1] ELSE 1 END AS batch,
        a[-2] AS m, a[-1] AS k, b[-1] AS n
 FROM all_work WHERE is_asked(trace_id) AND kind IN ('mm', 'addmm', 'bmm', 'baddbmm');
+
+-- The share of the memory's bandwidth that a device's work reaches, by its bytes: where memory limits it
+-- rather than math or latency. What caches answer counts as 1.
+CREATE OR REPLACE VIEW memory_rates AS
+SELECT w.trace_id, w.device_id, read_bytes + written_bytes AS bytes,
+       least(1, sum(memory_ns) / sum(busy_ns)) AS reached
+FROM (
+    SELECT w.*, flops * 1e9 / peak_of(flop_per_s, peak, is_matrix) AS math_ns,
+           (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s AS memory_ns
+    FROM all_work AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
+    WHERE is_kernels AND is_asked(w.trace_id)) AS w
+WHERE memory_ns > 0 AND math_ns <= memory_ns
+GROUP BY w.trace_id, w.device_id, name, bytes HAVING reached >= thresholds().half_share;

@@ -184,8 +184,10 @@ def test_the_bound_after_the_changes_is_shown_only_if_it_is_known(path, device, 
 
 
 def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
-    for counted, sentences in ((0.002, 0), (0.8, 1)):
-        row = {"share_of_peak": 0.3, "share_counted": counted}
+    """Work near its roofs is said to be, if nearly all of it is known."""
+    for counted, roofs, sentences in ((0.002, 0.7, 0), (0.7, 0.7, 1), (0.9, 0.5, 1), (0.9, 0.7, 2)):
+        row = {"share_of_peak": 0.3, "share_counted": counted, "of_roofs": roofs}
+        row |= {"matrix_share": 0.6, "matrix_of_peak": 0.5}
         database = SimpleNamespace(ask=lambda *_, row=row, **__: [row])
         assert len(reached(database, 1, Thresholds())) == sentences
 

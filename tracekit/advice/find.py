@@ -72,7 +72,9 @@ def find(
     least_share = thresholds.advised_gain / 2
     absent = {**missing} | {each.code: each.message for each in findings}
     looked, unlooked = _applicable(replay, absent)
-    if 0 < replay.graph.ops < thresholds.few_ops:
+    # Few ops are an anecdote, unless marked steps repeat them.
+    is_few = 0 < replay.graph.ops < thresholds.few_ops
+    if is_few and len(replay.windows["step"]) < thresholds.fewest_alike:
         looked = []
     is_cold = any(each.code == "cold_start" for each in findings)
     # Code that is loaded once is not a loop.

@@ -154,18 +154,24 @@ def dominant_of(
 
 
 def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
-    """How near its work comes to the device's peak, if enough of it is counted."""
+    """How near its work comes to the device's peaks, if enough of it is counted."""
     rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
     least = thresholds.shaped_work_share
     known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
     if not known:
         return []
     row = known[0]
-    return [
-        "Over the GPU-active span, matrix products, convolutions and attention reach "
-        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
-        "kernel time is counted)."
+    said = [
+        "Over the GPU-active span, matrix products, convolutions and attention take "
+        f"{percent(row['matrix_share'])} of kernel time and run at "
+        f"{percent(row['matrix_of_peak'])} of the device's peak."
     ]
+    if row["share_counted"] >= thresholds.near_share and row["of_roofs"] >= thresholds.tuned_reach:
+        said.append(
+            f"All kernels of known work run at {percent(row['of_roofs'])} of the nearer peak, of "
+            "math or memory: little is left for faster kernels, so do less work."
+        )
+    return said
 
 
 def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tuple[str, bool]:

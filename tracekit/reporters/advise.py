@@ -175,7 +175,7 @@ def render_whatif(prediction: WhatIf) -> None:
     _headline(out, prediction, prediction.trace)
     if 0 < prediction.saves_ns != prediction.window_ns - prediction.predicted_ns:
         price = duration(prediction.saves_ns)
-        out.print(f"Its price, as `tracekit advise` counts it: {price}.")
+        out.print(f"In a run that is not recorded, it would save {price}.")
     section(out, "What would bound it then (shares of the critical path)")
     shares = prediction.bound_by.items()
     rows = [(cause, share(part, 1), "█" * round(_BAR * part) or "▏") for cause, part in shares]
