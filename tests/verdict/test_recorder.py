@@ -327,7 +327,7 @@ FOUND = {
         ),
         "Profiling made a step 2.54 times as long, 305 us instead of 120 us: the host looks slower "
         "than it is.",
-        "compute-bound", "low", "recorder_cost",
+        "compute-bound", "low", "profiler_dilation",
     ),
 }  # fmt: skip
 

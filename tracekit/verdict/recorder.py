@@ -133,7 +133,8 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
             unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
         )
     # What recording cost stands beside the window's length; the rest comes before the regime.
-    first = [each.sentence for each in found if each.code != "recorder_cost"][:1]
+    costs = ("recorder_cost", "profiler_dilation")
+    first = [each.sentence for each in found if each.code not in costs][:1]
     return replace(
         verdict,
         headline=" ".join([*first, verdict.headline]),
@@ -228,9 +229,9 @@ def _costly(case: RuleInput) -> Omission | None:
             return None
         # If recording makes a device-bound window longer, the device waits for a recorded host.
         is_longer = (gains.recorder_ns or 0) >= case.thresholds.small_gain * gains.recorded_ns
-        return Omission("recorder_cost", _sentence(finding), "low") if is_longer else None
+        return Omission(finding.code, _sentence(finding), "low") if is_longer else None
     if measured is not None and gains is not None and gains.recorder_ns:
-        return Omission("recorder_cost", _sentence(measured), "high")
+        return Omission(measured.code, _sentence(measured), "high")
     estimated = case.findings.get("recorder_cost")
     if estimated is None or _share(estimated, case.evidence) < _waited(
         case.evidence, case.verdict.margin
