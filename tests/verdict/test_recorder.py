@@ -5,6 +5,8 @@ A program runs in the simulator; its trace then loses what a recorder would lose
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
@@ -84,6 +86,17 @@ def dropped(first, last=None, each=1):
         return without_ops_of(events, calls(events)[first:last:each])
 
     return recorded([*EAGER * 200, WAIT], lose)
+
+
+def thinned(every):
+    def lose(events):
+        operators = (each for each in events if each.get("cat") == "cpu_op")
+        for number, each in enumerate(operators, 1):
+            each["args"] = {"External id": number}
+        chance = random.Random(1)
+        return [each for each in events if chance.random() < 1 / every]
+
+    return lose
 
 
 def captured(launches):
@@ -289,6 +302,11 @@ FOUND = {
         "400 of 403 launches were captured into graphs",
         "unknown", "none", "captured_only",
     ),
+    "one event in fifty": (
+        recorded([*EAGER * 1999, WAIT], thinned(50)),
+        "Only 2.3 % of the recorded operators are in this file (45 of 1,935): what is busy",
+        "unknown", "none", "thinned_file",
+    ),
     **{
         name: (
             recorded(ending(name, cause)),
@@ -394,6 +412,7 @@ WHOLE = {
         "arrival_skew",
     ),
     "a call that blocks later": (waiting_at_first(9_000), "queued_before"),
+    "one event in ten": (recorded([*EAGER * 999, WAIT], thinned(10)), "thinned_file"),
     "small gaps": (gaps(500, 900), "recorder_gaps"),
     "unequal gaps": (gaps(1_000, 40_000), "recorder_gaps"),
 }  # fmt: skip

@@ -169,7 +169,7 @@ def _cut(case: RuleInput, finding: Finding) -> str:
 
 
 def _nothing(case: RuleInput, finding: Finding) -> str:
-    """The recording has a start, a capture or an end in place of the work."""
+    """The recording has a start, a capture, an end or a sample in place of the work."""
     return "none"
 
 
@@ -252,7 +252,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 # Codes of findings with their rule; the first finding that matters is reported.
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
-    (("no_work_recorded", "captured_only"), _nothing),
+    (("thinned_file", "no_work_recorded", "captured_only"), _nothing),
     (("graph_without_kernels", "dropped_at_start"), _lost),
     (("unended_calls",), _unended),
     (("arrival_skew",), _skewed),
