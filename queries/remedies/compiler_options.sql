@@ -29,8 +29,9 @@ single AS (
     WHERE g.launch_start_ns < r.end_ns
     GROUP BY ALL HAVING NOT bool_or(g.is_graph) AND bool_or(starts_with(g.name, 'triton_'))
 )
-SELECT trace_id, NULL AS place, format('{} launches', sum(launches) OVER (PARTITION BY trace_id)) AS detail,
+SELECT trace_id, NULL AS place,
+       format('{} launches', in_step(sum(launches) OVER (PARTITION BY trace_id), steps)) AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, dur_ns,
        launches * thresholds().launch_floor_ns / dur_ns AS factor
-FROM region JOIN single USING (trace_id, event_id)
+FROM region JOIN single USING (trace_id, event_id) JOIN run_steps USING (trace_id)
 WHERE factor <= thresholds().compiled_overhead

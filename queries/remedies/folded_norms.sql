@@ -32,6 +32,6 @@ operator AS (
     WHERE is_asked(o.trace_id) AND o.trace_id NOT IN (FROM learning)
 ),
 norm AS (FROM operator WHERE name = 'aten::batch_norm' AND regexp_matches(name_before, '^aten::conv\w*$'))
-SELECT trace_id, place, count(*) OVER (PARTITION BY trace_id, place) || ' norms' AS detail, 'call' AS target,
-       event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM norm LEFT JOIN call_site USING (trace_id, event_id)
+SELECT trace_id, place, in_step(count(*) OVER (PARTITION BY trace_id, place), steps) || ' norms' AS detail,
+       'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM norm JOIN run_steps USING (trace_id) LEFT JOIN call_site USING (trace_id, event_id)

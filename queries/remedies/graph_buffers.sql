@@ -37,6 +37,6 @@ copying AS (
 ),
 counted AS (SELECT *, count(*) OVER (PARTITION BY trace_id, around_id) AS copies FROM copying)
 SELECT trace_id, place,
-       format('{} copies a replay', (median(copies) OVER (PARTITION BY trace_id, place))::BIGINT) AS detail,
+       format('copies a replay: {}', (median(copies) OVER (PARTITION BY trace_id, place))::BIGINT) AS detail,
        'call' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM counted LEFT JOIN call_site USING (trace_id, event_id)

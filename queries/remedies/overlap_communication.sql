@@ -88,10 +88,11 @@ bound AS (
     FROM reduction AS c JOIN free AS f USING (trace_id, device_id, step)
     GROUP BY ALL
 )
-SELECT c.trace_id, place, count(*) OVER same || ' collectives'
-       || coalesce(' of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '') AS detail,
+SELECT c.trace_id, place, 'collectives: ' || in_step(count(*) OVER same, steps)
+       || coalesce(', of ' || format_bytes(max(message_bytes) OVER same) || ' at most', '') AS detail,
        'op' AS target, event_id, pid, tid, start_ns, dur_ns,
        1 - c.exposed_ns / dur_ns * (1 - greatest(unhidden_ns, b.last_ns) / b.exposed_ns) AS factor
 FROM reduction AS c JOIN bound AS b USING (trace_id, device_id, step, is_backward)
+JOIN run_steps AS r ON c.trace_id = r.trace_id
 WHERE c.exposed_ns > 0 AND greatest(unhidden_ns, b.last_ns) < b.exposed_ns
 WINDOW same AS (PARTITION BY c.trace_id, place)

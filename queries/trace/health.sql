@@ -141,9 +141,13 @@ findings AS (
             'no Python stacks were recorded: time between operators cannot be told apart ('
             || switch_of(profiler, 'no_stacks') || ')'),
         ('cold_first_step', 'warning',
-            (steps >= thresholds().cold_steps AND first_ratio > thresholds().cold_step_ratio)::BIGINT,
+            (steps >= thresholds().cold_steps AND first_ratio > thresholds().cold_step_ratio
+                AND coalesce(warmup_steps, 0) = 0)::BIGINT,
             'the first step takes ' || round(first_ratio, 1)
             || ' times the median step: warm up before profiling'),
+        ('warmed_up', 'info', if(steps > 0, warmup_steps, 0),
+            'steps ran before the recording: what the first recorded one takes beyond the others is the '
+            || 'profiler''s start'),
         ('cold_start', 'warning',
             CASE WHEN cold_loads >= thresholds().cold_loads
                      AND (cold_launches >= thresholds().fewest_alike OR is_loading)
@@ -156,7 +160,8 @@ findings AS (
             || ': a first run, record a warm one')
     ]), NULL
     FROM trace LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
-    LEFT JOIN step USING (trace_id) LEFT JOIN cold USING (trace_id) LEFT JOIN first_launch USING (trace_id)
+    LEFT JOIN step USING (trace_id) LEFT JOIN measured_steps USING (trace_id)
+    LEFT JOIN cold USING (trace_id) LEFT JOIN first_launch USING (trace_id)
     WHERE coalesce(getvariable('severity'), '') <> 'error'
 )
 SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count,

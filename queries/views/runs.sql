@@ -1,9 +1,11 @@
 -- The figures by which runs are compared.
 
--- A step's length with the profiler and without, as `tracekit capture` measured them; NULL: it did not.
+-- A step's length with the profiler and without, as `tracekit capture` measured them, and the steps that ran
+-- before those that it recorded; NULL: it did not note them.
 CREATE OR REPLACE VIEW measured_steps AS
 SELECT trace_id, TRY_CAST(metadata->'tracekit'->>'profiled_step_ns' AS BIGINT) AS profiled_ns,
-       TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS unprofiled_ns
+       TRY_CAST(metadata->'tracekit'->>'unprofiled_step_ns' AS BIGINT) AS unprofiled_ns,
+       TRY_CAST(metadata->'tracekit'->>'warmup_steps' AS BIGINT) AS warmup_steps
 FROM trace;
 
 -- The number of steps that each trace marks, at least 1. Totals are divided by it.
@@ -11,6 +13,9 @@ CREATE OR REPLACE VIEW run_steps AS
 SELECT t.trace_id, greatest(1, count(s.start_ns)) AS steps
 FROM trace AS t LEFT JOIN steps AS s ON t.trace_id = s.trace_id
 GROUP BY t.trace_id;
+
+-- A count over all of a trace as one in each of its steps.
+CREATE OR REPLACE MACRO in_step(many, steps) AS greatest(1, round(many / steps))::BIGINT;
 
 -- The step of median length (of an even number, the shorter of the two in the middle) and the GPU-active span
 -- of each trace's main device. In a trace without GPU ops, device_id is NULL, and the span is that of its

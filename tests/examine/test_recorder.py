@@ -5,6 +5,8 @@ A program runs in the simulator; its trace then loses what a recorder would lose
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
@@ -95,6 +97,17 @@ STOPPED = recorded(
 
 def test_a_step_whose_last_kernels_are_missing_is_not_judged(analyses):
     assert analyses[STOPPED].verdict.window.name == "ProfilerStep#1"
+
+
+def thinned(every):
+    def lose(events):
+        operators = (each for each in events if each.get("cat") == "cpu_op")
+        for number, each in enumerate(operators, 1):
+            each["args"] = {"External id": number}
+        chance = random.Random(1)
+        return [each for each in events if chance.random() < 1 / every]
+
+    return lose
 
 
 def captured(launches):
@@ -321,6 +334,11 @@ FOUND = {
         "400 of 403 launches were captured into graphs",
         "unknown", "none", "captured_only",
     ),
+    "one event in fifty": (
+        recorded([*EAGER * 1999, WAIT], thinned(50)),
+        "Only 2.3 % of the recorded operators are in this file (45 of 1,935): what is busy",
+        "unknown", "none", "thinned_file",
+    ),
     **{
         name: (
             recorded(ending(name, cause)),
@@ -359,7 +377,7 @@ FOUND = {
         ),
         "Profiling made a step 2.54 times as long, 305 us instead of 120 us: the host looks slower "
         "than it is.",
-        "compute-bound", "low", "recorder_cost",
+        "compute-bound", "low", "profiler_dilation",
     ),
 }  # fmt: skip
 
@@ -427,6 +445,7 @@ WHOLE = {
     ),
     "a call that blocks later": (waiting_at_first(9_000), "queued_before"),
     "a device that starts with its launch": (starting_at(40), "started_late"),
+    "one event in ten": (recorded([*EAGER * 999, WAIT], thinned(10)), "thinned_file"),
     "small gaps": (gaps(500, 900), "recorder_gaps"),
     "unequal gaps": (gaps(1_000, 40_000), "recorder_gaps"),
 }  # fmt: skip

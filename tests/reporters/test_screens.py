@@ -2,6 +2,7 @@
 traces are side by side, more have a row each."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -130,6 +131,12 @@ def test_a_real_traces_screen_is_whole(name, shared_verdict, capsys, monkeypatch
     whole = [each for each in lines if not each.startswith("    ")]
     assert not any("..." in each or "…" in each for each in whole)
     told = " ".join(lines)
+    headings = ("What ", "Where ", "For ")
+    assert not any(a.startswith(headings) and not b.strip() for a, b in pairwise(lines))
+    # Steps ran before the recording, and were timed without the profiler.
+    is_warm = any(each.code == "warmed_up" for each in analysis.trace.health)
+    starts = ("Warm up", "warm up", "ProfilerStep#1", "without a profiler")
+    assert not is_warm or not any(each in told for each in starts)
     assert tracekit.text.duration(analysis.judged.window.span_ns) in told
     # Lines may also break behind a hyphen.
     headline, shown = (

@@ -258,7 +258,7 @@ JUDGED = {
     # Work may hide beside their calls.
     "collectives on a thread that does nothing else": (
         on_host(host_evidence(0, untraced=40), communication_ns=60 * MS), {"regime": "unknown"},
-        "only collectives were recorded on it (60.0 %)",
+        "only collectives were recorded on the busiest thread (60.0 %)",
     ),
     "work beside other workers": (
         on_host(host_evidence(30), communication_ns=60 * MS, remote_ns=60 * MS),

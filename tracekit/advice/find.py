@@ -76,7 +76,8 @@ def find(
     is_few = 0 < replay.graph.ops < thresholds.few_ops
     if is_few and len(replay.windows["step"]) < thresholds.fewest_alike:
         looked = []
-    is_cold = any(each.code == "cold_start" for each in findings)
+    codes = {each.code for each in findings}
+    is_cold = "cold_start" in codes
     # Code that is loaded once is not a loop.
     repeats = repeats and not is_cold
     looked = [
@@ -123,7 +124,8 @@ def find(
     listed = [_advice(each, length, of_window.removed, doubted) for each, length in lengths]
     # Once in the whole run: one-offs are compared with its length.
     whole_ns = gains.gains("trace", 0).window_ns
-    once = advice_on_once(replay, max(1, thresholds.advised_gain * whole_ns), is_cold=is_cold)
+    least_once_ns, is_warm = max(1, thresholds.advised_gain * whole_ns), "warmed_up" in codes
+    once = advice_on_once(replay, least_once_ns, is_cold=is_cold, is_warm=is_warm)
     is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
     return FixList(
         trace=replay.database.name,
@@ -216,7 +218,9 @@ def _larger_batch(remedy: Remedy, prices: Prices) -> Place | None:
     if found is None:
         return None
     times, length = found
-    detail = f"{times} times as large in {length / prices.window_ns:.2f} times the time"
+    # Times of one replay to another differ by a few percent.
+    longer = max(1.0, length / prices.window_ns)
+    detail = f"{times} times as large in {longer:.2f} times the time"
     saves_ns = prices.window_ns - round(length / times)
     change = f"batch*{times}"
     return Place(remedy, None, detail, 1, change, prices.window_ns, saves_ns=saves_ns)

@@ -17,14 +17,18 @@ _WARM = "warm-up"
 _ALLOCATOR = "allocator"
 
 
-def advice_on_once(replay: Replay, least_ns: float, *, is_cold: bool) -> list[Advice]:
+def advice_on_once(
+    replay: Replay, least_ns: float, *, is_cold: bool, is_warm: bool
+) -> list[Advice]:
     """Advice on one-offs that saves at least `least_ns`, a line for each remedy, the highest saving
     first. No warm-up helps against later ones. Where launches load code (`is_cold`), a warm-up
-    comes first."""
+    comes first; where steps ran before the recording (`is_warm`), the run has had its warm-up."""
     found = []
     one_offs, recurring = replay.one_offs, _recurring(replay)
     owner = {id(each): _recurs(each, recurring) for each in one_offs}
     for remedy in catalogue().values():
+        if is_warm and remedy.name == _WARM:
+            continue
         mine = [
             each
             for each in one_offs

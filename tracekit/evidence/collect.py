@@ -241,19 +241,21 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
                 event_id=event_id,
                 pid=first.pid,
                 tid=first.tid,
-                calls=_calls([pair for each in parts for pair in each.inner], sites),
+                calls=_calls([pair for each in parts for pair in each.inner], sites, first.name),
             )
         )
     return events
 
 
-def _calls(inner: list[tuple[int, int]], sites: Sites) -> str | None:
-    """The names in which most of the time of slices was spent, two at most."""
+def _calls(inner: list[tuple[int, int]], sites: Sites, of: str | None) -> str | None:
+    """The names of the slices that took most of the time, two at most; the event's own name only if
+    no slice inside it did."""
     by_name = Counter[str]()
     for event_id, ns in inner:
         by_name[sites.get(event_id, {}).get("name") or ""] += ns
     most = by_name.total() / 4
-    return ", ".join(n for n, ns in by_name.most_common(2) if n and ns >= most) or None
+    names = [name for name, ns in by_name.most_common(2) if name and ns >= most]
+    return ", ".join([name for name in names if name != of] or names) or None
 
 
 def sites_of(event_ids: Iterable[int | None], database: Session, trace_id: int) -> Sites:

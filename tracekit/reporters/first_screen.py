@@ -148,7 +148,8 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
             more = [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
         if left_ns <= enough_ns or len(lines) + 1 > free:
             break
-        lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {duration(at_ns):>9}"))
+        begins = duration(at_ns) if at_ns else "at start"
+        lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {begins:>9}"))
         # What to do matters more than what was inside.
         if len(lines) + len(more) + len(against) < free:
             lines += [Text(each, "dim") for each in more]
@@ -224,13 +225,13 @@ def _of(analysis: Analysis) -> str:
 
 
 def _next(analysis: Analysis, free: int) -> list[Text]:
-    lines = [Text(), Text("What to try next", "bold")] if analysis.verdict.try_next else []
+    lines = [Text(), Text("What to try next", "bold")]
+    heading = len(lines)
     for sentence in analysis.verdict.try_next:
         wrapped = wrap(printable(sentence), WIDTH)
-        if len(lines) + len(wrapped) > free:
-            break
-        lines += [Text(each) for each in wrapped]
-    return lines
+        if len(lines) + len(wrapped) <= free:
+            lines += [Text(each) for each in wrapped]
+    return lines if len(lines) > heading else []
 
 
 def _place(advice: Advice) -> list[str]:

@@ -84,8 +84,9 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         return unknown(window, why, fractions, [])
     if host.communication_ns > host.remote_ns and explained_ns == host.communication_ns:
         why.append(
-            f"Only collectives were recorded on it ({share(host.communication_ns, span)}), no "
-            "thread that waits for them: the trace does not show that they hold anyone up."
+            f"Only collectives were recorded on the busiest thread "
+            f"({share(host.communication_ns, span)}), and no thread that waits for them: the trace "
+            "does not show that they hold anyone up."
         )
         return unknown(window, why, fractions, [])
     overhead = sum(overheads.values())

@@ -26,7 +26,8 @@ def mostly_once(evidence: Evidence) -> str:
     inside = ((excess_in(window, events), events) for events in _by_name(evidence).values())
     ns, events = max(inside, default=(0, []), key=lambda each: each[0])
     name = f"{_times(events)}{one_off_name(events[0])}" if events else ""
-    led = f", led by {name} of {duration(ns)}" if ns else ""
+    in_all = " in all" if len(events) > 1 else ""
+    led = f", led by {name} of {duration(ns)}{in_all}" if ns else ""
     return (
         f"{share(gains.one_offs_ns, window.span_ns)} of {named_window(window)} happened once{led}. "
         f"In the other {duration(gains.recorded_ns)}, "
@@ -153,11 +154,13 @@ def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
 
 
 def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
-    """The part of the whole trace that one-offs add to its length; 0 if that is small."""
+    """The part of the whole trace that the run's one-offs add to its length; 0 if that is small."""
     whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
-    if whole is None or whole.gains is None or not is_partly_once(whole, thresholds):
+    if whole is None or whole.gains is None or not whole.window.span_ns:
         return 0.0
-    return whole.gains.one_offs_ns / whole.window.span_ns
+    start_ns = excess_in(whole.window, _profilers_start(analysis))
+    taken = (whole.gains.one_offs_ns - start_ns) / whole.window.span_ns
+    return taken if taken >= thresholds.small_gain else 0.0
 
 
 def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
@@ -180,9 +183,11 @@ def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
     start_ns = min(each.start_ns for each in outer)
     until_ns = max(each.end_ns for each in outer if each.kind != "trace")
     seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
-    slow = [each for each in analysis.one_offs if each.kind in ("step", "call")]
+    start = _profilers_start(analysis)
+    of_run = [each for each in analysis.one_offs if each not in start]
+    slow = [each for each in of_run if each.kind in ("step", "call")]
     alike: dict[str, list[OneOffEvent]] = {}
-    for each in analysis.one_offs:
+    for each in of_run:
         inside = (s.name for s in slow if 0 <= each.start_ns - s.start_ns < s.dur_ns)
         alike.setdefault(next(inside, None) or one_off_name(each), []).append(each)
     rows = []
@@ -192,6 +197,20 @@ def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
         if ns:
             rows.append((*_once_words(name, longer), ns, events[0].start_ns - start_ns))
     return sorted(rows, key=lambda row: -row[2])
+
+
+def _profilers_start(found: Analysis | Evidence) -> list[OneOffEvent]:
+    """The one-offs of the first recorded step, if steps ran before it: the profiler's start."""
+    health = found.health if isinstance(found, Evidence) else found.trace.health
+    if not found.steps or all(each.code != "warmed_up" for each in health):
+        return []
+    name = min(found.steps, key=lambda each: each.window.start_ns).window.name
+    slow = [each for each in found.one_offs if each.kind == "step" and each.name == name]
+    return [
+        each
+        for each in found.one_offs
+        if any(0 <= each.start_ns - step.start_ns < step.dur_ns for step in slow)
+    ]
 
 
 def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:

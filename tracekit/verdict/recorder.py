@@ -127,7 +127,8 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
             unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
         )
     # What recording cost stands beside the window's length; the rest comes before the regime.
-    first = [each.sentence for each in found if each.code != "recorder_cost"][:1]
+    costs = ("recorder_cost", "profiler_dilation")
+    first = [each.sentence for each in found if each.code not in costs][:1]
     return replace(
         verdict,
         headline=" ".join([*first, verdict.headline]),
@@ -165,7 +166,7 @@ def _cut(case: RuleInput, finding: Finding) -> str:
 
 
 def _nothing(case: RuleInput, finding: Finding) -> str:
-    """The recording has a start, a capture or an end in place of the work."""
+    """The recording has a start, a capture, an end or a sample in place of the work."""
     return "none"
 
 
@@ -234,9 +235,9 @@ def _costly(case: RuleInput) -> Omission | None:
             return None
         # If recording makes a device-bound window longer, the device waits for a recorded host.
         is_longer = (gains.recorder_ns or 0) >= case.thresholds.small_gain * gains.recorded_ns
-        return Omission("recorder_cost", _sentence(finding), "low") if is_longer else None
+        return Omission(finding.code, _sentence(finding), "low") if is_longer else None
     if measured is not None and gains is not None and gains.recorder_ns:
-        return Omission("recorder_cost", _sentence(measured), "high")
+        return Omission(measured.code, _sentence(measured), "high")
     estimated = case.findings.get("recorder_cost")
     if estimated is None or _share(estimated, case.evidence) < _waited(
         case.evidence, case.verdict.margin
@@ -257,7 +258,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 # Codes of findings with their rule; the first finding that matters is reported.
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
-    (("no_work_recorded", "captured_only"), _nothing),
+    (("thinned_file", "no_work_recorded", "captured_only"), _nothing),
     (("graph_without_kernels", "dropped_at_start", "dropped_at_end"), _lost),
     (("unended_calls",), _unended),
     (("arrival_skew",), _skewed),
