@@ -52,7 +52,7 @@ def commands(language: str, text: str) -> list[list[str]]:
     ]
 
 
-@pytest.mark.sampled(4, of=4)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
@@ -89,7 +89,7 @@ def test_its_console_output_is_real(run):
     assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
 
 
-@pytest.mark.sampled(3, of=6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("block", blocks("console"))
 def test_its_tour_shows_what_is_printed(block, run, tmp_path):
     name = "h100-bert-small.json.gz"
@@ -133,7 +133,7 @@ def numbers(value: object, path: str = "") -> set[str]:
     return {re.sub(r"^devices\.", "gpu.", kept)} if is_number else set()
 
 
-@pytest.mark.sampled(3, of=4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", ["h100-bert-small", "v100-ns-resolution", "cpu-only", "pair-rank0"]
 )
