@@ -34,7 +34,7 @@ def sample(what: str, everything: Sampled, part: Sampled) -> Sampled:
 
 
 class Sampling:
-    """Leaves out thorough tests, and runs each nth case of sampled ones, of those that `-k` chose."""
+    """Of the cases that `-k` chose, leaves out thorough ones, and most of sampled tests."""
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
