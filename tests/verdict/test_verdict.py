@@ -354,11 +354,11 @@ JUDGED = {
         for profiler, switch in SWITCHES.items()
     },
     **{
-        f"passes of {pass_ms} ms": (
-            evidence(**PYTHON, repetition=replace(PASSES, pass_lengths=[ms * MS for ms in pass_ms])),
+        f"passes of {took} ms": (
+            evidence(**PYTHON, repetition=replace(PASSES, pass_lengths=[ms * MS for ms in took])),
             {}, said,
         )
-        for *pass_ms, said in (
+        for *took, said in (
             (118, 116, 1_015, 1_068, "The passes are not alike: 2 take"),
             (237, 238, 242, 245, "not The passes are not alike"),
             # One long pass is a start, or an event that happened once.
