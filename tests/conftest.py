@@ -17,7 +17,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from importlib.resources import files
@@ -31,7 +30,7 @@ from hypothesis import settings
 import tracekit
 from tests.kit import cases
 from tests.kit.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
-from tests.kit.sampling import IS_ALL, LEFT_OUT
+from tests.kit.sampling import IS_ALL, LEFT_OUT, Sampling
 from tracekit.verdict.model import Analysis
 
 # readline writes the terminal's size here when it is loaded, and tables would follow it.
@@ -344,19 +343,14 @@ def _decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPr
 # -- the run ---------------------------------------------------------------------------------------
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Sampling())
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs slow tests and groups first, so that none is left alone at the end; tests that share a
-    fixture of their module are a group. `make test` leaves out the thorough ones, and runs only
-    each nth case of sampled ones."""
-    if not IS_ALL:
-        left_out = [item for item in items if item.get_closest_marker("thorough")]
-        count = Counter(item.nodeid.partition("[")[0] for item in left_out)
-        LEFT_OUT.update(f"{test}: {n} thorough" for test, n in count.items())
-        left_out += _not_sampled(items)
-        config.hook.pytest_deselected(items=left_out)
-        leave = set(left_out)
-        items[:] = [item for item in items if item not in leave]
+    fixture of their module are a group."""
     for item in items:
         if not item.get_closest_marker("xdist_group") and _shares_a_fixture(item):
             item.add_marker(pytest.mark.xdist_group(Path(item.location[0]).stem))
@@ -369,24 +363,6 @@ def _shares_a_fixture(item: pytest.Item) -> bool:
     """Whether the test uses a fixture of its module."""
     made = item._fixtureinfo.name2fixturedefs
     return any(each[-1].scope == "module" for each in made.values())
-
-
-def _not_sampled(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The cases of sampled tests that `make test` does not try: none where cases were added."""
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if item.get_closest_marker("sampled"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = []
-    for test, its_items in cases.items():
-        sampled = its_items[0].get_closest_marker("sampled")
-        assert sampled is not None
-        (each_nth,), known = sampled.args, sampled.kwargs.get("of", 0)
-        if len(its_items) <= known:
-            tried = its_items[::each_nth]
-            left_out += [item for item in its_items if item not in tried]
-            LEFT_OUT.add(f"{test}: {len(tried)} of {len(its_items)} tried")
-    return left_out
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

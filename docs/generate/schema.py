@@ -17,8 +17,8 @@ _COMMENTED = re.compile(r"^    (?:.*, )?(\w+) +[A-Z][^-\n]*?,? *-- (.*)$", re.MU
 
 
 def _meanings() -> dict[str, str]:
-    """The meaning of a row of each table or view, from queries/README.md."""
-    found = {}
+    """The meaning of a row of each table or view, from queries/README.md or a fact's header."""
+    found = {name: f"A row is: {fact.row}" for name, fact in facts.facts().items()}
     for names, rows in _ROW.findall(read("queries/README.md")):
         listed = re.findall(r"`(\w+)`", names)
         meanings = rows.split("; ")

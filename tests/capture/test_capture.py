@@ -37,7 +37,7 @@ def operators(tmp_path, name: str) -> dict[str, int]:
     return dict(rows)
 
 
-@pytest.mark.sampled(4, of=8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["matmul-add", "linear", "mlp-eager", "mlp-triton"])
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_a_workload_is_captured_with_its_facts(name, dtype, run, tmp_path):
@@ -64,7 +64,7 @@ def test_eager_computes_in_five_operators_a_forward(run, tmp_path):
     }  # fmt: skip
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "bottleneck"), [("input-bound", "input"), ("python-bound", "python")]
 )

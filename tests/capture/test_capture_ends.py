@@ -139,7 +139,7 @@ def record(request, here):
     return RECORDERS[request.param]
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 def test_a_recording_is_written_as_its_name_ends(record, here):
     outputs = {
         "t.json": b'{"tracekit"', "t.json.gz": b"\x1f\x8b", "t.json.zst": b"\x28\xb5\x2f\xfd",
@@ -153,7 +153,7 @@ def test_a_recording_is_written_as_its_name_ends(record, here):
         assert run.fetch(counted)[1] == [(4,)]
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 def test_a_recording_replaces_neither_its_program_nor_a_loaded_database(record, here):
     record("t.json.gz"), record("recorded.duckdb")
     tracekit.load("t.json.gz", "loaded.duckdb", verdicts=False).close()

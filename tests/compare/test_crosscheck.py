@@ -129,7 +129,7 @@ QUIRKS = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3, of=12)
+@pytest.mark.sampled(3)
 @needs_hta
 @pytest.mark.parametrize("events", QUIRKS.values(), ids=list(QUIRKS))
 def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
@@ -143,7 +143,7 @@ def test_each_rule_on_its_own_gives_htas_numbers(events, tmp_path):
 # -- TraceLens -------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [

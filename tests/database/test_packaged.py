@@ -59,7 +59,7 @@ def script(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
     return page.vega.__wrapped__
 
 
-@pytest.mark.sampled(3, of=3)
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(os.name != "posix", reason="on Windows, user folders are private")
 @pytest.mark.parametrize("others", ["write the file", "own the file", "own the folder"])
 def test_cache_files_that_others_could_have_written_are_not_read(

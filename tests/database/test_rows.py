@@ -132,7 +132,7 @@ def test_an_empty_result_is_valid_in_every_format(folder, sql):
         assert duckdb.sql(f"SELECT count(*) FROM '{folder}/none.{form}'").fetchall() == [(0,)]
 
 
-@pytest.mark.sampled(3, of=3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_an_endless_result_stops_when_its_reader_does(form, folder):
     command = f"{' '.join(TRACEKIT)} sql good.duckdb 'FROM range(1e10::BIGINT)' --format {form}"
@@ -177,7 +177,7 @@ SLOW = {
 }
 
 
-@pytest.mark.sampled(4, of=4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_a_query_ends_at_its_timeout(slow, folder, sql):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
@@ -191,7 +191,7 @@ def test_a_query_ends_at_its_timeout(slow, folder, sql):
     assert not (folder / "slow.csv").exists()
 
 
-@pytest.mark.sampled(4, of=4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slow", SLOW)
 def test_ctrl_c_ends_a_query(slow, folder):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
@@ -280,7 +280,7 @@ def test_hidden_characters_are_shown_as_replaced():
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, folder, sql):
     import pty

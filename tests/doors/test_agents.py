@@ -179,7 +179,7 @@ def test_a_part_of_an_answer_is_shown_page_by_page(agent):
 NAMES = ", ".join(f"1 AS column_with_a_rather_long_name_{i}" for i in range(900))
 
 
-@pytest.mark.sampled(3, of=9)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("tool", "asked"),
     [

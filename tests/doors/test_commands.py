@@ -290,7 +290,7 @@ runpy.run_module("tracekit", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("module", ["duckdb", "click", "at exit", "tracekit.commands.analyze"])
 def test_ctrl_c_while_modules_are_imported_or_python_ends_prints_nothing(module, database):
     at_exit = "import atexit; atexit.register(os.kill, os.getpid(), signal.SIGINT)"

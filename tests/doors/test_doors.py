@@ -114,7 +114,7 @@ def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: 
     assert bool(prices) == bool(known)
 
 
-@pytest.mark.sampled(60, of=60)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", sorted(trace_names(), key=lambda name: name != WITH_ALL))
 def test_all_doors_give_one_answer(name, run, tmp_path):
     path = trace_file(name)

@@ -90,7 +90,7 @@ QUESTIONS = list(catalog.queries())
 ASKED = sample("questions whose answers follow their schemas", QUESTIONS, QUESTIONS[::20])
 
 
-@pytest.mark.sampled(100, of=60)
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize("name", sorted(trace_names(), key=lambda name: name != OVERHEAD))
 def test_documents_about_a_trace_follow_the_schemas(name, shared_database, shared_verdict):
     check("analyze", json.dumps(shared_verdict(name).as_dict(), default=str))
@@ -106,7 +106,7 @@ def test_documents_about_a_trace_follow_the_schemas(name, shared_database, share
         check(command, json.dumps(found.as_dict()))
 
 
-@pytest.mark.sampled(50, of=12)
+@pytest.mark.sampled(50)
 @pytest.mark.parametrize("name", trace_names()[::5])
 def test_the_answer_to_each_question_follows_its_schema(name, shared_database, tmp_path):
     database = shared_database(name)

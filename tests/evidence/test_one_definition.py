@@ -160,7 +160,7 @@ LATER_STEPS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3, of=6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MARKS)
 def test_all_that_count_steps_count_one_that_is_marked_twice_once(name, made):
     run, numbers = made
@@ -220,7 +220,7 @@ def test_at_the_flip_the_other_side_gains_more(shared_database, shared_verdict):
 # -- the launch queue ------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3, of=6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("room", [500, 511, 512, 600, 1_024, 1_500])
 def test_queries_and_replay_find_the_same_depth_and_the_same_queues_full(room, tmp_path):
     limits, launches = Thresholds(), 4_000

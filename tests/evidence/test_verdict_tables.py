@@ -33,7 +33,7 @@ def listed(found, without=("trace_id",)):
     return sorted(json.dumps(row, sort_keys=True) for row in kept)
 
 
-@pytest.mark.sampled(60, of=60)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", sorted(trace_names(), key=lambda name: name != WITH_ALL))
 def test_the_tables_say_what_the_json_says(name, tmp_path):
     path = trace_file(name)

@@ -74,7 +74,7 @@ def test_an_unchanged_replay_of_all_ranks_is_the_recorded_run(tmp_path):
         assert (joined.measured.wait_ns == joined.members.wait_ns).all()
 
 
-@pytest.mark.sampled(6, of=6)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("job", "cause", "place"),
     [

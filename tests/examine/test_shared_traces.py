@@ -81,7 +81,7 @@ def test_answers_are_the_committed_ones(name, shared_verdict):
     assert differing(name.removesuffix(".json.gz"), answer) == []
 
 
-@pytest.mark.sampled(6, of=30)
+@pytest.mark.sampled(6)
 @every_database
 def test_the_partition_adds_up_to_every_window(database):
     window = itemgetter("trace_id", "device_id", "kind", "name", "start_ns", "end_ns")
@@ -98,7 +98,7 @@ def test_the_partition_adds_up_to_every_window(database):
         assert causes[window(row)] == row["host_late_ns"]
 
 
-@pytest.mark.sampled(2, of=30)
+@pytest.mark.sampled(2)
 @every_database
 def test_host_time_adds_up_on_every_thread(database):
     _, rows = database.fetch("""
@@ -111,7 +111,7 @@ def test_host_time_adds_up_on_every_thread(database):
         assert empty == 0
 
 
-@pytest.mark.sampled(20, of=60)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", trace_names())
 def test_export_equals_import(name, shared_trace, tmp_path):
     database, trace = shared_trace(name)
@@ -121,7 +121,7 @@ def test_export_equals_import(name, shared_trace, tmp_path):
 
 
 # Every query takes seconds on a large one.
-@pytest.mark.sampled(60, of=60)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", trace_names())
 def test_every_query_answers_with_the_columns_it_documents(name, shared_database):
     database = shared_database(name)

@@ -121,7 +121,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     )
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kernel_us", "synced", "regime"),
     [(5, False, OVERHEAD), (5, True, OVERHEAD), (300, False, COMPUTE), (300, True, COMPUTE)],
@@ -296,7 +296,7 @@ def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(
     assert shown(None)[0] == 0
 
 
-@pytest.mark.sampled(4, of=9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

@@ -197,7 +197,7 @@ def test_a_variant_that_fails_while_it_is_timed_does_not_stop_the_others(tmp_pat
     assert found.is_right
 
 
-@pytest.mark.sampled(4, of=12)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

@@ -121,7 +121,7 @@ def test_training_that_ends_early_leaves_the_steps_that_it_made(output):
     assert list(output.parent.iterdir()) == []
 
 
-@pytest.mark.sampled(2, of=6)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("at", "steps"), [(1, 3), (3, 3), (7, 3), (6, 3), (8, 1), (12, 3)])
 def test_an_evaluation_is_not_part_of_what_is_recorded(at, steps, output):
     recorder = StepRecorder(output, (8, 10), verdict=False)
@@ -155,7 +155,7 @@ def run_other(kind: str) -> None:
     assert kind == "itt" or any(each.key == "aten::sin" for each in other.key_averages())
 
 
-@pytest.mark.sampled(8, of=21)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("at", [2, 3, 4, 6, 7, 8, 9])
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_profiler_that_starts_is_complete_and_ends_this_one(other, at, output):
@@ -183,7 +183,7 @@ def test_another_profiler_that_already_runs_is_left_alone(output):
     assert any(each.key == "aten::linear" for each in other.key_averages())
 
 
-@pytest.mark.sampled(3, of=3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("at", [9, 8, 11])
 def test_another_profiler_of_another_thread_waits_for_the_next_step(at, output):
     threads = []

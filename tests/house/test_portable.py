@@ -78,7 +78,7 @@ def load_commands(library: bytes) -> dict[int, tuple[int, ...]]:
     return commands
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LINKED)
 def test_a_library_exports_the_functions_that_python_calls_and_runs_on_its_wheels_platform(
     name, cache, tmp_path
@@ -99,7 +99,7 @@ def test_a_library_exports_the_functions_that_python_calls_and_runs_on_its_wheel
         assert b"GLIBC_" not in library
 
 
-@pytest.mark.sampled(4, of=4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", COMPILED)
 def test_names_clash_with_no_system_header(name, cache, tmp_path):
     is_windows = name.startswith("win-")

@@ -44,7 +44,7 @@ def changed(name, change, folder):
 
 
 # `make test` tries one trace of each vendor.
-@pytest.mark.sampled(len(SIMULATED), of=len(SIMULATED) * len(VENDORS))
+@pytest.mark.sampled(len(SIMULATED))
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("name", SIMULATED)
 def test_a_trace_of_another_vendor_is_judged_like_the_same_trace_of_cuda(vendor, name, tmp_path):
@@ -61,7 +61,7 @@ def test_a_trace_of_another_vendor_is_judged_like_the_same_trace_of_cuda(vendor,
         assert (ours.gpu, ours.idle) == (theirs.gpu, theirs.idle)
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["simulated-overhead-bound", "simulated-compute-bound"])
 def test_the_verdict_is_the_same_without_categories(tmp_path, name, shared_verdict):
     def bare(event):

@@ -179,7 +179,7 @@ KILLED = [[], ["--append", "--resume"], ["--append"], ["--resume"]]
 KILLED = sample("options of loads that are killed", KILLED, KILLED[:2])
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", KILLED)
 def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path, load):
     chance = random.Random(len(options) * 7 + ("--resume" in options))
@@ -222,7 +222,7 @@ def test_a_load_that_is_killed_at_any_moment_loses_nothing(options, tmp_path, lo
     assert hidden == []
 
 
-@pytest.mark.sampled(3, of=3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", [[], ["--append"], ["--append", "--resume"]])
 def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path, load):
     """As on a full disk, a write fails: a file may not grow beyond a limit."""

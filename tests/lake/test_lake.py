@@ -213,7 +213,7 @@ def change_rows(path, change):
         connection.execute(f"COPY (SELECT {change} FROM rows) TO '{path}' (FORMAT parquet)")
 
 
-@pytest.mark.sampled(3, of=6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("table", "changed", "command"),
     [

@@ -278,7 +278,7 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]
 
 
-@pytest.mark.sampled(9, of=9)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", ["a=b", "ä/é", "NULL", "", "x" * 300, "..", "%2F", "it's", "a b"])
 def test_any_text_may_name_a_run_and_any_folder_be_a_lake(tmp_path, name):
     lake = tmp_path / "it's\n\n[a] lake*" / "\n"
@@ -298,7 +298,7 @@ def test_an_unwritable_lake_is_reported_in_one_line(tmp_path, refused):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
-@pytest.mark.sampled(3, of=4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_command_that_started_them(tmp_path, number):
     temp_dir = tmp_path / "work"

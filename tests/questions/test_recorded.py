@@ -11,7 +11,7 @@ from tests.conftest import trace_file
 from tests.kit.traces import launches_of, recorded
 
 
-@pytest.mark.sampled(2, of=3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["pair-rank0", "b200-vllm-eager", "a100-diff-control"])
 def test_copies_by_memory_are_those_of_the_recorded_events(name, shared_ask):
     count, size, total = Counter(), Counter(), Counter()
@@ -59,7 +59,7 @@ def test_a_grid_on_amd_is_not_known_to_count_blocks(shared_ask):
     assert {row["blocks"] for row in rows} == {row["waves"] for row in rows} == {None}
 
 
-@pytest.mark.sampled(3, of=5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "layers", "length"),
     [

@@ -23,7 +23,7 @@ def replay(trace, loaded):
     return Replay(loaded, trace)
 
 
-@pytest.mark.sampled(6, of=60)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", trace_names())
 def test_without_changes_every_real_op_starts_when_it_did(name, shared_trace):
     replay = Replay(*shared_trace(name))
@@ -45,7 +45,7 @@ PLAIN = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(3, of=5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PLAIN)
 def test_less_than_5_percent_of_a_plain_run_is_unexplained(name, shared_trace):
     replay = Replay(*shared_trace(f"{name}.json.gz"))

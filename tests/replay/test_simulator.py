@@ -95,7 +95,7 @@ def test_a_replay_is_to_the_nanosecond_what_its_edges_say(replays, number, seed,
     assert run.work.tolist() == work_until(replay, scale, replay.simulator.points)
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_loops_stay_within_their_arrays_whatever_the_numbers(seed, tmp_path):
     done = ran(sanitized.compiled("fuzz_replay", tmp_path), str(seed), "100000")

@@ -96,7 +96,7 @@ def test_folded_stacks_survive_hostile_names(export):
     assert found[next(path for path in found if path[-1] == "aten::mm")] == 20_000
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["h100-bert-small.json.gz", "v100-compiled-ddp.json.gz"])
 @pytest.mark.parametrize("weight", ["host", "gpu"])
 def test_the_stacks_add_up_to_the_time_that_the_report_shows(name, weight, shared_ask):

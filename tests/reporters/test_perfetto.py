@@ -56,7 +56,7 @@ def added(path):
     return [each for each in events if each.get("cat") == "tracekit"]
 
 
-@pytest.mark.sampled(7, of=7)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -106,7 +106,7 @@ def loaded(small):
         yield run
 
 
-@pytest.mark.sampled(60, of=60)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("name", trace_names())
 def test_annotated_real_traces_load_as_before_and_keep_to_the_format(tmp_path, name):
     output = tmp_path / "out.json.gz"

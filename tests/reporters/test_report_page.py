@@ -97,7 +97,7 @@ def bert(report, chromium):
         yield view
 
 
-@pytest.mark.sampled(6, of=12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_draws_all_its_figures_loads_nothing_and_is_accessible(name, report, chromium):
     path, _ = report(name)
@@ -312,7 +312,7 @@ def test_a_flame_graph_is_searched_inverted_and_looked_into_and_its_address_keep
 # -- other pages -----------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(4, of=4)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [BERT, "cpu-only", "a100-nccl", "mi250-minitoy"])
 def test_each_link_of_the_contents_leads_to_its_section(name, report, chromium):
     path, _ = report(name)

@@ -16,7 +16,7 @@ def trace(tmp_path):
     return traces.write(tmp_path / "good.json", GOOD)
 
 
-@pytest.mark.sampled(5, of=30)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -61,7 +61,7 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.sampled(6, of=28)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

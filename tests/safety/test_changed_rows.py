@@ -115,7 +115,7 @@ def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(so
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(60, of=180)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("number", range(180))
 def test_a_database_with_changed_rows_gives_an_answer_or_one_line(sound, changed, tmp_path, number):
     chance = random.Random(number)

@@ -149,7 +149,7 @@ def kept(data: bytes, path: Path) -> Iterator[None]:
         raise
 
 
-@pytest.mark.sampled(4, of=12)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("spoil", "seed"),
     [*((damaged, seed) for seed in range(8)), *((odd, seed) for seed in range(4))],

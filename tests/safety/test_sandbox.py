@@ -105,7 +105,7 @@ def database(request, folder):
         yield opened
 
 
-@pytest.mark.sampled(4, of=270)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("explained", PREFIXES)
 @pytest.mark.parametrize("statement", [*STATEMENTS.values(), *MORE_STATEMENTS])
 def test_a_statement_that_does_more_than_read_is_refused(statement, explained, database, folder):
@@ -181,7 +181,7 @@ def test_a_database_on_disk_cannot_be_written_even_through_the_connection(folder
     assert not path.with_name("good.duckdb.wal").exists()
 
 
-@pytest.mark.sampled(3, of=186)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "sql",
     [
@@ -264,7 +264,7 @@ def test_brackets_in_texts_and_comments_do_not_count(database):
     assert database.sql(sql).item() == "(" * 100
 
 
-@pytest.mark.sampled(9, of=16)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("attempt", hostile.ATTEMPTS)
 def test_a_database_with_anything_else_in_it_is_refused_and_only_its_rows_are_copied(
     attempt, tmp_path, run

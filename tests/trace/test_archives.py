@@ -201,7 +201,7 @@ def test_a_member_larger_than_the_archive_ends_where_the_archive_ends(kind, tmp_
     assert spooled["bytes"] < 20_000
 
 
-@pytest.mark.sampled(3, of=3)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "extra",
     [
@@ -244,7 +244,7 @@ def test_the_damage_of_a_member_says_that_it_is_cut_off(tmp_path):
     assert "damaged archive" in errors[0]
 
 
-@pytest.mark.sampled(2, of=2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_an_archive_of_zeros_is_stopped(pack, tmp_path, monkeypatch, spooled):
     monkeypatch.setattr(sources, "BOMB_BYTES", 48 << 20)
@@ -336,7 +336,7 @@ def test_a_zstd_file_that_is_cut_off_is_noted_even_for_an_array(tmp_path):
     assert "ends early" in damage
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "nothing",
     [

@@ -118,7 +118,7 @@ def test_a_report_of_nsys_is_compared_with_kineto_s_trace_of_the_same_program(tm
             both.whatif_together("host*0.5")
 
 
-@pytest.mark.sampled(6, of=6)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ["", *EXPECTED])
 def test_every_command_takes_it(name, tmp_path):
     """The files without a name are a simulated report of nsys and a simulated trace of JAX."""

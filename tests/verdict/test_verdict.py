@@ -396,6 +396,18 @@ JUDGED = {
         )
         for profiler, switch in SWITCHES.items()
     },
+    **{
+        f"passes of {took} ms": (
+            evidence(**PYTHON, repetition=replace(PASSES, pass_lengths=[ms * MS for ms in took])),
+            {}, said,
+        )
+        for *took, said in (
+            (118, 116, 1_015, 1_068, "The passes are not alike: 2 take"),
+            (237, 238, 242, 245, "not The passes are not alike"),
+            # One long pass is a start, or an event that happened once.
+            (900, 120, 118, 116, "not The passes are not alike"),
+        )
+    },
     "a single pass with work before its first op": (
         evidence(**LED, repetition=Repetition(100, 0, 0, 100, 100)), {"confidence": "low"},
         "With the 50 ms before the first GPU op, the run would be overhead-bound by python.",
@@ -515,18 +527,3 @@ def test_the_margin_has_the_sign_of_the_regime(busy, host, device, regime, margi
 )
 def test_a_label_names_a_regime_only_with_a_cause_that_its_word_fits(regime, cause, label):
     assert bound_by(regime, cause) == label
-
-
-@pytest.mark.parametrize(
-    ("pass_ms", "is_doubted"),
-    [
-        ([118, 116, 1_015, 1_068], True),
-        ([237, 238, 242, 245], False),
-        # One long pass is a start, or an event that happened once.
-        ([900, 120, 118, 116], False),
-    ],
-)
-def test_passes_of_two_lengths_are_a_doubt(pass_ms, is_doubted):
-    repetition = Repetition(1000, 1000, 0, 10, 0, 5, [ms * MS for ms in pass_ms])
-    doubts = judge(evidence(**PYTHON, repetition=repetition)).doubts
-    assert any(each.startswith("The passes are not alike: 2 take") for each in doubts) == is_doubted

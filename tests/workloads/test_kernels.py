@@ -85,7 +85,7 @@ def gelu_of_products(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> t
 
 
 @every_dtype
-@pytest.mark.sampled(7, of=24)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_glu_is_exact_to_the_dtype_in_any_shape(shape, dtype):
     gelu = mlp.ACTIVATIONS["gelu-tanh"]
@@ -95,7 +95,7 @@ def test_glu_is_exact_to_the_dtype_in_any_shape(shape, dtype):
 
 @every_dtype
 @every_activation
-@pytest.mark.sampled(5, of=6)
+@pytest.mark.sampled(5)
 def test_every_activation_is_computed_with_its_gradients(activation, dtype):
     act = mlp.ACTIVATIONS[activation]
     x = torch.randn(3, 7, 37).to(dtype)
@@ -120,7 +120,7 @@ def test_every_activation_is_computed_with_its_gradients(activation, dtype):
 
 # 131 rows reach the tiles of 64 rows and more.
 @every_dtype
-@pytest.mark.sampled(7, of=60)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("rows", [1, 15, 17, 64, 131])
 @pytest.mark.parametrize(("hidden", "dim"), [(1, 1), (33, 65), (64, 64), (130, 70)])
 def test_products_hold_for_any_size_of_rows_and_features(rows, hidden, dim, dtype):
@@ -153,7 +153,7 @@ def test_kernels_read_any_strides():
 
 
 @every_dtype
-@pytest.mark.sampled(4, of=21)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("tile", gate_up_module._CONFIGS, ids=str)
 def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     x, (gate, up, _) = torch.randn(131, 70).to(dtype), weights(dtype, 133, 70)
@@ -168,7 +168,7 @@ def test_every_tile_of_the_search_gives_the_same_answer(tile, dtype):
     close(out, gelu_of_products(x, gate, up), max(LIMIT[dtype], 2e-6))
 
 
-@pytest.mark.sampled(2, of=4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tile", gate_up_module._DESCRIPTOR_CONFIGS, ids=str)
 def test_every_tile_read_by_descriptors_gives_the_same_answer(tile):
     if DEVICE.type == "cuda" and torch.cuda.get_device_capability() < (9, 0):
@@ -371,7 +371,7 @@ INTERPRETED = [
 
 
 @every_dtype
-@pytest.mark.sampled(2, of=39)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", INTERPRETED)
 def test_every_workload_agrees_with_its_reference(name, dtype, monkeypatch):
     # On a GPU, the kernel itself, even where the compiler's form is faster.
