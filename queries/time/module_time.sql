@@ -23,10 +23,10 @@ outer_frame AS (
     QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)
 ),
 cost AS (
-    SELECT c.*, n.depth, n.parent_id, p.name AS parent, is_outer
-    FROM (FROM launched_inside('frame')) AS c JOIN (FROM nested('frame')) AS n USING (trace_id, event_id)
+    SELECT c.*, len(modules) AS depth, s.module_id AS parent_id, modules[-2] AS parent, is_outer
+    FROM (FROM launched_inside('frame')) AS c JOIN host_site AS s USING (trace_id, event_id)
+    JOIN module_paths AS p ON c.trace_id = p.trace_id AND c.event_id = p.module_id
     LEFT JOIN outer_frame AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
-    LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
 ),
 inner_cost AS (
     SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS host_ns, sum(gpu_ns) AS gpu_ns FROM cost
