@@ -3,8 +3,7 @@
 -- columns module, module_from
 -- column parent (text): the module that called it most often; NULL: none
 -- column depth (count): modules around it, itself included
--- columns calls
--- column host_ns (ns): sum of their durations, inner modules included; NULL: a graph's replays ran it
+-- columns calls, host_ns
 -- column host_self_ns (ns): the same without inner modules
 -- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included: a
 --     replay's kernels count for the modules that launched the graph, and in rows of their own for those that
