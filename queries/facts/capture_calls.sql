@@ -1,5 +1,4 @@
 -- fact: A capture of a graph with the calls right after it that make the graph.
--- needs: slice_label
 -- of: graph_captures
 -- If an operator contains it and others of that name do without one, the whole operator is the call:
 -- torch.compile's also synchronize, collect garbage and free memory before they capture.

@@ -1,6 +1,6 @@
 -- fact: Launches at the start of a recording whose kernels are missing, and launches that were only captured.
 -- into: recorder_finding
--- needs: gpu_ops, launch_call, graph_captures
+-- needs: launch_call, graph_captures
 -- when: call IN ('launch_kernel', 'launch_graph')
 -- A profiler drops kernels that the device's clock puts before the recording's start:
 -- github.com/pytorch/pytorch/issues/192021. Launches that a graph's capture recorded have none.

@@ -1,6 +1,6 @@
 -- fact: A device's first gap, if the host waits through it in a call that began with the recording.
 -- into: recorder_finding
--- needs: gpu_timeline, trace_span, windows
+-- needs: gpu_timeline, windows
 -- when: activity IN ('sync', 'copy')
 -- If a blocking call begins when recording begins and returns when the device goes on, it waited for work
 -- that was launched before the recording. So the device was busy in that gap.

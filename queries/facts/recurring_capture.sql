@@ -1,5 +1,5 @@
 -- fact: A capture that recurs, so that it is not a start.
--- needs: slice_label, thread_slice, host_thread, gpu_ops, launch_call, steps, graph_captures, graph_node
+-- needs: thread_slice, launch_call, steps, graph_node
 -- of: capture_calls
 -- In a run of steps: captures in most of them. Else: captures of the same work (operators, shapes, modules;
 -- kernels and grids of the next replay) in most quarters of the launches, with a replay between two. A replay
