@@ -58,11 +58,17 @@ cut AS (
         SELECT trace_id FROM before GROUP BY trace_id, position HAVING count(*) >= thresholds().fewest_alike)
     GROUP BY trace_id HAVING count(*) > 1
 ),
+stretch AS (
+    SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN waiting_call AS w
+      ON l.trace_id = w.trace_id AND l.end_ns <= w.start_ns
+    GROUP BY l.trace_id, w.event_id
+),
+-- In a trace's typical launch, the host makes so many launches between two waits.
 counted AS (
     SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike,
            lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns) AS since_ns
-    FROM launch SEMI JOIN (FROM stretches('launch', 'waiting_call')
-        WHERE launches >= thresholds().graph_launches) USING (trace_id)
+    FROM launch SEMI JOIN (SELECT trace_id FROM stretch GROUP BY trace_id
+        HAVING sum(launches * launches) / sum(launches) >= thresholds().graph_launches) USING (trace_id)
     ANTI JOIN cut USING (trace_id)
 )
 SELECT trace_id, NULL AS place,

@@ -70,9 +70,14 @@ part AS (
 outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
 -- Each read of a value ends a compiled graph: where one follows nearly every launch, nothing is left to fuse.
+uncut AS (
+    SELECT l.trace_id, count(*) AS launches FROM launch_call AS l ASOF LEFT JOIN waiting AS w
+      ON l.trace_id = w.trace_id AND l.end_ns <= w.start_ns
+    WHERE is_asked(l.trace_id) GROUP BY l.trace_id, w.event_id
+),
 launched AS (
-    FROM launch_call WHERE is_asked(trace_id) AND trace_id IN (SELECT trace_id
-        FROM stretches('launch_call', 'waiting') WHERE launches >= thresholds().compiled_launches)
+    FROM launch_call SEMI JOIN (SELECT trace_id FROM uncut GROUP BY trace_id
+        HAVING sum(launches * launches) / sum(launches) >= thresholds().compiled_launches) USING (trace_id)
 ),
 -- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
 -- optimizers (another remedy), collectives and input.
