@@ -122,9 +122,8 @@ cut AS (
 ),
 stretch AS (
     SELECT c.trace_id, u.name AS place, u.event_id, u.pid, u.tid,
-           coalesce(lag(c.end_ns) OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns), u.start_ns)
-               AS start_ns,
-           c.start_ns AS end_ns
+           lag(c.end_ns, 1, u.start_ns)
+               OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns) AS start_ns, c.start_ns AS end_ns
     FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
 ),
 -- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
