@@ -1,7 +1,5 @@
 -- question: Which collectives ran, how large were they, and what bandwidth did they reach?
--- columns device_id, rank, type, group_name, group_size
--- column dtype (text): type of the elements
--- columns message_bytes
+-- columns device_id, rank, type, group_name, group_size, dtype, message_bytes
 -- column algorithm (text): RING, TREE, NVLS ... by the kernel's name
 -- column protocol (text): LL, LL128 or SIMPLE, by the kernel's name
 -- columns count

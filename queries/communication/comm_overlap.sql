@@ -1,7 +1,6 @@
 -- question: How much of the communication overlaps compute, and how much is exposed?
 -- params kind
--- columns device_id, kind, name
--- column communication_ns (ns): time in which a communication kernel ran
+-- columns device_id, kind, name, communication_ns
 -- column compute_ns (ns): time in which any other kernel ran
 -- column overlapped_ns (ns): time in which both ran
 -- columns exposed_ns

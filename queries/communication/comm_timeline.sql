@@ -2,9 +2,7 @@
 -- param bins (integer, default 1000): the number of equal bins that the GPU-active span is cut into
 -- columns device_id
 -- column step (text): the profiler step of the host in which the bin's middle lies; NULL: in none
--- columns at_ns, end_ns
--- column communication_ns (ns): time in it in which a communication kernel ran; bins without any are left out
--- columns exposed_ns
+-- columns at_ns, end_ns, communication_ns, exposed_ns
 -- column overlapped_ns (ns): communication_ns minus exposed_ns
 -- doubts: no_gpu_ops, no_communication, absurd_duration
 WITH call AS (

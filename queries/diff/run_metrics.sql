@@ -12,7 +12,5 @@
 -- column copied_bytes (bytes): copied to, from and on devices
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, absurd_duration, cold_first_step,
 --     profiler_dilation
-SELECT trace_id, steps, span_ns, busy_ns, compute_ns, exposed_comm_ns, exposed_memcpy_ns, idle_ns,
-       host_late_ns, active_ns, kernels, kernel_ns, launches, operators, dispatch_ns, sync_ns, copied_bytes
 FROM run_figures WHERE is_asked(trace_id)
 ORDER BY trace_id

@@ -1,6 +1,6 @@
 -- fact: An allocation of memory, from its start until its memory was free again.
 -- of: memory_recorded
--- needs: memory_before, segment_block, stack_frame, host_thread, thread_segment, thread_slice
+-- needs: segment_block, stack_frame, thread_segment, thread_slice
 CREATE TABLE allocation (
     trace_id INTEGER, event_id BIGINT, -- its record; NULL: it was made before the recording
     device_type BIGINT,  -- 0 is the host

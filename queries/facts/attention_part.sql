@@ -1,5 +1,5 @@
 -- fact: A GPU op of attention that is written as products and a softmax.
--- needs: gpu_ops, device_peaks, thread_slice, host_thread, operator_time, replayed_work, graph_site
+-- needs: device_peaks, operator_time, replayed_work
 -- when: work = 'softmax'
 -- scope: all
 -- On one stream: a batched product, a softmax of its result, a batched product with the softmax's result.

@@ -1,5 +1,5 @@
 -- fact: A collective's kernel, with what the trace records about it.
--- needs: thread_slice, slice_label
+-- needs: thread_slice
 -- of: gpu_ops
 -- when: class = 'communication'
 -- A collective's arguments (https://github.com/pytorch/pytorch/blob/main/torch/csrc/profiler/util.h) are on

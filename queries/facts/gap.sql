@@ -1,5 +1,5 @@
 -- fact: An idle interval with the op that ended it and its launch.
--- needs: device_interval, gpu_ops, crowded_trace
+-- needs: device_interval, crowded_trace
 -- The join is by order: a sort can spill to disk when memory is short, a hash table of all ops cannot. Late
 -- gaps of a crowded trace have no class here (see gpu_timeline_by_cause).
 CREATE TABLE _scratch.gap AS

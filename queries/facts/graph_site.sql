@@ -1,5 +1,5 @@
 -- fact: A kernel of a graph's replay with what is known of where it came from.
--- needs: gpu_ops, launch_call, thread_slice, host_thread, slice_label, graph_node, graph_captures
+-- needs: launch_call, thread_slice, graph_node
 -- when: call = 'launch_graph'
 -- scope: all
 -- Each column comes from the first of these sources that knows it: the program's annotation in the trace, one

@@ -1,6 +1,6 @@
 -- fact: Launches at the start or end of a recording whose kernels are missing, and those only captured.
 -- into: recorder_finding
--- needs: gpu_ops, launch_call, graph_captures, trace_span
+-- needs: launch_call, graph_captures, trace_span
 -- when: call IN ('launch_kernel', 'launch_graph')
 -- A profiler drops kernels that the device's clock puts before the recording's start:
 -- github.com/pytorch/pytorch/issues/192021. One that stops without waiting for the device loses what it still

@@ -1,6 +1,6 @@
 -- fact: Replays of graphs with missing kernels, and equal gaps between the kernels of replays.
 -- into: recorder_finding
--- needs: gpu_ops, windows
+-- needs: windows
 -- when: call = 'launch_graph'
 -- A replay is unseen if it has no ops, and no op without a launch starts before the next replay. It is cut if
 -- it has at most half of the ops of another replay of its graph. Without a graph's id, a replay is cut if its

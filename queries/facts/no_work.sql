@@ -1,6 +1,6 @@
 -- fact: A recording of a run's start or end, or of waiting, without the work in between.
 -- into: recorder_finding
--- needs: slice_label, gpu_ops
+-- needs: gpu_ops
 -- when: kind IN ('runtime', 'driver') AND label_id >> 32 NOT IN (
 --     SELECT label_id >> 32 FROM slice_label WHERE kind = 'kernel')
 WITH call AS (

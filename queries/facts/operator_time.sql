@@ -1,5 +1,4 @@
 -- fact: An operator with its work and the time in which a device did it.
--- needs: gpu_ops
 -- of: operator_work, launch_call
 -- The union of the GPU ops that were launched during the operator and not by another inside it, per device.
 CREATE TABLE operator_time (

@@ -1,6 +1,6 @@
 -- fact: A device held up at the start by something that was not recorded.
 -- into: recorder_finding
--- needs: gpu_timeline, trace_span, windows
+-- needs: gpu_timeline, windows
 -- If a blocking call begins when recording begins and returns when the device goes on, it probably waited for
 -- work that was launched before the recording: the device's gap is no idle time. Nor is the time before its
 -- first op, if that starts long after its launch has returned.

@@ -1,6 +1,6 @@
 -- fact: The recorder's cost to the host's main thread, by the cost of an event.
 -- into: recorder_finding
--- needs: slice_label, gpu_ops
+-- needs: gpu_ops
 -- when: kind = 'cpu_op'
 -- The main thread is the one that launches most or, if nothing is launched, runs the most operators.
 WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_ops WHERE launch_id IS NOT NULL

@@ -1,5 +1,5 @@
 -- fact: A stretch of a thread's time, cut wherever a slice begins or ends, from the trace's start to its end.
--- needs: host_thread, gpu_ops, gap, graph_captures
+-- needs: host_thread, gap, capture_calls
 -- by: walk
 -- Everything inside a slice of data loading or compilation has that slice's activity.
 CREATE TABLE thread_segment (

@@ -1,5 +1,5 @@
 -- fact: A slice of the host in the tree of its thread, with its call site.
--- needs: host_thread, gpu_ops, gap, graph_captures
+-- needs: host_thread, gap, capture_calls
 -- by: walk
 CREATE TABLE thread_slice (
     thread INTEGER, event_id BIGINT,

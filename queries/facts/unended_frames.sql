@@ -1,6 +1,6 @@
 -- fact: Python frames that have no end of their own.
 -- into: recorder_finding
--- needs: slice_label, thread_slice, host_thread
+-- needs: thread_slice
 -- when: kind = 'python'
 -- A call ends before its caller does. A frame whose end the profiler missed ends with the recording, after
 -- its caller: github.com/pytorch/pytorch/issues/193440 and pull/189794. Frames that were open when the

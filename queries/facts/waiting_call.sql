@@ -1,5 +1,5 @@
 -- fact: A call of the host that waits for a device: a synchronization, or a copy that returns once done.
--- needs: slice_label, launch_call, gpu_ops, thread_slice, host_thread
+-- needs: launch_call, thread_slice
 CREATE TABLE waiting_call (
     trace_id INTEGER, event_id BIGINT, -- the call
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,

@@ -1,5 +1,5 @@
 -- fact: What a thread did in a late gap that the timeline stores as one row, or in a part of it.
--- needs: gpu_timeline, thread_segment, host_thread, gpu_ops, windows
+-- needs: gpu_timeline, thread_segment, windows
 -- of: crowded_trace
 -- Late gaps, cut at the borders of windows: the thread's time in each activity meanwhile, `ns`.
 CREATE TABLE _scratch.whole_wait_part (

@@ -1,5 +1,4 @@
 -- fact: A window with the time in which its device computed, communicated, copied and was idle.
--- needs: gpu_ops
 -- of: window_timeline_parts
 -- The four activities add up to the window, and the classes of idle time to `idle_ns`. An op on a border
 -- belongs to the window that it opens; the GPU-active span also has one that begins as it ends.

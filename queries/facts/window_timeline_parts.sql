@@ -1,5 +1,5 @@
 -- fact: A window's time in one activity, idle class and cause.
--- needs: gpu_timeline, whole_wait_part
+-- needs: whole_wait_part
 -- of: windows
 -- The windows' borders cut time into cells; each cell is added up once, and a window is the sum of its cells.
 CREATE TABLE window_timeline_parts (

@@ -1,7 +1,6 @@
 -- question: Which captured operators and modules do the kernels of graph replays come from?
 -- params top
--- columns device_id
--- column operator (text): the innermost operator around the captured launches; NULL: none there
+-- columns device_id, operator
 -- column dims (text): its inputs' shapes; NULL: not recorded
 -- columns known_from, module, module_from
 -- column capture_trace_id (id): the capture's trace, which may be another one; NULL: no capture tells it

@@ -2,8 +2,7 @@
 -- also: allocator_calls (kind = allocation), occupancy_queries (kind = query)
 -- param kind (text, default 'allocation'): their kind: allocation (past the caching allocator), query (of
 --     occupancy or attributes), launch, copy, sync, compilation ...
--- column call (text): the runtime or driver call
--- columns cpu_op, python_line, count, host_ns, gpu_idle_ns
+-- columns call, cpu_op, python_line, count, host_ns, gpu_idle_ns
 -- doubts: no_runtime_calls
 WITH chosen AS (
     FROM runtime_calls WHERE is_asked(trace_id)

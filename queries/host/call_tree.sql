@@ -23,19 +23,22 @@ staying AS MATERIALIZED (
     FROM launch_call LEFT JOIN moved USING (trace_id, launch_id)
     WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, launch_id)
 ),
-nest AS (FROM nested('operator')),
-linked AS MATERIALIZED (SELECT n.*, o.name FROM nest AS n JOIN operator AS o USING (trace_id, event_id)),
+linked AS MATERIALIZED (
+    SELECT o.trace_id, o.event_id, name, self_ns, p.cpu_op_id AS parent_id
+    FROM operator AS o JOIN host_slice AS h USING (trace_id, event_id)
+    LEFT JOIN host_site AS p ON h.trace_id = p.trace_id AND h.parent_id = p.event_id
+),
 cost AS (FROM launched_inside('operator', 'staying')),
 tree AS (
-    SELECT trace_id, event_id, [name] AS path FROM linked WHERE parent_id IS NULL
+    SELECT trace_id, event_id, self_ns, [name] AS path FROM linked WHERE parent_id IS NULL
     UNION ALL
-    SELECT l.trace_id, l.event_id, list_append(t.path, l.name)
+    SELECT l.trace_id, l.event_id, l.self_ns, list_append(t.path, l.name)
     FROM tree AS t JOIN linked AS l ON t.trace_id = l.trace_id AND t.event_id = l.parent_id
 ),
 costed AS (
     SELECT trace_id, path, 'call' AS known_from, count(*) AS count, sum(dur_ns)::BIGINT AS total_ns,
            sum(self_ns)::BIGINT AS self_ns, sum(gpu_ops)::BIGINT AS gpu_ops, sum(gpu_ns)::BIGINT AS gpu_ns
-    FROM tree JOIN cost USING (trace_id, event_id) JOIN host_slice USING (trace_id, event_id)
+    FROM tree JOIN cost USING (trace_id, event_id)
     GROUP BY trace_id, path
     UNION ALL
     SELECT trace_id, operators[:depth], op_from,

@@ -2,7 +2,7 @@
 -- params top, slow_ns, late_ns
 -- columns device_id, launch_id, launch, start_ns, call_ns
 -- column gpu_op (text): the op that it launched (for a graph, the first one)
--- column gpu_ns (ns): how long the op took the device
+-- columns gpu_ns
 -- column launch_delay_ns (ns): start of the op minus start of the launch
 -- column is_slow (boolean): the call took slow_ns or more
 -- column is_late (boolean): the delay was late_ns or more

@@ -1,7 +1,6 @@
 -- question: Where does the host wait for the device, and what does each call site cost?
 -- params top
--- column call (text): the call that blocks: a synchronization, or a copy that the host waits for
--- columns cpu_op, python_line, count, host_ns, max_ns
+-- columns call, cpu_op, python_line, count, host_ns, max_ns
 -- column covered_ns (ns): the part of host_ns in which some device was busy: the host waited for it
 -- columns gpu_idle_ns
 -- doubts: no_runtime_calls, no_stacks

@@ -5,7 +5,7 @@
 -- column second (text): the next one on its stream, which reads it
 -- columns shapes, count, known_from
 -- column intermediate_bytes (bytes): written by the first and read back by the second, all times together
--- column gpu_ns (ns): of both operators
+-- columns gpu_ns
 -- column saved_ns (ns): at most: of each operator's time, the intermediate's share of its bytes
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops
 SELECT

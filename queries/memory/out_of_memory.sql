@@ -3,8 +3,7 @@
 -- column requested_bytes (bytes): the bytes that could not be allocated
 -- column device_free_bytes (bytes): the bytes that the driver had left; NULL: unknown
 -- column allocated_bytes (bytes): the bytes that the program then used; NULL: no earlier action was recorded
--- column reserved_bytes (bytes): the bytes that the allocator had from the driver
--- columns place
+-- columns reserved_bytes, place
 -- doubts: no_memory_events
 WITH failed AS (
     SELECT trace_id, event_id, ts_ns, (args->>'Device Id')::BIGINT AS device_id,

@@ -26,7 +26,6 @@ WITH part AS (
     FROM slices WHERE compiled IS NOT NULL AND is_asked(trace_id)
 ),
 region AS (FROM part WHERE has(traits, 'compiled_region')),
-tree AS (FROM nested('region')),
 -- The frame of the function that resumes is in its region, or just around it.
 resumed AS (
     SELECT s.trace_id, event_id, parent_id, s.start_ns,
@@ -34,9 +33,8 @@ resumed AS (
     FROM slices AS s JOIN host_slice USING (trace_id, event_id) WHERE has(traits, 'resumed')
 ),
 inner_region AS (
-    SELECT r.*, h.parent_id AS around_id
-    FROM region AS r SEMI JOIN (FROM tree WHERE parent_id IS NOT NULL) AS t USING (trace_id, event_id)
-    JOIN host_slice AS h USING (trace_id, event_id)
+    SELECT r.*, h.parent_id AS around_id FROM region AS r JOIN host_slice AS h USING (trace_id, event_id)
+    QUALIFY NOT is_outermost((trace_id, r.pid, r.tid), start_ns, end_ns)
 ),
 placed_region AS (
     SELECT i.trace_id, i.event_id, i.pid, i.tid, i.start_ns, i.name,

@@ -70,9 +70,14 @@ part AS (
 outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
 -- Each read of a value ends a compiled graph, and each step calls it: few launches hardly repay the guards.
+uncut AS (
+    SELECT l.trace_id, count(*) AS launches FROM launch_call AS l ASOF LEFT JOIN waiting AS w
+      ON l.trace_id = w.trace_id AND l.end_ns <= w.start_ns
+    WHERE is_asked(l.trace_id) GROUP BY l.trace_id, w.event_id
+),
 launched AS (
-    FROM launch_call WHERE is_asked(trace_id) AND trace_id IN (SELECT trace_id
-        FROM stretches('launch_call', 'waiting') WHERE launches >= thresholds().compiled_launches)
+    FROM launch_call SEMI JOIN (SELECT trace_id FROM uncut GROUP BY trace_id
+        HAVING sum(launches * launches) / sum(launches) >= thresholds().compiled_launches) USING (trace_id)
 ),
 -- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
 -- optimizers (another remedy), collectives and input.
@@ -117,9 +122,8 @@ cut AS (
 ),
 stretch AS (
     SELECT c.trace_id, u.name AS place, u.event_id, u.pid, u.tid,
-           coalesce(lag(c.end_ns) OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns), u.start_ns)
-               AS start_ns,
-           c.start_ns AS end_ns
+           lag(c.end_ns, 1, u.start_ns)
+               OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns) AS start_ns, c.start_ns AS end_ns
     FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
 ),
 -- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
@@ -134,8 +138,7 @@ fused AS (
     JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
 )
 SELECT trace_id, place,
-       if(trace_id IN (FROM traced), 'traced by a compiler that generates no code: see backend=', NULL)
-           AS detail,
+       if(trace_id IN (FROM traced), 'its compiler generates no code: see backend=', NULL) AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        thresholds().compiled_overhead AS factor
 FROM stretch WHERE end_ns > start_ns AND trace_id NOT IN (SELECT trace_id FROM step_launches('launched')

@@ -69,20 +69,16 @@ product AS (
         )
     )
 ),
-server_step AS (
-    SELECT trace_id, pid, tid, start_ns, end_ns, prompt_tokens(name) AS prompt,
-           prompt + generated_tokens(name) AS tokens
-    FROM annotations WHERE side = 'host' AND has(traits, 'server_step')
-),
 kernel_limit AS (
     SELECT g.trace_id, g.event_id, sibling_roof,
            CASE WHEN sibling_roof IS NOT NULL THEN 'sibling'
                 -- With few tokens, matrix products take as long as reading the weights. Attention to one
                 -- token of each request takes as long as reading its cache, unless many heads share that
                 -- (multi-head latent attention).
-                WHEN g.launch_start_ns < s.end_ns AND s.tokens <= thresholds().few_tokens_share
-                    * coalesce(p.flop_per_s['bf16'], p.flop_per_s['fp16']) / p.memory_bytes_per_s
-                    AND (g.class <> 'attention' OR s.prompt = 0 AND NOT g.is_latent) THEN 'tokens'
+                WHEN g.launch_start_ns < s.end_ns AND prefill_tokens + decode_tokens
+                    <= thresholds().few_tokens_share * coalesce(p.flop_per_s['bf16'], p.flop_per_s['fp16'])
+                        / p.memory_bytes_per_s
+                    AND (g.class <> 'attention' OR s.prefill_tokens = 0 AND NOT g.is_latent) THEN 'tokens'
                 WHEN 100 * blocks_per_sm
                     < coalesce(getvariable('latency_percent'), thresholds().latency_percent) THEN 'grid'
                 WHEN 2 * rows * columns / (rows + columns)

@@ -1,7 +1,5 @@
 -- question: What did each device do, and which call launched it?
--- columns event_id, device_id, stream, start_ns, dur_ns
--- column launch_id (id): the call that launched it; NULL: not in the trace
--- columns pid, tid
+-- columns event_id, device_id, stream, start_ns, dur_ns, launch_id, pid, tid
 -- column launch_start_ns (ns): where the call begins
 -- column launch_end_ns (ns): where it ends
 -- column is_graph (boolean): the call launched a graph

@@ -1,13 +1,11 @@
 -- question: Which calls of the host wait for a device, and for what?
--- columns event_id
--- column call (text): its name
+-- columns event_id, call
 -- column cause (text): sync, or allocation for calls that wait only sometimes
 -- columns pid, tid, start_ns, dur_ns
 -- column scope (text): device (everything launched), stream (everything launched to it), event (everything
 --     launched before it was recorded), ready (a result: the last op that ends in it) or maybe (it waits if
 --     it ends right after the device's last op)
--- columns stream
--- column until_ns (ns): it waits for work launched before this
+-- columns stream, until_ns
 -- doubts: no_runtime_calls, absurd_duration
 WITH recorded AS (
     SELECT trace_id, correlation,

@@ -1,11 +1,10 @@
 -- question: What share of the device's peak does each step reach (MFU)?
 -- params kind
--- columns device_id, kind, name, span_ns
--- column device (text): the device's name in the trace
+-- columns device_id, kind, name, span_ns, device
 -- column flops (floating-point operations): of matrix products, convolutions and attention, by shapes: in a
 --     step, those that the host calls there (or in graphs that it launches there); in another window, those
 --     whose GPU ops begin there
--- column tflop_per_s (10^12 operations per second): flops over span_ns
+-- columns tflop_per_s
 -- column share_of_peak (fraction of the dense peak): flops' time at the peaks over span_ns; NULL: no peaks
 -- column share_counted (fraction of kernel time): the share of the window's kernels, by time, whose
 --     operator's FLOPs are known; the others add no FLOPs

@@ -9,8 +9,7 @@
 --     for the bias. Normalization takes 8 an element, and 16 backward; softmax 5; other operators 1
 -- column moved_bytes (bytes): the least that all calls must read and write, by shapes. A Triton kernel is
 --     assumed to write only its last tensor unless the trace shows that it works in place
--- column tflop_per_s (10^12 operations per second): flops over gpu_ns
--- columns gb_per_s
+-- columns tflop_per_s, gb_per_s
 -- column math_ns (ns): flops over the device's dense peak; NULL: peak unknown
 -- column memory_ns (ns): moved_bytes over the device's memory bandwidth; NULL: unknown
 -- column bound (text): math or memory, the longer roof; latency: both far below the time; NULL: peaks unknown

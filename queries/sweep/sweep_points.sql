@@ -3,12 +3,12 @@
 -- column trace_id (id): its trace; the latest one if the point was tried again
 -- column workload (text): the workload
 -- column variant (text): what ran; NULL: nothing did
--- column device (text): the device's name, or CPU
+-- columns device
 -- column batch (count): sequences; NULL: the workload has no such size, as for the next three
 -- column seq (count): tokens in each
 -- column dim (count): features in and out
 -- column hidden (count): features within
--- column dtype (text): number format
+-- columns dtype
 -- column activation (text): of the MLPs
 -- column reason (text): why it could not run; NULL: it ran
 -- column is_wrong (boolean): it gave a wrong answer, and was not measured

@@ -1,7 +1,5 @@
 -- question: What did each annotated range of the code cost on the host and on the GPU?
--- columns name, count
--- column host_ns (ns): sum of its durations on the host; a range inside one of its name counts once; NULL, as
---     count: only another trace's capture of a graph has it
+-- columns name, count, host_ns
 -- column gpu_ops (count): GPU ops launched inside it by its thread, or by replays of what was captured there
 -- columns gpu_ns
 -- column device_span_ns (ns): sum of its shadow's durations on the device (gpu_user_annotation); NULL: none

@@ -5,9 +5,7 @@
 --     tokens by expert, preparing the products, summing up) or exchange (tokens sent between devices)
 -- column part_share (fraction of summed kernel time): all kernels of this part on the device, over all
 --     kernels of the device; an exchange's time includes waiting for other ranks
--- columns name
--- column operator (text): the operator around its launch, or around a graph's captured launch; NULL: not told
--- column module (text): the innermost module around that; NULL: not told
+-- columns name, operator, module
 -- column placed_by (text): what it is counted in: module (a call), graph (a replay) or step; NULL: none known
 -- column place (count): its place among the kernel's calls there, from 1: layer by layer; NULL: not placed
 -- column grid (text): its launch grid: other grids are other work; NULL: not recorded, or an exchange

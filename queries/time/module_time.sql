@@ -3,8 +3,7 @@
 -- columns module, module_from
 -- column parent (text): the module that called it most often; NULL: none
 -- column depth (count): modules around it, itself included
--- columns calls
--- column host_ns (ns): sum of their durations, inner modules included; NULL: a graph's replays ran it
+-- columns calls, host_ns
 -- column host_self_ns (ns): the same without inner modules
 -- column gpu_ns (ns): sum of the durations of GPU ops that the calls launched, inner modules included: a
 --     replay's kernels count for the modules that launched the graph, and in rows of their own for those that
@@ -23,10 +22,10 @@ outer_frame AS (
     QUALIFY is_outermost((trace_id, pid, tid, name), start_ns, end_ns)
 ),
 cost AS (
-    SELECT c.*, n.depth, n.parent_id, p.name AS parent, is_outer
-    FROM (FROM launched_inside('frame')) AS c JOIN (FROM nested('frame')) AS n USING (trace_id, event_id)
+    SELECT c.*, len(modules) AS depth, s.module_id AS parent_id, modules[-2] AS parent, is_outer
+    FROM (FROM launched_inside('frame')) AS c JOIN host_site AS s USING (trace_id, event_id)
+    JOIN module_paths AS p ON c.trace_id = p.trace_id AND c.event_id = p.module_id
     LEFT JOIN outer_frame AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
-    LEFT JOIN frame AS p ON n.trace_id = p.trace_id AND n.parent_id = p.event_id
 ),
 inner_cost AS (
     SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS host_ns, sum(gpu_ns) AS gpu_ns FROM cost

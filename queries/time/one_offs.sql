@@ -1,8 +1,7 @@
 -- question: Which events happened once, or took far longer than usual, and are not judged?
 -- column kind (text): as in one_off_candidates, or step (a profiler step with far more work than the median
 --     one) or start (of a run without steps)
--- column side (text): host or device: which takes longer
--- columns event_id, pid, tid, start_ns, dur_ns
+-- columns side, event_id, pid, tid, start_ns, dur_ns
 -- column usual_ns (ns): the typical duration of similar events, without waits for the device
 -- columns excess_ns, cause, name, place
 -- column calls (text): of a step, range or start: the names in which its cause takes most time

@@ -2,8 +2,7 @@
 -- params top
 -- columns python_line
 -- column line_from (text): call (the host ran it), or as module_from: calls counts replays that ran it
--- columns calls
--- column host_ns (ns): sum of its durations; recursive calls count once; NULL: replays ran it
+-- columns calls, host_ns
 -- column self_ns (ns): host_ns without the frames, operators and runtime calls that it called
 -- columns gpu_ops
 -- column gpu_ns (ns): sum of these GPU ops' durations: a replay's kernels count for the lines that launched

@@ -1,8 +1,7 @@
 -- question: What did each thread and each stream do in an interval, short pieces summed up?
 -- params from_ns, to_ns
 -- param bins (integer, default thresholds().drawn_bins): parts of the interval: shorter pieces are summed up
--- column side (text): host or device
--- columns device_id
+-- columns side, device_id
 -- column lane (text): the thread or the stream
 -- column start_ns (ns): where the piece begins; summed-up pieces lie side by side in their part
 -- columns end_ns, activity

@@ -2,9 +2,7 @@
 -- params top
 -- columns name, class, count, total_ns, mean_ns, p50_ns, p99_ns, max_ns, share_of_kernel_time
 -- column cpu_op (text): the operator that ran it most often
--- columns known_from
--- column module (text): the module in which it ran most often; NULL: none known
--- columns module_from
+-- columns known_from, module, module_from
 -- doubts: no_gpu_ops, absurd_duration
 WITH top AS (
     SELECT

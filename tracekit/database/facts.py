@@ -4,7 +4,7 @@ queries/facts/NAME.sql creates a table and selects its rows. Its header says wha
 the rows are derived from:
 
 -- fact: what a row is
--- needs: other facts that its rows read
+-- needs: other facts that its rows read, unless one of these reads them, too
 -- of: such facts, too; if one of them has no rows, this one has none, and nothing is planned
 -- when: a condition on the table slice_label: if it holds for no name, there are no rows
 -- into: another fact, which gets the rows

@@ -1,0 +1,59 @@
+-- fact: A capture that recurs, so that it is not a start.
+-- needs: thread_slice, launch_call, steps, graph_node
+-- of: capture_calls
+-- In a run of steps: captures in most of them. Else: captures of the same work (operators, shapes, modules;
+-- kernels and grids of the next replay) in most quarters of the launches, with a replay between two. A replay
+-- in an operator that captures does not count: layers that are the same have a graph each.
+CREATE TABLE recurring_capture (
+    trace_id INTEGER, capture_id BIGINT -- the call that begins it
+);
+WITH replay AS MATERIALIZED (
+    SELECT r.trace_id, r.pid, r.event_id, r.start_ns,
+           (r.trace_id, coalesce(outer_op_id, -1)) IN (SELECT (h.trace_id, h.outer_op_id)
+               FROM capture_calls AS c JOIN host_site AS h
+                 ON c.trace_id = h.trace_id AND c.capture_id = h.event_id
+               WHERE h.outer_op_id IS NOT NULL) AS captures
+    FROM (FROM runtime_calls SEMI JOIN graph_captures USING (trace_id) WHERE call = 'launch_graph') AS r
+    LEFT JOIN host_site USING (trace_id, event_id)
+),
+captured AS (
+    SELECT trace_id, capture_id,
+           hash(list({'op': cpu_op, 'dims': dims, 'modules': modules, 'kernel': kernel} ORDER BY place))
+               AS work
+    FROM captured_site GROUP BY ALL
+),
+ran AS (
+    SELECT c.trace_id, c.capture_id,
+           hash(list({'name': k.name, 'grid': k.args->>'grid'} ORDER BY k.name, k.args->>'grid')) AS ran
+    FROM capture_calls AS c ASOF JOIN replay AS r
+      ON c.trace_id = r.trace_id AND c.pid = r.pid AND c.start_ns <= r.start_ns
+    JOIN replayed_kernels AS k ON r.trace_id = k.trace_id AND r.event_id = k.launch_id GROUP BY ALL
+),
+known AS (
+    SELECT c.trace_id, c.capture_id, c.pid, c.start_ns, c.end_ns, hash(w.work, r.ran) AS work,
+           floor(4 * coalesce(p.done, 0)) AS quarter, s.step, s.steps
+    FROM capture_calls AS c LEFT JOIN captured AS w USING (trace_id, capture_id)
+    LEFT JOIN ran AS r USING (trace_id, capture_id)
+    ASOF LEFT JOIN (
+        SELECT trace_id, start_ns, percent_rank() OVER (PARTITION BY trace_id ORDER BY start_ns) AS done
+        FROM launch_call SEMI JOIN capture_calls USING (trace_id)
+    ) AS p ON c.trace_id = p.trace_id AND c.start_ns >= p.start_ns
+    ASOF LEFT JOIN (
+        SELECT trace_id, start_ns, event_id AS step, count(*) OVER (PARTITION BY trace_id) AS steps FROM steps
+    ) AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
+),
+again AS (
+    SELECT k.*, r.start_ns >= lag(k.end_ns) OVER same_work AS is_replayed_before
+    FROM known AS k ASOF LEFT JOIN (FROM replay WHERE NOT captures) AS r
+      ON k.trace_id = r.trace_id AND k.pid = r.pid AND k.start_ns >= r.start_ns
+    WINDOW same_work AS (PARTITION BY k.trace_id, k.pid, work ORDER BY k.start_ns)
+),
+counted AS (
+    SELECT *, count(DISTINCT step) OVER (PARTITION BY trace_id) AS steps_with,
+           count(DISTINCT quarter) OVER same_work AS quarters_with,
+           coalesce(bool_or(is_replayed_before) OVER same_work, FALSE) AS is_replayed
+    FROM again WINDOW same_work AS (PARTITION BY trace_id, pid, work)
+)
+SELECT trace_id, capture_id FROM counted
+WHERE CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with > steps
+        ELSE quarters_with >= thresholds().recurring_quarters AND is_replayed END
