@@ -63,23 +63,11 @@ step AS (
     FROM steps GROUP BY trace_id
 ),
 dilated AS (SELECT *, profiled_ns / nullif(unprofiled_ns, 0) AS dilation FROM measured_steps),
--- Launch calls that take as long as loading their kernel's code does, though it starts soon after them; and
--- those that launch a kernel for the first time.
 cold AS (
-    SELECT trace_id, count(DISTINCT launch_id) AS cold_launches, count(*) FILTER (is_new) AS first_launches,
-           sum_where(ns, is_new) AS first_ns
-    FROM (SELECT *, launch_end_ns - launch_start_ns AS ns, row_number() OVER (
-              PARTITION BY trace_id, device_id, name ORDER BY launch_start_ns, event_id) = 1 AS is_new
-        FROM gpu_ops WHERE kind = 'kernel' AND NOT is_graph)
-    WHERE ns >= thresholds().cold_launch_ns AND queue_wait_ns < thresholds().late_launch_ns
-    GROUP BY trace_id
-),
--- Calls that load code or ask about it.
-loading AS (
-    SELECT trace_id, count(*) AS cold_loads, sum(dur_ns) AS loading_ns FROM runtime_calls
-    WHERE label_id IN (SELECT label_id FROM slice_label
-        WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes'))
-    GROUP BY trace_id
+    SELECT trace_id, count(*) FILTER (NOT loads) AS cold_launches, count(*) FILTER (loads) AS cold_loads,
+           count(*) FILTER (is_first) AS first_launches, sum_where(ns, is_first) AS first_ns,
+           sum_where(ns, loads) AS loading_ns
+    FROM cold_calls GROUP BY trace_id
 ),
 -- First launches count in a trace with too few steps to show what is usual.
 started AS (
@@ -88,8 +76,7 @@ started AS (
            loading_ns >= thresholds().load_share * (end_ns - start_ns) AS is_loading,
            steps < thresholds().cold_steps
                AND first_ns >= thresholds().load_share * (end_ns - start_ns) AS is_first
-    FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN loading USING (trace_id)
-    LEFT JOIN step USING (trace_id)
+    FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN step USING (trace_id)
 ),
 -- Code, severity, count and message of each finding.
 findings AS (

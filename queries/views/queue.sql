@@ -6,6 +6,20 @@ SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, 
 FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
+-- Launch calls of kernels that take as long as loading code does, though their kernel starts soon after them
+-- (`is_first`: they launch a kernel for the first time), and calls that load code or ask about it.
+CREATE OR REPLACE VIEW cold_calls AS
+SELECT trace_id, launch_id, FALSE AS loads, bool_or(is_first) AS is_first, any_value(ns) AS ns
+FROM (SELECT *, launch_end_ns - launch_start_ns AS ns, row_number() OVER (
+          PARTITION BY trace_id, device_id, name ORDER BY launch_start_ns, event_id) = 1 AS is_first
+    FROM gpu_ops WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph)
+WHERE ns >= thresholds().cold_launch_ns AND queue_wait_ns < thresholds().late_launch_ns
+GROUP BY trace_id, launch_id
+UNION ALL
+SELECT trace_id, event_id, TRUE, FALSE, dur_ns FROM runtime_calls
+WHERE is_asked(trace_id) AND label_id IN (SELECT label_id FROM slice_label
+    WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes'));
+
 -- The launch calls of each stream that do not wait for their own op: the number of launches queued when the
 -- call begins (`met`), and the number, itself included, when it returns (`left_waiting`).
 CREATE OR REPLACE VIEW queued_calls AS

@@ -201,7 +201,7 @@ CASES = {
     "a compiler that only traces leaves the code to be compiled": (
         "torch_compile",
         steps(*region(*[operator("aten::add", 9 * US, KERNEL)] * 9)),
-        {(None, "traced by a compiler that generates no code: see backend="): (30, 154_500)},
+        {(None, "its compiler generates no code: see backend="): (30, 154_500)},
     ),
     "a compiled run without modules is left alone": (
         "torch_compile",
