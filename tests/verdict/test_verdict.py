@@ -223,6 +223,14 @@ JUDGED = {
         evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {},
         "^ The GPU holds this run up: communication and memory limit it alike.",
     ),
+    "causes that gain the same because the host comes next": (
+        evidence(busy=0.95, device_gain=0.2, flip=1.3,
+                 removed={"math": 0.2, "memory-bandwidth": 0.2},
+                 work={"math": 30 * MS, "memory-bandwidth": 60 * MS}),
+        {"bottleneck": "memory-bandwidth"},
+        "^ The GPU holds this run up: its kernels wait for memory; the host comes next, once the "
+        "GPU is 1.3 times faster.",
+    ),
     "kernels of unknown limit": (
         evidence(busy=0.98, device_gain=0.4, removed={"math-or-memory": 0.4},
                  dominant="matrix products take 66.0 % of kernel time"), {},

@@ -129,7 +129,7 @@ def _one_side(
     elif is_hosts:
         said, other = _of_host(verdict, evidence), "the GPU"
     else:
-        said, other = _of_device(verdict, evidence, bound, thresholds), "the host"
+        said, other = _of_device(verdict, evidence, thresholds), "the host"
     # A host that hardly gains does not hold a busy device up.
     is_far = bound is not None and not is_hosts and bound.host < thresholds.small_gain
     if is_far or not is_close(verdict.margin, thresholds):
@@ -167,16 +167,19 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     return does
 
 
-def _of_device(verdict: Verdict, evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str:
-    """What holds a device-bound run up. If several causes gain about as much, all are named; what
-    takes most kernel time, if the trace does not show the kernels' limit."""
-    bottleneck, gains = str(verdict.bottleneck), evidence.gains
-    assert gains is not None
+def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
+    """What holds a device-bound run up. If several causes gain about as much, all are named, unless
+    the host alone keeps the first from gaining more; what takes most kernel time, if the trace does
+    not show the kernels' limit."""
+    bottleneck, causal = str(verdict.bottleneck), evidence.causal
+    assert causal is not None
     does = words("device_does")[bottleneck]
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
-    *others, last = limits_alike(bottleneck, bound, gains, thresholds)
+    (*others, last), is_capped = limits_alike(bottleneck, causal.gains, thresholds)
+    if not others and is_capped and causal.flip is not None:
+        return f"{does}; the host comes next, once the GPU is {causal.flip:.2g} times faster"
     if not others:
         return does
     named = [words("device_limits")[each] for each in (*others, last)]
