@@ -296,6 +296,11 @@ JUDGED = {
     ),
     "ops of which most have a launch": (linked_ops(40), {"confidence": "high"}, ""),
     "ops of which most have none": (linked_ops(20), {"confidence": "low"}, ""),
+    "ops without a launch on a device that hardly idles": (
+        evidence(busy=0.98, device_gain=0.45, health=["unlinked_gpu_ops"],
+                 gpu=replace(gpu(50, 98 * MS, idle_ns=2 * MS), linked=20)),
+        {"confidence": "high"}, "not have no launch",
+    ),
     "two sides that take turns": (
         evidence(**TURNS), {"regime": "overhead-bound", "confidence": "low"},
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",
