@@ -18,6 +18,7 @@ from tracekit.evidence.model import (
     OneOffEvent,
     Period,
     RankWait,
+    Repeating,
     Repetition,
     Window,
 )
@@ -288,6 +289,13 @@ JUDGED = {
     "an idle one": (evidence(busy=0.2, **TIED), {"regime": "overhead-bound"}, ""),
     "waits that could turn the verdict": (
         evidence(host_gain=0.1, device_gain=0.05, unknown=0.5), {"regime": "unknown"}, "",
+    ),
+    "a part of such a run that repeats": (
+        evidence(host_gain=0.1, device_gain=0.05, unknown=0.5,
+                 repeating=Repeating(50, MS, 50 * MS, gpu(500, 40 * MS, 35 * MS, idle_ns=10 * MS))),
+        {"regime": "unknown"},
+        "In the 50 ms in which its work repeats, 50 times, about 1 ms each: 70.0 % communication "
+        "that nothing covers, 20.0 % idle, 10.0 % compute.",
     ),
     # Even if the host caused them, the device's work outweighs them.
     "waits that could not": (

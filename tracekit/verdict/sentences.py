@@ -47,7 +47,8 @@ def headline(
     says so."""
     if verdict.regime == UNKNOWN or verdict.bottleneck is None:
         reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
-        return f"The trace does not tell what holds this run up: {lowered(reason)}"
+        open_ = f"The trace does not tell what holds this run up: {lowered(reason)}"
+        return f"{open_}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
         return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
     if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
@@ -78,6 +79,26 @@ def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds:
             f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
         )
     return _nearly_busy(verdict, evidence) or _one_side(verdict, evidence, bound, thresholds)
+
+
+def _repeating(evidence: Evidence) -> str:
+    """A sentence on where the time goes in the part of the device's work that repeats."""
+    part = evidence.repeating
+    if part is None:
+        return ""
+    gpu, span_ns = part.gpu, part.span_ns
+    parts = {
+        "communication that nothing covers": gpu.exposed_comm_ns,
+        "copies that nothing covers": gpu.exposed_memcpy_ns,
+        "compute": gpu.compute_ns,
+        "idle": gpu.idle_ns,
+    }
+    most = sorted(parts.items(), key=lambda item: -item[1])[:_NAMED]
+    named = ", ".join(f"{share(ns, span_ns)} {name}" for name, ns in most if ns)
+    return (
+        f". In the {duration(span_ns)} in which its work repeats, {part.passes} times, about "
+        f"{duration(part.pass_ns)} each: {named}"
+    )
 
 
 def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
