@@ -101,7 +101,7 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         "busy": [_share(a, a.judged.gpu, "busy_ns") for a in analyses],
         "waits for": [waits.get(a.trace.trace_id, "-") for a in analyses],
         "verdict": [short_bound(a.verdict) for a in analyses],
-        "worth most": [Name(_best(a)) for a in analyses],
+        "worth most": [Name(_best(a, is_brief=True)) for a in analyses],
     }
     ranks = {a.trace.rank for a in analyses}
     if ranks == {None}:
@@ -148,9 +148,12 @@ def _waits(run: RunVerdict | None) -> dict[int, str]:
     }
 
 
-def _best(analysis: Analysis) -> str:
+def _best(analysis: Analysis, *, is_brief: bool = False) -> str:
     best = best_of(analysis.advice)
-    return f"{percent(best.share or 0)} {printable(lowered(best.title))}" if best else "-"
+    if best is None:
+        return "-"
+    named = best.remedy if is_brief else printable(lowered(best.title))
+    return f"{percent(best.share or 0)} {named}"
 
 
 def _share(analysis: Analysis, part: object, column: str) -> str:
