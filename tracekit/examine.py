@@ -24,6 +24,7 @@ from tracekit.evidence.collect import (
     rank_wait_of,
     reached,
     recorder_of,
+    repeating_of,
     repetition_of,
     sites_of,
     step_numbers,
@@ -176,15 +177,15 @@ class _Examiner:
         sites = sites_of(ids, self.database, self.trace_id)
         name_links(links, sites)
         events = events_of(found, sites)
-        advised_once_ns = (
-            max((a.saves_ns for a in fixes.advice if a.once), default=0) if fixes else 0
-        )
         if fixes and causal:
-            period = self._period(main, causal.gains)
-            since_ns = min(each.window.start_ns for each in self.accounts)
-            once = longest_once(period, causal, advised_once_ns, since_ns, self.thresholds)
-            if once is not None:
-                events, causal = [*events, once], without_once(causal, once)
+            steps = self.repetition.steps if self.repetition else 0
+            if not events and steps < self.thresholds.fewest_alike:
+                priced_ns = max((each.saves_ns for each in fixes.advice if each.once), default=0)
+                since_ns = min(each.window.start_ns for each in self.accounts)
+                period = self._period(main, causal.gains)
+                once = longest_once(period, causal, priced_ns, since_ns, self.thresholds)
+                if once is not None:
+                    events, causal = [once], without_once(causal, once)
             fixes = fixes.of_window(causal.gains.window_ns)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
         top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
@@ -201,6 +202,7 @@ class _Examiner:
             steps=[each for each in periods if each.window.kind == "step"],
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
+            repeating=repeating_of(self.database, self.trace_id, main),
             rank_wait=rank_wait_of(self.database, self.trace_id, main),
             profiler=profiler,
             device_word=self.trace.device_word,

@@ -18,6 +18,7 @@ from tracekit.evidence.model import (
     OneOffEvent,
     Period,
     RankWait,
+    Repeating,
     Repetition,
     Window,
 )
@@ -223,6 +224,14 @@ JUDGED = {
         evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {},
         "^ The GPU holds this run up: communication and memory limit it alike.",
     ),
+    "causes that gain the same because the host comes next": (
+        evidence(busy=0.95, device_gain=0.2, flip=1.3,
+                 removed={"math": 0.2, "memory-bandwidth": 0.2},
+                 work={"math": 30 * MS, "memory-bandwidth": 60 * MS}),
+        {"bottleneck": "memory-bandwidth"},
+        "^ The GPU holds this run up: its kernels wait for memory; the host comes next, once the "
+        "GPU is 1.3 times faster.",
+    ),
     "kernels of unknown limit": (
         evidence(busy=0.98, device_gain=0.4, removed={"math-or-memory": 0.4},
                  dominant="matrix products take 66.0 % of kernel time"), {},
@@ -285,6 +294,13 @@ JUDGED = {
     "waits that could turn the verdict": (
         evidence(host_gain=0.1, device_gain=0.05, unknown=0.5), {"regime": "unknown"}, "",
     ),
+    "a part of such a run that repeats": (
+        evidence(host_gain=0.1, device_gain=0.05, unknown=0.5,
+                 repeating=Repeating(50, MS, 50 * MS, gpu(500, 40 * MS, 35 * MS, idle_ns=10 * MS))),
+        {"regime": "unknown"},
+        "In the 50 ms in which its work repeats, 50 times, about 1 ms each: 70.0 % communication "
+        "that nothing covers, 20.0 % idle, 10.0 % compute.",
+    ),
     # Even if the host caused them, the device's work outweighs them.
     "waits that could not": (
         evidence(busy=0.7, host_gain=0.02, device_gain=0.35, unknown=0.25),
@@ -292,6 +308,11 @@ JUDGED = {
     ),
     "ops of which most have a launch": (linked_ops(40), {"confidence": "high"}, ""),
     "ops of which most have none": (linked_ops(20), {"confidence": "low"}, ""),
+    "ops without a launch on a device that hardly idles": (
+        evidence(busy=0.98, device_gain=0.45, health=["unlinked_gpu_ops"],
+                 gpu=replace(gpu(50, 98 * MS, idle_ns=2 * MS), linked=20)),
+        {"confidence": "high"}, "not have no launch",
+    ),
     "two sides that take turns": (
         evidence(**TURNS), {"regime": "overhead-bound", "confidence": "low"},
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",

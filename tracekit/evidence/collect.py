@@ -25,6 +25,7 @@ from tracekit.evidence.model import (
     OneOffEvent,
     Phase,
     RankWait,
+    Repeating,
     Repetition,
     Trace,
     Window,
@@ -118,6 +119,19 @@ def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     """Whether the run repeats itself; None without operators and GPU ops."""
     rows = database.ask("repetition", trace=trace_id)
     return _of_row(Repetition, rows[0]) if rows else None
+
+
+def repeating_of(database: Session, trace_id: int, main: Evidence) -> Repeating | None:
+    """The part of the main device's work that repeats, without steps."""
+    device = main.gpu and main.gpu.device_id
+    rows = database.ask("repeating_part", trace=trace_id) if main.gpu else []
+    row = next((row for row in rows if row["device_id"] == device), None)
+    if row is None:
+        return None
+    times = row["start_ns"], row["end_ns"]
+    part = account_between(database, trace_id, main, ("range", "repeating part"), times)
+    assert part.gpu is not None
+    return Repeating(row["passes"], row["pass_ns"], part.window.span_ns, part.gpu)
 
 
 def rank_wait_of(database: Session, trace_id: int, main: Evidence) -> RankWait | None:

@@ -177,6 +177,18 @@ class Repetition(Struct, frozen=True):
     """From the start of each pass to the start of the next one, where modules were recorded."""
 
 
+class Repeating(Struct, frozen=True):
+    """The part of a device's work that repeats, in a trace without steps
+    (queries/time/repeating_part.sql)."""
+
+    passes: int
+    """How often it repeats."""
+    pass_ns: int
+    """The median time from one pass to the next."""
+    span_ns: int
+    gpu: Gpu
+
+
 class RankWait(Struct, frozen=True):
     """Time in collectives of a window that probably passes until another rank comes
     (queries/communication/collective_waits.sql)."""
@@ -240,6 +252,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     windows: Sequence[Period] = ()
     """The GPU-active span and the whole trace."""
     repetition: Repetition | None = None
+    repeating: Repeating | None = None
+    """None: it is not known which part repeats."""
     rank_wait: RankWait | None = None
     """None: no collective took longer than it had to."""
     shaped: bool = False

@@ -26,6 +26,7 @@ from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.verdict.model import Analysis, Collectives, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, split_bound
 from tracekit.verdict.run_words import no_verdict, whole
+from tracekit.verdict.sentences import lowered
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
@@ -100,7 +101,7 @@ def _rows(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) ->
         "busy": [_share(a, a.judged.gpu, "busy_ns") for a in analyses],
         "waits for": [waits.get(a.trace.trace_id, "-") for a in analyses],
         "verdict": [short_bound(a.verdict) for a in analyses],
-        "worth most": [Name(_best(a)) for a in analyses],
+        "worth most": [Name(_best(a, is_brief=True)) for a in analyses],
     }
     ranks = {a.trace.rank for a in analyses}
     if ranks == {None}:
@@ -147,9 +148,12 @@ def _waits(run: RunVerdict | None) -> dict[int, str]:
     }
 
 
-def _best(analysis: Analysis) -> str:
+def _best(analysis: Analysis, *, is_brief: bool = False) -> str:
     best = best_of(analysis.advice)
-    return f"{percent(best.share or 0)} {best.remedy}" if best else "-"
+    if best is None:
+        return "-"
+    named = best.remedy if is_brief else printable(lowered(best.title))
+    return f"{percent(best.share or 0)} {named}"
 
 
 def _share(analysis: Analysis, part: object, column: str) -> str:
@@ -161,7 +165,9 @@ def _share(analysis: Analysis, part: object, column: str) -> str:
 def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None) -> None:
     rows: dict[str, Sequence[Cell]] = {
         "verdict": [bound_text(a.verdict) for a in analyses],
+        "in words": [printable(a.verdict.headline) for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
+        "doubtful": [printable(next(iter(a.verdict.doubts), "-")) for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
         "device": [printable(devices_of(a)) for a in analyses],
         "window": [f"{w.name}, {duration(w.span_ns)}" for w in (a.judged.window for a in analyses)],

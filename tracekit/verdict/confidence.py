@@ -54,6 +54,8 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
     for finding in evidence.health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
+        if finding.code == "unlinked_gpu_ops" and _hardly_idles(evidence, thresholds):
+            continue
         if finding.code in words("doubt"):
             doubts.append(words("doubt")[finding.code])
     is_guess = verdict.bottleneck in ("python", UNRECORDED)
@@ -73,6 +75,12 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
     reasons = verdict.why[: max(_FEWEST, MOST_REASONS - len(doubts))]
     why = [*reasons, *doubts][:MOST_REASONS]
     return replace(verdict, confidence=LEVELS[level], why=why, doubts=doubts)
+
+
+def _hardly_idles(evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether it hardly matters which host work GPU ops wait for."""
+    idle_ns = evidence.gpu.idle_ns if evidence.gpu else 0
+    return bool(idle_ns < thresholds.doubtful_share * evidence.window.span_ns)
 
 
 def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
@@ -278,7 +286,8 @@ def _is_low_at_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
     if gpu is None:
         return False
     # The replay does not know which host work most GPU ops wait for.
-    if gpu.linked < (1 - thresholds.unlinked_majority) * gpu.gpu_ops:
+    is_linked = gpu.linked >= (1 - thresholds.unlinked_majority) * gpu.gpu_ops
+    if not is_linked and not _hardly_idles(evidence, thresholds):
         return True
     # Communication that may be waiting for other ranks exceeds the difference between the sides.
     apart_ns = abs(verdict.margin or 0.0) * evidence.window.span_ns

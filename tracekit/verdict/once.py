@@ -35,16 +35,16 @@ def mostly_once(evidence: Evidence) -> str:
 
 
 def longest_once(
-    judged: Period, causal: Causal, advised_once_ns: int, since_ns: int, thresholds: Thresholds
+    judged: Period, causal: Causal, priced_ns: int, since_ns: int, thresholds: Thresholds
 ) -> OneOffEvent | None:
     """The one event for which the device waits most, if a remedy against what happens once prices
-    it: then it is a one-off, although too few others show what is usual. The trace starts at
-    `since_ns`."""
+    it at about its length: in a trace in which too few others show what is usual, it is a one-off.
+    The trace starts at `since_ns`."""
     longest = next((link for link in causal.links if link["cause"] == judged.bottleneck), None)
     if longest is None or judged.gpu is None or judged.regime != OVERHEAD:
         return None
     ns = int(longest["dur_ns"])
-    shorter_ns, longer_ns = sorted((advised_once_ns, ns))
+    shorter_ns, longer_ns = sorted((priced_ns, ns))
     is_once = shorter_ns >= thresholds.near_share * longer_ns and ns < causal.gains.window_ns
     if not is_once or 2 * ns <= judged.gpu.idle_ns:
         return None

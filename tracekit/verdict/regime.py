@@ -215,24 +215,33 @@ def _bottleneck(
     if best not in kernels and sum(removed[name] for name in kernels) > removed[best]:
         # The causes of kernels split the device's own work; it counts if together they gain more.
         best = max(kernels, key=removed.__getitem__)
-    return best
+    if best not in kernels:
+        return best
+    # Where the other side comes next, several gain the same: take the one with most time.
+    same = (each for each in kernels if removed[best] - removed[each] < thresholds.shown_gain)
+    return max(same, key=lambda name: (gains.work_ns.get(name, 0), name == best))
 
 
 def limits_alike(
-    bottleneck: str, bound: Bound, gains: Gains, thresholds: Thresholds
-) -> tuple[str, ...]:
+    bottleneck: str, gains: Gains, thresholds: Thresholds
+) -> tuple[tuple[str, ...], bool]:
     """The causes on the device of which none leads: a device-side bottleneck, and those whose
     removal gains nearly as much, the most first. The limit of kernels may be any that the trace
-    does not rule out."""
+    does not rule out. If the bottleneck takes far more time than another one, only the other side
+    keeps it from gaining more: then the other one is left out, and the second value is true."""
     most = dict(gains.removed)
     if bottleneck in LIMITS:
         most |= gains.removed_at_most
         most.pop(UNKNOWN_LIMIT, None)
     best = most.get(bottleneck, 0.0)
     if bottleneck == UNKNOWN_LIMIT or best < thresholds.named_gain:
-        return (bottleneck,)
-    near = (each for each in OF_DEVICE if most.get(each, 0.0) >= thresholds.near_share * best)
-    return tuple(sorted(near, key=lambda cause: -most[cause]))
+        return (bottleneck,), False
+    near = [each for each in OF_DEVICE if most.get(each, 0.0) >= thresholds.near_share * best]
+    work = {each: gains.work_ns.get(each, 0) for each in near}
+    alike = near
+    if work.get(bottleneck) == max(work.values(), default=0):
+        alike = [each for each in near if work[each] >= thresholds.near_share * work[bottleneck]]
+    return tuple(sorted(alike, key=lambda cause: -most[cause])), len(alike) < len(near)
 
 
 # -- at other speeds -------------------------------------------------------------------------------

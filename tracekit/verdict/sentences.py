@@ -47,7 +47,8 @@ def headline(
     says so."""
     if verdict.regime == UNKNOWN or verdict.bottleneck is None:
         reason = verdict.why[-1].partition(": ")[0].partition("; ")[0]
-        return f"The trace does not tell what holds this run up: {lowered(reason)}"
+        open_ = f"The trace does not tell what holds this run up: {lowered(reason)}"
+        return f"{open_}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
         return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
     if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
@@ -78,6 +79,26 @@ def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds:
             f"{percent(bound.host)}, halving the GPU's {percent(bound.device)}"
         )
     return _nearly_busy(verdict, evidence) or _one_side(verdict, evidence, bound, thresholds)
+
+
+def _repeating(evidence: Evidence) -> str:
+    """A sentence on where the time goes in the part of the device's work that repeats."""
+    part = evidence.repeating
+    if part is None:
+        return ""
+    gpu, span_ns = part.gpu, part.span_ns
+    parts = {
+        "communication that nothing covers": gpu.exposed_comm_ns,
+        "copies that nothing covers": gpu.exposed_memcpy_ns,
+        "compute": gpu.compute_ns,
+        "idle": gpu.idle_ns,
+    }
+    most = sorted(parts.items(), key=lambda item: -item[1])[:_NAMED]
+    named = ", ".join(f"{share(ns, span_ns)} {name}" for name, ns in most if ns)
+    return (
+        f". In the {duration(span_ns)} in which its work repeats, {part.passes} times, about "
+        f"{duration(part.pass_ns)} each: {named}"
+    )
 
 
 def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
@@ -129,7 +150,7 @@ def _one_side(
     elif is_hosts:
         said, other = _of_host(verdict, evidence), "the GPU"
     else:
-        said, other = _of_device(verdict, evidence, bound, thresholds), "the host"
+        said, other = _of_device(verdict, evidence, thresholds), "the host"
     # A host that hardly gains does not hold a busy device up.
     is_far = bound is not None and not is_hosts and bound.host < thresholds.small_gain
     if is_far or not is_close(verdict.margin, thresholds):
@@ -167,16 +188,19 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     return does
 
 
-def _of_device(verdict: Verdict, evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str:
-    """What holds a device-bound run up. If several causes gain about as much, all are named; what
-    takes most kernel time, if the trace does not show the kernels' limit."""
-    bottleneck, gains = str(verdict.bottleneck), evidence.gains
-    assert gains is not None
+def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
+    """What holds a device-bound run up. If several causes gain about as much, all are named, unless
+    the host alone keeps the first from gaining more; what takes most kernel time, if the trace does
+    not show the kernels' limit."""
+    bottleneck, causal = str(verdict.bottleneck), evidence.causal
+    assert causal is not None
     does = words("device_does")[bottleneck]
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
-    *others, last = limits_alike(bottleneck, bound, gains, thresholds)
+    (*others, last), is_capped = limits_alike(bottleneck, causal.gains, thresholds)
+    if not others and is_capped and causal.flip is not None:
+        return f"{does}; the host comes next, once the GPU is {causal.flip:.2g} times faster"
     if not others:
         return does
     named = [words("device_limits")[each] for each in (*others, last)]
