@@ -1,5 +1,6 @@
 -- question: Which calls allocate or free device memory in the loop, past the caching allocator?
 -- title: Let the caching allocator keep its memory
+-- titled: memory ran out: Make room: a smaller batch, or expandable_segments
 -- causes: allocation
 -- when: has(traits, 'device_memory')
 -- effort: low
@@ -21,7 +22,7 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html#memory-management
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
 -- column place (text): the Python line, module or operator that empties the cache; NULL: the run as a whole
--- column detail (text): why: the cache is emptied, or off, or blocks are freed to allocate others
+-- column detail (text): why: the cache is emptied, or off, or memory ran out
 -- doubts: no_runtime_calls, no_stacks
 -- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or blocks
 -- are freed after the start and allocated again, as the allocator does when memory is short.
@@ -83,7 +84,7 @@ uncached AS (
 )
 SELECT c.trace_id, e.place,
        CASE WHEN c.trace_id IN (FROM uncached) THEN 'nothing is cached: see PYTORCH_NO_CUDA_MEMORY_CACHING'
-           WHEN e.trace_id IS NULL THEN 'blocks are freed to allocate others'
+           WHEN e.trace_id IS NULL THEN 'memory ran out, blocks are freed to allocate others'
            ELSE 'the cache is emptied' END AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call AS c LEFT JOIN emptied AS e USING (trace_id)

@@ -1,5 +1,6 @@
 -- question: Which copies hold up the host or the link because host memory is pageable or the call waits?
 -- title: Copy from pinned memory with non_blocking=True
+-- titled: an input to keep on the device: Keep tensors that operators read on the device
 -- causes: copy
 -- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
