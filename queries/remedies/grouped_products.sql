@@ -19,7 +19,7 @@
 -- check: tracekit query after.json roofline; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
 --     https://arxiv.org/abs/2211.15841
--- column detail (text): the shape of the weights, and the number of copies
+-- column detail (text): the shape of the weights, and the number of copies, which alone are counted
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The product's batch is made of slices of a tensor of three dimensions that was indexed just before it.
 WITH product AS (
@@ -51,7 +51,7 @@ pair AS (
 ),
 op AS (
     SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor,
-           format('{} copies of {}', copies, weights[2:]::VARCHAR) AS told
+           format('at least: {} copies of {}', copies, weights[2:]::VARCHAR) AS told
     FROM (SELECT *, unnest(gpu_op_ids) AS gpu_op_id FROM pair) AS c
     JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
 )
