@@ -1,5 +1,6 @@
 -- question: Which calls allocate or free device memory in the loop, past the caching allocator?
 -- title: Let the caching allocator keep its memory
+-- titled: memory ran out: Make room: a smaller batch, or expandable_segments
 -- causes: allocation
 -- when: has(traits, 'device_memory')
 -- needs: Memory for the loop's peak, or a smaller batch.
@@ -80,7 +81,7 @@ uncached AS (
 )
 SELECT c.trace_id, e.place,
        CASE WHEN c.trace_id IN (FROM uncached) THEN 'nothing is cached: see PYTORCH_NO_CUDA_MEMORY_CACHING'
-           WHEN e.trace_id IS NULL THEN 'blocks are freed to allocate others'
+           WHEN e.trace_id IS NULL THEN 'memory ran out, blocks are freed to allocate others'
            ELSE 'the cache is emptied' END AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM call AS c LEFT JOIN emptied AS e USING (trace_id)

@@ -15,7 +15,8 @@
 --     numbers need a seed for each worker. If processes are spawned, the script needs `if __name__ ==
 --     "__main__":`. Workers collate, too. If collation is most of a fetch (aten::stack or aten::cat in it, or
 --     default_collate), first read whole batches: batch_size=None with a BatchSampler as sampler, and a
---     dataset that takes a list of indices; then there is nothing to collate.
+--     dataset that takes a list of indices; then there is nothing to collate. Hugging Face's ChunkPipeline
+--     allows a single worker: load and process in a DataLoader of your own, and call the model.
 -- check: tracekit query after.json data_loading; tracekit diff before.json after.json
 -- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 --     https://docs.pytorch.org/docs/stable/data.html#single-and-multi-process-data-loading
@@ -47,8 +48,19 @@ timed AS (
 needed AS (
     SELECT *, ceil(median(dur_ns) OVER here / nullif(median(rest_ns) OVER here, 0))::BIGINT AS workers
     FROM timed WINDOW here AS (PARTITION BY trace_id, place)
+),
+-- Most of the longest fetch is in these functions.
+inner_frame AS (
+    SELECT t.trace_id, t.place, arg_min(f.name, f.dur_ns) AS name
+    FROM (FROM timed QUALIFY row_number() OVER (PARTITION BY trace_id, place ORDER BY dur_ns DESC) = 1) AS t
+    JOIN slices AS f ON t.trace_id = f.trace_id AND t.pid = f.pid AND t.tid = f.tid
+        AND f.start_ns >= t.start_ns AND f.end_ns <= t.end_ns AND 2 * f.dur_ns > t.dur_ns
+    WHERE has(f.traits, 'source_line') AND NOT has(f.traits, 'library')
+    GROUP BY ALL
 )
-SELECT trace_id, place, workers || if(workers = 1, ' worker keeps up', ' workers keep up') AS detail,
+SELECT n.trace_id, n.place, workers || if(workers = 1, ' worker keeps up', ' workers keep up')
+           || coalesce(', mostly in ' || nullif(i.name, n.place), '') AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns,
        least(1, thresholds().ready_fetch_ns / nullif(dur_ns, 0)) AS factor
-FROM needed
+FROM needed AS n LEFT JOIN inner_frame AS i
+  ON n.trace_id = i.trace_id AND n.place IS NOT DISTINCT FROM i.place

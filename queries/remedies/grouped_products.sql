@@ -50,7 +50,7 @@ pair AS (
 ),
 op AS (
     SELECT c.*, 'op' AS target, g.start_ns, g.dur_ns, g.dur_ns AS ns, 0 AS factor,
-           format('{} copies of {}', copies, weights[2:]::VARCHAR) AS told
+           format('at least: {} copies of {}', copies, weights[2:]::VARCHAR) AS told
     FROM (SELECT *, unnest(gpu_op_ids) AS gpu_op_id FROM pair) AS c
     JOIN gpu_ops AS g ON c.trace_id = g.trace_id AND c.gpu_op_id = g.event_id
 )

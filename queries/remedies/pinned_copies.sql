@@ -1,5 +1,6 @@
 -- question: Which copies hold up the host or the link because host memory is pageable or the call waits?
 -- title: Copy from pinned memory with non_blocking=True
+-- titled: an input to keep on the device: Keep tensors that operators read on the device
 -- causes: copy
 -- when: kind = 'memcpy' AND (regexp_matches(name, 'HtoD|(?i:pageable)')
 --     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
@@ -27,7 +28,7 @@
 -- doubts: no_copies, unlinked_gpu_ops, no_stacks
 -- The program reads what is copied to it: that the host waits for those copies is another remedy's.
 WITH copy AS (
-    SELECT trace_id, event_id AS copy_id, device_id, copy_kind, bytes, start_ns, dur_ns,
+    SELECT trace_id, event_id AS copy_id, device_id, stream, copy_kind, bytes, start_ns, dur_ns,
            lower(nullif(regexp_extract(name, '(?i)\b(Pageable|Pinned|Managed)\b', 1), '')) AS memory,
            is_blocking, launch_id AS event_id, pid, tid, launch_start_ns, launch_end_ns
     FROM gpu_ops WHERE copy_kind IN ('HtoD', 'DtoH') AND is_asked(trace_id) AND NOT is_graph
@@ -73,6 +74,9 @@ slow AS MATERIALIZED (
     SELECT *, launch_end_ns - launch_start_ns AS call_ns,
            concat_ws(', ', 'up to ' || formatReadableDecimalSize(nullif(max(bytes) OVER here, 0)),
                if(bool_or(memory = 'pageable') OVER here, 'pageable memory', 'the call waits'),
+               CASE WHEN min(copy_kind) OVER here <> max(copy_kind) OVER here
+                   AND min(stream) OVER here <> max(stream) OVER here
+                   THEN 'if both directions overlap' END,
                CASE WHEN count(operator) OVER here > 0 THEN 'an input to keep on the device' END) AS detail
     FROM at_place LEFT JOIN synced USING (trace_id, copy_id) LEFT JOIN quick USING (trace_id)
     LEFT JOIN inside USING (trace_id, event_id)

@@ -19,7 +19,8 @@
 --     https://docs.python.org/3/library/profile.html
 -- doubts: no_stacks
 -- A function's own work: its frame, ranges that it annotates, and what it calls of Python's library and
--- built-in functions; those of PyTorch count as PyTorch's. Only functions that could fill a noticeable share.
+-- built-in functions, and to walk over a model's modules; other functions of PyTorch count as PyTorch's. Only
+-- functions that could fill a noticeable share.
 WITH RECURSIVE span AS (
     SELECT s.trace_id, coalesce(w.end_ns - w.start_ns, s.end_ns - s.start_ns) AS ns
     FROM trace_span AS s
@@ -33,7 +34,8 @@ slice AS (
     JOIN slices AS s ON t.trace_id = s.trace_id AND h.event_id = s.event_id
     WHERE activity = 'python' AND is_asked(t.trace_id)
         AND (kind = 'annotation' OR kind = 'python' AND NOT has(traits, 'thread_wait')
-            AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')))
+            AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')
+                OR has(traits, 'walks_modules')))
 ),
 -- From each slice up to the function around it.
 climbing AS (

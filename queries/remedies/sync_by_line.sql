@@ -4,6 +4,8 @@
 -- when: has(traits, 'reads_device') OR has(traits, 'tensor_text') OR kind = 'memcpy'
 -- needs: The value is not needed in this step: log it later, every n-th step, or decide on the device. Sizes
 --     of an exchange have to be known ahead, such as those of the next batch, or be fixed, with padding.
+-- caveat: The whole call goes, its work on the host and its copy on the device, too: that can be more than
+--     the host waits there.
 -- blind: no_runtime_calls
 -- before:
 --     for batch in loader:

@@ -92,7 +92,8 @@ def test_words_are_whole():
         assert remedy.effort in EFFORTS, name
         assert remedy.causes and set(remedy.causes) <= set(CAUSES), name
         assert set(remedy.once) <= {*CAUSES, "capture", "late-rank"}, name
-        assert remedy.title and len(remedy.title) <= 60 and not remedy.title.endswith("."), name
+        titles = [remedy.title, *(e.partition(": ")[2] for e in remedy.titled.split("; ") if e)]
+        assert all(each and len(each) <= 60 and not each.endswith(".") for each in titles), name
         assert remedy.needs.endswith("."), name
         assert not remedy.caveat or remedy.caveat.endswith("."), name
         assert remedy.before and remedy.after and remedy.risks.endswith("."), name

@@ -56,12 +56,20 @@ class Remedy(Struct, frozen=True):
     batch."""
     question: str = ""
     """The question that its query answers."""
+    titled: str = ""
+    """Titles for call sites with certain details: `DETAIL: TITLE`, separated by semicolons."""
     is_by_place: bool = False
     """Whether each of its call sites has its own cause, and its own line in the list."""
 
     @property
     def has_query(self) -> bool:
         return bool(self.question)
+
+    def title_of(self, detail: str | None) -> str:
+        """What to do at a call site with this detail."""
+        pairs = (each.partition(": ") for each in self.titled.split("; "))
+        found = (title for part, _, title in pairs if part and part in (detail or ""))
+        return next(found, self.title)
 
     @property
     def sections(self) -> tuple[tuple[str, str, bool], ...]:

@@ -297,6 +297,7 @@ def _advice(
     doubts = [doubted[code] for code in remedy.codes if code in doubted]
     return replace(
         advice_without_share(remedy, cause, best.where, place.count, place.saves_ns, doubts),
+        title=remedy.title_of(best.detail),
         detail=best.detail,
         share=place.saves_ns / window_ns,
         once=False,

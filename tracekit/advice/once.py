@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from tracekit.advice.catalogue import Remedy, catalogue
 from tracekit.advice.model import Advice
@@ -44,7 +45,11 @@ def advice_on_once(
             continue
         longest = max(mine, key=lambda each: each.excess_ns)
         where = _place_of(longest)
-        found.append(advice_without_share(remedy, longest.cause, where, len(mine), saves_ns))
+        advice = advice_without_share(remedy, longest.cause, where, len(mine), saves_ns)
+        if owner[id(longest)]:
+            detail = str(replay.remedies.rows(remedy.name)["detail"][0])
+            advice = replace(advice, title=remedy.title_of(detail))
+        found.append(advice)
     found.sort(key=lambda each: -each.saves_ns)
     if is_cold:
         return [_warm(replay, found), *(each for each in found if each.remedy != _WARM)]

@@ -98,8 +98,12 @@ def _parts(analysis: Analysis) -> list[Text]:
         return []
     whole = "step" if window.kind == "step" else "window" if window.kind != "range" else "range"
     most = sorted(parts, key=lambda part: -part.ns)
-    rest_ns = sum(part.ns for part in most[_PARTS:])
-    rows = [(part.name, part.kind, part.ns) for part in most[:_PARTS]]
+    least_ns = Thresholds().named_gain * window.span_ns
+    # One small part has its own line, several are the rest.
+    shown = max(1, sum(part.ns >= least_ns for part in most))
+    shown = min(_PARTS, shown + (len(most) == shown + 1))
+    rest_ns = sum(part.ns for part in most[shown:])
+    rows = [(part.name, part.kind, part.ns) for part in most[:shown]]
     if rest_ns:
         rows.append(("rest", "unknown", rest_ns))
     lines = [Text(), Text(f"Where the {whole}'s {duration(window.span_ns)} went", "bold")]
@@ -122,7 +126,8 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
         lists = [each for each in lists if each[0] != ONCE]
         best = best_of(analysis.advice)
         if analysis.verdict.regime != UNKNOWN and (best is None or taken >= (best.share or 0.0)):
-            shown = _happened(analysis, taken, once, free)
+            # Whatever the first sentence says, the change that saves most has its line.
+            shown = _happened(analysis, taken, once, free - (_FEWEST if best else 0))
             return [*shown, *_changes(analysis, lists, [], free - len(shown))]
         lines = _changes(analysis, lists, [], free - _RESERVED)
         return [*lines, *_happened(analysis, taken, once, free - len(lines))]
@@ -146,7 +151,7 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
         if len(what) > _EVENT:
             what = fitted(printable(name), _EVENT)
             more = [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
-        if left_ns <= enough_ns or len(lines) + 1 > free:
+        if left_ns <= enough_ns or len(lines) + 1 + len(against) > free:
             break
         begins = duration(at_ns) if at_ns else "at start"
         lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {begins:>9}"))
@@ -154,7 +159,7 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
         if len(lines) + len(more) + len(against) < free:
             lines += [Text(each, "dim") for each in more]
         left_ns -= ns
-    if left_ns >= Thresholds().named_gain * whole_ns and len(lines) < free:
+    if left_ns >= Thresholds().named_gain * whole_ns and len(lines) + len(against) < free:
         lines.append(Text(f"{'rest':<{_EVENT}} {duration(left_ns):>8}"))
     if len(lines) + len(against) <= free:
         lines += [Text(each, "dim") for each in against]
