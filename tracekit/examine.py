@@ -164,6 +164,9 @@ class _Examiner:
             periods.insert(0, self._period(main, causal.gains if causal else None))
         found = replayed.replay.one_offs if replayed else []
         phases = phases_of(replayed) if replayed else []
+        marked_ns = None
+        if replayed and main.window.kind == "step":
+            marked_ns = replayed.replay.steps.lasted_ns[place[1]]
         kept = replayed if keep_replays else None
         # Frees the graph, which is large, before the next questions are asked.
         del replayed
@@ -233,6 +236,7 @@ class _Examiner:
             top_kernels=top,
             memory_traffic=self.database.ask("memory_traffic", trace=self.trace_id),
             advice=fixes.advice if fixes else [],
+            marked_ns=marked_ns,
         )  # fmt: skip
         return Examination(analysis, fixes, kept, place)
 

@@ -57,9 +57,13 @@ def late_for(python_ms, device_ms=0, untraced_ms=0):
     return Idle(late, device_ms * MS, 0, 0, 0, causes, late)
 
 
-def linked_ops(count):
-    found = evidence(busy=0.3, host_gain=0.4, device_gain=0.02, removed={"python": 0.6})
-    return replace(found, gpu=replace(found.gpu, gpu_ops=50, linked=count))
+def linked_ops(count, gap_ms):
+    unlinked = "unlinked_gpu_ops"
+    found = evidence(
+        health=[unlinked], busy=0.3, host_gain=0.4, device_gain=0.02, removed={"python": 0.6}
+    )
+    idle = replace(found.idle, unlinked_ns=gap_ms * MS)
+    return replace(found, gpu=replace(found.gpu, gpu_ops=50, linked=count), idle=idle)
 
 
 def communicating(ms):
@@ -118,9 +122,14 @@ SWITCHES = {
 JUDGED = {
     # The host dispatches without a pause: faster kernels gain nothing.
     "a busy device does not make a run compute-bound": (
-        evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}),
+        evidence(busy=0.86, host_gain=0.2, device_gain=0.01, removed={"dispatch": 0.2}),
         {"regime": "overhead-bound"},
         "By time alone",
+    ),
+    "a busy device of which half the work gains nothing": (
+        evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}),
+        {"regime": "overhead-bound"},
+        "not By time alone",
     ),
     "a close call": (
         evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}),
@@ -149,6 +158,7 @@ JUDGED = {
     **{
         f"a trace with {code}": (evidence(**LATE, health=[code]), {"confidence": "medium"}, "")
         for code in DOUBTED
+        if code != "unlinked_gpu_ops"
     },
     "no doubt": (evidence(**LATE), {"confidence": "high"}, "not Without the profiler's cost"),
     "a mended clock": (
@@ -173,7 +183,7 @@ JUDGED = {
     "few ops that repeat in each step": (
         evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8},
                  repetition=replace(PASSES, steps=3)),
-        {"regime": "overhead-bound", "confidence": "low"}, "",
+        {"regime": "overhead-bound", "confidence": "medium"}, "not too few",
     ),
     "a busy side whose halving gains nothing": (
         evidence(busy=0.95, host_gain=0.03, work={"math": 90, "python": 50},
@@ -265,8 +275,9 @@ JUDGED = {
         evidence(busy=0.7, host_gain=0.02, device_gain=0.35, unknown=0.25),
         {"regime": "compute-bound"}, "does not explain",
     ),
-    "ops of which most have a launch": (linked_ops(40), {"confidence": "high"}, ""),
-    "ops of which most have none": (linked_ops(20), {"confidence": "low"}, ""),
+    "ops of which most have a launch": (linked_ops(40, 9), {"confidence": "medium"}, ""),
+    "ops of which most have none": (linked_ops(20, 9), {"confidence": "low"}, ""),
+    "the same, for which the device hardly waits": (linked_ops(20, 1), {"doubts": []}, ""),
     "two sides that take turns": (
         evidence(**TURNS), {"regime": "overhead-bound", "confidence": "low"},
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",

@@ -72,7 +72,8 @@ def find(
     least_share = thresholds.advised_gain / 2
     absent = {**missing} | {each.code: each.message for each in findings}
     looked, unlooked = _applicable(replay, absent)
-    if 0 < replay.graph.ops < thresholds.few_ops:
+    steps = len(replay.steps) if replay.steps.are_steps else 0
+    if 0 < replay.graph.ops < thresholds.few_ops and steps < thresholds.fewest_alike:
         looked = []
     codes = {each.code for each in findings}
     is_cold = "cold_start" in codes

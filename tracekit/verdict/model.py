@@ -116,6 +116,9 @@ class Analysis(Shown, frozen=True):
     memory_traffic: list[dict[str, Any]]
     advice: list[Advice]
     """What to change; the change that saves most comes first."""
+    marked_ns: int | None = None
+    """How long the judged step is marked on the host; null: no step is judged. The device completes
+    work before and after a mark ends, and a step is judged from completion to completion."""
 
     @property
     def headline(self) -> str:

@@ -212,11 +212,15 @@ def is_unrepeated(repetition: Repetition | None) -> bool:
 def is_anecdote(
     bottleneck: str | None, ops: int, repetition: Repetition | None, thresholds: Thresholds
 ) -> bool:
-    """Whether a device waits while nothing was recorded, and ran too few ops to represent a run,
-    without steps that repeat them."""
-    steps = repetition.steps if repetition else 0
-    is_few = ops < thresholds.few_ops and steps < thresholds.fewest_alike
-    return bool(is_few and bottleneck == UNRECORDED)
+    """Whether a device waits while nothing was recorded, and ran too few ops to represent a
+    run."""
+    return bottleneck == UNRECORDED and is_few(ops, repetition, thresholds)
+
+
+def is_few(ops: int, repetition: Repetition | None, thresholds: Thresholds) -> bool:
+    """Whether these ops are too few to represent a run, without steps that repeat them."""
+    steps = repetition.steps if repetition and ops else 0
+    return bool(ops < thresholds.few_ops and steps < thresholds.fewest_alike)
 
 
 def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
@@ -230,11 +234,14 @@ def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> boo
 
 def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
     """The typical step, the steps that differ from it and how, and the steps' regimes if they
-    differ from the verdict's."""
+    differ from the verdict's. If a step is judged, it is the typical one."""
     sentences, steps = [], evidence.steps
     if len(steps) >= thresholds.fewest_alike:
-        typical_ns = median_low(step.window.span_ns for step in steps)
-        typical = next(step for step in steps if step.window.span_ns == typical_ns)
+        median_ns = median_low(step.window.span_ns for step in steps)
+        typical = next(step for step in steps if step.window.span_ns == median_ns)
+        typical = next((step for step in steps if step.window == evidence.window), typical)
+        typical_ns = typical.window.span_ns
+        is_median = ", the median" if typical_ns == median_ns else ""
         ratio = thresholds.cold_step_ratio
         odd = [
             step
@@ -245,7 +252,7 @@ def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> l
         more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
         if odd:
             sentences.append(
-                f"The typical step is {typical.window.name} ({duration(typical_ns)}, the median). "
+                f"The typical step is {typical.window.name} ({duration(typical_ns)}{is_median}). "
                 f"Steps that differ: {named}{more}."
             )
     differing = Counter(step.regime for step in steps if step.regime != regime)
