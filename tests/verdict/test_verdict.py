@@ -301,6 +301,15 @@ JUDGED = {
         {"bottleneck": "unrecorded-time", "confidence": "medium"},
         "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms.",
     ),
+    "the same, in which other threads recorded something": (
+        evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}, meanwhile=[
+            {"name": "api.py(3): block", "activity": "python", "share": 0.6},
+            {"name": "execute", "activity": "dispatch", "share": 0.5},
+            {"name": "allocations", "activity": "allocation", "share": 0.35},
+        ]), {"bottleneck": "unrecorded-time"},
+        "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms, "
+        "in allocations (35.0 % of that) and block (60.0 % of that).",
+    ),
     "time in which nothing was recorded, and hardly less dispatch": (
         evidence(**LATE, removed={"unrecorded-time": 0.5, "dispatch": 0.45}),
         {"bottleneck": "dispatch", "confidence": "high"}, "",

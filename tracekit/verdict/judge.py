@@ -28,6 +28,7 @@ from tracekit.verdict.sentences import (
     is_anecdote,
     is_captured,
     next_step,
+    recorded_meanwhile,
     step_sentences,
     window_sentences,
 )
@@ -35,6 +36,7 @@ from tracekit.verdict.sentences import (
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _MORE_WORK = "Record more of the run: {warm}."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
+_MEANWHILE = "Look at what ran in these waits: `tracekit query unrecorded_waits`."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
@@ -133,11 +135,14 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             (idle.device_ns, "gaps on the device"),
             (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
         )
+        known = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
+        if known:
+            what = f"waits without a call of the launching thread, in {known}"
         why.append(
             f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
-        next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]
+        next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else _RECORD_CALLS]
         return unknown(window, why, fractions, next_, savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime

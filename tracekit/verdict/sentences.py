@@ -34,6 +34,8 @@ from tracekit.verdict.regime import (
 )
 
 _NAMED = 3
+# The least share of such waits that names what was recorded meanwhile.
+_MEANWHILE = 0.25
 
 
 def headline(
@@ -139,12 +141,29 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     if gains is not None:
         ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
     if bottleneck == UNRECORDED:
-        return f"{does} for {duration(ns)}"
+        known = recorded_meanwhile(evidence)
+        return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:
         taken = duration(longest["dur_ns"])
         return f"{one}, {longest['name']}, takes {taken} of its own"
     return does
+
+
+def recorded_meanwhile(evidence: Evidence) -> str:
+    """What was recorded on other threads, or around, in waits without a recorded call: the names
+    with their shares of these waits; those that tell what a thread did come first."""
+    open_ = ("untraced", "python", "dispatch")
+    left, named = 1.0, []
+    for each in sorted(evidence.meanwhile, key=lambda row: row["activity"] in open_):
+        # Names that together take more than all of it are open at the same time.
+        if each["share"] >= _MEANWHILE and each["share"] <= left:
+            left -= each["share"]
+            # A frame's name without its file, and a colon.
+            name = each["name"].rpartition(": ")[2]
+            part = "" if each["share"] >= 1 else f" ({percent(each['share'])} of that)"
+            named.append(f"{name}{part}")
+    return " and ".join(named[:2])
 
 
 def _of_device(verdict: Verdict, evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str:
