@@ -21,6 +21,7 @@ from tracekit.evidence.collect import (
     events_of,
     name_links,
     phases_of,
+    reached,
     recorder_of,
     repetition_of,
     sites_of,
@@ -150,7 +151,7 @@ class _Examiner:
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
         from tracekit.verdict.judge import judge
-        from tracekit.verdict.sentences import list_notes, reached
+        from tracekit.verdict.sentences import list_notes
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)

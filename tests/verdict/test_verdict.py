@@ -314,6 +314,18 @@ JUDGED = {
         evidence(**LATE, removed={"unrecorded-time": 0.5, "dispatch": 0.45}),
         {"bottleneck": "dispatch", "confidence": "high"}, "",
     ),
+    "waits whose removal saves more than that of the work between them": (
+        evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
+                 advised_share=0.6),
+        {"bottleneck": "sync"},
+        "^ The host holds this run up: it waits for the GPU",
+        "Removing sync would save at most 60.0 %",
+    ),
+    "waits whose removal saves less than that": (
+        evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
+                 advised_share=0.4),
+        {"bottleneck": "dispatch"}, "Removing other causes: sync 40.0 %",
+    ),
     "a launch that takes more than all others": (
         launching(41), {}, "^ The host holds this run up: one launch, hipLaunchKernel, takes 41 ms",
     ),

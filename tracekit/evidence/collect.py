@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tracekit.database.session import Session
     from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
+    from tracekit.thresholds import Thresholds
 
 # The questions whose answers an analysis contains; `--explain` prints them.
 QUERIES = (
@@ -134,6 +135,21 @@ def dominant_of(
     if row is None:
         return ""
     return f"{named[row['class']]} take {percent(row['share_of_kernel_time'])} of kernel time"
+
+
+def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
+    """How near its work comes to the device's peak, if enough of it is counted."""
+    rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
+    least = thresholds.shaped_work_share
+    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
+    if not known:
+        return []
+    row = known[0]
+    return [
+        "Over the GPU-active span, matrix products, convolutions and attention reach "
+        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
+        "kernel time is counted)."
+    ]
 
 
 def recorder_of(database: Session, trace_id: int, missing: Container[str]) -> tuple[str, bool]:

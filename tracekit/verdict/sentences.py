@@ -10,7 +10,6 @@ from statistics import median_low
 
 from tracekit.advice.model import Advice
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, is_against, words
-from tracekit.database.session import Session
 from tracekit.evidence.model import (
     Evidence,
     HostThread,
@@ -392,19 +391,4 @@ def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
     return [
         f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
         f"found; {first.remedy} is against {first.cause}."
-    ]
-
-
-def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
-    """How near its work comes to the device's peak, if enough of it is counted."""
-    rows = database.ask("mfu", trace=trace_id, kind="gpu_active")
-    least = thresholds.shaped_work_share
-    known = [row for row in rows if row["share_of_peak"] and (row["share_counted"] or 0) >= least]
-    if not known:
-        return []
-    row = known[0]
-    return [
-        "Over the GPU-active span, matrix products, convolutions and attention reach "
-        f"{percent(row['share_of_peak'])} of the device's peak ({percent(row['share_counted'])} of "
-        "kernel time is counted)."
     ]
