@@ -168,6 +168,9 @@ class _Examiner:
             periods.insert(0, self._period(main, causal.gains if causal else None))
         found = replayed.replay.one_offs if replayed else []
         phases = phases_of(replayed) if replayed else []
+        marked_ns = None
+        if replayed and main.window.kind == "step":
+            marked_ns = replayed.replay.steps.lasted_ns[place[1]]
         kept = replayed if keep_replays else None
         # Frees the graph, which is large, before the next questions are asked.
         del replayed
@@ -192,6 +195,12 @@ class _Examiner:
         dominant = ""
         if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
             dominant = dominant_of(self.database, self.trace_id, main.gpu.device_id, top)
+        idle, meanwhile = main.idle, []
+        if (
+            idle
+            and 2 * idle.causes.get("untraced", 0) >= self.thresholds.named_gain * idle.host_late_ns
+        ):
+            meanwhile = self.database.ask("unrecorded_waits", trace=self.trace_id)
         profiler, shaped = recorder_of(self.database, self.trace_id, self.missing)
         evidence = replace(
             main,
@@ -207,6 +216,7 @@ class _Examiner:
             profiler=profiler,
             device_word=self.trace.device_word,
             shaped=shaped,
+            meanwhile=meanwhile,
             dominant=dominant,
             ops=self.accounts[0].ops,
             advised=first.cause if first else None,
@@ -251,6 +261,8 @@ class _Examiner:
             top_kernels=top,
             memory_traffic=self.database.ask("memory_traffic", trace=self.trace_id),
             advice=fixes.advice if fixes else [],
+            meanwhile=meanwhile,
+            marked_ns=marked_ns,
         )  # fmt: skip
         return Examination(analysis, fixes, kept, place)
 

@@ -60,9 +60,13 @@ def late_for(python_ms, device_ms=0, untraced_ms=0):
     return Idle(late, device_ms * MS, 0, 0, 0, causes, late)
 
 
-def linked_ops(count):
-    found = evidence(busy=0.3, host_gain=0.4, device_gain=0.02, removed={"python": 0.6})
-    return replace(found, gpu=replace(found.gpu, gpu_ops=50, linked=count))
+def linked_ops(count, gap_ms):
+    unlinked = "unlinked_gpu_ops"
+    found = evidence(
+        health=[unlinked], busy=0.3, host_gain=0.4, device_gain=0.02, removed={"python": 0.6}
+    )
+    idle = replace(found.idle, unlinked_ns=gap_ms * MS)
+    return replace(found, gpu=replace(found.gpu, gpu_ops=50, linked=count), idle=idle)
 
 
 def communicating(ms):
@@ -140,9 +144,14 @@ SWITCHES = {
 JUDGED = {
     # The host dispatches without a pause: faster kernels gain nothing.
     "a busy device does not make a run compute-bound": (
-        evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}),
+        evidence(busy=0.86, host_gain=0.2, device_gain=0.01, removed={"dispatch": 0.2}),
         {"regime": "overhead-bound"},
         "By time alone",
+    ),
+    "a busy device of which half the work gains nothing": (
+        evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}),
+        {"regime": "overhead-bound"},
+        "not By time alone",
     ),
     "a close call": (
         evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}),
@@ -171,6 +180,7 @@ JUDGED = {
     **{
         f"a trace with {code}": (evidence(**LATE, health=[code]), {"confidence": "medium"}, "")
         for code in DOUBTED
+        if code != "unlinked_gpu_ops"
     },
     "no doubt": (evidence(**LATE), {"confidence": "high"}, "not Without the profiler's cost"),
     "a mended clock": (
@@ -195,7 +205,7 @@ JUDGED = {
     "few ops that repeat in each step": (
         evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8},
                  repetition=replace(PASSES, steps=3)),
-        {"regime": "overhead-bound", "confidence": "low"}, "",
+        {"regime": "overhead-bound", "confidence": "medium"}, "not too few",
     ),
     "a busy side whose halving gains nothing": (
         evidence(busy=0.95, host_gain=0.03, work={"math": 90, "python": 50},
@@ -306,13 +316,9 @@ JUDGED = {
         evidence(busy=0.7, host_gain=0.02, device_gain=0.35, unknown=0.25),
         {"regime": "compute-bound"}, "does not explain",
     ),
-    "ops of which most have a launch": (linked_ops(40), {"confidence": "high"}, ""),
-    "ops of which most have none": (linked_ops(20), {"confidence": "low"}, ""),
-    "ops without a launch on a device that hardly idles": (
-        evidence(busy=0.98, device_gain=0.45, health=["unlinked_gpu_ops"],
-                 gpu=replace(gpu(50, 98 * MS, idle_ns=2 * MS), linked=20)),
-        {"confidence": "high"}, "not have no launch",
-    ),
+    "ops of which most have a launch": (linked_ops(40, 9), {"confidence": "medium"}, ""),
+    "ops of which most have none": (linked_ops(20, 9), {"confidence": "low"}, ""),
+    "the same, for which the device hardly waits": (linked_ops(20, 1), {"doubts": []}, ""),
     "two sides that take turns": (
         evidence(**TURNS), {"regime": "overhead-bound", "confidence": "low"},
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",
@@ -336,9 +342,30 @@ JUDGED = {
         {"bottleneck": "unrecorded-time", "confidence": "medium"},
         "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms.",
     ),
+    "the same, in which other threads recorded something": (
+        evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}, meanwhile=[
+            {"name": "api.py(3): block", "activity": "python", "share": 0.6},
+            {"name": "execute", "activity": "dispatch", "share": 0.5},
+            {"name": "allocations", "activity": "allocation", "share": 0.35},
+        ]), {"bottleneck": "unrecorded-time"},
+        "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms, "
+        "in allocations (35.0 % of that) and block (60.0 % of that).",
+    ),
     "time in which nothing was recorded, and hardly less dispatch": (
         evidence(**LATE, removed={"unrecorded-time": 0.5, "dispatch": 0.45}),
         {"bottleneck": "dispatch", "confidence": "high"}, "",
+    ),
+    "waits whose removal saves more than that of the work between them": (
+        evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
+                 advised_share=0.6),
+        {"bottleneck": "sync"},
+        "^ The host holds this run up: it waits for the GPU",
+        "Removing sync would save at most 60.0 %",
+    ),
+    "waits whose removal saves less than that": (
+        evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
+                 advised_share=0.4),
+        {"bottleneck": "dispatch"}, "Removing other causes: sync 40.0 %",
     ),
     "a launch that takes more than all others": (
         launching(41), {}, "^ The host holds this run up: one launch, hipLaunchKernel, takes 41 ms",

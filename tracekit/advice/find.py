@@ -72,9 +72,8 @@ def find(
     least_share = thresholds.advised_gain / 2
     absent = {**missing} | {each.code: each.message for each in findings}
     looked, unlooked = _applicable(replay, absent)
-    # Few ops are an anecdote, unless marked steps repeat them.
-    is_few = 0 < replay.graph.ops < thresholds.few_ops
-    if is_few and len(replay.windows["step"]) < thresholds.fewest_alike:
+    steps = len(replay.steps) if replay.steps.are_steps else 0
+    if 0 < replay.graph.ops < thresholds.few_ops and steps < thresholds.fewest_alike:
         looked = []
     codes = {each.code for each in findings}
     is_cold = "cold_start" in codes

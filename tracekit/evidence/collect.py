@@ -57,6 +57,7 @@ QUERIES = (
     "replay_steps",
     "one_off_candidates",
     "repetition",
+    "unrecorded_waits",
 )
 
 Sites = dict[int | None, dict[str, Any]]

@@ -262,6 +262,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """What recorded the trace."""
     device_word: str = "GPU"
     """What the device is called in sentences."""
+    meanwhile: Sequence[dict[str, Any]] = ()
+    """What was recorded on any thread while the device waited and the launching thread recorded no
+    call (rows of the question `unrecorded_waits`)."""
     dominant: str = ""
     """The kernels that take most of the device's kernel time, with their share, as a clause."""
     ops: int = 0

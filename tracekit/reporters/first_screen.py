@@ -60,7 +60,16 @@ def _head(analysis: Analysis) -> list[Text]:
         regime.append(f"; confidence {verdict.confidence}", "default")
     said = wrap(printable(verdict.headline), WIDTH, break_on_hyphens=False)
     headline = [Text(each, "bold") for each in said]
-    return [*headline, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
+    traced = [*wrap(_traced(analysis), WIDTH), *_marked(analysis)]
+    return [*headline, regime, *(Text(each, "dim") for each in traced)]
+
+
+def _marked(analysis: Analysis) -> list[str]:
+    """How long the judged step is marked, if the mark and the step differ much in length."""
+    marked_ns, span_ns = analysis.marked_ns, analysis.judged.window.span_ns
+    if marked_ns is None or abs(marked_ns - span_ns) < Thresholds().small_gain * span_ns:
+        return []
+    return [f"(from one completion on the device to the next; marked {duration(marked_ns)})"]
 
 
 def _traced(analysis: Analysis) -> str:

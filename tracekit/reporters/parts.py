@@ -22,6 +22,9 @@ from tracekit.verdict.regime import split_bound
 ONCE = "What happened once (its whole time)"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
 
+# The longest name of what was recorded meanwhile that a row has room for.
+_MEANWHILE = 21
+
 # Columns of the query cpu_time, in the order in which they are shown.
 _OF_HOST = (
     "compute", "dispatch", "communication", "view", "allocation", "python", "input", "compilation",
@@ -200,8 +203,13 @@ def short_bound(found: Verdict | Period) -> Text:
 def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
     """The same in plain words."""
     of_host, word = analysis.judged.idle is None, analysis.trace.device_word
+    most = next((each["name"] for each in analysis.meanwhile if 2 * each["share"] >= 1), "")
+    # Something was recorded: on another thread, or a range around the wait.
+    within = f"waits in {most}" if len(most) <= _MEANWHILE else "waits, no call recorded"
     return [
-        replace(part, name=in_words_of(word, plain_part(part.name, of_host=of_host)))
+        replace(part, name=within)
+        if most and part.name == "idle: untraced"
+        else replace(part, name=in_words_of(word, plain_part(part.name, of_host=of_host)))
         for part in parts_of(analysis)
     ]
 

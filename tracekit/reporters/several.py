@@ -167,7 +167,7 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
         "verdict": [bound_text(a.verdict) for a in analyses],
         "in words": [printable(a.verdict.headline) for a in analyses],
         "confidence": [a.verdict.confidence for a in analyses],
-        "doubtful": [printable(next(iter(a.verdict.doubts), "-")) for a in analyses],
+        "doubtful": [printable(_doubt(a)) for a in analyses],
         "runs": [printable((a.trace.capture or {}).get("variant", "-")) for a in analyses],
         "device": [printable(devices_of(a)) for a in analyses],
         "window": [f"{w.name}, {duration(w.span_ns)}" for w in (a.judged.window for a in analyses)],
@@ -187,6 +187,15 @@ def _columns(out: Console, analyses: Sequence[Analysis], run: RunVerdict | None)
     known = [(name, *cells) for name, cells in rows.items() if {*map(str, cells)} != {"-"}]
     heads = (Column(title, overflow="fold") for title in titles(analyses))
     out.print(table([Column(), *heads], known))
+
+
+def _doubt(analysis: Analysis) -> str:
+    """What lowers the confidence most; a window with another verdict is in the first sentence."""
+    verdict = analysis.verdict
+    if verdict.confidence in ("high", "none"):
+        return "-"
+    said = verdict.headline.split(". ")
+    return (verdict.doubts or (said[-1:] if len(said) > 1 else ["-"]))[0]
 
 
 def _step(analysis: Analysis, key: str) -> str:

@@ -24,12 +24,14 @@ from tracekit.verdict.regime import (
     REGIMES,
     UNKNOWN,
     bound_of,
+    gains_nothing,
     guessed_ns,
     is_close,
     side_by_time,
 )
 from tracekit.verdict.sentences import (
     differing_window,
+    is_few,
     is_single_pass,
     is_unrepeated,
 )
@@ -49,12 +51,16 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
     if verdict.regime == UNKNOWN or margin is None:
         return replace(verdict, why=verdict.why[:MOST_REASONS])
     found = (doubt(verdict, evidence, thresholds) for doubt in DOUBTS)
-    doubts = [each for each in found if each]
+    # Those that could turn the verdict come first: a screen may have room for one.
+    doubts = sorted(
+        (each for each in found if each),
+        key=lambda each: each not in _turning(verdict, evidence, thresholds),
+    )
     # They come last: the caveats mention them as well.
     for finding in evidence.health:
         if finding.code == "profiler_dilation" and verdict.regime == COMPUTE:
             continue
-        if finding.code == "unlinked_gpu_ops" and _hardly_idles(evidence, thresholds):
+        if finding.code == "unlinked_gpu_ops" and not _hides_host(evidence, thresholds):
             continue
         if finding.code in words("doubt"):
             doubts.append(words("doubt")[finding.code])
@@ -75,12 +81,6 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
     reasons = verdict.why[: max(_FEWEST, MOST_REASONS - len(doubts))]
     why = [*reasons, *doubts][:MOST_REASONS]
     return replace(verdict, confidence=LEVELS[level], why=why, doubts=doubts)
-
-
-def _hardly_idles(evidence: Evidence, thresholds: Thresholds) -> bool:
-    """Whether it hardly matters which host work GPU ops wait for."""
-    idle_ns = evidence.gpu.idle_ns if evidence.gpu else 0
-    return bool(idle_ns < thresholds.doubtful_share * evidence.window.span_ns)
 
 
 def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
@@ -138,7 +138,7 @@ def _is_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds)
 
 def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     ops, nothing = evidence.ops, is_unrepeated(evidence.repetition)
-    if ops < thresholds.few_ops:
+    if is_few(ops, evidence.repetition, thresholds):
         if not ops:
             return "No op was recorded that would represent a run."
         recorded = f"{ops} {'op was' if ops == 1 else 'ops were'} recorded"
@@ -203,12 +203,13 @@ def _overlaps_streams(verdict: Verdict, evidence: Evidence, thresholds: Threshol
 def _differs_by_time(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     if evidence.gpu is None or evidence.idle is None or evidence.gains is None:
         return None
-    by_time = REGIMES[side_by_time(evidence.gpu, evidence.idle, evidence.gains)]
-    if by_time == verdict.regime:
+    side, gains = side_by_time(evidence.gpu, evidence.idle, evidence.gains), evidence.gains
+    is_nil = gains_nothing(side, gains.host, gains.device, thresholds)
+    if REGIMES[side] == verdict.regime or is_nil:
         return None
     return (
         "By time alone (device busy time against time waiting for the host), the run would be "
-        f"{by_time}."
+        f"{REGIMES[side]}."
     )
 
 
@@ -273,11 +274,35 @@ DOUBTS: tuple[Doubt, ...] = (
 )
 
 
+def _turning(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> list[str | None]:
+    """The doubts that could turn the verdict."""
+    given, gpu = (verdict, evidence, thresholds), evidence.gpu
+    found = [_is_close(*given), _repeats_little(*given), _is_mostly_once(*given)]
+    if gpu is not None and _is_beyond_margin(gpu.exposed_comm_ns, verdict, evidence):
+        found.append(_may_wait_for_ranks(*given))
+    gains = evidence.gains
+    if gains is not None and gains.unknown > abs(verdict.margin or 0.0):
+        found.append(_waits_unexplained(*given))
+    return found
+
+
+def _is_beyond_margin(ns: int, verdict: Verdict, evidence: Evidence) -> bool:
+    """Whether a part of the window exceeds the difference between the sides."""
+    return ns > abs(verdict.margin or 0.0) * evidence.window.span_ns
+
+
+def _hides_host(evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether the device waits long, in the judged window, for ops of unknown launch: the host may
+    have been late."""
+    idle, span_ns = evidence.idle, evidence.window.span_ns
+    return idle is not None and idle.unlinked_ns >= thresholds.doubtful_share * span_ns
+
+
 def _is_low_at_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> bool:
     """Whether one fact alone makes the confidence low."""
     gpu, given = evidence.gpu, (verdict, evidence, thresholds)
     if (
-        evidence.ops < thresholds.few_ops
+        is_few(evidence.ops, evidence.repetition, thresholds)
         or is_unrepeated(evidence.repetition)
         or _is_mostly_once(*given)
         or differing_window(evidence, verdict.regime, thresholds)
@@ -286,11 +311,9 @@ def _is_low_at_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
     if gpu is None:
         return False
     # The replay does not know which host work most GPU ops wait for.
-    is_linked = gpu.linked >= (1 - thresholds.unlinked_majority) * gpu.gpu_ops
-    if not is_linked and not _hardly_idles(evidence, thresholds):
+    is_most = gpu.linked < (1 - thresholds.unlinked_majority) * gpu.gpu_ops
+    if is_most and _hides_host(evidence, thresholds):
         return True
-    # Communication that may be waiting for other ranks exceeds the difference between the sides.
-    apart_ns = abs(verdict.margin or 0.0) * evidence.window.span_ns
-    if _may_wait_for_ranks(*given) and gpu.exposed_comm_ns > apart_ns:
+    if _may_wait_for_ranks(*given) and _is_beyond_margin(gpu.exposed_comm_ns, verdict, evidence):
         return True
     return evidence.gains is not None and bound_of(evidence, thresholds).takes_turns

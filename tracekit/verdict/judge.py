@@ -27,6 +27,7 @@ from tracekit.verdict.regime import (
 from tracekit.verdict.sentences import (
     headline,
     is_anecdote,
+    recorded_meanwhile,
     step_sentences,
     window_sentences,
 )
@@ -34,10 +35,13 @@ from tracekit.verdict.sentences import (
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _MORE_WORK = "Record more of the run: {warm}."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
+_MEANWHILE = "Look at what ran in these waits: `tracekit query unrecorded_waits`."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
+# Causes of which the host's time is waiting.
+_WAITING = ("sync", "copy")
 # Times of a device, and of its idle time: fields without `_ns`.
 _OF_GPU = ("busy", "compute", "exposed_comm", "exposed_memcpy", "idle")
 _OF_IDLE = ("host_late", "device", "unlinked", "after_last_op")
@@ -112,7 +116,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     most_ns = {name: round(gain * gains.window_ns) for name, gain in gains.removed_at_most.items()}
     savings = [
         Saving(name, round(gain * gains.window_ns), most_ns.get(name))
-        for name, gain in gains.removed.items()
+        for name, gain in _removed(evidence).items()
         if gain > 0
     ]
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
@@ -132,11 +136,14 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             (idle.device_ns, "gaps on the device"),
             (idle.causes.get("untraced", 0), "waits while nothing was recorded on the host"),
         )
+        known = recorded_meanwhile(evidence) if ns == idle.causes.get("untraced") else ""
+        if known:
+            what = f"waits without a call of the launching thread, in {known}"
         why.append(
             f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
-        next_ = [_UNEXPLAINED if gpu.linked else _RECORD_CALLS]
+        next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else _RECORD_CALLS]
         return unknown(window, why, fractions, next_, savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime
@@ -149,13 +156,27 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
 
 
 def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | None:
-    """If host and device take turns: the cause that the first advice reduces, if that saves about
-    as much as removing the slower side's whole bottleneck."""
-    gains = evidence.gains
-    if not bound.takes_turns or evidence.advised is None or gains is None:
+    """The cause that the first advice reduces, if that advice saves about as much as removing the
+    slower side's whole bottleneck and host and device take turns; or if it saves more, by taking
+    away waits of a host that bounds the run: a replay without their time still has their order."""
+    gains, advised = evidence.gains, evidence.advised
+    if advised is None or gains is None or bound.bottleneck is None:
         return None
-    most = gains.removed.get(bound.bottleneck or "", 0.0)
-    return evidence.advised if evidence.advised_share >= thresholds.near_share * most else None
+    most = gains.removed.get(bound.bottleneck, 0.0)
+    if bound.takes_turns:
+        return advised if evidence.advised_share >= thresholds.near_share * most else None
+    is_waiting = bound.side == "host" and advised in _WAITING
+    return advised if is_waiting and evidence.advised_share > most else None
+
+
+def _removed(evidence: Evidence) -> dict[str, float]:
+    """What removing each cause gains, the most first; at least what the first advice against it
+    gains."""
+    assert evidence.gains is not None
+    removed, advised = dict(evidence.gains.removed), evidence.advised
+    if advised in _WAITING:
+        removed[advised] = max(removed.get(advised, 0.0), evidence.advised_share)
+    return dict(sorted(removed.items(), key=lambda item: -item[1]))
 
 
 def _busy_sentence(evidence: Evidence) -> str:
@@ -194,10 +215,11 @@ def _gain_sentences(
             )
         else:
             sentences.append(f"Neither helps much; {by_time}.")
-    if (saved := gains.removed.get(bottleneck, 0.0)) > 0:
+    removed = _removed(evidence)
+    if (saved := removed.get(bottleneck, 0.0)) > 0:
         others = [
             f"{name} {percent(gain)}"
-            for name, gain in gains.removed.items()
+            for name, gain in removed.items()
             if name != bottleneck and gain >= thresholds.named_gain
         ][:3]
         rest = f" Removing other causes: {', '.join(others)}." if others else ""

@@ -116,6 +116,12 @@ class Analysis(Shown, frozen=True):
     memory_traffic: list[dict[str, Any]]
     advice: list[Advice]
     """What to change; the change that saves most comes first."""
+    meanwhile: list[dict[str, Any]] = field(default_factory=list)
+    """What was recorded on any thread in long waits without a recorded call of the launching
+    thread."""
+    marked_ns: int | None = None
+    """How long the judged step is marked on the host; null: no step is judged. The device completes
+    work before and after a mark ends, and a step is judged from completion to completion."""
 
     @property
     def headline(self) -> str:

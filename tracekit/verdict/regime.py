@@ -132,10 +132,15 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
 
 
 def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -> Bound:
-    # A side whose halving gains nothing is not what bounds the window, however busy it is.
-    gained = device if by_time == "device" else host
-    is_nil = gained < thresholds.shown_gain and max(host, device) >= thresholds.named_gain
+    is_nil = gains_nothing(by_time, host, device, thresholds)
     return weigh(host, device, None if is_nil else by_time, thresholds.small_gain)
+
+
+def gains_nothing(side: str, host: float, device: float, thresholds: Thresholds) -> bool:
+    """Whether halving a side gains nothing and halving the other one gains something: then that
+    side is not what bounds the window, however busy it is."""
+    gained = device if side == "device" else host
+    return bool(gained < thresholds.shown_gain and max(host, device) >= thresholds.named_gain)
 
 
 def _is_unexplained(found: Evidence | Period, bound: Bound, thresholds: Thresholds) -> bool:

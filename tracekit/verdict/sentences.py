@@ -38,6 +38,8 @@ from tracekit.verdict.regime import (
 )
 
 _NAMED = 3
+# The least share of such waits that names what was recorded meanwhile.
+_MEANWHILE = 0.25
 
 
 def headline(
@@ -179,13 +181,30 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     if gains is not None:
         ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
     if bottleneck == UNRECORDED:
-        return f"{does} for {duration(ns)}"
+        known = recorded_meanwhile(evidence)
+        return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
         return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
     return does
+
+
+def recorded_meanwhile(evidence: Evidence) -> str:
+    """What was recorded on other threads, or around, in waits without a recorded call: the names
+    with their shares of these waits; those that tell what a thread did come first."""
+    open_ = ("untraced", "python", "dispatch")
+    left, named = 1.0, []
+    for each in sorted(evidence.meanwhile, key=lambda row: row["activity"] in open_):
+        # Names that together take more than all of it are open at the same time.
+        if each["share"] >= _MEANWHILE and each["share"] <= left:
+            left -= each["share"]
+            # A frame's name without its file, and a colon.
+            name = each["name"].rpartition(": ")[2]
+            part = "" if each["share"] >= 1 else f" ({percent(each['share'])} of that)"
+            named.append(f"{name}{part}")
+    return " and ".join(named[:2])
 
 
 def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
@@ -256,11 +275,15 @@ def is_unrepeated(repetition: Repetition | None) -> bool:
 def is_anecdote(
     bottleneck: str | None, ops: int, repetition: Repetition | None, thresholds: Thresholds
 ) -> bool:
-    """Whether a device waits while nothing was recorded, and ran too few ops to represent a run,
-    without steps that repeat them."""
-    steps = repetition.steps if repetition else 0
-    is_few = ops < thresholds.few_ops and steps < thresholds.fewest_alike
-    return bool(is_few and bottleneck == UNRECORDED)
+    """Whether a device waits while nothing was recorded, and ran too few ops to represent a
+    run."""
+    return bottleneck == UNRECORDED and is_few(ops, repetition, thresholds)
+
+
+def is_few(ops: int, repetition: Repetition | None, thresholds: Thresholds) -> bool:
+    """Whether these ops are too few to represent a run, without steps that repeat them."""
+    steps = repetition.steps if repetition and ops else 0
+    return bool(ops < thresholds.few_ops and steps < thresholds.fewest_alike)
 
 
 def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
@@ -274,11 +297,14 @@ def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> boo
 
 def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
     """The typical step, the steps that differ from it and how, and the steps' regimes if they
-    differ from the verdict's."""
+    differ from the verdict's. If a step is judged, it is the typical one."""
     sentences, steps = [], evidence.steps
     if len(steps) >= thresholds.fewest_alike:
-        typical_ns = median_low(step.window.span_ns for step in steps)
-        typical = next(step for step in steps if step.window.span_ns == typical_ns)
+        median_ns = median_low(step.window.span_ns for step in steps)
+        typical = next(step for step in steps if step.window.span_ns == median_ns)
+        typical = next((step for step in steps if step.window == evidence.window), typical)
+        typical_ns = typical.window.span_ns
+        is_median = ", the median" if typical_ns == median_ns else ""
         ratio = thresholds.cold_step_ratio
         odd = [
             step
@@ -289,7 +315,7 @@ def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> l
         more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
         if odd:
             sentences.append(
-                f"The typical step is {typical.window.name} ({duration(typical_ns)}, the median). "
+                f"The typical step is {typical.window.name} ({duration(typical_ns)}{is_median}). "
                 f"Steps that differ: {named}{more}."
             )
     differing = Counter(step.regime for step in steps if step.regime != regime)
