@@ -63,33 +63,25 @@ step AS (
     FROM steps GROUP BY trace_id
 ),
 dilated AS (SELECT *, profiled_ns / nullif(unprofiled_ns, 0) AS dilation FROM measured_steps),
--- Launch calls that take as long as loading their kernel's code does, though it starts soon after them; and
--- those that launch a kernel for the first time.
 cold AS (
-    SELECT trace_id, count(DISTINCT launch_id) AS cold_launches, count(*) FILTER (is_new) AS first_launches,
-           sum_where(ns, is_new) AS first_ns
-    FROM (SELECT *, launch_end_ns - launch_start_ns AS ns, row_number() OVER (
-              PARTITION BY trace_id, device_id, name ORDER BY launch_start_ns, event_id) = 1 AS is_new
-        FROM gpu_ops WHERE kind = 'kernel' AND NOT is_graph)
+    SELECT trace_id, count(*) FILTER (NOT loads) AS cold_launches, count(*) FILTER (loads) AS cold_loads,
+           sum(ns) FILTER (loads) >= thresholds().load_share * any_value(end_ns - start_ns) AS is_loading
+    FROM cold_launches(thresholds().cold_launch_ns, thresholds().late_launch_ns)
+    JOIN trace_span USING (trace_id) GROUP BY trace_id
+),
+-- Launch calls that load the code of their kernel, in a trace with too few steps to show what is usual.
+first_launch AS (
+    SELECT trace_id, count(*) AS first_launches,
+           sum(ns) >= thresholds().load_share * any_value(end_ns - start_ns) AS is_first
+    FROM (
+        SELECT trace_id, launch_end_ns - launch_start_ns AS ns, queue_wait_ns
+        FROM gpu_ops WHERE kind = 'kernel' AND NOT is_graph
+        QUALIFY row_number() OVER (PARTITION BY trace_id, device_id, name
+            ORDER BY launch_start_ns, event_id) = 1
+    ) JOIN step USING (trace_id) JOIN trace_span USING (trace_id)
     WHERE ns >= thresholds().cold_launch_ns AND queue_wait_ns < thresholds().late_launch_ns
+        AND steps < thresholds().cold_steps
     GROUP BY trace_id
-),
--- Calls that load code or ask about it.
-loading AS (
-    SELECT trace_id, count(*) AS cold_loads, sum(dur_ns) AS loading_ns FROM runtime_calls
-    WHERE label_id IN (SELECT label_id FROM slice_label
-        WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes'))
-    GROUP BY trace_id
-),
--- First launches count in a trace with too few steps to show what is usual.
-started AS (
-    SELECT trace_id, coalesce(cold_launches, 0) AS cold_launches, first_launches,
-           coalesce(cold_loads, 0) AS cold_loads,
-           loading_ns >= thresholds().load_share * (end_ns - start_ns) AS is_loading,
-           steps < thresholds().cold_steps
-               AND first_ns >= thresholds().load_share * (end_ns - start_ns) AS is_first
-    FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN loading USING (trace_id)
-    LEFT JOIN step USING (trace_id)
 ),
 -- Code, severity, count and message of each finding.
 findings AS (
@@ -164,7 +156,7 @@ findings AS (
             || ': a first run, record a warm one')
     ]), NULL
     FROM trace LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
-    LEFT JOIN step USING (trace_id) LEFT JOIN started USING (trace_id)
+    LEFT JOIN step USING (trace_id) LEFT JOIN cold USING (trace_id) LEFT JOIN first_launch USING (trace_id)
     WHERE coalesce(getvariable('severity'), '') <> 'error'
 )
 SELECT trace_id, finding[1] AS code, finding[2] AS severity, finding[4] AS message, finding[3] AS count,

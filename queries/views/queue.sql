@@ -6,6 +6,19 @@ SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, 
 FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
+-- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
+-- starts within `wait_ns` after them; and the calls that load code.
+CREATE OR REPLACE MACRO cold_launches(call_ns, wait_ns) AS TABLE
+SELECT trace_id, launch_id, FALSE AS loads, any_value(launch_end_ns - launch_start_ns) AS ns
+FROM gpu_ops WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph
+  AND launch_end_ns - launch_start_ns >= call_ns AND queue_wait_ns < wait_ns
+GROUP BY trace_id, launch_id
+UNION ALL
+SELECT trace_id, event_id, TRUE, dur_ns FROM runtime_calls
+SEMI JOIN (SELECT label_id FROM slice_label
+    WHERE regexp_matches(name, '^(cu|hip)(Module|Library)Load|FuncGetAttributes')) USING (label_id)
+WHERE is_asked(trace_id);
+
 -- The launch calls of each stream that do not wait for their own op: the number of launches queued when the
 -- call begins (`met`), and the number, itself included, when it returns (`left_waiting`).
 CREATE OR REPLACE VIEW queued_calls AS
