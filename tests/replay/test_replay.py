@@ -182,6 +182,27 @@ def test_devices_of_one_trace_run_beside_each_other(replay, trace):
     assert [gpu.device_id for gpu in replay.database.verdict(trace).devices] == [1, 0]
 
 
+COPIED = [
+    launch(0, 5, 1), gpu_op(7, 9_000, 1, category="gpu_memcpy", name="Memcpy HtoD"),
+    *(event for i in range(4)
+      for event in (launch(13_000 + 10 * i, 5, 3 + i), gpu_op(13_007 + 10 * i, 2, 3 + i))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trace", "least_us", "most_us"),
+    [
+        (TRACES.events([*COPIED, launch(10, 9_000, 2), gpu_op(9_020, 100, 2)]), 4_000, 4_200),
+        (TRACES.events([*COPIED, launch(10, 12_000, 2), gpu_op(12_020, 100, 2)]), 13_000, 13_100),
+    ],
+)
+def test_a_launch_that_returns_when_a_copy_ends_is_not_work_of_the_host(
+    trace, least_us, most_us, replay
+):
+    length = replay.bounds("trace").length(replay.run("copy*0"))
+    assert least_us * US <= length <= most_us * US
+
+
 def test_a_prediction_comes_with_its_doubts(tmp_path):
     events = [launch(0, 5, 1), gpu_op(7, 50, 1), gpu_op(60, 10, 99)]
     whole = traces.write(tmp_path / "1.json", events[:2])

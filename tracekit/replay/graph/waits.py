@@ -49,12 +49,13 @@ def waits_of(recorded: Recording, submitted: Ints) -> Waits:
     Args:
         submitted: the instant in each launch call from which its op could start.
     """
-    given = recorded.handovers
+    given, full = recorded.handovers, _full_queues(recorded)
     return Waits.concatenate(
         [
             _sync_calls(recorded),
             _blocking_copies(recorded, submitted),
-            _full_queues(recorded),
+            full,
+            _held_launches(recorded, full),
             _fetches(recorded),
             # A thread that gets work is blocked until then, and its giver until that work is done.
             Waits.make(EdgeKind.HANDOVER, given.idle_from, given.begin, instant=given.given),
@@ -207,6 +208,42 @@ def _full_queues(recorded: Recording) -> Waits:
             )
         )
     return Waits.concatenate(found)
+
+
+def _held_launches(recorded: Recording, full: Waits) -> Waits:
+    """Other launch calls that return once an op ends that ran for nearly all of the call: it held
+    them up, as a copy of parameters does."""
+    device, host, thresholds = recorded.device, recorded.host, recorded.thresholds
+    op = np.flatnonzero(device.linked & ~device.is_blocking)
+    op = op[np.unique(device.launch_id[op], return_index=True)[1]]
+    op = op[device.call_end[op] - device.call[op] >= thresholds.stall_ns]
+    begin, end = device.call[op], device.call_end[op]
+    order = np.append(np.argsort(device.end, kind="stable"), -1)
+    ends = device.end[order[:-1]]
+    source = order[np.searchsorted(ends, end + thresholds.clock_tick_ns, "right") - 1]
+    ended, length = _ends(recorded, source), end - begin
+    ran_from = np.maximum(device.start[source], begin)
+    held = (
+        (source >= 0)
+        & (end - ended <= thresholds.spin_ns)
+        & (ended - ran_from >= thresholds.own_share * length)
+        & (~device.linked[source] | (device.call[source] < begin))
+        & ~np.isin(host.key(device.thread[op], host.origin_ns + begin), full.start)
+    )
+    op, begin, end, source, ended, length = (
+        each[held] for each in (op, begin, end, source, ended, length)
+    )
+    blocked_until = _blocked_until(ended, end, thresholds)
+    own = np.minimum(recorded.usual.call_ns, length) - (end - blocked_until)
+    return Waits.make(
+        EdgeKind.SYNC,
+        host.key(device.thread[op], host.origin_ns + begin),
+        host.key(device.thread[op], host.origin_ns + blocked_until),
+        own_ns=np.maximum(own, 0),
+        own_cause=CAUSES.index("launch"),
+        op=source,
+        lag_ns=blocked_until - ended,
+    )
 
 
 def _fetches(recorded: Recording) -> Waits:
