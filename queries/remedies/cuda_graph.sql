@@ -63,7 +63,7 @@ counted AS (
     SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike,
            lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns) AS since_ns
     FROM launch SEMI JOIN (FROM stretches('launch', 'waiting_call')
-        WHERE launches >= thresholds().graph_launches) USING (trace_id)
+        WHERE launches >= thresholds().graph_launches OR stretches = 1) USING (trace_id)
     ANTI JOIN cut USING (trace_id)
 )
 SELECT trace_id, NULL AS place,

@@ -41,9 +41,10 @@ SELECT trace_id, place, detail, target, gpu_op_id AS event_id, NULL AS pid, NULL
        factor
 FROM detailed('at_place');
 
--- How many launches of a relation the host makes between two waits of another, in a trace's typical launch.
+-- How many launches of a relation the host makes between two waits of another, in a trace's typical launch,
+-- and how many such stretches there are: a single one may be as short as the recording.
 CREATE OR REPLACE MACRO stretches(launches, waits) AS TABLE
-SELECT trace_id, sum(n * n) / sum(n) AS launches FROM (
+SELECT trace_id, sum(n * n) / sum(n) AS launches, count(*) AS stretches FROM (
     SELECT l.trace_id, count(*) AS n FROM query_table(launches) AS l ASOF LEFT JOIN query_table(waits) AS w
       ON l.trace_id = w.trace_id AND l.end_ns <= w.start_ns
     GROUP BY l.trace_id, w.event_id)
