@@ -86,6 +86,7 @@ SELECT trace_id, NULL AS place,
        'cuda-graph' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM counted LEFT JOIN step AS s USING (trace_id)
 WHERE alike >= thresholds().fewest_alike AND (s.launches IS NOT NULL OR trace_id IN (
-    -- In a trace's typical launch, the host makes so many launches between two waits.
+    -- In a trace's typical launch, the host makes so many launches between two waits. A single stretch may be
+    -- as short as the recording.
     SELECT trace_id FROM stretch GROUP BY trace_id
-    HAVING sum(launches * launches) / sum(launches) >= thresholds().graph_launches))
+    HAVING sum(launches * launches) / sum(launches) >= thresholds().graph_launches OR count(*) = 1))

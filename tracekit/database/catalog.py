@@ -42,6 +42,7 @@ VOCABULARY = (
     "cpu",
     "runs",
     "hta",
+    "former",
 )
 
 # The folders of queries and their subjects, in the order in which they are listed.
