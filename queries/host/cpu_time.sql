@@ -21,6 +21,7 @@
 -- column unrecorded_ns (ns): the part of untraced_ns in stretches too long for Python between two operators
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
 -- column memory_ns (ns): the part of compute_ns that memory limits; for the rest, shapes do not tell
+-- column device_read_ns (ns): operators that read or copy values of a device and take too long to do only that
 -- column device_evidence (text): evidence of a job with a GPU; NULL: none
 -- doubts: no_operators, no_shapes, begin_end_events
 WITH stretch AS (FROM cpu_stretches(getvariable('trace'))),
@@ -40,6 +41,15 @@ begun AS (
     SELECT w.*, count(*) AS operators
     FROM win AS w JOIN operator AS o ON w.trace_id = o.trace_id AND o.start_ns >= w.start_ns
         AND o.start_ns < w.end_ns
+    GROUP BY ALL
+),
+waited AS (
+    SELECT w.*, sum(r.end_ns - r.start_ns) AS device_read_ns
+    FROM win AS w JOIN (
+        FROM cpu_ops SEMI JOIN stretch USING (trace_id, pid, tid)
+        WHERE list_has_any(traits, ['reads_device', 'copies']) AND dur_ns >= thresholds().stall_ns
+        QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)) AS r
+      ON w.trace_id = r.trace_id AND r.start_ns >= w.start_ns AND r.start_ns < w.end_ns
     GROUP BY ALL
 ),
 device_sign AS (
@@ -77,9 +87,10 @@ SELECT
     sum_where(ns, role = 'untraced' AND is_long) AS unrecorded_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'math') AS math_ns,
     sum_where(ns, role = 'compute' AND limit_by = 'memory-bandwidth') AS memory_ns,
-    any_value(signs) AS device_evidence
+    coalesce(any_value(device_read_ns), 0)::BIGINT AS device_read_ns, any_value(signs) AS device_evidence
 FROM summed AS s JOIN (SELECT DISTINCT trace_id, pid, tid FROM stretch) USING (trace_id)
-LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN device_sign USING (trace_id)
+LEFT JOIN begun USING (trace_id, kind, name, start_ns, end_ns)
+LEFT JOIN waited USING (trace_id, kind, name, start_ns, end_ns) LEFT JOIN device_sign USING (trace_id)
 LEFT JOIN (SELECT trace_id, count(*) AS launches FROM launches GROUP BY trace_id) USING (trace_id)
 GROUP BY trace_id, pid, tid, kind, name, s.start_ns, s.end_ns
 ORDER BY trace_id, kind, s.start_ns, s.end_ns, name

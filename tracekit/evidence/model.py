@@ -135,6 +135,7 @@ class HostThread(Struct, frozen=True):
     """The part of it in calls to other workers (RPC)."""
     math_ns: int = 0
     memory_ns: int = 0
+    device_read_ns: int = 0
     device_evidence: str | None = None
     last_wait_ns: int | None = None
     """The last call that waits for a device, after all launches; None: none does."""
