@@ -33,7 +33,8 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it. The whole
 -- call goes, and so does a view that only it reads; the sizes of an exchange lose only their wait. Results of
--- a pass have to be read. Another remedy handles operators whose result's size depends on values, except in a print.
+-- a pass have to be read. Another remedy handles operators whose result's size depends on values, except in a
+-- print.
 WITH read AS (FROM device_reads() WHERE purpose <> 'result')
 SELECT trace_id, if(python_id IS NULL AND module_id IS NULL, coalesce(user_range, place), place) AS place,
        if(purpose = 'sizes', 'sizes of an exchange: copy them ahead on a side stream', detail) AS detail,
