@@ -64,8 +64,8 @@ def is_interrupt(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Any exception in one line: its type, and the first line of its message; of tracekit's own
-    the message alone."""
+    """Any exception in one line: its type and the first line of its message; for tracekit's own
+    errors, the message."""
     if isinstance(error, TracekitError):
         return str(error)
     lines = str(error).strip().splitlines()

@@ -73,7 +73,7 @@ _FINDING_ROW = closed(
             ("trace_id", "integer", "the trace (id)"),
             ("code", "string", "what is doubtful or missing"),
             ("severity", "string", "error, warning, info, or missing: it was not recorded"),
-            ("count", "integer", "how many events it is about, if it is about events (count)"),
+            ("count", "integer", "the number of events that it concerns, if any (count)"),
             ("message", "string", "the text for people, with what to do"),
         )
     },

@@ -30,7 +30,7 @@ def thresholds_page() -> str:
         "All numbers that decide something, from queries/thresholds.csv. Shares are of the window. "
         "A source `ours` means that we chose the number.",
         "## Thresholds that a user can set",
-        "`--threshold NAME=VALUE` sets one for a run, for the queries that it asks, too.",
+        "`--threshold NAME=VALUE` sets one for a run and for its queries.",
         table(head, _rows(settable=True)),
         "## Thresholds that are the same in every run",
         "Tables in a database depend on them. SQL reads them as `thresholds().NAME`.",

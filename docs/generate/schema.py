@@ -58,7 +58,7 @@ def _column_comments() -> dict[tuple[str, str], str]:
     """The comment beside a column in tables.sql."""
     texts = [catalog.schema("tables"), *(fact.table for fact in facts.facts().values())]
     parts = re.split(_DEFINED, "\n".join(texts))
-    # The text before the first; then kind, name and the text up to the next definition.
+    # The text before the first definition; then, for each, its kind, its name and its text.
     return {
         (parts[place + 1], column): said
         for place in range(1, len(parts), 3)

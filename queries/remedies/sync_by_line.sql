@@ -30,8 +30,9 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
 -- `.item()`, `.cpu()`, `bool(tensor)` and `print(tensor)` copy a value to the host and wait for it. The whole
--- call goes, with the view that only it reads; of the sizes of an exchange, the wait alone. Results of a pass
--- have to be read. Another remedy handles operators whose result's size depends on values, except in a print.
+-- call goes, and so does a view that only it reads; the sizes of an exchange lose only their wait. Results of
+-- a pass have to be read. Another remedy handles operators whose result's size depends on values, except in a
+-- print.
 -- `purpose`: 'sizes' of an exchange between ranks, a 'result' (the copies between two kernels are large, or a
 -- pass ends with them), or a 'value' to log. `user_range` is the innermost range that the program opened.
 WITH call AS (

@@ -171,8 +171,8 @@ def test_a_recording_replaces_neither_its_program_nor_a_loaded_database(record, 
         ("script.json", "is also an input" if used == "script.json" else "must end in"),
         (used, "is also an input"),
         ("module.duckdb", "is also an input"),
-        ("loaded.duckdb", "is a database that no recording made"),
-        ("base.json", "is a database that no recording made"),
+        ("loaded.duckdb", "is a database that tracekit did not record"),
+        ("base.json", "is a database that tracekit did not record"),
     ):
         with pytest.raises(TracekitError, match=said):
             record(output)

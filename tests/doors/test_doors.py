@@ -1,5 +1,5 @@
-"""Whichever door is asked about a trace, it gives one regime, one margin, one price for each change
-and one list of one-offs: those of `tracekit analyze --json` of the trace."""
+"""Every door gives the same regime, margin, prices of changes and one-offs of a trace: those of
+`tracekit analyze --json`."""
 
 from __future__ import annotations
 

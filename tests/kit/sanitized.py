@@ -10,8 +10,8 @@ _FLAGS = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=al
 
 
 def compiled(name: str, folder: Path) -> Path:
-    """The program `name`.c of this folder, compiled into another one; skips the test without a
-    compiler that has sanitizers."""
+    """Compiles `name`.c of this folder into another folder; skips the test if no compiler has
+    sanitizers."""
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler with a sanitizer is installed")

@@ -74,7 +74,7 @@ class Opened:
             self._close_first()
 
     def _opened(self, paths: Sequence[str]) -> tuple[Session, ExitStack]:
-        """The traces, and what closes them."""
+        """The session of the traces, and the stack that closes it."""
         with ExitStack() as closing:
             if len(paths) == 1 and is_database(paths[0]):
                 opened, file = open_any(paths[0], self.resources), paths[0]

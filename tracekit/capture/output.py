@@ -125,7 +125,7 @@ def check_place(output: Path, script: str | None = None) -> None:
 
     Raises:
         TracekitError: when `output` cannot be written, is a source of the program, or is a database
-            that no recording made.
+            that tracekit did not record.
     """
     require_writable(output, sources(script))
     require_ending(output.resolve())
@@ -168,7 +168,7 @@ def _require_replaceable(output: Path) -> None:
         if database.fetch(recorded)[1] == [(True,)]:
             return
     raise TracekitError(
-        f"{output}: is a database that no recording made: remove it, or write to another file"
+        f"{output}: is a database that tracekit did not record: remove it, or write to another file"
     )
 
 

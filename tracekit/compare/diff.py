@@ -286,5 +286,5 @@ def _pace(run: RunVerdict, name: str, others: list[tuple[RunVerdict, str]]) -> l
 
 
 def _is_alike(one: LateRank, other: LateRank) -> bool:
-    """Whether a rank is late for the same reason in two runs, and about as much."""
+    """Whether a rank is late for the same reason in two runs, and by about as much."""
     return one.cause == other.cause and 2 * (one.excess_ns or 0) >= (other.excess_ns or 0)

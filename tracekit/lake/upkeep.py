@@ -135,7 +135,7 @@ def is_compact(run: LakeRun) -> bool:
 def compact_runs(
     lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
 ) -> int:
-    """Puts the ranks of each run into one file a table; returns how many groups they were in."""
+    """Merges the files of each run's ranks, table by table; returns the number of groups merged."""
     count = 0
     for name, found in workers.each(partial(_compact, lake, resources or Resources()), names):
         if isinstance(found, Exception):

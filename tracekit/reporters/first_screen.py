@@ -60,16 +60,15 @@ def _head(analysis: Analysis) -> list[Text]:
         regime.append(f"; confidence {verdict.confidence}", "default")
     said = wrap(printable(verdict.headline), WIDTH, break_on_hyphens=False)
     headline = [Text(each, "bold") for each in said]
-    traced = [*wrap(_traced(analysis), WIDTH), *_marked(analysis)]
-    return [*headline, regime, *(Text(each, "dim") for each in traced)]
+    return [*headline, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
 
 
-def _marked(analysis: Analysis) -> list[str]:
+def _marked(analysis: Analysis) -> str:
     """How long the judged step is marked, if the mark and the step differ much in length."""
     marked_ns, span_ns = analysis.marked_ns, analysis.judged.window.span_ns
     if marked_ns is None or abs(marked_ns - span_ns) < Thresholds().small_gain * span_ns:
-        return []
-    return [f"(from one completion on the device to the next; marked {duration(marked_ns)})"]
+        return ""
+    return f" between completions on the device (marked: {duration(marked_ns)})"
 
 
 def _traced(analysis: Analysis) -> str:
@@ -81,7 +80,7 @@ def _traced(analysis: Analysis) -> str:
         judged = [
             f"1 step of {length}" if steps == 1 else f"{steps} steps, {_step(analysis)} {length}"
         ]
-    judged = [each + without_profiler(analysis) for each in judged]
+    judged = [each + _marked(analysis) + without_profiler(analysis) for each in judged]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
@@ -212,7 +211,8 @@ def _listed(
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
         place = [Text(f"    {line}", "dim") for line in _place(each)]
-        if number == 1 and bottleneck and not (each.once or is_against(each.cause, bottleneck)):
+        is_apart = each.once or remedy(each.remedy).is_batch
+        if number == 1 and bottleneck and not (is_apart or is_against(each.cause, bottleneck)):
             place.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
         if len(lines) + len(change) + len(place) > free:
             # A change is worth its line without its place, but for one of several places.

@@ -203,7 +203,8 @@ def short_bound(found: Verdict | Period) -> Text:
 def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
     """The same in plain words."""
     of_host, word = analysis.judged.idle is None, analysis.trace.device_word
-    most = next((each["name"] for each in analysis.meanwhile if 2 * each["share"] >= 1), "")
+    idle_ns = analysis.idle.causes.get("untraced", 0) if analysis.idle else 0
+    most = next((each["name"] for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), "")
     # Something was recorded: on another thread, or a range around the wait.
     within = f"waits in {most}" if len(most) <= _MEANWHILE else "waits, no call recorded"
     return [

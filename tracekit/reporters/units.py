@@ -18,7 +18,7 @@ from tracekit.reporters.kernel_names import short_name
 from tracekit.reporters.terminal import Cell, Name, clipped, clipped_start
 from tracekit.text import SIZES, TIMES, figure_of, printable
 
-# The units in which the numbers of a unit are shown.
+# The scales by which a column's numbers are shown, by the column's unit.
 _SCALES = {
     "ns": TIMES,
     "bytes": SIZES,

@@ -31,7 +31,7 @@ class Rejected(NamedTuple):
 
 
 def cut_reason(text: bytes | bytearray) -> str:
-    """What the end of the text lacks to complete a value; empty if the value is whole."""
+    """The reason why the text ends inside a value; empty if the value is whole."""
     try:
         DECODER.raw_decode(text.decode("latin-1"))
     except json.JSONDecodeError as error:

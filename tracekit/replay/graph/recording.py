@@ -173,7 +173,7 @@ def _on_time(
 ) -> Device:
     """The device with its clock set back if calls return before the ops that they wait for end.
 
-    Most calls have to return early for that, and every op has to stay after its launch.
+    That needs most calls to return early, and leaves every op after its launch.
     """
     if len(device.shift_ns) != 1 or any(device.shift_ns.values()):
         return device
