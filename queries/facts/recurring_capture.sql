@@ -1,11 +1,13 @@
--- fact: A capture that recurs, so that it is not a start.
+-- fact: A capture, and how often it recurs: `recurs` says whether it is more than a start.
 -- needs: thread_slice, launch_call, steps, graph_node
 -- of: capture_calls
--- In a run of steps: captures in most of them. Else: captures of the same work (operators, shapes, modules;
--- kernels and grids of the next replay) in most quarters of the launches, with a replay between two. A replay
--- in an operator that captures does not count: layers that are the same have a graph each.
+-- Captures of the same work (operators, shapes, modules; kernels and grids of the next replay) recur with a
+-- replay between two. A replay in an operator that captures does not count: layers that are the same have a
+-- graph each.
 CREATE TABLE recurring_capture (
-    trace_id INTEGER, capture_id BIGINT -- the call that begins it
+    trace_id INTEGER, capture_id BIGINT, -- the call that begins it
+    steps INTEGER, in_steps INTEGER, -- marked steps, and those with captures
+    quarters INTEGER -- quarters of the launches with captures of this work; 0: no replay between two
 );
 WITH replay AS MATERIALIZED (
     SELECT r.trace_id, r.pid, r.event_id, r.start_ns,
@@ -54,6 +56,4 @@ counted AS (
            coalesce(bool_or(is_replayed_before) OVER same_work, FALSE) AS is_replayed
     FROM again WINDOW same_work AS (PARTITION BY trace_id, pid, work)
 )
-SELECT trace_id, capture_id FROM counted
-WHERE CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with > steps
-        ELSE quarters_with >= thresholds().recurring_quarters AND is_replayed END
+SELECT trace_id, capture_id, coalesce(steps, 0), steps_with, if(is_replayed, quarters_with, 0) FROM counted

@@ -21,7 +21,8 @@
 -- column unrecorded_ns (ns): the part of untraced_ns in stretches too long for Python between two operators
 -- column math_ns (ns): the part of compute_ns that arithmetic limits, by the shapes of operators
 -- column memory_ns (ns): the part of compute_ns that memory limits; for the rest, shapes do not tell
--- column device_read_ns (ns): operators that read or copy values of a device and take too long to do only that
+-- column device_read_ns (ns): operators that read or copy values of a device and take too long to do only
+--     that
 -- column device_evidence (text): evidence of a job with a GPU; NULL: none
 -- doubts: no_operators, no_shapes, begin_end_events
 WITH stretch AS (FROM cpu_stretches(getvariable('trace'))),

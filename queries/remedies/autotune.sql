@@ -82,6 +82,7 @@ starved AS (
     SELECT p.trace_id, p.event_id, memory_ns / busy_ns AS reached, max(r.reached) AS best
     FROM limited AS p JOIN memory_rates AS r ON p.trace_id = r.trace_id AND p.device_id = r.device_id
         AND r.bytes <= p.bytes AND r.bytes * thresholds().near_size >= p.bytes
+        AND r.reached >= thresholds().half_share
     WHERE math_ns <= thresholds().half_share * memory_ns
     GROUP BY ALL HAVING memory_ns / busy_ns <= thresholds().half_share * best
 ),

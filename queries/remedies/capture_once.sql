@@ -24,6 +24,7 @@ SELECT trace_id, operator AS place,
            || coalesce(format(', {:.1f} ms without one', nullif(usual_ns, 0) / 1e6), '') AS detail,
        'host' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        usual_ns / (end_ns - start_ns) AS factor
-FROM capture_calls SEMI JOIN recurring_capture USING (trace_id, capture_id)
+FROM capture_calls JOIN recurring_capture USING (trace_id, capture_id)
 WHERE is_asked(trace_id)
+    AND recurs(steps, in_steps, quarters, thresholds().fewest_alike, thresholds().recurring_quarters)
 WINDOW here AS (PARTITION BY trace_id, operator)

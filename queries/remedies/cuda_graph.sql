@@ -75,7 +75,7 @@ step AS (
     SELECT trace_id, launches
     FROM step_launches('counted')
     JOIN (SELECT trace_id, median(dur_ns) AS ns FROM counted GROUP BY ALL) USING (trace_id)
-    WHERE launches * ns >= thresholds().graph_step_ns
+    WHERE steps >= thresholds().fewest_alike AND launches * ns >= thresholds().graph_step_ns
 )
 SELECT trace_id, NULL AS place,
        CASE WHEN trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)

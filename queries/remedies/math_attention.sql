@@ -70,6 +70,7 @@ priced AS (
                queries, keys, 100 * memory_ns / busy_ns, 100 * max(reached))
     FROM forward AS f JOIN memory_rates AS r ON f.trace_id = r.trace_id AND f.device_id = r.device_id
         AND r.bytes <= f.bytes AND r.bytes * thresholds().near_size >= f.bytes
+        AND reached >= thresholds().half_share
     WHERE math_ns <= thresholds().half_share * memory_ns
         AND least(queries, keys) < thresholds().attention_tile
     GROUP BY f.trace_id, event_id, gpu_op_ids, memory_ns, busy_ns, queries, keys

@@ -142,7 +142,7 @@ SELECT trace_id, place,
        'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
        thresholds().compiled_overhead AS factor
 FROM stretch WHERE end_ns > start_ns AND trace_id NOT IN (SELECT trace_id FROM step_launches('launched')
-    WHERE launches < thresholds().compiled_launches)
+    WHERE steps >= thresholds().fewest_alike AND launches < thresholds().compiled_launches)
 UNION ALL
 SELECT trace_id, name, NULL, 'overhead', unit_id, pid, tid, start_ns, end_ns - start_ns, 0
 FROM fused WHERE vanishes

@@ -120,7 +120,8 @@ capture AS (
     SELECT c.trace_id, 'capture' AS kind, event_id, pid, tid, c.start_ns, c.end_ns,
            'compilation' AS activity, usual_ns, 'CUDA graph capture' AS name
     FROM capture_calls AS c SEMI JOIN span USING (trace_id)
-    ANTI JOIN recurring_capture USING (trace_id, capture_id)
+    JOIN recurring_capture USING (trace_id, capture_id)
+    WHERE NOT recurs(steps, in_steps, quarters, thresholds().fewest_alike, thresholds().recurring_quarters)
 ),
 -- Compilation and loading of code: adjacent stretches of a thread are one.
 compiling AS (

@@ -17,8 +17,8 @@ often AS (
     QUALIFY row_number() OVER (PARTITION BY trace_id, device_id ORDER BY count(*) DESC, times DESC) = 1
 )
 SELECT o.trace_id, o.device_id, passes, any_value(o.starts[2]) AS start_ns, any_value(o.starts[-1]) AS end_ns,
-       any_value(list_aggregate(list_transform(list_zip(o.starts[2:-2], o.starts[3:]), lambda s: s[2] - s[1]),
-           'median'))::BIGINT AS pass_ns
+       any_value(list_median(list_transform(list_zip(o.starts[2:-2], o.starts[3:]), lambda s: s[2] - s[1])))
+           ::BIGINT AS pass_ns
 FROM often AS o JOIN named USING (trace_id, device_id)
 WHERE o.trace_id NOT IN (SELECT trace_id FROM steps)
 GROUP BY o.trace_id, o.device_id, passes

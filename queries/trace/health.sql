@@ -67,7 +67,7 @@ cold AS (
     SELECT trace_id, count(*) FILTER (NOT loads) AS cold_launches, count(*) FILTER (loads) AS cold_loads,
            count(*) FILTER (is_first) AS first_launches, sum_where(ns, is_first) AS first_ns,
            sum_where(ns, loads) AS loading_ns
-    FROM cold_calls GROUP BY trace_id
+    FROM cold_calls(thresholds().cold_launch_ns, thresholds().late_launch_ns) GROUP BY trace_id
 ),
 -- First launches count in a trace with too few steps to show what is usual.
 started AS (

@@ -85,3 +85,7 @@ SELECT l.trace_id, l.capture_id, l.event_id, l.place, l.node_id, l.start_ns,
 FROM around AS l LEFT JOIN named AS o ON l.trace_id = o.trace_id AND l.cpu_op_id = o.event_id
 LEFT JOIN named AS p ON l.trace_id = p.trace_id AND l.python_id = p.event_id
 LEFT JOIN module_paths AS m ON l.trace_id = m.trace_id AND l.module_id = m.module_id;
+
+-- Whether captures recur: in most of at least `fewest` marked steps, or in `least` quarters of the launches.
+CREATE OR REPLACE MACRO recurs(steps, in_steps, quarters, fewest, least) AS
+    CASE WHEN steps >= fewest THEN 2 * in_steps > steps ELSE quarters >= least END;

@@ -41,10 +41,10 @@ SELECT trace_id, place, detail, target, gpu_op_id AS event_id, NULL AS pid, NULL
        factor
 FROM detailed('at_place');
 
--- How many launches of a relation a trace's median step makes, where marked steps repeat.
+-- How many launches of a relation a trace's median step makes, and how many marked steps make some.
 CREATE OR REPLACE MACRO step_launches(launches) AS TABLE
-SELECT trace_id, median(n) AS launches FROM (
+SELECT trace_id, median(n) AS launches, count(*) AS steps FROM (
     SELECT l.trace_id, count(*) AS n FROM query_table(launches) AS l ASOF JOIN steps AS s
       ON l.trace_id = s.trace_id AND l.start_ns >= s.start_ns
     WHERE l.start_ns < s.end_ns GROUP BY l.trace_id, s.event_id)
-GROUP BY trace_id HAVING count(*) >= thresholds().fewest_alike;
+GROUP BY trace_id;

@@ -6,14 +6,15 @@ SELECT {'trace_id': trace_id, 'device_id': device_id, 'stream': stream} AS key, 
 FROM gpu_ops WHERE launch_id IS NOT NULL AND is_asked(trace_id)
 GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 
--- Launch calls of kernels that take as long as loading code does, though their kernel starts soon after them
--- (`is_first`: they launch a kernel for the first time), and calls that load code or ask about it.
-CREATE OR REPLACE VIEW cold_calls AS
+-- Launch calls of kernels that take as long as loading code does, from `call_ns` on, though their kernel
+-- starts within `wait_ns` after them; `is_first`: they launch a kernel for the first time. And calls that
+-- load code or ask about it.
+CREATE OR REPLACE MACRO cold_calls(call_ns, wait_ns) AS TABLE
 SELECT trace_id, launch_id, FALSE AS loads, bool_or(is_first) AS is_first, any_value(ns) AS ns
 FROM (SELECT *, launch_end_ns - launch_start_ns AS ns, row_number() OVER (
           PARTITION BY trace_id, device_id, name ORDER BY launch_start_ns, event_id) = 1 AS is_first
     FROM gpu_ops WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph)
-WHERE ns >= thresholds().cold_launch_ns AND queue_wait_ns < thresholds().late_launch_ns
+WHERE ns >= call_ns AND queue_wait_ns < wait_ns
 GROUP BY trace_id, launch_id
 UNION ALL
 SELECT trace_id, event_id, TRUE, FALSE, dur_ns FROM runtime_calls

@@ -69,4 +69,4 @@ FROM (
     FROM all_work AS w JOIN device_peaks AS p ON w.trace_id = p.trace_id AND w.device_id = p.device_id
     WHERE is_kernels AND is_asked(w.trace_id)) AS w
 WHERE memory_ns > 0 AND math_ns <= memory_ns
-GROUP BY w.trace_id, w.device_id, name, bytes HAVING reached >= thresholds().half_share;
+GROUP BY w.trace_id, w.device_id, name, bytes;

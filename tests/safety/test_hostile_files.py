@@ -205,4 +205,5 @@ def test_damage_in_a_file_of_merged_ranks_is_not_taken_for_two_writers(tmp_path)
     (tmp_path / "merged.json").write_bytes(b'{"traceEvents":[' + b",\n".join(turns) + b"]}")
     with tracekit.load(tmp_path / "merged.json") as database:
         codes = {row["code"] for row in database.ask("health", severity="error")}
-    assert codes == {"rejected_events"}
+    # A part of each rank's events was taken.
+    assert codes == {"rejected_events", "thinned_file"}

@@ -114,7 +114,8 @@ def _is_early(event: OneOff, replay: Replay) -> bool:
 
 def _warm(replay: Replay, once: Sequence[Advice]) -> Advice:
     """Advice to record a warm run, where launches load code."""
-    cold = replay.database.rows_of_trace("FROM cold_calls", replay.trace_id)
+    sql = "FROM cold_calls(thresholds().cold_launch_ns, thresholds().late_launch_ns)"
+    cold = replay.database.rows_of_trace(sql, replay.trace_id)
     saves_ns, remedy = sum(ns for *_, ns in cold), catalogue()[_WARM]
     found = [each for each in once if each.remedy == _WARM and each.saves_ns >= saves_ns]
     return found[0] if found else advice_without_share(remedy, "launch", None, len(cold), saves_ns)

@@ -181,7 +181,8 @@ def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[st
         f"{percent(row['matrix_share'])} of kernel time and run at "
         f"{percent(row['matrix_of_peak'])} of the device's peak."
     ]
-    if row["share_counted"] >= thresholds.near_share and row["of_roofs"] >= thresholds.tuned_reach:
+    is_most = row["share_counted"] >= thresholds.near_share
+    if is_most and (row["of_roofs"] or 0) >= thresholds.tuned_reach:
         said.append(
             f"All kernels of known work run at {percent(row['of_roofs'])} of the nearer peak, of "
             "math or memory: little is left for faster kernels, so do less work."

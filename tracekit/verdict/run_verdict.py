@@ -162,8 +162,12 @@ class _Judge:
             yield f"The traces of ranks {named}{more} have no GPU ops: they are left out."
         if not len(joined.members):
             is_any = any(each.gpu and each.gpu.exposed_comm_ns for each in self.analyses)
-            what = "could be matched between the ranks" if is_any else "was recorded on these ranks"
-            yield f"No collective {what}: who waits for whom is unknown."
+            what = (
+                "could be matched between the ranks: who waits for whom is unknown"
+                if is_any
+                else "was recorded on these ranks: none is seen to wait for another"
+            )
+            yield f"No collective {what}."
         if joined.doubt:
             yield (
                 f"It is unknown who waits for whom: {joined.doubt}. So the ranks are not replayed "

@@ -48,8 +48,10 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     elif best is not None:
         removed = "without it" if bound.endswith(f" by {best.remove}") else _removed(best)
         said.append(f"{removed}, {whole(run)} would be {percent(best.share)} shorter")
-    elif run.span_ns is None:
+    elif run.span_ns is None and any(each.gpu and each.gpu.exposed_comm_ns for each in analyses):
         said.append("who waits for whom is unknown")
+    elif run.span_ns is None:
+        said = said or ["no collective was recorded on them"]
     elif missing:
         said.append("none of these holds up the others, but a missing one may")
     else:
