@@ -195,11 +195,9 @@ class _Examiner:
         dominant = ""
         if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
             dominant = dominant_of(self.database, self.trace_id, main.gpu.device_id, top)
-        idle, meanwhile = main.idle, []
-        if (
-            idle
-            and 2 * idle.causes.get("untraced", 0) >= self.thresholds.named_gain * idle.host_late_ns
-        ):
+        untraced_ns = main.idle.causes.get("untraced", 0) if main.idle else 0
+        meanwhile = []
+        if untraced_ns >= self.thresholds.small_gain * main.window.span_ns:
             meanwhile = self.database.ask("unrecorded_waits", trace=self.trace_id)
         profiler, shaped = recorder_of(self.database, self.trace_id, self.missing)
         evidence = replace(
@@ -211,8 +209,7 @@ class _Examiner:
             steps=[each for each in periods if each.window.kind == "step"],
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
-            repeating=repeating_of(self.database, self.trace_id, main),
-            rank_wait=rank_wait_of(self.database, self.trace_id, main),
+            rank_wait=rank_wait_of(self.database, self.trace_id, main, self.thresholds),
             profiler=profiler,
             device_word=self.trace.device_word,
             shaped=shaped,
@@ -224,6 +221,10 @@ class _Examiner:
             advised_share=(first.share or 0.0) if first else 0.0,
         )
         verdict = judge(evidence, self.thresholds)
+        if verdict.regime == UNKNOWN:
+            repeating = repeating_of(self.database, self.trace_id, main)
+            if repeating is not None:
+                verdict = judge(replace(evidence, repeating=repeating), self.thresholds)
         if fixes and verdict.regime == UNKNOWN:
             # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)

@@ -135,13 +135,18 @@ def repeating_of(database: Session, trace_id: int, main: Evidence) -> Repeating 
     return Repeating(row["passes"], row["pass_ns"], part.window.span_ns, part.gpu)
 
 
-def rank_wait_of(database: Session, trace_id: int, main: Evidence) -> RankWait | None:
-    """How long the main device probably waits for other ranks in the window."""
-    window, device = main.window, main.gpu and main.gpu.device_id
+def rank_wait_of(
+    database: Session, trace_id: int, main: Evidence, thresholds: Thresholds
+) -> RankWait | None:
+    """How long the main device probably waits for other ranks in the window; None if its exposed
+    communication is little."""
+    window, gpu = main.window, main.gpu
+    if gpu is None or gpu.exposed_comm_ns < thresholds.rank_share * window.span_ns:
+        return None
     waits = [
         (min(row["wait_ns"], row["exposed_ns"]), row["type"])
         for row in database.ask("collective_waits", trace=trace_id, top=main.ops)
-        if window.start_ns <= row["start_ns"] < window.end_ns and row["device_id"] == device
+        if window.start_ns <= row["start_ns"] < window.end_ns and row["device_id"] == gpu.device_id
     ]
     if not waits:
         return None
