@@ -230,6 +230,8 @@ def _judged(database: Session) -> Iterator[Rows]:
     yield from map(rows_of, verdicts(database))
 
 
-def _judged_through(name: str, connection: duckdb.DuckDBPyConnection) -> Iterator[Rows]:
-    with Session(connection.cursor(), name) as database:
+def _judged_through(
+    name: str, connection: duckdb.DuckDBPyConnection, more_memory: Callable[[], bool]
+) -> Iterator[Rows]:
+    with Session(connection.cursor(), name, more_memory=more_memory) as database:
         yield from _judged(database)

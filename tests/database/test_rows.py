@@ -20,6 +20,8 @@ import pytest
 import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit import hostile
+from tracekit.database.session import Session
+from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Memory
 from tracekit.reporters.terminal import fitted
 from tracekit.reporters.units import shown
@@ -356,3 +358,20 @@ def test_sql_finds_every_view_of_a_trace_in_memory(cases_database):
             "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal ORDER BY ALL",
         ):
             assert in_memory.sql(sql).rows() == cases_database.sql(sql).rows()
+
+
+def test_a_query_that_needs_more_memory_gets_it_if_its_session_may_ask_for_more():
+    asked = []
+    with duckdb.connect(config={"memory_limit": "20MB", "temp_directory": ""}) as connection:
+
+        def more_memory():
+            connection.execute("SET memory_limit = '1GB'")
+            asked.append(None)
+            return len(asked) < 2
+
+        large = "SELECT length(string_agg(repeat('x', 1000), '')) FROM range(50_000)"
+        with pytest.raises(TracekitError, match="more memory"):
+            Session(connection.cursor(), "small").fetch(large)
+        session = Session(connection.cursor(), "growing", more_memory=more_memory)
+        assert session.fetch(large)[1] == [(50_000_000,)]
+        assert len(asked) == 1

@@ -26,9 +26,13 @@ _COUNTING = threading.Lock()
 _LEAST_MEMORY = ("16MB", "128MB")
 
 
+class _NeedsMemoryError(TracekitError):
+    """A query needs more memory than is allowed."""
+
+
 class Selects:
     """SELECTs on one connection. `add_names` creates the views and macros that SQL mentions, if
-    some are missing."""
+    some are missing. `more_memory` allows more memory for one that needs it, if it returns True."""
 
     first: str | None = None
     """A statement that runs before each SELECT."""
@@ -39,8 +43,10 @@ class Selects:
         self,
         connection: duckdb.DuckDBPyConnection,
         add_names: Callable[[str], object] | None,
+        more_memory: Callable[[], bool] | None = None,
     ) -> None:
         self._connection = connection
+        self._more_memory = more_memory or (lambda: False)
         self._add_names = add_names or (lambda sql: None)
 
     def run(
@@ -56,8 +62,13 @@ class Selects:
             TracekitError: when the SQL is wrong, needs more memory than is allowed, or takes longer
                 than `timeout_s`.
         """
-        with self.cursor(sql, variables) as cursor:
-            return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
+        while True:
+            try:
+                with self.cursor(sql, variables) as cursor:
+                    return interruptible(lambda: take(cursor), cursor.interrupt, timeout_s)
+            except _NeedsMemoryError:
+                if not self._more_memory():
+                    raise
 
     @contextmanager
     def cursor(
@@ -80,7 +91,7 @@ class Selects:
                 if not work_is_left_running():
                     cursor.close()
         except duckdb.OutOfMemoryException as error:
-            raise TracekitError(NEEDS_MEMORY) from error
+            raise _NeedsMemoryError(NEEDS_MEMORY) from error
         except duckdb.Error as error:
             raise _sql_error(error) from error
         finally:

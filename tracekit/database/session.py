@@ -50,10 +50,11 @@ class Session:
         name: str,
         inputs: Sequence[str | Path] = (),
         add_names: Callable[[str], object] | None = None,
+        more_memory: Callable[[], bool] | None = None,
     ) -> None:
-        """`add_names` creates the views and macros that SQL mentions, if some are missing."""
+        """`add_names` and `more_memory` are those of `Selects`."""
         self._connection = connection
-        self._selects = Selects(connection, add_names)
+        self._selects = Selects(connection, add_names, more_memory)
         self.name = name
         self.notes: Sequence[str] = ()
         """Notes for the user on what is missing here."""

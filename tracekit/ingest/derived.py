@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from tracekit.database.stored import Vocabulary
 
 # Yields the rows of verdicts by table, one trace at a time.
-Judge = Callable[[duckdb.DuckDBPyConnection], Iterable[Mapping[str, Sequence[Mapping[str, Any]]]]]
+# The verdicts on the traces of a database, as rows by table; it may ask for more memory.
+Judge = Callable[
+    [duckdb.DuckDBPyConnection, Callable[[], bool]],
+    Iterable[Mapping[str, Sequence[Mapping[str, Any]]]],
+]
 # Rows in one JSON text.
 _ROWS_OF_JSON = 10_000
 _OF_VERDICTS = ("verdict", "evidence", "one_off", "advice")
@@ -87,7 +91,7 @@ class Derivation:
         for table in _OF_VERDICTS:
             self._connection.execute(f"DELETE FROM {table}")
         if judge is not None:
-            for rows in judge(self._connection):
+            for rows in judge(self._connection, self._more_memory):
                 record_verdicts(self._connection, rows)
         _write_out(self._connection)
 
