@@ -19,13 +19,14 @@ from tracekit.reporters.parts import (
     devices_of,
     lists_of,
     screen_parts_of,
+    shares_of,
     without_profiler,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
-from tracekit.verdict.once import is_partly_once, once_rows, once_share
+from tracekit.verdict.once import once_rows, once_share
 from tracekit.verdict.regime import UNKNOWN
 from tracekit.verdict.sentences import lowered
 
@@ -187,7 +188,7 @@ def _changes(
             break
         if heading != ONCE:
             shown = heading.partition(" (")[0]
-            lines += _listed(shown, _of(analysis), advice[:_CHANGES], analysis, left)
+            lines += _listed(shown, shares_of(analysis), advice[:_CHANGES], analysis, left)
         elif not place:
             most = _ONCE if len(lists) > 1 else _CHANGES
             lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
@@ -223,19 +224,6 @@ def _listed(
             break
         lines += change + place
     return lines if len(lines) > 2 else []
-
-
-def _of(analysis: Analysis) -> str:
-    """The length that shares are of: the window's without the profiler, or its rest where one-offs
-    take much of it."""
-    gains = analysis.judged.gains
-    if gains is None:
-        # Without a device, all of it was replayed.
-        return "of the trace"
-    length = duration(gains.window_ns)
-    if is_partly_once(analysis.judged, Thresholds()):
-        return f"of the other {length}"
-    return f"of the step's {length}" if analysis.judged.window.kind == "step" else f"of {length}"
 
 
 def _next(analysis: Analysis, free: int) -> list[Text]:

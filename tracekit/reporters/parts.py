@@ -16,7 +16,9 @@ from tracekit.causes import in_words_of
 from tracekit.evidence.model import HostThread, Period
 from tracekit.reporters import colours
 from tracekit.text import duration
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
+from tracekit.verdict.once import is_partly_once
 from tracekit.verdict.regime import split_bound
 
 ONCE = "What happened once (its whole time)"
@@ -97,6 +99,19 @@ def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[A
                 heading = THROUGHPUT
             found.setdefault(heading, []).append(each)
     return list(found.items())
+
+
+def shares_of(analysis: Analysis) -> str:
+    """The length that shares are of: the window's without the profiler, or its rest where one-offs
+    take much of it."""
+    gains = analysis.judged.gains
+    if gains is None:
+        # Without a device, all of it was replayed.
+        return "of the trace"
+    length = duration(gains.window_ns)
+    if is_partly_once(analysis.judged, Thresholds()):
+        return f"of the other {length}"
+    return f"of the step's {length}" if analysis.judged.window.kind == "step" else f"of {length}"
 
 
 def is_of_recording(advice: Advice) -> bool:

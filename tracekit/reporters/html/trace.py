@@ -19,7 +19,7 @@ from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, part_of, told_view
 from tracekit.reporters.html.sections import communication, flame, memory, timeline, work
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.parts import lists_of, screen_parts_of
+from tracekit.reporters.parts import lists_of, screen_parts_of, shares_of
 from tracekit.text import counted, size
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5
-_SAVED = "What each saves alone, as a share of the window without one-offs"
 # Sections at once: one is drawn while the database answers for the other. A large trace's are made
 # one by one, to save memory.
 _AT_ONCE = 2
@@ -40,6 +39,7 @@ def trace_view(subject: Subject) -> View:
     if any(row["code"] == "memory_snapshot" for row in subject.findings):
         return _snapshot_view(Snapshot(subject.database, subject.trace_id))
     analysis = subject.analysis
+    recurring = f"What each saves alone, as a share {shares_of(analysis)}"
     facts = {
         "analysis": analysis,
         "parts": screen_parts_of(analysis),
@@ -48,7 +48,7 @@ def trace_view(subject: Subject) -> View:
         "source": f"{subject.command('analyze')} --json",
         "notes": subject.judgement.notes,
         "advised": [
-            (heading, listed[:_ADVISED]) for heading, listed in lists_of(analysis.advice, _SAVED)
+            (heading, listed[:_ADVISED]) for heading, listed in lists_of(analysis.advice, recurring)
         ],
     }
     parts: list[Part] = []
