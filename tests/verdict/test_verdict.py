@@ -295,6 +295,10 @@ JUDGED = {
         on_host(host_evidence(90, 5), CUT, device_evidence="a listed device"),
         {"regime": "unknown"}, "^ The end is missing", "Get the whole file",
     ),
+    "a host that reads a device of which nothing was recorded": (
+        on_host(host_evidence(90, 5), device_evidence="backend nccl", device_read_ns=9 * MS),
+        {"regime": "unknown"}, "^ The trace does not tell what holds this run up: this job uses",
+    ),
     "nothing at all": (Evidence(window=WINDOW), {"regime": "unknown"}, ""),
     "a busy device where neither half gains": (
         evidence(busy=0.99, **TIED),
@@ -420,6 +424,12 @@ JUDGED = {
         {"bottleneck": "communication"},
         "^ This rank waits 40 ms of 100 ms in one all-to-all, probably for a later rank; apart "
         "from that, the host holds this run up: it dispatches operators",
+    ),
+    "such a collective beside a host that the first advice lets wait less": (
+        evidence(busy=0.5, host_gain=0.3, gpu=gpu(1000, 50 * MS, 30 * MS, idle_ns=50 * MS),
+                 removed={"dispatch": 0.3}, advised="sync", advised_share=0.4,
+                 rank_wait=RankWait("alltoall", 1, 20 * MS, "alltoall", 20 * MS)),
+        {"bottleneck": "sync"}, "apart from that, the host holds this run up: it waits for the GPU",
     ),
     "collectives that hardly wait": (
         evidence(**LATE, rank_wait=RankWait("", 9, 9 * MS, "allgather", 8 * MS)), {},

@@ -71,15 +71,15 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         )
         return unknown(window, why, fractions, [_lost_kernels(host)])
     if host.device_evidence:
-        why.append(
-            f"This job uses the GPU ({host.device_evidence}), whose work was not recorded: the "
-            "trace cannot tell whether the device or the host is the bottleneck."
-        )
         if host.device_read_ns:
             why.append(
                 f"{duration(host.device_read_ns)} is in operators that read or copy values of the "
                 "device, and wait for it: that is no work of the host, whatever its part's name."
             )
+        why.append(
+            f"This job uses the GPU ({host.device_evidence}), whose work was not recorded: the "
+            "trace cannot tell whether the device or the host is the bottleneck."
+        )
         return unknown(window, why, fractions, [RECORD_DEVICE])
     if not span or explained_ns < thresholds.recorded_share * span:
         why.append(

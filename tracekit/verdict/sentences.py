@@ -56,11 +56,11 @@ def headline(
     if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
         rest = without_rank_wait(evidence)
         bound = bound_of(rest, thresholds)
-        verdict = replace(
-            verdict, regime=bound.regime, bottleneck=bound.bottleneck, margin=bound.margin
-        )
+        is_same = bound.regime == verdict.regime and verdict.bottleneck != "communication"
+        bottleneck = verdict.bottleneck if is_same else bound.bottleneck
+        verdict = replace(verdict, regime=bound.regime, bottleneck=bottleneck, margin=bound.margin)
         said = waits
-        if bound.bottleneck is not None:
+        if bottleneck is not None:
             said = f"{waits}; apart from that, {lowered(_said(verdict, rest, bound, thresholds))}"
     else:
         said = _said(verdict, evidence, bound, thresholds)
