@@ -77,7 +77,7 @@ def compact(analysis: Analysis) -> Answer:
         "steps": Counter(f"{each['regime']} by {each['bottleneck']}" for each in found["steps"]),
         "health": {each["code"]: each["count"] for each in found["trace"]["health"]},
         "trace": Counter(found["trace"]["devices"]) | {"events": found["trace"]["events"]},
-        "why": verdict["why"],
+        "why": [verdict["headline"], *verdict["why"]],
         "rest": _digests(found | others, _WHOLE),
     }
     return {name: part for name, part in answer.items() if part}

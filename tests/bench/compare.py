@@ -1,4 +1,4 @@
-"""Loads one generated trace with tracekit and with other tools, and prints one table.
+"""Loads one generated trace with tracekit (without a verdict) and with other tools; prints one table.
 
     make bench SIZE=1GB
 
@@ -21,12 +21,12 @@ from tests.bench.measuring import head, line, measured
 _LOADERS = {
     "tracekit load": """
 import tracekit
-database = tracekit.load({trace!r}, {out!r})
+database = tracekit.load({trace!r}, {out!r}, verdicts=False)
 print(database.fetch("SELECT count(*) FROM event")[1][0][0])
 """,
     "tracekit load --memory-mb 2000": """
 import tracekit
-database = tracekit.load({trace!r}, {out!r}, memory_mb=2000)
+database = tracekit.load({trace!r}, {out!r}, memory_mb=2000, verdicts=False)
 print(database.fetch("SELECT count(*) FROM event")[1][0][0])
 """,
     "orjson.loads": """
