@@ -1,8 +1,8 @@
-"""Loads one generated trace with tracekit (without a verdict) and with other tools; prints one table.
+"""Loads one generated trace with tracekit and with other tools, and prints one table.
 
     make bench SIZE=1GB
 
-Each row is a separate process: wall and CPU time including start-up and imports, peak resident
+No row judges. Each is a separate process: wall and CPU time including start-up and imports, peak resident
 memory, the size left on disk, and the number of events that can be queried afterwards. All rows
 come from one run on one machine; times are also given as multiples of tracekit's.
 """
