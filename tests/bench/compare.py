@@ -2,9 +2,9 @@
 
     make bench SIZE=1GB
 
-No row judges. Each is a separate process: wall and CPU time including start-up and imports, peak resident
-memory, the size left on disk, and the number of events that can be queried afterwards. All rows
-come from one run on one machine; times are also given as multiples of tracekit's.
+No row judges. Each is a separate process: wall and CPU time including start-up and imports, peak
+resident memory, the size left on disk, and the number of events that can be queried afterwards. All
+rows come from one run on one machine; times are also given as multiples of tracekit's.
 """
 
 from __future__ import annotations
