@@ -6,8 +6,7 @@
 -- driver event of its correlation, in its trace; the columns from `launch_id` on are NULL without one. A
 -- correlation is ignored if calls of several processes have it, or if it is 0 on several calls.
 -- Recorders write some ops at time 0 (github.com/pytorch/kineto/issues/109): those far from all work of the
--- host are left out if others are near. Some outlast several later ops of their stream, which runs one after
--- the other (github.com/AMD-AGI/TraceLens/issues/669): such an op ends where the next one starts.
+-- host are left out if others are near.
 CREATE TABLE gpu_ops (
     trace_id INTEGER, event_id BIGINT, -- the event
     kind gpu_op_kind,
@@ -61,22 +60,6 @@ call AS (
         arg_min(end_ns, event_id) AS end_ns
     FROM runtime_calls SEMI JOIN op USING (trace_id, correlation)
     GROUP BY ALL HAVING min(pid) = max(pid) AND (correlation <> 0 OR count(*) = 1)
-),
--- Kernels of one graph run side by side, and several processes may number their streams alike.
-cut AS (
-    SELECT trace_id, o.event_id, next_ns
-    FROM (
-        SELECT trace_id, event_id, correlation, end_ns, lead(start_ns) OVER by_start AS next_ns,
-               lead(end_ns, thresholds().fewest_lost) OVER by_start AS later_end_ns
-        FROM op WINDOW by_start AS (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id)
-    ) AS o
-    JOIN call USING (trace_id, correlation) JOIN slice_label AS n ON call.label_id = n.label_id
-    WHERE later_end_ns < o.end_ns AND n.call IS DISTINCT FROM 'launch_graph'
-        AND trace_id IN (SELECT trace_id FROM call GROUP BY trace_id HAVING min(pid) = max(pid))
-),
-ended AS (
-    SELECT op.* REPLACE (coalesce(next_ns, end_ns) AS end_ns, coalesce(next_ns - start_ns, dur_ns) AS dur_ns)
-    FROM op LEFT JOIN cut USING (trace_id, event_id)
 )
 SELECT
     op.*, launch_id, pid, tid, n.name AS launch_name, n.call = 'launch_graph' AS is_graph,
@@ -86,5 +69,5 @@ SELECT
     if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND call.end_ns >= op.end_ns) AS is_blocking,
     is_blocking OR n.activity = 'copy' OR if(launch_id IS NULL, NULL,
         op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2) AS is_copy_call
-FROM ended AS op LEFT JOIN call USING (trace_id, correlation)
+FROM op LEFT JOIN call USING (trace_id, correlation)
 LEFT JOIN slice_label AS n ON call.label_id = n.label_id
