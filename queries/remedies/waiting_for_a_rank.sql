@@ -2,6 +2,7 @@
 -- title: Find the late rank, or the slow link
 -- causes: communication
 -- once: late-rank
+-- is_elsewhere: true
 -- when: class = 'communication'
 -- effort: medium
 -- needs: The traces of all ranks, loaded together: they show which one comes last. The cure is on that rank's

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from tracekit.causes import is_against
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
 
@@ -54,6 +55,8 @@ class Remedy(Struct, frozen=True):
     is_batch: bool = False
     """Whether it is a larger batch, whose price is in throughput; one with a query doubles the
     batch."""
+    is_elsewhere: bool = False
+    """Whether the change is on another rank: this rank's bottleneck says nothing about it."""
     question: str = ""
     """The question that its query answers."""
     titled: str = ""
@@ -70,6 +73,11 @@ class Remedy(Struct, frozen=True):
         pairs = (each.partition(": ") for each in self.titled.split("; "))
         found = (title for part, _, title in pairs if part and part in (detail or ""))
         return next(found, self.title)
+
+    def misses(self, cause: str, bottleneck: str | None) -> bool:
+        """Whether it reduces a cause of the step's time that is not the bottleneck."""
+        is_other = bottleneck is not None and not is_against(cause, bottleneck)
+        return is_other and not (self.is_batch or self.is_elsewhere)
 
     @property
     def sections(self) -> tuple[tuple[str, str, bool], ...]:

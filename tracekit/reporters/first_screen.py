@@ -10,7 +10,6 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
-from tracekit.causes import is_against
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (
     ONCE,
@@ -212,8 +211,8 @@ def _listed(
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
         place = [Text(f"    {line}", "dim") for line in _place(each)]
-        is_apart = each.once or remedy(each.remedy).is_batch
-        if number == 1 and bottleneck and not (is_apart or is_against(each.cause, bottleneck)):
+        is_first = number == 1 and not each.once
+        if is_first and remedy(each.remedy).misses(each.cause, bottleneck):
             place.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
         if len(lines) + len(change) + len(place) > free:
             # A change is worth its line without its place, but for one of several places.
