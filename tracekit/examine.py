@@ -158,11 +158,15 @@ class _Examiner:
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)
-        fixes = self._fixes(main, place, replayed, combine) if replayed else None
-        if self.accounts[0].gpu is None:
-            # Replays of the host alone price changes; its verdict is by time.
+        # Replays of the host alone price changes; its verdict is by time.
+        of_host = self.accounts[0].gpu is None
+        causal = self._causal(main, place, replayed) if replayed and not of_host else None
+        fixes = None
+        if replayed:
+            of_window = causal.gains if causal else replayed.gains(*place)
+            fixes = self._fixes(main, place, of_window, replayed, combine)
+        if of_host:
             replayed = None
-        causal = self._causal(main, place, replayed) if replayed else None
         periods = self._periods(replayed)
         if main not in self.accounts:
             periods.insert(0, self._period(main, causal.gains if causal else None))
@@ -295,7 +299,12 @@ class _Examiner:
         return without_queued(replayed.causal(*place, flip), main.window, self.trace.health)
 
     def _fixes(
-        self, main: Evidence, place: tuple[str, int], replayed: WindowGains, combine: bool
+        self,
+        main: Evidence,
+        place: tuple[str, int],
+        of_window: Gains,
+        replayed: WindowGains,
+        combine: bool,
     ) -> FixList:
         from tracekit.advice.find import find
 
@@ -304,7 +313,7 @@ class _Examiner:
         window = replace(main.window, name="whole trace") if of_host else main.window
         with stage("pricing possible changes"):
             found = find(
-                replayed, place, window, self.trace.health, self.missing,
+                replayed, place, of_window, window, self.trace.health, self.missing,
                 repeats=not is_unrepeated(self.repetition), combine=combine,
             )  # fmt: skip
         return replace(found, trace=self.trace.path)

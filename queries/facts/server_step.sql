@@ -1,4 +1,4 @@
--- fact: A step of an inference server, by the range that the server annotates.
+-- fact: A step of an inference server, by the range that the server annotates, the outermost one.
 -- needs: slice_label
 -- when: has(traits, 'server_step')
 -- "execute_context_1(888_788544)_generation_0(0)": https://github.com/vllm-project/vllm (vllm/v1/worker)
@@ -40,3 +40,4 @@ SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, s.mode AS m
 FROM (SELECT *, s.mode IN ('EXTEND', 'PREFILL', 'DRAFT_EXTEND') AS is_prefill,
              s.mode IN ('DECODE', 'TARGET_VERIFY') AS is_decode FROM range)
 WHERE v.prefills <> '' OR w.prefills <> '' OR s.mode <> ''
+QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)

@@ -10,15 +10,13 @@
 -- columns gpu_ops, gpu_ns
 -- column gpu_time_per_token (ns per token): gpu_ns over its tokens; NULL: some are unknown
 -- doubts: no_gpu_ops, no_annotations, unlinked_gpu_ops, absurd_duration
-WITH outer_step AS (
-    FROM server_step WHERE is_asked(trace_id) QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
-)
+WITH asked_step AS (FROM server_step WHERE is_asked(trace_id))
 SELECT
     trace_id, name, CASE WHEN mode = 'MIXED' OR prefill_requests > 0 AND decode_requests > 0 THEN 'mixed'
         WHEN prefill_requests > 0 THEN 'prefill'
         WHEN decode_requests > 0 THEN 'decode' ELSE 'empty' END AS phase,
     start_ns, dur_ns AS host_ns, prefill_requests, prefill_tokens, decode_requests, decode_tokens, gpu_ops,
     gpu_ns::BIGINT AS gpu_ns, gpu_ns / nullif(prefill_tokens + decode_tokens, 0) AS gpu_time_per_token
-FROM launched_inside('outer_step')
+FROM launched_inside('asked_step')
 ORDER BY trace_id, start_ns, name
 LIMIT coalesce(getvariable('top'), 1000)

@@ -49,6 +49,7 @@ class Place(Struct, frozen=True):
 def find(
     gains: WindowGains,
     place: tuple[str, int],
+    of_window: Gains,
     window: Window,
     findings: Sequence[Finding],
     missing: Mapping[str, str],
@@ -59,15 +60,15 @@ def find(
     """Possible changes in a window of a trace; those that save most come first.
 
     One-offs come last, or first if they take longer than the rest of the window.
-    `place` is the window as `WindowGains.gains` names it. `findings` are the problems of the trace,
+    `place` is the window as `WindowGains.gains` names it, and `of_window` the gains in the part of
+    it that is judged. `findings` are the problems of the trace,
     and `missing` the messages about what was not recorded, by code. `repeats` says whether most
     kernels run again and again. Advice is listed if it saves the share `advised_gain` of the
     window. With `combine`, the list also has the best combination.
     """
     replay, thresholds = gains.replay, gains.replay.thresholds
     prices = Prices(replay, replay.window(*place))
-    of_window = gains.gains(*place)
-    least_ns = max(1, thresholds.advised_gain * prices.window_ns)
+    least_ns = max(1, thresholds.advised_gain * of_window.window_ns)
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
     absent = {**missing} | {each.code: each.message for each in findings}
@@ -118,7 +119,7 @@ def find(
         larger = (_larger_batch(each, prices) for each in batches)
         worth += [each for each in larger if each and each.saves_ns >= least_ns]
     doubted = {each.code: each.message for each in findings if each.severity != "info"}
-    lengths = ((each, prices.recorded_ns if each.remedy.is_apart else prices.window_ns)
+    lengths = ((each, prices.recorded_ns if each.remedy.is_apart else of_window.window_ns)
                for each in worth)  # fmt: skip
     listed = [_advice(each, length, of_window.removed, doubted) for each, length in lengths]
     # Once in the whole run: one-offs are compared with its length.
@@ -129,7 +130,7 @@ def find(
     return FixList(
         trace=replay.database.name,
         window=window.name,
-        window_ns=prices.window_ns,
+        window_ns=of_window.window_ns,
         bottleneck=None,
         advice=[*once, *listed] if is_start else [*listed, *once],
         together=together,
