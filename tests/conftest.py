@@ -163,6 +163,17 @@ def shared_database(made_once: MadeOnce) -> Databases:
 
 
 @pytest.fixture(scope="session")
+def judged(made_file: MadeFile) -> Path:
+    """A database of a trace of tests/data, with its verdict. Tests that change it copy it."""
+    path = OWN_TRACES / "simulated-overhead-bound.json.gz"
+
+    def load(made: Path) -> None:
+        tracekit.load(path, made).close()
+
+    return made_file("judged.duckdb", path.read_bytes(), load)
+
+
+@pytest.fixture(scope="session")
 def small_traces(made_once: MadeOnce) -> Together:
     """One database of all small traces, and their trace_ids by file name. One load of all is faster
     than a load for each. It has only the first rank of each run, which is judged as if alone."""

@@ -21,15 +21,11 @@ STEPS = {
     "v100-compiled-ddp.json.gz": 4,
 }
 RANK = "simulated-2-ranks-rank0.json.gz"
-OVERHEAD = "simulated-overhead-bound.json.gz"
 
 
-@pytest.fixture(scope="module")
-def overhead(tmp_path_factory):
-    """The trace OVERHEAD as a database."""
-    path = tmp_path_factory.mktemp("part") / "whole.duckdb"
-    with tracekit.load(OWN_TRACES / OVERHEAD, path, verdicts=False) as whole:
-        yield whole
+@pytest.fixture
+def overhead(shared_database):
+    return shared_database("simulated-overhead-bound.json.gz")
 
 
 def export(database, *arguments):

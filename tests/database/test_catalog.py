@@ -6,7 +6,6 @@ from pathlib import Path
 
 import tracekit
 from tracekit.database import catalog, constants, facts
-from tracekit.evidence.collect import QUERIES
 from tracekit.opening import _ASKS_VERDICTS
 
 ALL = sorted(catalog.queries().values(), key=lambda query: query.name)
@@ -119,10 +118,6 @@ def test_one_question_alone_reads_verdicts_and_makes_a_trace_be_judged():
     """A question's relation with the name of such a table would be mistaken for it."""
     asking = {name for name, each in catalog.queries().items() if _ASKS_VERDICTS.search(each.sql)}
     assert asking == {"one_offs"}
-
-
-def test_questions_of_the_analysis_are_in_the_catalog():
-    assert set(QUERIES) <= set(catalog.queries())
 
 
 def test_a_fact_says_what_a_row_is_and_reads_only_what_it_names():

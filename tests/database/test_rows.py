@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -20,6 +19,7 @@ import pytest
 import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit import hostile
+from tests.kit.processes import on_terminal, ran
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Memory
@@ -138,13 +138,10 @@ def test_an_empty_result_is_valid_in_every_format(folder, sql):
 @pytest.mark.parametrize("form", ["table", "csv", "json"])
 def test_an_endless_result_stops_when_its_reader_does(form, folder):
     command = f"{' '.join(TRACEKIT)} sql good.duckdb 'FROM range(1e10::BIGINT)' --format {form}"
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command} | head -2"],
-        cwd=folder, capture_output=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = ran("bash", "-c", f"set -o pipefail; {command} | head -2", cwd=folder)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 2
-    assert b"Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr
     assert len(done.stderr.splitlines()) <= (form == "table")
 
 
@@ -246,20 +243,18 @@ def test_a_load_may_take_more_memory_while_its_connection_is_at_work():
 
 def test_closed_standard_output_is_reported_in_one_line(folder):
     command = f"{' '.join(TRACEKIT)} sql good.duckdb 'SELECT 1' --format csv >&-"
-    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, timeout=60)
-    said = b"tracekit: cannot write: standard output is closed\n"
+    done = ran("bash", "-c", command, cwd=folder)
+    said = "tracekit: cannot write: standard output is closed\n"
     assert (done.returncode, done.stderr) == (2, said)
 
 
 def test_rows_written_to_the_path_of_standard_output_are_appended(folder):
-    with (folder / "both.txt").open("w") as both:
-        for word in ("first", "second"):
-            done = subprocess.run(
-                [*TRACEKIT, "sql", "good.duckdb", f"SELECT '{word}' AS w",
-                 "--format", "csv", "-o", "/dev/stdout"],
-                cwd=folder, stdout=both, stderr=subprocess.PIPE, check=False, timeout=60,
-            )  # fmt: skip
-            assert (done.returncode, done.stderr) == (0, b"")
+    asked = [
+        f"{' '.join(TRACEKIT)} sql good.duckdb \"SELECT '{word}' AS w\" --format csv -o /dev/stdout"
+        for word in ("first", "second")
+    ]
+    done = ran("bash", "-c", f"({' && '.join(asked)}) >both.txt", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
     # The second output did not replace the first.
     assert (folder / "both.txt").read_text() == "w\nfirst\nw\nsecond\n"
 
@@ -281,12 +276,9 @@ def test_hidden_characters_are_shown_as_replaced():
     assert printable_lines("a\n\tb\x1b\n") == "a\n\tb\ufffd\n"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, folder, sql):
-    import pty
-
     text = f"{HIDDEN}=1+1\u00e9"
     query = f"""SELECT '{text}' AS "n\u202eame", 'x' AS x FROM range(2)"""
     piped = sql(query, "--format", form).stdout
@@ -295,11 +287,9 @@ def test_rows_on_a_terminal_cannot_control_it_and_stay_exact_in_a_pipe(form, fol
     else:
         rows = list(csv.reader(io.StringIO(piped, newline="")))
         assert rows == [["n\u202eame", "x"], [text, "x"], [text, "x"]]
-    ours, theirs = pty.openpty()
-    with os.fdopen(theirs, "wb") as terminal, os.fdopen(ours, "rb", buffering=0) as screen:
-        command = [*TRACEKIT, "sql", "good.duckdb", query, "--format", form]
-        assert subprocess.run(command, cwd=folder, stdout=terminal, timeout=60).returncode == 0
-        shown = screen.read(10_000).decode().replace("\r\n", "\n")
+    command = [*TRACEKIT, "sql", "good.duckdb", query, "--format", form]
+    shown, status, _ = on_terminal(*command, cwd=folder)
+    assert status == 0
     assert not set(HIDDEN) & set(shown)
     assert "n\ufffdame" in shown and "=1+1\u00e9" in shown
 

@@ -56,11 +56,6 @@ def test_analyze_prints_the_verdict_top_down_within_100_columns(run, database):
     assert "\x1b" not in done.stdout
 
 
-def test_analyze_reads_a_pipe(run, trace):
-    done = run("analyze", "-", "--json", stdin=gzip.compress(trace.read_bytes()))
-    assert json.loads(done.stdout)["trace"]["events"] == len(EVENTS)
-
-
 def test_a_forked_command_does_the_same_as_a_new_process(run, database):
     for arguments in (["query", "top_kernels", database], ["no-command"]):
         forked = run(*arguments)

@@ -9,19 +9,13 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-import tracekit
-from tests.kit import traces
+from tests.kit import hostile, traces
 from tests.kit.processes import on_terminal, ran
 from tracekit import stages
 from tracekit.commands import cli
 
 TRACEKIT = Path(sys.executable).parent / "tracekit"
 PATH = f"{TRACEKIT.parent}{os.pathsep}{os.environ['PATH']}"
-EVENTS = [
-    traces.slice_event("cpu_op", "aten::mm", 5, 20),
-    traces.launch(10, 5, 1),
-    traces.gpu_op(20, 40, 1, name="sgemm"),
-]
 BASH = """
 eval "$(tracekit completion bash)"
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
@@ -41,10 +35,7 @@ OFFERED = [
 @pytest.fixture(scope="module")
 def database(tmp_path_factory):
     """The path of a database of one trace."""
-    folder = tmp_path_factory.mktemp("loaded")
-    path = traces.write(folder / "t.json", EVENTS)
-    tracekit.load(path, folder / "t.duckdb").close()
-    return str(folder / "t.duckdb")
+    return str(hostile.good(tmp_path_factory.mktemp("loaded")))
 
 
 def needs(shell):
@@ -141,7 +132,7 @@ def test_sql_without_a_statement_opens_a_shell(tmp_path, database, run):
     assert (found.strip(), status) == (f"shell: -readonly {database}", 0)
     found, status = shown(tmp_path, "sql", database, PATH="/nowhere")
     assert status == 2 and "pip install duckdb-cli" in found
-    traces.write(tmp_path / "t.json", EVENTS)
+    traces.write(tmp_path / "t.json", hostile.EVENTS)
     found, status = shown(tmp_path, "sql", "t.json", PATH=path)
     assert status == 2 and "tracekit load t.json" in found
     assert "Missing argument 'STATEMENT'" in run("sql", database).stderr
@@ -173,7 +164,7 @@ def test_the_stage_is_shown_after_a_while_and_is_gone_before_results(patience, i
 
 
 def test_a_load_names_its_stage_after_all_files_are_read(tmp_path):
-    path = traces.write(tmp_path / "t.json", EVENTS)
+    path = traces.write(tmp_path / "t.json", hostile.EVENTS)
     command = (sys.executable, "-m", "tracekit", "load", path, "-o", tmp_path / "t.db")
     shown, status, _ = on_terminal(*command, piped=True)
     assert status == 0 and "loading" in shown

@@ -1,6 +1,7 @@
 """The verdict as tables: they agree with `tracekit analyze --json`."""
 
 import json
+import shutil
 from functools import reduce
 
 import duckdb
@@ -8,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import tracekit
-from tests.conftest import OWN_TRACES, trace_file, trace_names
+from tests.conftest import trace_file, trace_names
 from tests.kit import traces
 from tracekit.examine import examine_all
 from tracekit.thresholds import Thresholds
@@ -81,14 +82,6 @@ def test_the_tables_say_what_the_json_says(name, tmp_path):
     )
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    """The path of a database with the verdict of a trace."""
-    path = tmp_path_factory.mktemp("judged") / "t.duckdb"
-    tracekit.load(OWN_TRACES / OVERHEAD, path).close()
-    return path
-
-
 def test_a_database_in_memory_is_judged_once_sql_asks(tmp_path):
     with tracekit.load(traces.write(tmp_path / "a.json", ONE)) as database:
         assert database.fetch("SELECT count(*) FROM verdict")[1] == [(0,)]
@@ -125,14 +118,15 @@ def test_other_thresholds_and_windows_are_judged_anew(judged):
         assert database.verdict(thresholds=asked).verdict.confidence == "medium"
 
 
-def test_a_verdict_by_other_rules_is_judged_anew(judged):
+def test_a_verdict_by_other_rules_is_judged_anew(judged, tmp_path):
+    copy = shutil.copy(judged, tmp_path)
     right = "overhead-bound"
     for judged_by in (rules(), "other rules"):
-        with duckdb.connect(judged) as connection:
+        with duckdb.connect(copy) as connection:
             connection.execute(
                 "UPDATE verdict SET judged_by = $by, analysis = replace(analysis, $right, 'no')",
                 {"right": right, "by": judged_by},
             )
-        with tracekit.open_database(judged) as database:
+        with tracekit.open_database(copy) as database:
             expected = "no" if judged_by == rules() else right
             assert database.verdict().verdict.regime == expected

@@ -130,17 +130,6 @@ def test_every_query_answers_with_the_columns_it_documents(name, shared_database
         assert columns == [column.name for column in query.columns], query.name
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("mi250-minitoy", "70.4 % of ProfilerStep#1 happened once, led by hipLaunchKernel"),
-        ("v100-torchrec-rank", "ProfilerStep#5 (cudaMalloc, cudaFree) adds 238 ms once"),
-    ],
-)
-def test_the_first_sentences_say_what_happened_once(name, said, shared_verdict):
-    assert said in shared_verdict(f"{name}.json.gz").verdict.headline
-
-
 def test_a_first_call_is_a_one_off_with_all_that_it_spends(shared_verdict):
     calls = [e for e in shared_verdict("a100-alexnet.json.gz").one_offs if e.kind == "call"]
     named = {each.name: each for each in calls}

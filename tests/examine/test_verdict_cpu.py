@@ -216,9 +216,3 @@ def test_a_lake_of_cpu_runs_has_a_history(tmp_path):
     assert (change.run, change.before_ns, change.after_ns) == ("night2", 1_500_000, 3_500_000)
     assert found.runs[0].figures["busy_ns"] is None
     assert found.diff.waterfall
-
-
-def test_waits_for_other_ranks_do_not_count_as_computation(tmp_path, run):
-    said = run("analyze", str(waiting_run(tmp_path, "a", 5000)), "--full").stdout
-    assert "bound by communication" in said
-    assert "compute-bound" not in said

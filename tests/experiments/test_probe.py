@@ -294,26 +294,3 @@ def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(
     status, text = shown(False, "--json")
     assert (status, json.loads(text)["judgement"]["device"]["high"]) == (1, 0.03)
     assert shown(None)[0] == 0
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        (["nothing"], "no workload is named 'nothing'"),
-        (["mlp-cudagraph"], "mlp-cudagraph: cannot run: CUDA graphs need a CUDA device"),
-        (["mine:step"], "mine:step: cannot import mine"),
-        (["linear", "--batch", "0"], "at least 1"),
-        (["linear", "--rounds", "0"], "at least one round"),
-        (["linear", "--threshold", "nothing=1"], "no threshold is named 'nothing'"),
-        (["failing:step"], "failing:step: failed while it ran: RuntimeError: no"),
-        (["failing:step", "--advice"], "failing:step: failed while it ran: RuntimeError: no"),
-        (["linear", "--advice", "--rounds", "0"], "at least one round"),
-    ],
-)
-def test_bad_input_is_one_line_on_standard_error(wrong, reason, run, tmp_path):
-    (tmp_path / "failing.py").write_text("def step():\n    raise RuntimeError('no\\nway')\n")
-    done = run("probe", *wrong, "--device", "cpu")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert reason in done.stderr

@@ -197,32 +197,6 @@ def test_a_variant_that_fails_while_it_is_timed_does_not_stop_the_others(tmp_pat
     assert found.is_right
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        (["nothing"], "no workload is named 'nothing'"),
-        (["mlp", "--variants", "eager,none"], "mlp has no variant 'none'"),
-        (["mlp", "--baseline", "compiled", "--variants", "eager"], "not one of the variants"),
-        (["matmul-add", "--batch", "1,2"], "matmul-add has no size 'batch'"),
-        (["mlp", "--batch", "1,x"], "not a list of integers"),
-        (["mlp", "--batch", "1,,2"], "not a list of integers"),
-        (["mlp", "--batch", "0"], "at least 1"),
-        (["mlp", "--dtype", "fp8"], "no dtype is named 'fp8'"),
-        (["mlp", "--rounds", "0"], "at least one round"),
-        (["mlp", "--active", "0"], "at least one active step"),
-        (["mlp", "-o", "nowhere/s.duckdb"], "nowhere/s.duckdb: cannot be written"),
-        (["mlp", "-o", "text.duckdb"], "text.duckdb: is not a tracekit database"),
-    ],
-)
-def test_bad_input_is_one_line_and_leaves_nothing(wrong, reason, run, tmp_path):
-    (tmp_path / "text.duckdb").write_text("text")
-    done = run("sweep", *wrong, "--device", "cpu")
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert reason in done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["text.duckdb"]
-
-
 def test_a_family_is_all_of_its_variants_and_a_name_is_itself():
     assert variants_of("linear") == ["linear"]
     assert variants_of("mlp-triton") == ["mlp-triton"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -91,6 +91,64 @@ class Case:
         self.events.append({key: each for key, each in event.items() if each != "null"})
 
 
+def misread(text: str) -> Iterator[str]:
+    """Tells which lines of a file do not have the cells that they should have, and what is expected
+    there. Most of these have one space between two cells."""
+    columns: list[str] | None = None
+    rows: list[tuple[int, str, list[str]]] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        event, _, row = line.partition("  => ")
+        expected = ""
+        if not line or line.startswith("# "):
+            continue
+        if line.startswith("= "):
+            columns, rows = None, []
+        elif line.startswith("? "):
+            columns, (name, *parameters) = [], _cells(line[2:])
+            expected = "" if _are_pairs(parameters, name) else "a question, NAME=VALUE"
+        elif columns is None:
+            rows += [(number, line, _cells(row))] if row else []
+            is_event = _is_event(*_cells(event))
+            expected = "" if is_event else "a kind, a name, times, NAME=VALUE"
+        elif not columns:
+            columns = _cells(line)
+        else:
+            rows = [(number, line, _cells(line))]
+        found = [(number, line, expected)] if expected else []
+        if columns:
+            wanted = f"{len(columns)} cells: {', '.join(columns)}"
+            found += [(n, each, wanted) for n, each, cells in rows if len(cells) != len(columns)]
+            rows = []
+        for n, each, wanted in found:
+            yield f"line {n}: expected {wanted}, two spaces apart, not: {each}"
+
+
+_TIME = re.compile(r"[+-]?\d[\d._e]*|null")
+
+
+def _is_event(kind: str, name: str = "", *cells: str) -> bool:
+    if kind == "trace":
+        return _are_pairs([name, *cells])
+    times = [each for each in cells[:2] if _TIME.fullmatch(each)]
+    if kind == "repeat":
+        return bool(times) and name.isdigit()
+    others = [each for each in cells[len(times) :] if not re.fullmatch(r"[#@][\d_]+", each)]
+    # What follows the name may have become a part of it.
+    is_joined = re.search(r" =>|^[^[]* \w+=\S", name) or (
+        len(times) < 2 and kind != "device" and _TIME.fullmatch(name.rpartition(" ")[2])
+    )
+    return bool(name) and not is_joined and _are_pairs(others, kind)
+
+
+def _are_pairs(cells: Iterable[str], *words: str) -> bool:
+    """Whether each cell is one NAME=VALUE, and the words before them have no spaces."""
+    pairs = (each.partition("=") for each in cells)
+    return not any(" " in each for each in words) and all(
+        re.match("[A-Za-z]", name) and value and not re.search(r"\w=[^=]", value)
+        for name, _, value in pairs
+    )
+
+
 def _cells(line: str) -> list[str]:
     return re.split(r" {2,}", line.strip())
 
@@ -115,7 +173,10 @@ def cases() -> dict[str, Case]:
     """All cases of tests/questions/cases, by file and title, in the order of their trace_ids."""
     found = {}
     for path in sorted(FOLDER.glob("*.txt")):
-        for text in re.split(r"^= ", path.read_text(), flags=re.MULTILINE)[1:]:
+        whole = path.read_text()
+        if wrong := list(misread(whole)):
+            raise ValueError("\n".join([str(path), *wrong]))
+        for text in re.split(r"^= ", whole, flags=re.MULTILINE)[1:]:
             lines = [line for line in text.splitlines() if line and not line.startswith("# ")]
             asks = [n for n, line in enumerate(lines) if line.startswith("? ")]
             case = found[f"{path.stem}: {lines[0]}"] = Case()

@@ -63,6 +63,11 @@ def add(lake: Path | str, *sources: Path | str, **options: Any) -> Added:
     return add_traces(map(str, sources), str(lake), Processes(1), **given)
 
 
+def ranks(lake: Path | str) -> list[Rank]:
+    """The ranks of a lake, by run and rank."""
+    return [rank for run in read_runs(Storage(str(lake))) for rank in run.ranks.values()]
+
+
 def ranks_with_files(lake: Path | str) -> list[tuple[Rank, Group]]:
     """The ranks of a lake, each with the group that holds its tables."""
     return [

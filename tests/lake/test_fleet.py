@@ -1,32 +1,50 @@
 """What `tracekit fleet` says of the runs of a lake: planted changes, and a slow host."""
 
 import json
-from itertools import groupby
+import random
+from dataclasses import replace
 
 import pytest
 
-from tests.kit import year
+from tests.kit import ranks_simulated
+from tests.kit.atoms import US
 from tests.kit.lakes import add, write_rank
+from tests.kit.ranks_simulated import Job
 from tests.kit.traces import slice_event, write
 from tracekit.lake.reading import open_lake
 
-NIGHTS, RANKS, HOSTS, SLOW_HOST = 8, 2, 8, "node04"
+NIGHTS, HOSTS, SLOW_HOST = 8, 8, 4
+BEGAN_NS, NIGHT_NS = 1_760_000_000 * 10**9, 86_400 * 10**9
+# By the night from which on it is planted, a change and its label.
+PLANTED = {
+    3: ({"driver": "560"}, {"kernel_ns": 640 * US}),
+    5: ({"nccl": "2.31"}, {"message_ns": 500 * US}),
+    7: ({"dataset": "v2", "commit": "week01"}, {"python_ns": 500 * US}),
+}
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """A simulated week, in which a host is slow and three changes are planted."""
-    folder = tmp_path_factory.mktemp("year")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(year, "BAD_HOST", SLOW_HOST)
-        # With two ranks, a late rank would hide what the other does.
-        patched.setattr(year, "PLANTED", year.PLANTED[1:])
-        nights = groupby(range(NIGHTS), lambda night: year.job_of(night, NIGHTS, RANKS)[1])
-        for labels, alike in nights:
-            folders = [folder / f"night{night:03d}" for night in alike]
-            for each in folders:
-                year.write_night(each, int(each.name[-3:]), NIGHTS, RANKS, HOSTS)
-            assert not add(folder / "lake", *folders, labels=labels).failed
+    """Simulated nights on two of some hosts, of which one is slow; three changes are planted."""
+    folder = tmp_path_factory.mktemp("nights")
+    job = Job(data=2, steps=2)
+    labels = {"commit": "week00", "driver": "550", "nccl": "2.30", "dataset": "v1"}
+    for night in range(NIGHTS):
+        label, change = PLANTED.get(night, ({}, {}))
+        job, labels = replace(job, **change), labels | label
+        hosts = random.Random(-night).sample(range(HOSTS), 2)
+        # Nights differ by about half a percent.
+        ran = replace(
+            job,
+            seed=1000 * night,
+            kernel_ns=round(job.kernel_ns * random.Random(night).gauss(1, 0.005)),
+            slow_kernels={hosts.index(SLOW_HOST): 1.4} if SLOW_HOST in hosts else {},
+        )
+        (folder / f"night{night}").mkdir()
+        names = [f"node{each:02d}" for each in hosts]
+        began = {"baseTimeNanoseconds": BEGAN_NS + night * NIGHT_NS}
+        ranks_simulated.write(folder / f"night{night}", ran, names, **began)
+        assert not add(folder / "lake", folder / f"night{night}", labels=labels).failed
     return folder / "lake"
 
 
@@ -38,15 +56,15 @@ def test_planted_changes_come_with_their_labels_and_causes(lake, run):
         for each in told["changes"]
     }
     assert found == {
-        "night003": ("compute", None, {"driver": "560"}),
-        "night005": ("communication", None, {"nccl": "2.31"}),
-        "night007": ("python", None, {"dataset": "v2", "commit": "week01"}),
+        "night3": ("compute", None, {"driver": "560"}),
+        "night5": ("communication", None, {"nccl": "2.31"}),
+        "night7": ("python", None, {"dataset": "v2", "commit": "week01"}),
     }
     assert [each["lost_ns"] for each in told["changes"]] == sorted(
         (each["lost_ns"] for each in told["changes"]), reverse=True
     )
     (host,) = told["slow_hosts"]
-    assert (host["host"], host["cause"]) == (SLOW_HOST, "compute")
+    assert (host["host"], host["cause"]) == (f"node{SLOW_HOST:02d}", "compute")
     assert (host["late_runs"], host["runs"]) == (3, 3)
     assert told["slow_runs"] == []
 
@@ -54,13 +72,13 @@ def test_planted_changes_come_with_their_labels_and_causes(lake, run):
 def test_the_terminal_and_the_page_say_the_same(lake, run, tmp_path):
     told = " ".join(run("fleet", str(lake)).stdout.split())
     assert "With it came driver 550 -> 560." in told
-    assert f"{SLOW_HOST}: the others wait for it in" in told
-    assert f"tracekit analyze {lake}/run=night003" in told
+    assert f"node{SLOW_HOST:02d}: the others wait for it in" in told
+    assert f"tracekit analyze {lake}/run=night3" in told
     done = run("report", str(lake), "-o", "page.html")
     assert done.returncode == 0, done.stderr
     page = " ".join((tmp_path / "page.html").read_text().split())
     assert "With it came driver 550 -&gt; 560." in page
-    assert f"{lake}/run=night003" in page
+    assert f"{lake}/run=night3" in page
 
 
 def test_labels_and_hosts_of_traces_are_texts_or_nothing_and_may_be_given(tmp_path, run, refused):

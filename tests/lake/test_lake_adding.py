@@ -20,6 +20,7 @@ from tests.kit.lakes import (
     add_meanwhile,
     files_in_use,
     rank_events,
+    ranks,
     ranks_with_files,
     statuses,
     write_rank,
@@ -28,7 +29,7 @@ from tests.kit.processes import children_of, have_ended
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
 from tracekit.lake import layout, writing
-from tracekit.lake.runs import all_ranks, change_run
+from tracekit.lake.runs import change_run
 from tracekit.lake.storage import Storage
 from tracekit.lake.upkeep import clean
 from tracekit.run import open_lake
@@ -59,7 +60,7 @@ def dgemm(path, name="trace_rank0.json"):
 
 
 def seen(lake):
-    return [(each.run, each.name) for each in all_ranks(Storage(str(lake)))]
+    return [(each.run, each.name) for each in ranks(lake)]
 
 
 def parquet_files(lake):
@@ -272,7 +273,7 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
     )
     lake = tmp_path / "lake"
     assert add(lake, tmp_path / "run").failed == []
-    numbers = [each.trace_id for each in all_ranks(Storage(str(lake)))]
+    numbers = [each.trace_id for each in ranks(lake)]
     assert len(set(numbers)) == 2
     with open_lake(str(lake)) as opened:
         assert opened.fetch("SELECT count(*) FROM event")[1] == [(2 * 18,)]

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.lakes import write_rank
+from tests.kit.lakes import ranks, write_rank
 from tests.kit.processes import children_of
-from tracekit.lake.runs import all_ranks
-from tracekit.lake.storage import WORK_PREFIX, Storage
+from tracekit.lake.storage import WORK_PREFIX
 from tracekit.run import open_lake
 
 # Before Ray is imported: nothing is sent anywhere, and nodes listen on the loopback interface, as
@@ -105,8 +104,7 @@ def wait_for(lake, count, driver):
 
 
 def assert_whole(lake):
-    ranks = all_ranks(Storage(str(lake)))
-    assert [each.rank for each in ranks] == list(range(RANKS))
+    assert [each.rank for each in ranks(lake)] == list(range(RANKS))
     with open_lake(str(lake)) as opened:
         told = opened.fetch(
             "SELECT rank, count(*) FROM event JOIN trace USING (trace_id) GROUP BY 1"

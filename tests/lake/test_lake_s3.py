@@ -6,9 +6,8 @@ import time
 import pytest
 
 from tests.kit import object_store
-from tests.kit.lakes import add, files_in_use, statuses, write_rank
+from tests.kit.lakes import add, files_in_use, ranks, statuses, write_rank
 from tracekit.errors import TracekitError
-from tracekit.lake.runs import all_ranks
 from tracekit.lake.storage import Storage
 from tracekit.lake.upkeep import clean
 from tracekit.run import open_lake
@@ -121,5 +120,5 @@ def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
     assert done.stderr.startswith("tracekit: ")
     assert done.stderr.count("\n") == 1
     store.fault = lambda number, path: None
-    assert all_ranks(Storage(LAKE)) == []
+    assert ranks(LAKE) == []
     assert statuses(add(LAKE, "s3://traces/in")) == ["added"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.cases import answer, cases, expected
+from tests.kit.cases import FOLDER, answer, cases, expected, misread
 from tracekit.database.catalog import queries
 
 
@@ -27,3 +27,17 @@ def test_each_question_has_a_case_or_is_asked_elsewhere():
     # Remedies have controls; tests/compare asks those of two runs by parts of their names.
     asked = {name for name, each in queries().items() if each.topic not in ("remedies", "diff")}
     assert asked - words == set(), "write tests/questions/cases/NAME.txt"
+
+
+@pytest.mark.parametrize("name", ["collective_stats", "graph_replays", "inference_steps"])
+def test_one_space_between_two_cells_is_reported_with_its_line(name):
+    lines = (FOLDER / f"{name}.txt").read_text().splitlines()
+    for number, line in enumerate(lines):
+        for gap in re.finditer(r"(?<=\S) {2,}(?=\S)", line):
+            joined = f"{line[: gap.start()]} {line[gap.end() :]}"
+            wrong = "\n".join([*lines[:number], joined, *lines[number + 1 :]])
+            places = {said.partition(":")[0] for said in misread(wrong)}
+            # One column fewer makes each row below wrong.
+            assert f"line {number + 1}" in places or lines[number - 1].startswith("? "), joined
+            assert places
+    assert list(misread("\n".join(lines))) == []

@@ -61,7 +61,7 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
     assert len(done.stdout.splitlines()) == 1
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -94,10 +94,42 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
             ("--temp-dir nowhere", "nowhere: is not a directory"),
         )),
         (["analyze", "empty"], "this directory has no traces"),
+        (["baseline", "compare", "main", "good.json"], "`tracekit baseline save main`"),
+        (["baseline", "compare", "../main", "good.json"], "'../main' names no baseline"),
+        (["baseline", "save", "main", "none.json"], "none.json: cannot be read"),
+        *((["sweep", *given.split(), "--device", "cpu"], reason) for given, reason in (
+            ("nothing", "no workload is named 'nothing'"),
+            ("mlp --variants eager,none", "mlp has no variant 'none'"),
+            ("mlp --baseline compiled --variants eager", "not one of the variants"),
+            ("matmul-add --batch 1,2", "matmul-add has no size 'batch'"),
+            ("mlp --batch 1,x", "not a list of integers"),
+            ("mlp --batch 1,,2", "not a list of integers"),
+            ("mlp --batch 0", "at least 1"),
+            ("mlp --dtype fp8", "no dtype is named 'fp8'"),
+            ("mlp --rounds 0", "at least one round"),
+            ("mlp --active 0", "at least one active step"),
+            ("mlp -o nowhere/s.duckdb", "nowhere/s.duckdb: cannot be written"),
+            ("mlp -o text.duckdb", "text.duckdb: is not a tracekit database"),
+        )),
+        *((["probe", *given.split(), "--device", "cpu"], reason) for given, reason in (
+            ("nothing", "no workload is named 'nothing'"),
+            ("mlp-cudagraph", "mlp-cudagraph: cannot run: CUDA graphs need a CUDA device"),
+            ("mine:step", "mine:step: cannot import mine"),
+            ("linear --batch 0", "at least 1"),
+            ("linear --rounds 0", "at least one round"),
+            ("linear --threshold nothing=1", "no threshold is named 'nothing'"),
+            ("failing:step", "failing:step: failed while it ran: RuntimeError: no"),
+            ("failing:step --advice", "failing:step: failed while it ran: RuntimeError: no"),
+            ("linear --advice --rounds 0", "at least one round"),
+        )),
     ],
+    ids=str,
 )  # fmt: skip
 def test_wrong_use_is_refused_in_one_line(arguments, reason, refused, trace):
     (trace.parent / "empty").mkdir()
+    (trace.parent / "text.duckdb").write_text("text")
+    failing = "def step():\n    raise RuntimeError('no\\nway')\n"
+    (trace.parent / "failing.py").write_text(failing)
     before = sorted(trace.parent.iterdir())
     assert reason in refused(*arguments)
     assert sorted(trace.parent.iterdir()) == before

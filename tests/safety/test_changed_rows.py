@@ -66,20 +66,13 @@ REFUSED = {
 }
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    path = tmp_path_factory.mktemp("sound") / "sound.duckdb"
-    tracekit.load(TRACE, path).close()
-    return path
-
-
 @pytest.fixture
-def changed(sound, tmp_path):
+def changed(judged, tmp_path):
     """Makes a copy with changed rows."""
 
     def make(statement):
         path = tmp_path / "changed.duckdb"
-        shutil.copy(sound, path)
+        shutil.copy(judged, path)
         with duckdb.connect(str(path)) as connection:
             connection.execute(statement)
         return path
@@ -97,10 +90,10 @@ def test_rows_that_would_mislead_the_code_are_refused_on_opening(changed, statem
     assert REFUSED[statement] in str(refused.value)
 
 
-def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(sound, changed):
+def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(judged, changed):
     with pytest.raises(IndexError, match="own"), tracekit.load(TRACE):
         raise IndexError("own")
-    with pytest.raises(IndexError, match="own"), tracekit.open_database(sound):
+    with pytest.raises(IndexError, match="own"), tracekit.open_database(judged):
         raise IndexError("own")
     path = changed("UPDATE windows SET start_ns = start_ns + 1; DELETE FROM thread_slice")
     said = r"its rows contradict each other \(thread_slice, windows\): load the trace again"
@@ -117,9 +110,11 @@ def test_a_surprise_is_the_fault_of_changed_rows_only_where_rows_were_changed(so
 @pytest.mark.slow
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("number", range(180))
-def test_a_database_with_changed_rows_gives_an_answer_or_one_line(sound, changed, tmp_path, number):
+def test_a_database_with_changed_rows_gives_an_answer_or_one_line(
+    judged, changed, tmp_path, number
+):
     chance = random.Random(number)
-    with duckdb.connect(str(sound), read_only=True) as connection:
+    with duckdb.connect(str(judged), read_only=True) as connection:
         columns = connection.execute(
             "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
             " AND table_name IN (SELECT table_name FROM duckdb_tables()) ORDER BY ALL"
@@ -146,7 +141,7 @@ def test_a_database_with_changed_rows_gives_an_answer_or_one_line(sound, changed
         assert len(str(done.exception)) < 1000
 
 
-def test_an_internal_error_of_duckdb_is_one_line(sound):
+def test_an_internal_error_of_duckdb_is_one_line(judged):
     stack = (
         "INTERNAL Error: Attempted to access index 3\n\nStack Trace:\n" + "/usr/lib/x(+1)\n" * 99
     )
@@ -154,6 +149,6 @@ def test_an_internal_error_of_duckdb_is_one_line(sound):
     def fail(cursor):
         raise duckdb.InternalException(stack)
 
-    with tracekit.open_database(sound) as database, pytest.raises(TracekitError) as raised:
+    with tracekit.open_database(judged) as database, pytest.raises(TracekitError) as raised:
         database.stream("SELECT 1", {}, fail)
     assert str(raised.value) == "SQL: INTERNAL Error: Attempted to access index 3"

@@ -3,6 +3,7 @@ damaged ones are read in part or refused in one line."""
 
 import json
 import zlib
+from functools import partial
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.kit.other_formats import (
     space,
 )
 from tests.kit.traces import slice_event
+from tests.trace import test_nsys
 from tests.trace.test_nsys import report
 from tracekit.errors import TracekitError
 from tracekit.trace.other import perfetto, protos
@@ -40,6 +42,23 @@ def like_packets():
     ]  # fmt: skip
 
 
+def _report(change, path):
+    report(path.parent, change, path.name)
+
+
+def _damaged(statement, path):
+    changed(rocpd(path), statement.format(u=ROCPD_SUFFIX))
+
+
+# The SQL that damages a database of rocprofv3, the number of events that are left, and how the
+# message about it begins.
+DAMAGED = [
+    ("DROP TABLE rocpd_timestamp{u}", 1, "5 of its rows have no times, or no process"),
+    ("DROP TABLE rocpd_track{u}", 1, "5 of its rows have no times, or no process"),
+    ("UPDATE rocpd_timestamp{u} SET value = 'x' WHERE id = 1", 5, "1 of its rows have no times"),
+    ("UPDATE rocpd_kernel_dispatch{u} SET grid_size_x = 'x', workgroup_size_y = -1", 6, None),
+    ("UPDATE rocpd_info_process{u} SET pid = x'ff'", 6, None),
+]
 FILES = {
     "rocprof": ("json", json.dumps(ROCPROF, indent=1).encode()),
     "rocprof_cut": ("json", json.dumps(ROCPROF).partition('"kernel_dispatch"')[0].encode()),
@@ -51,7 +70,8 @@ FILES = {
     "pftrace": ("pftrace", framed(packets())),
     "pftrace_cut": ("pftrace", framed(packets())[:-3]),
     "pftrace_packed": ("pftrace", framed([compressed(zlib.compress(framed(packets())))])),
-    "nsys": ("sqlite", lambda path: report(path.parent, name=path.name)),
+    **{change.__name__: ("sqlite", partial(_report, change)) for change in test_nsys.ASKED},
+    **{f"damaged{n}": ("db", partial(_damaged, sql)) for n, (sql, *_) in enumerate(DAMAGED)},
     "kineto": ("json", json.dumps({"traceEvents": like_packets()}).encode()),
 }
 # SELECTs without their first word, and their rows in order.
@@ -75,6 +95,11 @@ _CUT_PLANES = [
     ("damage FROM trace", [("the file ends inside a plane",)]),
 ]
 ASKED = {
+    **{change.__name__: rows for change, rows in test_nsys.ASKED.items()},
+    **{
+        f"damaged{number}": [(f"events, damage[:{len(said or '')}] FROM trace", [(events, said)])]
+        for number, (_, events, said) in enumerate(DAMAGED)
+    },
     "rocprof": _ROCM,
     "rocpd3": _ROCM,
     "rocpd4": _ROCM,
@@ -167,41 +192,12 @@ def refused(path, content, reason):
         tracekit.load(path)
 
 
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory):
-    """Databases of rocprofv3, each after one statement, loaded together."""
-    folder = tmp_path_factory.mktemp("rocpd")
-    paths = [
-        changed(rocpd(folder / f"{n}.db"), statement.format(u=ROCPD_SUFFIX))
-        for n, (statement, *_) in enumerate(DAMAGED)
-    ]
-    with tracekit.load(paths, verdicts=False) as run:
-        yield run
-
-
-# The SQL that damages the file, the number of events that are left, and the message.
-DAMAGED = [
-    ("DROP TABLE rocpd_timestamp{u}", 1, "5 of its rows have no times, or no process"),
-    ("DROP TABLE rocpd_track{u}", 1, "5 of its rows have no times, or no process"),
-    ("UPDATE rocpd_timestamp{u} SET value = 'x' WHERE id = 1", 5, "1 of its rows have no times"),
-    ("UPDATE rocpd_kernel_dispatch{u} SET grid_size_x = 'x', workgroup_size_y = -1", 6, None),
-    ("UPDATE rocpd_info_process{u} SET pid = x'ff'", 6, None),
-]
-
-
-@pytest.mark.parametrize("number", range(len(DAMAGED)))
-def test_a_damaged_rocpd_is_read_in_part(number, damaged):
-    _, events, said = DAMAGED[number]
-    ((found, damage),) = damaged.fetch(f"SELECT events, damage FROM trace WHERE {of(number)}")[1]
-    assert found == events
-    assert damage is None if said is None else damage.startswith(said)
-
-
 def test_files_of_unknown_profilers_are_refused_in_one_line(tmp_path):
     whole = rocpd(tmp_path / "whole.db").read_bytes()
     refused(tmp_path / "cut.db", whole[:9000], "malformed")
     file = changed(rocpd(tmp_path / "other.db"), f"DROP TABLE rocpd_string{ROCPD_SUFFIX}")
     refused(file, file.read_bytes(), "neither nsys nor rocprofv3 wrote it")
+    refused(tmp_path / "bad.pftrace", b"nonsense\n", "is not a protobuf trace, or is damaged")
     for text in (b"\n\xff\xff\xff\xff\xff\x01", b"\x0a\x02\xff\xff/host:", b"\n"):
         refused(tmp_path / "bad.xplane.pb", text, "")
 

@@ -130,7 +130,8 @@ def odd_texts(tables, strings):
 
 NCCL = [("type, message_bytes, communicator, scope FROM collective",
          [("allreduce", 8192, "12345", "ncclAllReduce")])]  # fmt: skip
-# For each report: SELECTs without their first word, and their rows in order.
+# For each report: SELECTs without their first word, and their rows in order, which
+# tests/trace/test_formats.py asks of all formats.
 ASKED = {
     plain: [
         ("cpu_op, launch_name, name, start_ns, dur_ns FROM gpu_op_origin",
@@ -165,47 +166,22 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    """All reports in one database; and the SQL that says which traces are of one of them."""
-    folder = tmp_path_factory.mktemp("nsys")
-    paths = [report(folder, change, f"{change.__name__}.sqlite") for change in (*ASKED, odd_texts)]
-    make_one_text_no_utf8(paths[-1])
-
-    def of(change):
-        return f"trace_id IN (SELECT trace_id FROM trace WHERE contains(path, '/{change}.'))"
-
-    with tracekit.load(paths, verdicts=False) as run:
-        yield run, of
-
-
-def make_one_text_no_utf8(file):
-    changed(file, "UPDATE NVTX_EVENTS SET text = CAST(x'61ff80c3' AS TEXT) WHERE real = 0")
-
-
-@pytest.mark.parametrize("change", ASKED, ids=lambda change: change.__name__)
-def test_a_report_becomes_the_rows_that_kineto_would_have_written(change, loaded):
-    run, of = loaded
-    for asked, expected in ASKED[change]:
-        sql = f"SELECT {asked} WHERE {of(change.__name__)} ORDER BY ALL"
-        assert run.fetch(sql)[1] == expected
-
-
-def test_health_says_what_the_database_leaves_out(loaded):
-    run, of = loaded
-    ((trace,),) = run.fetch(f"SELECT trace_id FROM trace WHERE {of('left_out')}")[1]
-    found = {each["code"]: each for each in run.ask("health", trace=trace)}
+def test_health_says_what_the_database_leaves_out(tmp_path):
+    with tracekit.load(report(tmp_path, left_out), verdicts=False) as run:
+        found = {each["code"]: each for each in run.ask("health")}
     assert found["left_out"]["count"] == 2
     assert "VULKAN_THINGS" in found["left_out"]["message"]
     assert "--cuda-graph-trace=node" in found["whole_graphs"]["message"]
     assert found["profiler_warned"]["message"] == "nsys said: Not all events were collected."
 
 
-def test_odd_texts_and_numbers_are_events_whoever_makes_the_rows(loaded, tmp_path, monkeypatch):
+def test_odd_texts_and_numbers_are_events_whoever_makes_the_rows(tmp_path, monkeypatch):
     """SQLite calls the C library for each row, or Python's module makes the rows."""
-    run, of = loaded
-    asked = "SELECT * EXCLUDE (trace_id) FROM event WHERE {} ORDER BY event_id"
-    kept = run.fetch(asked.format(of("odd_texts")))
+    file = report(tmp_path, odd_texts)
+    changed(file, "UPDATE NVTX_EVENTS SET text = CAST(x'61ff80c3' AS TEXT) WHERE real = 0")
+    asked = "SELECT * EXCLUDE (trace_id) FROM event ORDER BY event_id"
+    with tracekit.load(file, verdicts=False) as run:
+        kept = run.fetch(asked)
     ranges = [dict(zip(kept[0], row, strict=True)) for row in kept[1]]
     ranges = [each for each in ranges if each["dur_ns"] == -905]
     args = [json.loads(each["args"]) for each in ranges]
@@ -216,10 +192,8 @@ def test_odd_texts_and_numbers_are_events_whoever_makes_the_rows(loaded, tmp_pat
     assert found == [tuple(expected) for _, *expected in ODD]
     assert {each["rangeId"] for each in args} == {-(2**63)}
     monkeypatch.setattr(rows, "_sqlite", lambda: None)
-    file = report(tmp_path, odd_texts)
-    make_one_text_no_utf8(file)
     with tracekit.load(file, verdicts=False) as same:
-        assert same.fetch(asked.format("true")) == kept
+        assert same.fetch(asked) == kept
 
 
 # -- files that are not reports --------------------------------------------------------------------

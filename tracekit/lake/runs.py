@@ -181,8 +181,3 @@ def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -
             if before.number >= _VERSIONS:
                 lake.remove([version_path(name, before.number + 1 - _VERSIONS)])
             return replace(after, number=before.number + 1)
-
-
-def all_ranks(lake: Storage) -> list[Rank]:
-    """The ranks of a lake, by run and rank."""
-    return [rank for run in read_runs(lake) for rank in run.ranks.values()]
