@@ -152,17 +152,19 @@ class _Examiner:
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
+        from tracekit.advice.find import facing
         from tracekit.verdict.judge import judge
         from tracekit.verdict.next_steps import list_notes
         from tracekit.verdict.once import longest_once, without_once
 
         replayed = self._replayed(window)
         main, place = self._chosen(window, replayed)
-        fixes = self._fixes(main, place, replayed, combine) if replayed else None
-        if self.accounts[0].gpu is None:
-            # Replays of the host alone price changes; its verdict is by time.
+        # Replays of the host alone price changes; its verdict is by time.
+        is_of_device = replayed and self.accounts[0].gpu
+        causal = self._causal(main, place, replayed) if replayed and is_of_device else None
+        fixes = self._fixes(main, place, replayed, causal, combine) if replayed else None
+        if not is_of_device:
             replayed = None
-        causal = self._causal(main, place, replayed) if replayed else None
         periods = self._periods(replayed)
         if main not in self.accounts:
             periods.insert(0, self._period(main, causal.gains if causal else None))
@@ -229,6 +231,7 @@ class _Examiner:
             # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
         if fixes:
+            fixes = replace(fixes, advice=facing(fixes.advice, verdict.bottleneck))
             notes = list_notes(fixes.advice, verdict)
             bottleneck, advised = str(verdict.bottleneck), [a for a in fixes.advice if not a.once]
             if bottleneck in (*LIMITS, UNKNOWN_LIMIT) and not any(
@@ -295,7 +298,12 @@ class _Examiner:
         return without_queued(replayed.causal(*place, flip), main.window, self.trace.health)
 
     def _fixes(
-        self, main: Evidence, place: tuple[str, int], replayed: WindowGains, combine: bool
+        self,
+        main: Evidence,
+        place: tuple[str, int],
+        replayed: WindowGains,
+        causal: Causal | None,
+        combine: bool,
     ) -> FixList:
         from tracekit.advice.find import find
 
@@ -305,6 +313,7 @@ class _Examiner:
         with stage("pricing possible changes"):
             found = find(
                 replayed, place, window, self.trace.health, self.missing,
+                window_ns=causal.gains.window_ns if causal else None,
                 repeats=not is_unrepeated(self.repetition), combine=combine,
             )  # fmt: skip
         return replace(found, trace=self.trace.path)
