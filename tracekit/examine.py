@@ -152,6 +152,7 @@ class _Examiner:
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
+        from tracekit.advice.find import facing
         from tracekit.verdict.judge import judge
         from tracekit.verdict.next_steps import list_notes
         from tracekit.verdict.once import longest_once, without_once
@@ -233,6 +234,7 @@ class _Examiner:
             # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
         if fixes:
+            fixes = replace(fixes, advice=facing(fixes.advice, verdict.bottleneck))
             notes = list_notes(fixes.advice, verdict)
             bottleneck, advised = str(verdict.bottleneck), [a for a in fixes.advice if not a.once]
             if bottleneck in (*LIMITS, UNKNOWN_LIMIT) and not any(

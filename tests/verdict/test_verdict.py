@@ -194,6 +194,12 @@ JUDGED = {
         evidence(busy=0.95, health=["profiler_dilation"], device_gain=0.45),
         {"confidence": "high"}, "",
     ),
+    "a device that would bound the run as recorded, too": (
+        evidence(**RECORDED, host_gain=0.04, device_gain=0.4), {"confidence": "high"}, "",
+    ),
+    "a device that bounds the run only without the recorder": (
+        evidence(**RECORDED, host_gain=0.04, device_gain=0.1), {"confidence": "low"}, "",
+    ),
     "few ops are an anecdote": (
         evidence(busy=0.9, ops=3, device_gain=0.45), {"confidence": "low"}, "",
     ),
@@ -312,8 +318,8 @@ JUDGED = {
         evidence(host_gain=0.1, device_gain=0.05, unknown=0.5,
                  repeating=Repeating(50, MS, 50 * MS, gpu(500, 40 * MS, 35 * MS, idle_ns=10 * MS))),
         {"regime": "unknown"},
-        "In the 50 ms in which its work repeats, 50 times, about 1 ms each: 70.0 % communication "
-        "that nothing covers, 20.0 % idle, 10.0 % compute.",
+        "In the 50 ms in which its work repeats, 50 times, 1 ms each in the median: 70.0 % "
+        "communication that nothing covers, 20.0 % idle, 10.0 % compute.",
     ),
     # Even if the host caused them, the device's work outweighs them.
     "waits that could not": (
@@ -411,8 +417,8 @@ JUDGED = {
             {"regime": "overhead-bound", "bottleneck": "dispatch"}, said,
         )
         for factor, left, said in (
-            (1.43, 70, "^ Without the profiler, the GPU is busy for about 85.7 % of 70 ms: the "
-             "host can give back at most 10 ms."),
+            (1.43, 70, "^ The host holds this run up while it is recorded; without the profiler, "
+             "the GPU is busy for about 85.7 % of 70 ms: the host can give back at most 10 ms."),
             (1.25, 80, "^ The host holds this run up: it dispatches"),
         )
     },

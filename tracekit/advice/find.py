@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
+from tracekit.advice.catalogue import remedy as remedy_of
 from tracekit.advice.model import (
     Advice,
     AdvisedPlace,
@@ -61,10 +62,10 @@ def find(
 
     One-offs come last, or first if they take longer than the rest of the window.
     `place` is the window as `WindowGains.gains` names it, and `of_window` the gains in the part of
-    it that is judged. `findings` are the problems of the trace,
-    and `missing` the messages about what was not recorded, by code. `repeats` says whether most
-    kernels run again and again. Advice is listed if it saves the share `advised_gain` of the
-    window. With `combine`, the list also has the best combination.
+    it that is judged. `findings` are the problems of the trace, and `missing` the messages about
+    what was not recorded, by code. `repeats` says whether most kernels run again and again. Advice
+    is listed if it saves the share `advised_gain` of that part. With `combine`, the list also has
+    the best combination.
     """
     replay, thresholds = gains.replay, gains.replay.thresholds
     prices = Prices(replay, replay.window(*place))
@@ -137,6 +138,16 @@ def find(
         unlooked=unlooked,
         notes=[],
     )
+
+
+def facing(advice: Sequence[Advice], bottleneck: str | None) -> list[Advice]:
+    """The advice, each with the bottleneck as its cause if the remedy is also against that."""
+    return [
+        replace(each, cause=bottleneck)
+        if bottleneck in remedy_of(each.remedy).causes and not each.once
+        else each
+        for each in advice
+    ]
 
 
 def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:

@@ -53,19 +53,24 @@ _TARGET = f"(list_position({list(TARGETS)}, target) - 1)::TINYINT AS target"
 _QUERIES_AT_ONCE = 2
 
 
-def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> None:
+def apply(change: Change, scale: Scale, graph: Graph, remedies: Remedies, replays_ns: int) -> None:
     """Applies a change to `scale`, which a replay of `graph` takes.
+
+    A CUDA graph that is replayed once in each step takes the host `replays_ns` in all.
 
     Raises:
         TracekitError: the change's pattern matches nothing in the trace.
     """
     if change.what == "cuda-graph":
-        _free_launches(scale, graph)
+        _free_launches(scale, graph, replays_ns)
     elif change.what == REMEDY:
         rows = remedies.rows_at(change)
         for target in sorted(set(rows["target"].tolist())):
             here = rows["target"] == target
-            scale_parts({name: rows[name][here] for name in COLUMNS}, target, scale, graph)
+            if target == "cuda-graph":
+                _free_launches(scale, graph, replays_ns)
+            else:
+                scale_parts({name: rows[name][here] for name in COLUMNS}, target, scale, graph)
     elif change.what == "fuse" or change.pattern is not None:
         _scale_named(change, scale, graph, remedies)
     else:
@@ -136,12 +141,12 @@ def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies)
     scale_parts(rows | {"factor": factor}, _TARGETS[change.what], scale, graph)
 
 
-def _free_launches(scale: Scale, graph: Graph) -> None:
+def _free_launches(scale: Scale, graph: Graph, replays_ns: int) -> None:
     """Removes the host work that a CUDA graph would save: launch, dispatch and python.
 
     A graph covers the launches between two synchronizations of threads that hand work to each
     other, from the return of the first launch to the return of the last. The first launch, data
-    loading, compilation, allocation and blocking copies remain.
+    loading, compilation, allocation and blocking copies remain, and `replays_ns` of the rest.
     https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs
     """
     host, device, edges = graph.host, graph.device, graph.edges
@@ -170,10 +175,13 @@ def _free_launches(scale: Scale, graph: Graph) -> None:
     np.maximum.at(last, region, done)
     regions = Intervals.of(first, last, np.zeros(len(first)))
     free = np.isin(host.cause, [CAUSES.index(name) for name in FREED_BY_GRAPHS])
+    freed_ns = 0
     for since in range(0, len(host), _STRETCHES_AT_ONCE):
-        part = slice(since, since + _STRETCHES_AT_ONCE)
+        part = slice(since, min(since + _STRETCHES_AT_ONCE, len(host)))
         free[part] &= regions.around(grouped(host.at[part]))[1]
-    scale.host.scale(0, free)
+        ns = np.diff(host.borders[part.start : part.stop + 1])
+        freed_ns += int(host.scaled_work(ns, part, scale.host)[free[part]].sum())
+    scale.host.scale(min(1.0, replays_ns / max(1, freed_ns)), free)
     scale.dropped |= edges.kind == EdgeKind.QUEUE
 
 
@@ -258,9 +266,6 @@ class Remedies:
 def scale_parts(rows: Rows, target: str, scale: Scale, graph: Graph) -> None:
     """Scales the parts in these rows, which have one target, in `scale`, which a replay of `graph`
     takes. The intervals of a thread do not overlap."""
-    if target == "cuda-graph":
-        _free_launches(scale, graph)
-        return
     factor = np.ma.filled(rows["factor"], 1.0).astype(np.float64)
     if target == "op":
         event_id = np.ma.filled(rows["event_id"], 0)

@@ -39,7 +39,8 @@ kernel:NAME*K, class:NAME*K: kernels whose name contains NAME (or matches it, wi
 such a class.
 operator:NAME*K, module:NAME*K: the work in such an operator or module, and the ops launched there.
 sync:NAME*0: calls of that name, or in an operator of that name, no longer wait.
-cuda-graph: launches are free, as in a graph captured between two synchronizations.
+cuda-graph: launches are free, as in a graph captured between two synchronizations, but for one in
+each marked step.
 steady: one-off events take no longer than usual (`tracekit query one_offs`).
 fuse, fuse:NAME: neighbouring elementwise operators hand their intermediates over on chip.
 batch*K: a batch K times as large: loading and all work of the device take K times as long. The

@@ -58,10 +58,9 @@ def fitted(
 
 
 def estimated(cost_ns: int, graph: Graph) -> RecorderCost:
-    """The cost as estimated from the events of the thread that launches most. An estimate of more
-    than half of that thread's work would be too rough, and counts as unknown."""
+    """The cost as estimated from the events of the thread that launches most. An estimate is rough:
+    at most half of that thread's work counts as the recorder's."""
     launching = graph.device.thread[graph.device.linked]
     main = int(np.bincount(launching).argmax()) if len(launching) else None
     recorded_ns = int(graph.host.totals(main)[_RECORDED].sum())
-    is_rough = not 0 < 2 * cost_ns <= recorded_ns
-    return RecorderCost(pace=1.0 if is_rough else (recorded_ns - cost_ns) / recorded_ns)
+    return RecorderCost(pace=1 - min(0.5, cost_ns / recorded_ns) if recorded_ns else 1.0)

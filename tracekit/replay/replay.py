@@ -129,7 +129,7 @@ class Replay:
         scale = base.copy() if base else Scale.of(self.graph)
         for each in parsed:
             if each.what != STEADY:
-                apply(each, scale, self.graph, self.remedies)
+                apply(each, scale, self.graph, self.remedies, self._replays_ns)
         return scale
 
     def run(self, *changes: Change | str, steady: bool = False, base: Scale | None = None) -> Run:
@@ -160,6 +160,12 @@ class Replay:
         most = 1 + self.thresholds.close_margin
         usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
         return usual[typical([int(lengths[each]) for each in usual])] if usual else None
+
+    @cached_property
+    def _replays_ns(self) -> int:
+        """What launching a CUDA graph in every step takes the host."""
+        steps = len(self.steps) if self.steps.are_steps else 0
+        return int(steps * self.thresholds.launch_floor_ns)
 
     @cached_property
     def _cuts_ns(self) -> list[int]:

@@ -34,9 +34,9 @@ LINES, WIDTH = 24, 80
 _PARTS, _BAR = 5, 24
 # Columns of a part's name, of a change, of its place, of its share, and of a one-off event.
 _NAME, _TITLE, _PLACE, _SHARE, _EVENT = 30, 48, 76, 21, 61
-# The most recurring changes, changes against one-offs, and one-off events; the lines that one event
-# takes, and those that are left for events below changes.
-_CHANGES, _ONCE, _EVENTS, _FEWEST, _RESERVED = 5, 2, 4, 3, 5
+# The most recurring changes, those that come before details, changes against one-offs, and one-off
+# events; the lines that one event takes, and those that are left for events below changes.
+_CHANGES, _FIRST, _ONCE, _EVENTS, _FEWEST, _RESERVED = 5, 3, 2, 4, 3, 5
 _ONE_OFFS = "What happened once, in the whole trace"
 _MORE = "More: analyze --full, advise, report, whatif; see tracekit --help"
 _MORE_OF_MEMORY = "More: report, query, diff; see tracekit --help"
@@ -203,6 +203,7 @@ def _listed(
         Text(),
         Text(f"{heading:<{_TITLE}} {'saves':>9} {of or '':>{_SHARE}}".rstrip(), "bold"),
     ]
+    changes: list[tuple[list[Text], list[Text]]] = []
     for number, each in enumerate(advice, 1):
         title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
         part = ""
@@ -210,18 +211,26 @@ def _listed(
             part = percent(each.share)
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
-        place = [Text(f"    {line}", "dim") for line in _place(each)]
         is_first = number == 1 and not each.once
         if is_first and remedy(each.remedy).misses(each.cause, bottleneck):
-            place.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
-        if len(lines) + len(change) + len(place) > free:
-            # A change is worth its line without its place, but for one of several places.
-            if number > 1 and remedy(each.remedy).is_by_place:
-                break
-            place = []
-        if len(lines) + len(change) > free:
+            change.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
+        place = [Text(f"    {line}", "dim") for line in _place(each)]
+        # One of several places says nothing without its name.
+        named = int(remedy(each.remedy).is_by_place)
+        changes.append((change + place[:named], place[named:]))
+    # The first changes that save much have their lines before any of them has its details.
+    small, room = Thresholds().small_gain, free - len(lines)
+    much = sum((each.share or 0.0) >= small for each in advice[:_FIRST])
+    while sum(len(change) for change, _ in changes[:much]) > room:
+        much -= 1
+    for number, (change, place) in enumerate(changes, 1):
+        if len(change) > room:
             break
-        lines += change + place
+        lines += change
+        room -= len(change)
+        if len(place) <= room - sum(len(later) for later, _ in changes[number:much]):
+            lines += place
+            room -= len(place)
     return lines if len(lines) > 2 else []
 
 

@@ -233,9 +233,13 @@ def _costly(case: RuleInput) -> Omission | None:
         finding = measured or case.findings.get("recorder_cost")
         if finding is None or gains is None or case.evidence.gpu is None:
             return None
-        # If recording makes a device-bound window longer, the device waits for a recorded host.
+        # If recording makes a device-bound window longer, the device waits for a recorded host. As
+        # recorded, the device would bound it, too, if the host could not give back as much.
         is_longer = (gains.recorder_ns or 0) >= case.thresholds.small_gain * gains.recorded_ns
-        return Omission(finding.code, _sentence(finding), "low") if is_longer else None
+        device = gains.device * gains.window_ns / gains.recorded_ns if is_longer else 0.0
+        if not is_longer or _waited(case.evidence, case.verdict.margin) < device:
+            return None
+        return Omission(finding.code, _sentence(finding), "low")
     if measured is not None and gains is not None and gains.recorder_ns:
         return Omission(measured.code, _sentence(measured), "high")
     estimated = case.findings.get("recorder_cost")

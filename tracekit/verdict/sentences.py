@@ -98,8 +98,8 @@ def _repeating(evidence: Evidence) -> str:
     most = sorted(parts.items(), key=lambda item: -item[1])[:_NAMED]
     named = ", ".join(f"{share(ns, span_ns)} {name}" for name, ns in most if ns)
     return (
-        f". In the {duration(span_ns)} in which its work repeats, {part.passes} times, about "
-        f"{duration(part.pass_ns)} each: {named}"
+        f". In the {duration(span_ns)} in which its work repeats, {part.passes} times, "
+        f"{duration(part.pass_ns)} each in the median: {named}"
     )
 
 
@@ -114,9 +114,9 @@ def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
     if 2 * busy_ns < gains.window_ns or causal.flip is None or slower < causal.flip:
         return ""
     return (
-        f"Without the profiler, the GPU is busy for about {share(busy_ns, gains.window_ns)} of "
-        f"{duration(gains.window_ns)}: the host can give back at most "
-        f"{duration(gains.window_ns - busy_ns)}"
+        "The host holds this run up while it is recorded; without the profiler, the GPU is busy "
+        f"for about {share(busy_ns, gains.window_ns)} of {duration(gains.window_ns)}: the host can "
+        f"give back at most {duration(gains.window_ns - busy_ns)}"
     )
 
 
@@ -237,17 +237,19 @@ def _of_cpu(verdict: Verdict) -> str:
 def _turns(evidence: Evidence, bound: Bound) -> str:
     gpu, idle, gains = evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
-    span = evidence.window.span_ns
+    # Prices are of the same length.
+    span, busy_ns = gains.window_ns, steady_busy_ns(gpu, gains)
     turns = words("takes_turns")
     causes = [*filter(None, turns), "dispatch", "launch"]
     why = max(causes, key=lambda cause: gains.removed.get(cause, 0.0))
     if evidence.advised in turns:
         why = str(evidence.advised)
-    late = max(0, gpu.idle_ns - idle.unlinked_ns)
-    most = min(gpu.busy_ns, late) / span if span else 0.0
+    late = max(0, span - busy_ns - idle.unlinked_ns)
+    most = min(busy_ns, late) / span if span else 0.0
+    unrecorded = " without the profiler" if gains.recorder_ns else ""
     return (
-        f"Host and GPU take turns ({share(late, span)} and {share(gpu.busy_ns, span)} of the "
-        f"time): {turns.get(why, turns[''])}. Overlapping them alone would save at "
+        f"Host and GPU take turns ({share(late, span)} and {share(busy_ns, span)} of the "
+        f"time{unrecorded}): {turns.get(why, turns[''])}. Overlapping them alone would save at "
         f"most {percent(most)}"
     )
 
