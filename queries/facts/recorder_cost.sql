@@ -27,4 +27,5 @@ SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames
            if(is_shaped, ' with shapes (record_shapes)', ''),
            if(frames > 0, format(' and {:,} Python frames (with_stack)', frames), '')) AS message,
        ns AS time_ns, NULL AS event_id
-FROM priced WHERE operators >= thresholds().few_launches AND ns >= thresholds().cost_share * span_ns
+FROM priced WHERE operators >= thresholds().few_launches
+    AND ns BETWEEN thresholds().cost_share * span_ns AND span_ns

@@ -111,7 +111,9 @@ TEXTS = {
         DAMAGED, 1 << 20, [GOOD] * 3,
         {"rejected": [(DAMAGED.index('{"ph": tru}'), '{"ph": tru}')]},
     ),
-    "more after an object": (document() + " \n{}", 100, EVENTS, {"damage": ""}),
+    "more after an object": (
+        document() + " \n{}", 100, EVENTS, {"rejected": [(len(document().encode()) + 2, "{}")]},
+    ),
     "more after an array": (json.dumps(EVENTS) + " \n{}", 100, EVENTS, {"damage": ""}),
     "broken UTF-8 before the events": (
         b'{"host": "a\xffb\xfe\xfd", "traceEvents": [{"ph": "X"}]}', 100, [{"ph": "X"}],
@@ -119,7 +121,7 @@ TEXTS = {
     ),
     "a second list of events": (
         '{"traceEvents": [{"ph": "X"}], "traceEvents": [{"ph": "M"}]}', 9,
-        [{"ph": "X"}, {"ph": "M"}], {"damage": "second"},
+        [{"ph": "X"}, {"ph": "M"}], {"rejected": [(46, "[")]},
     ),
     "a second list of events that is none": (
         '{"traceEvents": [{"ph": "X"}], "a": 1, "traceEvents": 5, "b": 2}', 9, [{"ph": "X"}],

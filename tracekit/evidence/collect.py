@@ -162,7 +162,7 @@ def dominant_of(
     """What takes most of a device's kernel time, as a clause: the longest of `top` (rows of the
     question `top_kernels`) if it takes most of it, or else a class of kernels."""
     one = next((row for row in top if 2 * row["share_of_kernel_time"] >= 1), None)
-    if one:
+    if one and one["name"]:
         name = one["name"].removeprefix("void ").partition("<")[0].partition("(")[0][:_NAME]
         return f"one kernel, {name}, takes {percent(one['share_of_kernel_time'])} of kernel time"
     named = words("kernels")

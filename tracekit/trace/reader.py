@@ -146,7 +146,8 @@ class TraceReader:
             self._read_head()
             self._skip_annotations()
             while (yield from self._read_events()) and self._finds_second_events():
-                self.damage = "it has a second `traceEvents`, whose events follow the first's"
+                reason = "begins a second `traceEvents`, whose events follow the first's"
+                self._keep_rejected(reject(b"[", self._offset - 1, reason, self.events))
             # In a damaged trace a stray bracket may end the events too early: keep the rest.
             while (yield from self._finds_more_events()):
                 yield from self._read_events()
@@ -394,7 +395,6 @@ class TraceReader:
         if self._peek() is None:
             self.damage = self.damage or self.stream.damage
             return False
-        self.damage = self.damage or "there is more text after the trace's end"
         while self._fill(1):
             self._fill(_STRETCH_BYTES)
             start = next_event(self._buffer, 0)
