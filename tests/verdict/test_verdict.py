@@ -306,6 +306,10 @@ JUDGED = {
         {"regime": "unknown"}, "^ The trace does not tell what holds this run up: this job uses",
     ),
     "nothing at all": (Evidence(window=WINDOW), {"regime": "unknown"}, ""),
+    "events of a form that is not analysed": (
+        Evidence(window=WINDOW, health=[Finding("begin_end_events", "warning", "B and E", 9)]),
+        {"regime": "unknown"}, "^ B and E", "complete event",
+    ),
     "a busy device where neither half gains": (
         evidence(busy=0.99, **TIED),
         {"regime": "compute-bound", "bottleneck": "math", "confidence": "low"}, "no slack",

@@ -277,7 +277,7 @@ class Job(Struct):
         """Whether this trace is loaded already, with the same path and the same bytes."""
         size = stream.stored_bytes
         same = {each for each in done if each[:2] == (stream.path, size)}
-        return bool(same) and (stream.path, size, stream.stored_sha256()) in same
+        return bool(same) and (stream.path, size, stream.hashed().sha256.hexdigest()) in same
 
     def _load_one(
         self, connection: duckdb.DuckDBPyConnection, trace_id: int, stream: ByteStream

@@ -148,7 +148,7 @@ def _opened(task: Task, outcomes: list[Outcome]) -> Iterator[_Opened]:
                     continue
                 member = stream.path.removeprefix(source.url).lstrip("/") or None
                 here = replace(source, member=member)
-                sha256 = stream.stored_sha256()
+                sha256 = stream.hashed().sha256.hexdigest()
                 before = next((each for each in task.known if each.source.is_same(here)), None)
                 if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT):
                     # The file was written again with the same bytes.

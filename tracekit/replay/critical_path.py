@@ -36,7 +36,7 @@ class Link(Struct, frozen=True):
     side: str
     """host, device, or unknown."""
     start_ns: int
-    """Where the link's last piece on the path begins, in replayed ns since the trace's start."""
+    """Where the link's first piece on the path begins, in replayed ns since the trace's start."""
     dur_ns: int
     """The total length of the link's pieces on the path."""
 
@@ -95,57 +95,54 @@ def last_of(run: Run, ops: Numbers, keys: Ints) -> End:
 def critical_path(run: Run, start: int, end: End) -> Path:
     """The path from `end` back to `start` (ns since the trace's start, as replayed)."""
     graph = run.graph
-    chain = _chain(run, start, end.node)
     total = np.zeros(len(CAUSES), np.int64)
     ids = [each.max(initial=-1) for each in (graph.host.event, graph.device.op_id)]
-    of_event = np.zeros(int(max(ids)) + 1, np.int64)
+    event = np.arange(int(max(ids)) + 1)
+    none = np.zeros(len(event), np.int8)
+    # Each event's time on the path, with the start, cause and side of its first piece there.
+    start_of, ns_of = np.full(len(event), end.time), np.zeros(len(event), np.int64)
+    known = Pieces(start_of, ns_of, none, event, none.astype(np.bool_))
     links = []
-    for each in _pieces_of(run, chain, start, end):
+    for each in pieces(run, start, end):
         total += sums(each.cause, each.ns, len(total))
-        named = each.event >= 0
-        np.add.at(of_event, each.event[named], each.ns[named])
-        between = each.take(~named)
+        between = each.take(each.event < 0)
         longest = between.take(np.argsort(-between.ns, kind="stable")[:_LONGEST])
-        links += _links(longest, longest.ns)
+        links += _links(longest)
+        named = each.take(each.event >= 0)
+        np.add.at(known.ns, named.event, named.ns)
+        # Of several pieces of one event, the one assigned last stays.
+        named = named.take(np.argsort(-named.start, kind="stable"))
+        named = named.take(named.start < known.start[named.event])
+        known.start[named.event] = named.start
+        known.cause[named.event] = named.cause
+        known.on_device[named.event] = named.on_device
     # The trace does not show the time before its first record.
     missing = end.time - start - int(total.sum())
     if missing > 0:
         total[CAUSES.index("unknown")] += missing
         links.append(Link(None, "unknown", "host", start, missing))
-    # Second pass: the sums say how long an event is on the path, but not where.
-    events = np.flatnonzero(of_event)
-    chosen = events[np.argsort(-of_event[events], kind="stable")[:_LONGEST]]
-    of_events = []
-    for each in _pieces_of(run, chain, start, end):
-        if not len(chosen):
-            break
-        ours = each.take(np.isin(each.event, chosen))
-        chosen = np.setdiff1d(chosen, ours.event)
-        last = ours.take(np.unique(ours.event, return_index=True)[1])
-        of_events += _links(last, of_event[last.event])
+    longest = known.take(np.argsort(-known.ns, kind="stable")[:_LONGEST])
+    links = [*_links(longest.take(longest.ns > 0)), *links]
     by_cause = {name: int(ns) for name, ns in zip(CAUSES, total, strict=True) if ns}
     return Path(
         dict(sorted(by_cause.items(), key=lambda item: -item[1])),
-        sorted([*of_events, *links], key=lambda link: -link.dur_ns)[:_LONGEST],
+        sorted(links, key=lambda link: -link.dur_ns)[:_LONGEST],
     )
 
 
 def pieces(run: Run, start: int, end: End) -> Iterator[Pieces]:
     """The pieces of the path from `end` back to `start`, in blocks."""
-    return _pieces_of(run, _chain(run, start, end.node), start, end)
-
-
-def _pieces_of(run: Run, chain: NDArray[np.int32], start: int, end: End) -> Iterator[Pieces]:
     for part in _tail(run, end):
         yield part.between(start, end.time)
+    chain = _chain(run, start, end.node)
     for first in range(0, len(chain), _AT_ONCE):
         for part in _taken_apart(run, chain[first : first + _AT_ONCE]):
             yield part.between(start, end.time)
 
 
-def _links(pieces: Pieces, ns: Ints) -> list[Link]:
-    """A link for each piece; `ns` are their lengths on the whole path."""
-    columns = (pieces.start, ns, pieces.cause, pieces.event, pieces.on_device)
+def _links(pieces: Pieces) -> list[Link]:
+    """A link for each piece."""
+    columns = (pieces.start, pieces.ns, pieces.cause, pieces.event, pieces.on_device)
     return [
         Link(event if event >= 0 else None, CAUSES[cause], _SIDES[on_device], start, length)
         for start, length, cause, event, on_device in zip(

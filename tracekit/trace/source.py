@@ -211,10 +211,6 @@ class ByteStream:
             self._file.seek(here)
         return found
 
-    def stored_sha256(self) -> str:
-        """The SHA-256 of the whole stored file."""
-        return self.hashed().sha256.hexdigest()
-
     @property
     def sha256(self) -> str:
         return self._hashing.sha256.hexdigest()

@@ -170,6 +170,11 @@ def _nothing(case: RuleInput, finding: Finding) -> str:
     return "none"
 
 
+def _unread(case: RuleInput, finding: Finding) -> str | None:
+    """Events of a form that is not analysed, in a trace where nothing else is."""
+    return "none" if case.evidence.gpu is None and case.evidence.host is None else None
+
+
 def _lost(case: RuleInput, finding: Finding) -> str | None:
     """Kernels of graph replays, or of a session's first or last launches, are missing. If most are,
     nobody knows what the run did. A step without its last kernels is judged if it is the only one.
@@ -262,6 +267,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 # Codes of findings with their rule; the first finding that matters is reported.
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
+    (("begin_end_events", "no_time", "no_category"), _unread),
     (("thinned_file", "no_work_recorded", "captured_only"), _nothing),
     (("graph_without_kernels", "dropped_at_start", "dropped_at_end"), _lost),
     (("unended_calls",), _unended),

@@ -38,8 +38,6 @@ class CollectiveMembers(Columns, frozen=True):
     group: NDArray[Any]
     bytes: Ints
     """-1: unknown."""
-    group_size: Ints
-    """-1: unknown."""
 
     def __len__(self) -> int:
         return len(self.meeting)
@@ -80,7 +78,6 @@ def members_of(database: Session) -> tuple[CollectiveMembers, int]:
         numbers("call") - 1, numbers("trace_id"), numbers("event_id"), numbers("dur_ns"),
         numbers("wire_ns"), np.ma.filled(rows["is_last"], False).astype(np.bool_), words("type"),
         words("direction"), words("matched_by"), words("group_key"), numbers("message_bytes"),
-        numbers("group_size"),
     )  # fmt: skip
     pairs = np.stack([found.meeting, found.trace_id])
     pairs, times = np.unique(pairs, axis=1, return_counts=True)
