@@ -40,7 +40,7 @@ loop AS (
            row_number() OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name ORDER BY r.start_ns)
                AS number,
            count(*) OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name) AS calls
-    FROM root AS r JOIN host_slice AS h ON r.trace_id = h.trace_id AND r.event_id = h.event_id
+    FROM root AS r JOIN thread_slice AS h ON r.trace_id = h.trace_id AND r.event_id = h.event_id
     ASOF LEFT JOIN steps AS s ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
     WHERE NOT EXISTS (FROM sequential AS q WHERE q.trace_id = r.trace_id
         AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)

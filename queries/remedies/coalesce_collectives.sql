@@ -38,7 +38,7 @@ launched AS (
     SELECT l.trace_id, l.event_id, launch_id, l.pid, l.tid, launch_start_ns, launch_end_ns,
            row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid
                ORDER BY launch_start_ns, l.event_id) AS number
-    FROM gpu_ops AS l LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    FROM gpu_ops AS l LEFT JOIN thread_slice AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN slice_label AS o ON op_label = o.label_id
     WHERE (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM timed)
         AND (l.kind <> 'kernel' OR has(traits, 'moves_or_fills') OR o.name IN ('aten::div_', 'aten::mul_'))

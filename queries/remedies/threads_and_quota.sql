@@ -30,7 +30,7 @@ WITH own AS NOT MATERIALIZED (
             WHERE launch_id IS NOT NULL AND (kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns))
 ),
 slow AS MATERIALIZED (
-    SELECT o.* FROM own AS o JOIN host_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
+    SELECT o.* FROM own AS o JOIN thread_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
     WHERE o.dur_ns >= thresholds().stall_ns AND self_ns >= thresholds().own_share * o.dur_ns
 ),
 call AS MATERIALIZED (FROM own SEMI JOIN slow USING (trace_id)),

@@ -23,10 +23,9 @@ WITH op AS (
 pass AS (
     SELECT trace_id, arg_max(calls, (ns, name)) AS calls, arg_max(starts, (ns, name)) AS starts
     FROM (
-        SELECT t.trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns,
+        SELECT trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns,
                list(f.start_ns ORDER BY f.start_ns) AS starts
-        FROM python_frames AS f JOIN host_thread AS t USING (trace_id, pid, tid)
-        JOIN thread_slice AS s ON s.thread = t.thread AND s.event_id = f.event_id
+        FROM python_frames AS f JOIN thread_slice AS s USING (trace_id, event_id)
         WHERE f.is_module AND s.module_id IS NULL AND is_asked(trace_id)
         GROUP BY ALL
     ) GROUP BY trace_id
