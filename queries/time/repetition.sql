@@ -13,11 +13,8 @@ WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops
     WHERE is_asked(trace_id) GROUP BY trace_id, device_id, name
     UNION ALL
-    SELECT trace_id, FALSE, count(*) FROM slices
-    SEMI JOIN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op') USING (label_id)
-    WHERE is_asked(trace_id)
-      AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)
-    GROUP BY trace_id, name
+    SELECT trace_id, FALSE, count(*) FROM cpu_ops
+    WHERE is_asked(trace_id) AND trace_id NOT IN (SELECT trace_id FROM gpu_ops) GROUP BY trace_id, name
 ),
 -- Layers of one pass repeat, too: recorded modules distinguish a pass from a layer.
 pass AS (
