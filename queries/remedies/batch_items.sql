@@ -1,7 +1,7 @@
 -- question: Where does a step or function call one module again and again on inputs too small for the device?
 -- title: Process the items of the loop in one batch
 -- causes: dispatch, python, launch, latency
--- when: has(traits, 'module')
+-- when: has(traits, 'module') AND event_count >= thresholds().fewest_batched
 -- effort: medium
 -- needs: Items that do not depend on each other, of one shape or padded to it, and memory for all of them.
 -- caveat: The loop is assumed to be over items because the same module runs on the same thread each time.

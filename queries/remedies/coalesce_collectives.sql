@@ -1,7 +1,9 @@
 -- question: Which small collectives of one kind follow each other, so that one could do for all?
 -- title: Coalesce small collectives into one
 -- causes: communication, launch, dispatch
--- when: class = 'communication'
+-- when: class = 'communication'; (SELECT count(*) >= thresholds().fewest_batched FROM collective
+--     WHERE message_bytes <= thresholds().small_message_bytes
+--         OR message_bytes IS NULL AND dur_ns <= thresholds().small_message_ns)
 -- needs: Nothing between them needs the result of the first; every rank changes the same way.
 -- caveat: Packing the tensors into one buffer takes a copy, which is not counted; nor is the host's work
 --     between them. Without recorded sizes, collectives of at most 20 us count as small.

@@ -1,7 +1,8 @@
 -- question: Which tensors are made or filled on the CPU only to be copied to a device?
 -- title: Create tensors on the device
 -- causes: input, dispatch, copy
--- when: has(traits, 'makes_values')
+-- when: has(traits, 'makes_values'); kind = 'memcpy' AND (regexp_matches(name, 'HtoD')
+--     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
 -- needs: Values that do not come from outside the program. Random numbers of the device differ from the CPU's
 --     for the same seed.
 -- caveat: The device's time to make them is not counted.

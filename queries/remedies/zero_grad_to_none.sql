@@ -1,7 +1,7 @@
 -- question: Where are gradients set to zero one by one, instead of being dropped?
 -- title: Set gradients to None instead of zero
 -- causes: dispatch, launch, memory-bandwidth
--- when: has(traits, 'zero_grad')
+-- when: has(traits, 'zero_grad'); name IN ('aten::zero_', 'aten::_foreach_zero_')
 -- needs: No code that expects gradients to be tensors between steps, and no graph captured with their
 --     addresses.
 -- caveat: A lower bound where one call fills all gradients: the backward pass then also sets them instead of
