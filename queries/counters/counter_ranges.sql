@@ -20,7 +20,7 @@ launch AS (
            count(*) OVER (PARTITION BY trace_id) AS n
     FROM launches WHERE launched_kind = 'kernel' AND trace_id IN (SELECT trace_id FROM range)
 ),
-called AS (FROM launch LEFT JOIN host_site USING (trace_id, event_id))
+called AS (FROM launch LEFT JOIN thread_slice USING (trace_id, event_id))
 SELECT trace_id, place, r.name AS kernel, counter, TRY_CAST(r.args->>counter AS DOUBLE) AS value,
        name_of(trace_id, cpu_op_id) AS cpu_op, name_of(trace_id, outer_op_id) AS top_level_op,
        name_of(trace_id, python_id) AS python_line

@@ -14,7 +14,7 @@ WITH kernel AS (
                AND operator IN (SELECT name FROM slice_label WHERE work IS NOT NULL)
                THEN coalesce(s.dims, (o.args->'Input Dims')::VARCHAR) END AS dims
     FROM gpu_ops AS g JOIN compared_runs USING (trace_id)
-    LEFT JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
+    LEFT JOIN thread_slice AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN slice_label AS n ON h.op_label = n.label_id
     LEFT JOIN graph_site AS s ON g.trace_id = s.trace_id AND g.event_id = s.event_id

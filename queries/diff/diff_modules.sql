@@ -16,7 +16,7 @@ replayed AS (
     SELECT s.trace_id, launch_id, dur_ns,
            unnest(list_filter(list_distinct(s.modules),
                lambda each: NOT list_contains(coalesce(a.modules, []), each))) AS name
-    FROM graph_site AS s LEFT JOIN host_site AS h ON s.trace_id = h.trace_id AND s.launch_id = h.event_id
+    FROM graph_site AS s LEFT JOIN thread_slice AS h ON s.trace_id = h.trace_id AND s.launch_id = h.event_id
     LEFT JOIN module_paths AS a ON h.trace_id = a.trace_id AND h.module_id = a.module_id
 ),
 part AS (

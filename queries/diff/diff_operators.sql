@@ -13,7 +13,7 @@ WITH captured AS (SELECT DISTINCT trace_id, cpu_op_id FROM captured_launches),
 part AS (
     SELECT o.trace_id, o.name, (c.cpu_op_id IS NULL)::BIGINT AS count, coalesce(self_ns, 0) AS self_ns,
            0 AS gpu_ns
-    FROM cpu_ops AS o LEFT JOIN host_slice USING (trace_id, event_id)
+    FROM cpu_ops AS o LEFT JOIN thread_slice USING (trace_id, event_id)
     LEFT JOIN captured AS c ON o.trace_id = c.trace_id AND o.event_id = c.cpu_op_id
     UNION ALL
     SELECT trace_id, cpu_op, count(DISTINCT (launch_id, device_id, capture_id, cpu_op_id)), 0, 0

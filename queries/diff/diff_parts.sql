@@ -32,13 +32,13 @@ module AS (
 ),
 operator AS (
     SELECT trace_id, event_id, o.name, o.dur_ns, s.module_id
-    FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
+    FROM cpu_ops AS o JOIN thread_slice AS s USING (trace_id, event_id)
     WHERE coalesce(outer_op_id, event_id) = event_id AND trace_id IN (SELECT trace_id FROM compared_runs)
 ),
 known AS (FROM graph_site WHERE cpu_op IS NOT NULL OR modules IS NOT NULL),
 launched AS (
     SELECT h.trace_id, h.outer_op_id AS event_id, sum(g.dur_ns) AS gpu_ns
-    FROM gpu_ops AS g JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
+    FROM gpu_ops AS g JOIN thread_slice AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     WHERE (g.trace_id, g.event_id) NOT IN (SELECT (trace_id, event_id) FROM known) GROUP BY ALL
 ),
 -- A captured call only records; replays run what it recorded.

@@ -54,7 +54,7 @@ triple AS (
 -- PyTorch's own products, if it uses none of its fused kernels.
 fallback AS (
     SELECT f.trace_id, f.pid, f.tid, f.start_ns, f.end_ns, c.input_dims AS dims, c.input_types AS types
-    FROM cpu_ops AS f JOIN host_slice AS h USING (trace_id, event_id)
+    FROM cpu_ops AS f JOIN thread_slice AS h USING (trace_id, event_id)
     LEFT JOIN cpu_ops AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
         AND c.name = 'aten::scaled_dot_product_attention'
     WHERE f.name = 'aten::_scaled_dot_product_attention_math'

@@ -46,7 +46,7 @@ communication_kernel AS (
         CASE WHEN k.args->>'Collective name' IS NOT NULL THEN k.args
             WHEN o.args->>'Collective name' IS NOT NULL THEN o.args ELSE n.annotation END AS args
     FROM gpu_ops AS g JOIN event_row AS k ON g.trace_id = k.trace_id AND g.event_id = k.event_id
-    LEFT JOIN host_site AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
+    LEFT JOIN thread_slice AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
     LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
     LEFT JOIN (SELECT trace_id, node_id, any_value(annotation) AS annotation FROM graph_annotation
         WHERE annotation->>'Collective name' IS NOT NULL GROUP BY ALL) AS n

@@ -18,41 +18,32 @@ WITH slice AS MATERIALIZED (
     SELECT trace_id, pid, tid, event_id, start_ns, end_ns, dur_ns FROM operator_work
     UNION ALL
     SELECT trace_id, pid, tid, launch_id, start_ns, start_ns, 0
-    FROM launch_call SEMI JOIN (SELECT DISTINCT trace_id, pid, tid FROM operator_work)
-        USING (trace_id, pid, tid)
+    FROM launch_call SEMI JOIN operator_work USING (trace_id, pid, tid)
 ),
 nest AS (FROM nested('slice')),
 op AS MATERIALIZED (
     SELECT {'trace_id': n.trace_id, 'event_id': n.parent_id, 'device_id': g.device_id} AS key, g.start_ns,
-           g.end_ns, g.name, g.event_id, g.stream, g.class
+           g.end_ns, g.name, g.event_id, g.stream, g.class, has(l.traits, 'tf32') AS is_tf32
     FROM nest AS n JOIN gpu_ops AS g ON n.trace_id = g.trace_id AND n.event_id = g.launch_id
+    JOIN slice_label AS l USING (label_id)
     WHERE n.parent_id IS NOT NULL
 ),
--- There are few names, but many ops.
 named AS MATERIALIZED (
     SELECT key, count(*) AS ops, sum(end_ns - start_ns)::BIGINT AS sum_ns, bool_or(is_tf32) AS is_tf32,
-           any_value(event_id) AS gpu_op_id, min(start_ns) AS first_ns, any_value(stream) AS stream,
+           list({'start_ns': start_ns, 'event_id': event_id}) AS gpu_ops, any_value(stream) AS stream,
            bool_and(class NOT IN ('memcpy', 'memset')) AS is_kernels,
            -- Copies over a bus are not compared with the device's memory bandwidth: see memory_traffic.
            bool_or(class = 'memcpy' AND NOT regexp_matches(name, 'DtoD|DeviceToDevice')) AS crosses
-    FROM op LEFT JOIN (SELECT name, bool_or(has(traits, 'tf32')) AS is_tf32 FROM gpu_op_name GROUP BY name)
-        USING (name)
-    GROUP BY key
+    FROM op GROUP BY key
 ),
 -- Most operators launch one op, whose time needs no union.
-several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key)),
-busy AS (
-    SELECT key, sum_ns AS busy_ns, [gpu_op_id] AS gpu_op_ids FROM named WHERE ops = 1
-    UNION ALL
-    SELECT key, busy_ns, gpu_op_ids
-    FROM (SELECT key, sum(end_ns - start_ns)::BIGINT AS busy_ns FROM interval_union('several') GROUP BY key)
-    JOIN (SELECT key, list(event_id ORDER BY start_ns, event_id) AS gpu_op_ids FROM several GROUP BY key)
-        USING (key)
-)
+several AS MATERIALIZED (FROM op SEMI JOIN (FROM named WHERE ops > 1) USING (key))
 SELECT o.trace_id, o.event_id, o.name, o.kind, o.dims, o.types, is_matrix,
        CASE WHEN is_matrix AND is_tf32 AND peak = 'fp32' THEN 'tf32' ELSE peak END AS peak,
        flops, read_bytes, written_bytes, key.device_id AS device_id, stream, o.start_ns, is_kernels,
-       gpu_op_ids, first_ns, busy_ns
+       [op.event_id FOR op IN list_sort(gpu_ops)] AS gpu_op_ids, list_min(gpu_ops).start_ns AS first_ns,
+       coalesce(union_ns, sum_ns) AS busy_ns
 FROM operator_work AS o JOIN named ON o.trace_id = key.trace_id AND o.event_id = key.event_id
-JOIN busy USING (key)
+LEFT JOIN (SELECT key, sum(end_ns - start_ns)::BIGINT AS union_ns FROM interval_union('several') GROUP BY key)
+    USING (key)
 WHERE busy_ns > 0 AND NOT crosses

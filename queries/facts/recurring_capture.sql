@@ -12,11 +12,11 @@ CREATE TABLE recurring_capture (
 WITH replay AS MATERIALIZED (
     SELECT r.trace_id, r.pid, r.event_id, r.start_ns,
            (r.trace_id, coalesce(outer_op_id, -1)) IN (SELECT (h.trace_id, h.outer_op_id)
-               FROM capture_calls AS c JOIN host_site AS h
+               FROM capture_calls AS c JOIN thread_slice AS h
                  ON c.trace_id = h.trace_id AND c.capture_id = h.event_id
                WHERE h.outer_op_id IS NOT NULL) AS captures
     FROM (FROM runtime_calls SEMI JOIN graph_captures USING (trace_id) WHERE call = 'launch_graph') AS r
-    LEFT JOIN host_site USING (trace_id, event_id)
+    LEFT JOIN thread_slice USING (trace_id, event_id)
 ),
 captured AS (
     SELECT trace_id, capture_id,

@@ -11,18 +11,21 @@ CREATE TABLE slice_label (
     expert   VARCHAR,       -- a kernel's part in a mixture of experts
     work     VARCHAR,       -- an operator's kind of work
     compiled VARCHAR,       -- the part of torch.compile that it is
-    traits   VARCHAR[]      -- checked by has(traits, NAME)
+    traits   VARCHAR[],     -- checked by has(traits, NAME)
+    event_count BIGINT,     -- its events
+    longest_ns  BIGINT      -- the longest of them
 );
-WITH on_device AS (
-    SELECT label_id FROM event_row
-    WHERE label_id IN (SELECT label_id FROM label WHERE phase = 'X' AND coalesce(category, '') = '')
-    GROUP BY label_id
-    HAVING bool_and(device_id IS NOT NULL AND stream IS NOT NULL AND correlation IS NOT NULL)
+WITH seen AS (
+    SELECT label_id, count(*) AS event_count, max(dur_ns) AS longest_ns,
+           bool_and(device_id IS NOT NULL AND stream IS NOT NULL AND correlation IS NOT NULL) AS on_device
+    FROM event_row GROUP BY label_id
 ),
 slice AS (
-    SELECT label_id, name,
-           CASE WHEN kind = 'other' AND label_id IN (FROM on_device) THEN 'kernel' ELSE kind END AS kind
-    FROM (SELECT label_id, event_kind(category, name) AS kind, name FROM label WHERE phase = 'X')
+    SELECT label_id, name, event_count, longest_ns,
+           CASE WHEN kind = 'other' AND on_device AND category = '' THEN 'kernel' ELSE kind END AS kind
+    FROM (SELECT label_id, event_kind(category, name) AS kind, name, coalesce(category, '') AS category
+          FROM label WHERE phase = 'X')
+    JOIN seen USING (label_id)
 ),
 -- Each step is a relation: DuckDB would repeat the expression of a column wherever the next one uses it.
 known AS (
@@ -47,5 +50,6 @@ meaning AS (
            coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
     FROM known
 )
-SELECT label_id, kind, s.name, activity, call, class, expert, work, compiled, traits
+SELECT label_id, kind, s.name, activity, call, class, expert, work, compiled, traits, event_count,
+       longest_ns
 FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name

@@ -2,7 +2,7 @@
 -- needs: host_thread, gap, capture_calls
 -- by: walk
 CREATE TABLE thread_slice (
-    thread INTEGER, event_id BIGINT,
+    thread INTEGER, trace_id INTEGER, event_id BIGINT,
     depth       INTEGER, -- from 1
     parent_id   BIGINT,  -- the slice around it; NULL: none
     self_ns     BIGINT,  -- time not spent in inner slices

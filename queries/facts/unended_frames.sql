@@ -12,8 +12,8 @@ WITH last AS (
 -- The Python frame in which each range began: a range may end inside a call that it contains.
 called AS (
     SELECT l.*, caller.ts_ns + caller.dur_ns AS caller_end_ns
-    FROM last AS l JOIN host_slice AS h USING (trace_id, event_id)
-    JOIN host_site AS around ON l.trace_id = around.trace_id AND h.parent_id = around.event_id
+    FROM last AS l JOIN thread_slice AS h USING (trace_id, event_id)
+    JOIN thread_slice AS around ON l.trace_id = around.trace_id AND h.parent_id = around.event_id
     JOIN event_row AS caller ON l.trace_id = caller.trace_id AND around.python_id = caller.event_id
 )
 SELECT trace_id, 'unended_calls' AS code, 'warning' AS severity, count(*) AS count,

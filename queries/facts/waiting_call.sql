@@ -27,10 +27,10 @@ known AS (
 -- Operators that copied to the host: the wait in them is for that copy.
 copying AS (
     SELECT s.trace_id, s.cpu_op_id FROM gpu_ops AS m
-    JOIN host_site AS s ON m.trace_id = s.trace_id AND m.launch_id = s.event_id
+    JOIN thread_slice AS s ON m.trace_id = s.trace_id AND m.launch_id = s.event_id
     WHERE copy_kind = 'DtoH'
 )
 SELECT k.*, is_printed OR is_sized OR has(o.traits, 'reads_device')
            OR (has(o.traits, 'copies') AND (k.trace_id, cpu_op_id) IN (FROM copying)) AS is_read
-FROM known AS k LEFT JOIN host_site AS s ON k.trace_id = s.trace_id AND k.event_id = s.event_id
+FROM known AS k LEFT JOIN thread_slice AS s ON k.trace_id = s.trace_id AND k.event_id = s.event_id
 LEFT JOIN slice_label AS o ON op_label = o.label_id

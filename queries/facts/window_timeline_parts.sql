@@ -40,14 +40,20 @@ cut AS (
     FROM (FROM begun WHERE end_ns > to_ns) AS b JOIN cell AS c
       ON b.trace_id = c.trace_id AND b.device_id = c.device_id AND c.at_ns >= b.to_ns AND c.at_ns < b.end_ns
 ),
+-- What each cell holds of each gap, and of all that is no late gap.
+gap AS (
+    SELECT trace_id, device_id, at_ns, activity, idle_class, cause,
+           CASE WHEN idle_class = 'host_late' THEN op_id END AS late_op, sum(ns) AS ns,
+           min(start_ns) AS first_ns, max(start_ns) AS last_ns
+    FROM cut GROUP BY ALL
+),
 held AS (
     SELECT trace_id, device_id, at_ns, activity, idle_class, cause, sum(ns) AS ns,
            enum_code(activity)::INTEGER * 10000 + coalesce(enum_code(idle_class)::INTEGER + 1, 0) * 100
                + coalesce(enum_code(cause)::INTEGER + 1, 0) AS part,
-           count(DISTINCT op_id) FILTER (idle_class = 'host_late') AS gaps,
-           arg_min(op_id, start_ns) FILTER (idle_class = 'host_late') AS first_op,
-           arg_max(op_id, start_ns) FILTER (idle_class = 'host_late') AS last_op
-    FROM cut GROUP BY trace_id, device_id, at_ns, activity, idle_class, cause
+           count(late_op) AS gaps, arg_min(late_op, first_ns) AS first_op,
+           arg_max(late_op, last_ns) AS last_op
+    FROM gap GROUP BY trace_id, device_id, at_ns, activity, idle_class, cause
 ),
 -- A gap counts in the first of its cells.
 counted AS (
@@ -56,20 +62,19 @@ counted AS (
     FROM held
 ),
 so_far AS MATERIALIZED (
-    SELECT *, sum(ns) OVER by_then AS total_ns, sum(gaps - goes_on) OVER by_then AS total_gaps FROM counted
-    WINDOW by_then AS (PARTITION BY trace_id, device_id, part ORDER BY at_ns)
+    SELECT *, sum(ns) OVER by_then AS total_ns, sum(gaps - goes_on) OVER by_then AS total_gaps,
+           lead(goes_on) OVER by_then AS is_continued
+    FROM counted WINDOW by_then AS (PARTITION BY trace_id, device_id, part ORDER BY at_ns)
 ),
 known AS (SELECT DISTINCT trace_id, device_id, part, activity, idle_class, cause FROM held)
 SELECT
     a.trace_id, a.device_id, a.kind, a.name, a.start_ns AS window_start_ns, a.end_ns AS window_end_ns,
     a.activity, a.idle_class, a.cause, (u.total_ns - coalesce(f.total_ns, 0))::BIGINT AS ns,
     -- A gap that the window's start cuts counts if more of it follows.
-    (u.total_gaps - coalesce(f.total_gaps, 0) + coalesce(n.goes_on, 0))::BIGINT AS gaps
+    (u.total_gaps - coalesce(f.total_gaps, 0) + coalesce(f.is_continued, 0))::BIGINT AS gaps
 FROM (FROM windows JOIN known USING (trace_id, device_id)) AS a
 ASOF JOIN so_far AS u
   ON a.trace_id = u.trace_id AND a.device_id = u.device_id AND a.part = u.part AND a.end_ns > u.at_ns
 ASOF LEFT JOIN so_far AS f
   ON a.trace_id = f.trace_id AND a.device_id = f.device_id AND a.part = f.part AND a.start_ns > f.at_ns
-ASOF LEFT JOIN so_far AS n
-  ON a.trace_id = n.trace_id AND a.device_id = n.device_id AND a.part = n.part AND a.start_ns <= n.at_ns
 WHERE u.total_ns > coalesce(f.total_ns, 0)

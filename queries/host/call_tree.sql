@@ -24,9 +24,9 @@ staying AS MATERIALIZED (
     WINDOW so_far AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns, launch_id)
 ),
 linked AS MATERIALIZED (
-    SELECT o.trace_id, o.event_id, name, self_ns, p.cpu_op_id AS parent_id
-    FROM operator AS o JOIN host_slice AS h USING (trace_id, event_id)
-    LEFT JOIN host_site AS p ON h.trace_id = p.trace_id AND h.parent_id = p.event_id
+    SELECT o.trace_id, o.event_id, name, h.self_ns, p.cpu_op_id AS parent_id
+    FROM operator AS o JOIN thread_slice AS h USING (trace_id, event_id)
+    LEFT JOIN thread_slice AS p ON h.trace_id = p.trace_id AND h.parent_id = p.event_id
 ),
 cost AS (FROM launched_inside('operator', 'staying')),
 tree AS (

@@ -18,6 +18,6 @@ inclusive AS (
 SELECT trace_id, part, name, count(*) AS count, any_value(total_ns) AS total_ns,
        coalesce(sum(self_ns), 0)::BIGINT AS self_ns, any_value(gpu_ops) AS gpu_ops,
        any_value(gpu_ns) AS gpu_ns
-FROM named LEFT JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, part, name)
+FROM named LEFT JOIN thread_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, part, name)
 GROUP BY trace_id, part, name
 ORDER BY trace_id, total_ns DESC, name

@@ -8,7 +8,7 @@
 -- doubts: no_operators
 WITH launched AS (
     SELECT l.trace_id, cpu_op_id AS event_id, count(*) AS gpu_ops, count(DISTINCT launch_id) AS launches
-    FROM gpu_ops AS l JOIN host_site AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
+    FROM gpu_ops AS l JOIN thread_slice AS s ON l.trace_id = s.trace_id AND l.launch_id = s.event_id
     GROUP BY ALL
 ),
 outer_op AS (
@@ -21,7 +21,7 @@ SELECT
     sum(self_ns)::BIGINT // count(*) AS self_per_call_ns, coalesce(sum(gpu_ops), 0)::BIGINT AS gpu_ops,
     coalesce(sum(launches), 0) / count(*) AS launches_per_call,
     has(any_value(traits), 'metadata') AS is_metadata
-FROM cpu_ops JOIN host_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, name)
+FROM cpu_ops JOIN thread_slice USING (trace_id, event_id) JOIN inclusive USING (trace_id, name)
 LEFT JOIN launched USING (trace_id, event_id)
 WHERE is_asked(trace_id)
 GROUP BY trace_id, name

@@ -22,7 +22,7 @@ frame AS MATERIALIZED (
     UNION ALL
     SELECT h.trace_id, FALSE, h.event_id, parent_id,
            regexp_replace(name, '^ProfilerStep#\d+$', 'ProfilerStep')
-    FROM host_slice AS h JOIN slices AS s USING (trace_id, event_id)
+    FROM thread_slice AS h JOIN slices AS s USING (trace_id, event_id)
     WHERE h.trace_id IN (SELECT trace_id FROM inner_frame WHERE NOT in_stack)
 ),
 around AS (

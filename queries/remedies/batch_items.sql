@@ -1,7 +1,7 @@
 -- question: Where does a step or function call one module again and again on inputs too small for the device?
 -- title: Process the items of the loop in one batch
 -- causes: dispatch, python, launch, latency
--- when: has(traits, 'module')
+-- when: has(traits, 'module') AND event_count >= thresholds().fewest_batched
 -- effort: medium
 -- needs: Items that do not depend on each other, of one shape or padded to it, and memory for all of them.
 -- caveat: The loop is assumed to be over items because the same module runs on the same thread each time.
@@ -40,7 +40,7 @@ loop AS (
            row_number() OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name ORDER BY r.start_ns)
                AS number,
            count(*) OVER (PARTITION BY r.trace_id, around_id, r.pid, r.tid, r.name) AS calls
-    FROM root AS r JOIN host_slice AS h ON r.trace_id = h.trace_id AND r.event_id = h.event_id
+    FROM root AS r JOIN thread_slice AS h ON r.trace_id = h.trace_id AND r.event_id = h.event_id
     ASOF LEFT JOIN steps AS s ON r.trace_id = s.trace_id AND r.start_ns >= s.start_ns
     WHERE NOT EXISTS (FROM sequential AS q WHERE q.trace_id = r.trace_id
         AND q.pid = r.pid AND q.tid = r.tid AND r.start_ns BETWEEN q.start_ns AND q.end_ns)

@@ -1,7 +1,9 @@
 -- question: Which small collectives of one kind follow each other, so that one could do for all?
 -- title: Coalesce small collectives into one
 -- causes: communication, launch, dispatch
--- when: class = 'communication'
+-- when: class = 'communication'; (SELECT count(*) >= thresholds().fewest_batched FROM collective
+--     WHERE message_bytes <= thresholds().small_message_bytes
+--         OR message_bytes IS NULL AND dur_ns <= thresholds().small_message_ns)
 -- needs: Nothing between them needs the result of the first; every rank changes the same way.
 -- caveat: Packing the tensors into one buffer takes a copy, which is not counted; nor is the host's work
 --     between them. Without recorded sizes, collectives of at most 20 us count as small.
@@ -38,7 +40,7 @@ launched AS (
     SELECT l.trace_id, l.event_id, launch_id, l.pid, l.tid, launch_start_ns, launch_end_ns,
            row_number() OVER (PARTITION BY l.trace_id, l.pid, l.tid
                ORDER BY launch_start_ns, l.event_id) AS number
-    FROM gpu_ops AS l LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    FROM gpu_ops AS l LEFT JOIN thread_slice AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN slice_label AS o ON op_label = o.label_id
     WHERE (l.trace_id, l.pid, l.tid) IN (SELECT (trace_id, pid, tid) FROM timed)
         AND (l.kind <> 'kernel' OR has(traits, 'moves_or_fills') OR o.name IN ('aten::div_', 'aten::mul_'))

@@ -24,7 +24,7 @@
 -- of the backward pass are left out, since no line of the program makes them.
 WITH operator AS (
     SELECT s.trace_id, s.event_id, parent_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns
-    FROM slices AS s JOIN host_slice USING (trace_id, event_id) WHERE kind = 'cpu_op' AND is_asked(s.trace_id)
+    FROM cpu_ops AS s JOIN thread_slice USING (trace_id, event_id) WHERE is_asked(s.trace_id)
         AND s.name IN ('aten::copy_', 'aten::clone', 'aten::contiguous', 'aten::reshape', 'aten::flatten',
             'aten::_reshape_copy')
 ),

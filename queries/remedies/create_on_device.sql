@@ -1,7 +1,8 @@
 -- question: Which tensors are made or filled on the CPU only to be copied to a device?
 -- title: Create tensors on the device
 -- causes: input, dispatch, copy
--- when: has(traits, 'makes_values')
+-- when: has(traits, 'makes_values'); kind = 'memcpy' AND (regexp_matches(name, 'HtoD')
+--     OR NOT regexp_matches(name, '[DPHA]to[DPHA]'))
 -- needs: Values that do not come from outside the program. Random numbers of the device differ from the CPU's
 --     for the same seed.
 -- caveat: The device's time to make them is not counted.
@@ -28,7 +29,7 @@ copy AS (
     SELECT l.trace_id, l.pid, l.tid, launch_start_ns, since_ns,
            coalesce(outer_op_id, launch_id) AS copying_id,
            bytes / thresholds().host_bytes_per_s * 1e9 AS least_ns
-    FROM launched AS l LEFT JOIN host_site AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
+    FROM launched AS l LEFT JOIN thread_slice AS s ON l.trace_id = s.trace_id AND launch_id = s.event_id
     WHERE copy_kind = 'HtoD'
         -- A tensor copied after a fetch is the batch.
         AND NOT EXISTS (FROM slices AS f WHERE f.trace_id = l.trace_id AND f.activity = 'input'
@@ -39,7 +40,7 @@ operator AS (
     SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns, copying_id, least_ns,
            o.event_id = copying_id AS is_copying,
            has(o.traits, 'makes_values') AND NOT is_copying AS makes
-    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+    FROM cpu_ops AS o JOIN thread_slice AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
         AND s.outer_op_id = o.event_id
     ASOF JOIN copy AS c ON o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid
         AND o.start_ns <= c.launch_start_ns

@@ -27,7 +27,7 @@ WITH learning AS (
 operator AS (
     SELECT o.trace_id, o.event_id, o.pid, o.tid, o.name, o.start_ns, o.dur_ns,
            lag(o.name) OVER (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns) AS name_before
-    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+    FROM cpu_ops AS o JOIN thread_slice AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
         AND s.outer_op_id = o.event_id
     WHERE is_asked(o.trace_id) AND o.trace_id NOT IN (FROM learning)
 ),

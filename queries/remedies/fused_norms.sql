@@ -1,7 +1,7 @@
 -- question: Which norms, activations and losses are written in pieces although PyTorch has one operator?
 -- title: Use the fused operator for a norm, activation or loss
 -- causes: memory-bandwidth, launch
--- when: has(traits, 'part_of_norm')
+-- when: has(traits, 'part_of_norm'); regexp_matches(name, '^aten::_?(mean|erf|tanh|log)_?$')
 -- needs: The same formula: epsilon, the type of its sums and the approximation (gelu: tanh or erf).
 -- caveat: Only the forward pass is counted: the backward pass gains too. rms_norm has one kernel only in
 --     recent versions of PyTorch.

@@ -36,7 +36,7 @@ launched AS (
            n.compiled, is_fusable, optimizer
     FROM gpu_ops AS l ASOF JOIN step AS s
       ON l.trace_id = s.trace_id AND l.pid = s.pid AND l.tid = s.tid AND l.launch_start_ns >= s.start_ns
-    LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+    LEFT JOIN thread_slice AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
     LEFT JOIN slice_label AS n ON h.op_label = n.label_id
     WHERE l.launch_start_ns < s.end_ns
 ),

@@ -30,10 +30,10 @@ region AS (FROM part WHERE has(traits, 'compiled_region')),
 resumed AS (
     SELECT s.trace_id, event_id, parent_id, s.start_ns,
            regexp_replace(name, '\(\d+\): torch_dynamo_resume_in_(.*)_at_(\d+)$', '(\2): \1') AS line
-    FROM slices AS s JOIN host_slice USING (trace_id, event_id) WHERE has(traits, 'resumed')
+    FROM slices AS s JOIN thread_slice USING (trace_id, event_id) WHERE has(traits, 'resumed')
 ),
 inner_region AS (
-    SELECT r.*, h.parent_id AS around_id FROM region AS r JOIN host_slice AS h USING (trace_id, event_id)
+    SELECT r.*, h.parent_id AS around_id FROM region AS r JOIN thread_slice AS h USING (trace_id, event_id)
     QUALIFY NOT is_outermost((trace_id, r.pid, r.tid), start_ns, end_ns)
 ),
 placed_region AS (

@@ -31,7 +31,7 @@ WITH around AS (
 ),
 copying AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, c.name, around_id
-    FROM cpu_ops AS c JOIN host_slice AS h USING (trace_id, event_id)
+    FROM cpu_ops AS c JOIN thread_slice AS h USING (trace_id, event_id)
     JOIN around AS a ON h.trace_id = a.trace_id AND h.parent_id = a.around_id
     WHERE c.name IN ('aten::copy_', 'aten::clone', 'aten::_foreach_copy_')
 ),

@@ -14,12 +14,12 @@
 -- An operator that calls clone and then the operator of its own name with an underscore.
 WITH cloned AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, parent_id
-    FROM cpu_ops AS c JOIN host_slice USING (trace_id, event_id)
+    FROM cpu_ops AS c JOIN thread_slice USING (trace_id, event_id)
     WHERE c.name = 'aten::clone' AND is_asked(c.trace_id)
 ),
 changing AS (
     SELECT c.trace_id, c.name, c.start_ns, parent_id
-    FROM cpu_ops AS c JOIN host_slice USING (trace_id, event_id)
+    FROM cpu_ops AS c JOIN thread_slice USING (trace_id, event_id)
     WHERE ends_with(c.name, '_') AND c.trace_id IN (SELECT trace_id FROM cloned)
 ),
 copy AS (

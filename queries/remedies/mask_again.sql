@@ -21,7 +21,7 @@ WITH operator AS (
     SELECT o.trace_id, o.event_id, o.name, o.pid, o.tid, o.start_ns, o.dur_ns,
            shapes_of(input_dims)[1] AS shape,
            lag(o.event_id) OVER thread AS before_id, lead(o.event_id) OVER thread AS after_id
-    FROM cpu_ops AS o JOIN host_site AS s USING (trace_id, event_id)
+    FROM cpu_ops AS o JOIN thread_slice AS s USING (trace_id, event_id)
     WHERE s.outer_op_id = o.event_id AND is_asked(o.trace_id)
     WINDOW thread AS (PARTITION BY o.trace_id, o.pid, o.tid ORDER BY o.start_ns)
 ),

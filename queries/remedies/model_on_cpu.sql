@@ -2,6 +2,7 @@
 -- title: Move this part of the model to the device
 -- causes: dispatch, python
 -- when: kind = 'cpu_op' AND work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
+--     AND longest_ns >= thresholds().late_launch_ns
 -- needs: Memory on the device for its weights; inputs that are there or can be copied ahead.
 -- caveat: An upper bound: each operator is assumed to become a launch. The device's time for it, and for
 --     copies of its inputs, is not counted.

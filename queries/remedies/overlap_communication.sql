@@ -35,7 +35,7 @@ around AS (
     SELECT trace_id, launch_id, launch_id AS around_id FROM timed
     UNION ALL
     SELECT a.trace_id, launch_id, h.parent_id
-    FROM around AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.around_id = h.event_id
+    FROM around AS a JOIN thread_slice AS h ON a.trace_id = h.trace_id AND a.around_id = h.event_id
 ),
 -- Only tensors that the framework itself reduces or gathers are independent of the compute beside them.
 sign AS (

@@ -66,7 +66,7 @@ synced AS (
 -- An operator such as aten::index copies an input that is on the host by itself: its caller cannot say how.
 inside AS (
     SELECT s.trace_id, s.event_id, n.name AS operator
-    FROM host_site AS s JOIN event_row AS o ON s.trace_id = o.trace_id AND s.outer_op_id = o.event_id
+    FROM thread_slice AS s JOIN event_row AS o ON s.trace_id = o.trace_id AND s.outer_op_id = o.event_id
     JOIN slice_label AS n USING (label_id)
     WHERE starts_with(n.name, 'aten::') AND NOT has(n.traits, 'copies')
 ),

@@ -28,11 +28,9 @@ WITH RECURSIVE span AS (
         USING (trace_id)
 ),
 slice AS (
-    SELECT s.trace_id, thread, s.event_id, t.pid, t.tid, name, parent_id, self_ns,
+    SELECT trace_id, thread, event_id, pid, tid, name, parent_id, self_ns,
            has(traits, 'source_line') AND NOT has(traits, 'library') AS is_frame
-    FROM thread_slice AS h JOIN host_thread AS t USING (thread)
-    JOIN slices AS s ON t.trace_id = s.trace_id AND h.event_id = s.event_id
-    WHERE activity = 'python' AND is_asked(t.trace_id)
+    FROM thread_slice JOIN slices USING (trace_id, event_id) WHERE activity = 'python' AND is_asked(trace_id)
         AND (kind = 'annotation' OR kind = 'python' AND NOT has(traits, 'thread_wait')
             AND (has(traits, 'source_line') AND NOT has(traits, 'library') OR NOT has(traits, 'of_torch')
                 OR has(traits, 'walks_modules')))

@@ -29,7 +29,7 @@
 WITH operator AS (
     SELECT o.trace_id, o.event_id, parent_id, o.name, o.pid, o.tid, o.start_ns, o.dur_ns, work,
            shapes_of(input_dims) AS d, texts_of(input_types) AS t
-    FROM cpu_ops AS o JOIN host_slice USING (trace_id, event_id) WHERE is_asked(o.trace_id)
+    FROM cpu_ops AS o JOIN thread_slice USING (trace_id, event_id) WHERE is_asked(o.trace_id)
         AND (o.name IN ('aten::to', 'aten::_to_copy', 'aten::copy_') OR work IN ('linear', 'convolution'))
 ),
 -- aten::linear, aten::to, aten::_to_copy, aten::copy_: each inside the previous one.

@@ -37,7 +37,7 @@
 -- pass ends with them), or a 'value' to log. `user_range` is the innermost range that the program opened.
 WITH call AS (
     SELECT w.*, o.name AS cpu_op FROM waiting_call AS w
-    LEFT JOIN host_site AS s ON w.trace_id = s.trace_id AND w.event_id = s.event_id
+    LEFT JOIN thread_slice AS s ON w.trace_id = s.trace_id AND w.event_id = s.event_id
     LEFT JOIN slice_label AS o ON op_label = o.label_id
     WHERE is_read AND (is_printed OR NOT is_sized) AND is_asked(w.trace_id)
 ),
@@ -91,7 +91,7 @@ grouped AS (
     FROM followed AS f LEFT JOIN copied USING (trace_id, event_id) LEFT JOIN ranged USING (trace_id, event_id)
     WINDOW here AS (PARTITION BY f.trace_id, pid, tid, step_id, next_id)
 ),
-site AS (FROM host_site SEMI JOIN call USING (trace_id)),
+site AS (FROM thread_slice SEMI JOIN call USING (trace_id)),
 -- The operator that ended last before the read: a view that launches nothing.
 before AS (
     SELECT g.trace_id, g.event_id, o.start_ns AS view_ns

@@ -1,8 +1,8 @@
 -- question: Which calls took milliseconds, not the usual microseconds, because the thread was not running?
 -- title: Keep the launching thread on its core
 -- causes: dispatch, launch, python
--- when: activity IN ('dispatch', 'view', 'launch', 'runtime') AND label_id IN (
---     SELECT label_id FROM event_row WHERE dur_ns >= thresholds().stall_ns)
+-- when: activity IN ('dispatch', 'view', 'launch', 'runtime') AND longest_ns >= thresholds().stall_ns
+--     AND event_count >= thresholds().fewest_calls
 -- needs: Separate CPU cores for the process: no quota that stops it, fewer threads than cores, no busy
 --     neighbours.
 -- caveat: It is inferred that the thread was not running: calls of several kinds sometimes take long, and
@@ -30,7 +30,7 @@ WITH own AS NOT MATERIALIZED (
             WHERE launch_id IS NOT NULL AND (kind <> 'kernel' OR launch_delay_ns >= thresholds().stall_ns))
 ),
 slow AS MATERIALIZED (
-    SELECT o.* FROM own AS o JOIN host_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
+    SELECT o.* FROM own AS o JOIN thread_slice AS h ON o.trace_id = h.trace_id AND o.event_id = h.event_id
     WHERE o.dur_ns >= thresholds().stall_ns AND self_ns >= thresholds().own_share * o.dur_ns
 ),
 call AS MATERIALIZED (FROM own SEMI JOIN slow USING (trace_id)),

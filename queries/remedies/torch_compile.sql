@@ -60,7 +60,7 @@ part AS (
     FROM (FROM numbered WHERE is_backward) JOIN forward AS f USING (trace_id, sequence_number)
     UNION ALL
     SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns
-    FROM cpu_ops SEMI JOIN (FROM host_site WHERE outer_op_id = event_id) USING (trace_id, event_id)
+    FROM cpu_ops SEMI JOIN (FROM thread_slice WHERE outer_op_id = event_id) USING (trace_id, event_id)
     WHERE is_asked(trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
         -- Users who compile a part chose it: without modules, the trace does not show the rest of the model.
@@ -91,7 +91,7 @@ fixed AS (
     UNION ALL
     SELECT trace_id, event_id, o.pid, o.tid, NULL, ts_ns, ts_ns + dur_ns FROM event_row AS o
     WHERE is_asked(trace_id) AND (trace_id, event_id) IN (
-        SELECT (trace_id, cpu_op_id) FROM waiting JOIN host_site USING (trace_id, event_id))
+        SELECT (trace_id, cpu_op_id) FROM waiting JOIN thread_slice USING (trace_id, event_id))
 ),
 fixed_call AS (FROM fixed QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 unit AS (

@@ -1,7 +1,7 @@
 -- question: Where are gradients set to zero one by one, instead of being dropped?
 -- title: Set gradients to None instead of zero
 -- causes: dispatch, launch, memory-bandwidth
--- when: has(traits, 'zero_grad')
+-- when: has(traits, 'zero_grad'); name IN ('aten::zero_', 'aten::_foreach_zero_')
 -- needs: No code that expects gradients to be tensors between steps, and no graph captured with their
 --     addresses.
 -- caveat: A lower bound where one call fills all gradients: the backward pass then also sets them instead of
@@ -42,7 +42,7 @@ call AS (
 -- The first addition to each gradient after it was filled: what is None is set instead.
 added AS (
     SELECT a.trace_id, a.event_id, a.pid, a.tid, a.start_ns, a.dur_ns, zeroing_id, place, fills, at_once
-    FROM cpu_ops AS a JOIN host_slice AS h ON a.trace_id = h.trace_id AND a.event_id = h.event_id
+    FROM cpu_ops AS a JOIN thread_slice AS h ON a.trace_id = h.trace_id AND a.event_id = h.event_id
     JOIN event_row AS p ON h.trace_id = p.trace_id AND h.parent_id = p.event_id
     JOIN slice_label AS n ON p.label_id = n.label_id AND n.name = 'torch::autograd::AccumulateGrad'
     ASOF JOIN (SELECT DISTINCT ON (zeroing_id) * FROM call) AS c

@@ -22,7 +22,7 @@ ids AS (
                min(line_id), min(module_id)),
            greatest(max(event_id), max(parent_id), max(cpu_op_id), max(outer_op_id), max(python_id),
                max(line_id), max(module_id))
-    FROM thread_slice LEFT JOIN host_thread USING (thread) GROUP BY ALL
+    FROM thread_slice GROUP BY ALL
     UNION ALL
     SELECT place, trace_id, NULL, NULL
     FROM (SELECT 'host_thread' AS place, trace_id FROM host_thread UNION ALL
@@ -54,6 +54,9 @@ SELECT 'slice_label' FROM slice_label ANTI JOIN label USING (label_id)
 UNION
 SELECT 'event_row' FROM (SELECT DISTINCT trace_id, label_id FROM event_row)
 ANTI JOIN label USING (trace_id, label_id)
+UNION
+SELECT 'thread_slice' FROM (SELECT DISTINCT thread, trace_id FROM thread_slice)
+ANTI JOIN host_thread USING (thread, trace_id)
 UNION
 SELECT 'host_thread' FROM host_thread GROUP BY thread HAVING thread IS NULL OR count(*) > 1
 UNION

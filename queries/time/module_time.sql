@@ -23,7 +23,7 @@ outer_frame AS (
 ),
 cost AS (
     SELECT c.*, len(modules) AS depth, s.module_id AS parent_id, modules[-2] AS parent, is_outer
-    FROM (FROM launched_inside('frame')) AS c JOIN host_site AS s USING (trace_id, event_id)
+    FROM (FROM launched_inside('frame')) AS c JOIN thread_slice AS s USING (trace_id, event_id)
     JOIN module_paths AS p ON c.trace_id = p.trace_id AND c.event_id = p.module_id
     LEFT JOIN outer_frame AS o ON c.trace_id = o.trace_id AND c.event_id = o.event_id
 ),
@@ -33,7 +33,7 @@ inner_cost AS (
 ),
 forward AS (
     SELECT o.trace_id, o.sequence_number, f.name AS module
-    FROM cpu_ops AS o JOIN host_site AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
+    FROM cpu_ops AS o JOIN thread_slice AS s ON o.trace_id = s.trace_id AND o.event_id = s.event_id
     LEFT JOIN frame AS f ON s.trace_id = f.trace_id AND s.module_id = f.event_id
     WHERE sequence_number IS NOT NULL AND NOT has(traits, 'backward')
         AND o.trace_id IN (SELECT trace_id FROM frame)

@@ -19,7 +19,7 @@ inclusive AS (
 own AS (
     SELECT trace_id, name, count(*) AS calls, coalesce(sum(self_ns), 0)::BIGINT AS self_ns,
            coalesce(sum(gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
-    FROM frame JOIN host_slice USING (trace_id, event_id) LEFT JOIN gpu_waits USING (trace_id, event_id)
+    FROM frame JOIN thread_slice USING (trace_id, event_id) LEFT JOIN gpu_waits USING (trace_id, event_id)
     GROUP BY ALL
 )
 SELECT trace_id, name AS python_line, 'call' AS line_from, calls, host_ns, self_ns, gpu_ops, gpu_ns,

@@ -13,20 +13,16 @@ WITH op AS (
     SELECT trace_id, TRUE AS is_gpu, count(*) AS times FROM gpu_ops
     WHERE is_asked(trace_id) GROUP BY trace_id, device_id, name
     UNION ALL
-    SELECT trace_id, FALSE, count(*) FROM slices
-    SEMI JOIN (SELECT label_id FROM slice_label WHERE kind = 'cpu_op') USING (label_id)
-    WHERE is_asked(trace_id)
-      AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)
-    GROUP BY trace_id, name
+    SELECT trace_id, FALSE, count(*) FROM cpu_ops
+    WHERE is_asked(trace_id) AND trace_id NOT IN (SELECT trace_id FROM gpu_ops) GROUP BY trace_id, name
 ),
 -- Layers of one pass repeat, too: recorded modules distinguish a pass from a layer.
 pass AS (
     SELECT trace_id, arg_max(calls, (ns, name)) AS calls, arg_max(starts, (ns, name)) AS starts
     FROM (
-        SELECT t.trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns,
+        SELECT trace_id, f.name, count(*) AS calls, sum(f.dur_ns) AS ns,
                list(f.start_ns ORDER BY f.start_ns) AS starts
-        FROM python_frames AS f JOIN host_thread AS t USING (trace_id, pid, tid)
-        JOIN thread_slice AS s ON s.thread = t.thread AND s.event_id = f.event_id
+        FROM python_frames AS f JOIN thread_slice AS s USING (trace_id, event_id)
         WHERE f.is_module AND s.module_id IS NULL AND is_asked(trace_id)
         GROUP BY ALL
     ) GROUP BY trace_id

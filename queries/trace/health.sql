@@ -5,34 +5,7 @@
 --     recording would show more)
 -- columns message, count
 -- column time_ns (ns): the time that it concerns; NULL: none, or unknown
-WITH broken AS (
-    SELECT trace_id, event_id, text FROM rejected
-    WHERE NOT regexp_matches(reason, ', not (an event|events)$') AND reason <> 'after the trace''s end'
-),
--- Host events of a different process from the previous one. In a file that one program merged from several
--- processes, this happens between whole events; if processes write into one file, the text of one breaks off.
-changes AS (
-    SELECT c.trace_id, coalesce(b.event_id > before_id, FALSE) AS is_broken
-    FROM (
-        SELECT trace_id, event_id, pid, lag(pid) OVER w AS before, lag(event_id) OVER w AS before_id
-        FROM event_row JOIN slice_label USING (label_id)
-        WHERE trace_id IN (SELECT trace_id FROM broken) AND pid IS NOT NULL
-          AND kind IN ('cpu_op', 'runtime', 'driver', 'python')
-        WINDOW w AS (PARTITION BY trace_id ORDER BY event_id)
-    ) AS c
-    ASOF LEFT JOIN broken AS b ON c.trace_id = b.trace_id AND c.event_id >= b.event_id
-    WHERE pid <> before
-),
-shared AS (
-    -- Switches there and back, mostly there.
-    SELECT trace_id FROM changes GROUP BY trace_id
-    HAVING count(*) FILTER (is_broken) >= 2 AND 2 * count(*) FILTER (is_broken) >= count(*)
-    UNION
-    -- Another trace's head between the events.
-    SELECT trace_id FROM broken JOIN trace USING (trace_id)
-    WHERE event_id BETWEEN 1 AND events - 1 AND regexp_matches(text, '"traceEvents"\s*:\s*\[')
-),
-op AS (
+WITH op AS (
     SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked,
            count(*) FILTER (launch_delay_ns < 0) AS early, -min(launch_delay_ns) AS earliest_ns,
            count(*) FILTER (start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous
@@ -85,17 +58,12 @@ findings AS (
             'the end is missing: ' || damage || ', and ' || events || ' whole events were loaded'),
         ('rejected_events', 'error', rejected,
             'stretches of the file are no events: the table rejected keeps their text'),
-        ('shared_file', 'error', cut_off,
-            'two writers shared the file: their texts cut each other off, and only what is whole was loaded '
-            || '(give each rank a file of its own)'),
         -- A point of a sweep that could not run has no events.
         ('no_events', 'error',
             (events = 0 AND (metadata->'tracekit'->'sweep'->>'reason') IS NULL)::BIGINT,
             'the trace has no events')
     ]) AS finding, NULL::BIGINT AS time_ns
-    FROM trace LEFT JOIN (
-        SELECT trace_id, count(*) AS cut_off FROM shared JOIN broken USING (trace_id) GROUP BY trace_id
-    ) USING (trace_id)
+    FROM trace
     UNION ALL
     SELECT trace_id, (code, severity, count, message), time_ns FROM recorder_finding
     UNION ALL

@@ -78,7 +78,7 @@ FROM reached GROUP BY trace_id;
 CREATE OR REPLACE VIEW ddp_copies AS
 WITH operator AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, parent_id, name, c.start_ns, c.end_ns
-    FROM cpu_ops AS c JOIN host_slice AS h ON c.trace_id = h.trace_id AND c.event_id = h.event_id
+    FROM cpu_ops AS c JOIN thread_slice AS h ON c.trace_id = h.trace_id AND c.event_id = h.event_id
     WHERE is_asked(c.trace_id) AND (c.trace_id, c.pid, c.tid) IN (SELECT (trace_id, pid, tid) FROM cpu_ops
         WHERE name IN ('aten::unflatten_dense_tensors', 'torch.distributed.ddp.reducer::copy_bucket_to_grad'))
 ),

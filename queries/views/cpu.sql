@@ -5,8 +5,8 @@ CREATE OR REPLACE VIEW cpu_threads AS
 SELECT trace_id, arg_max(pid, ns) AS pid, arg_max(tid, ns) AS tid, arg_max(start_ns, ns) AS start_ns,
        arg_max(end_ns, ns) AS end_ns
 FROM (
-    SELECT trace_id, h.pid, h.tid, sum(self_ns) AS ns, min(o.start_ns) AS start_ns, max(o.end_ns) AS end_ns
-    FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id) GROUP BY ALL
+    SELECT trace_id, o.pid, o.tid, sum(self_ns) AS ns, min(o.start_ns) AS start_ns, max(o.end_ns) AS end_ns
+    FROM thread_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id) GROUP BY ALL
 ) GROUP BY trace_id;
 
 -- Its windows: host_active (the steps, else first operator to last), each step, the whole trace.
@@ -32,7 +32,7 @@ WITH call AS (
 SELECT *, TRUE AS is_call FROM call
 UNION ALL
 SELECT p.trace_id, p.event_id, p.start_ns, p.end_ns, peer, FALSE
-FROM (FROM host_slice ANTI JOIN call USING (trace_id, event_id)) AS h
+FROM (FROM thread_slice ANTI JOIN call USING (trace_id, event_id)) AS h
 JOIN call AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
 JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id;
 
@@ -45,10 +45,10 @@ JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id;
 -- `which` is a trace_id; NULL: all traces.
 CREATE OR REPLACE MACRO cpu_stretches(which) AS TABLE
 WITH operator AS (
-    SELECT trace_id, h.event_id, h.pid, h.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
+    SELECT trace_id, h.event_id, o.pid, o.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
            has(traits, 'metadata') AS is_view, has(traits, 'calling') AS is_frame,
            has(traits, 'allocating') AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
-    FROM host_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
+    FROM thread_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE trace_id = coalesce(which, trace_id)
 ),
 called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view

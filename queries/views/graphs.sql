@@ -31,7 +31,7 @@ SELECT r.* EXCLUDE (own_node_id), coalesce(own_node_id, node_id) AS node_id,
        row_number() OVER (PARTITION BY r.trace_id, capture_id ORDER BY r.start_ns, r.event_id) AS place,
        o.event_id AS cpu_op_id, w.event_id AS outer_op_id
 FROM recorded AS r LEFT JOIN captured_node AS m USING (trace_id, event_id)
-LEFT JOIN host_site AS h USING (trace_id, event_id)
+LEFT JOIN thread_slice AS h USING (trace_id, event_id)
 LEFT JOIN event_row AS o
   ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id AND o.ts_ns >= capture_start_ns
 LEFT JOIN event_row AS w
@@ -56,7 +56,7 @@ WHERE g.is_graph AND g.kind = 'kernel';
 CREATE OR REPLACE VIEW module_paths AS
 WITH RECURSIVE called AS MATERIALIZED (
     SELECT trace_id, event_id, module_id AS around_id, module_name(name) AS name
-    FROM python_frames JOIN host_site USING (trace_id, event_id) WHERE is_module
+    FROM python_frames JOIN thread_slice USING (trace_id, event_id) WHERE is_module
 ),
 path AS (
     SELECT trace_id, event_id AS module_id, [name] AS modules FROM called WHERE around_id IS NULL
@@ -70,7 +70,7 @@ FROM path;
 CREATE OR REPLACE VIEW captured_site AS
 WITH around AS MATERIALIZED (
     SELECT l.*, h.python_id, h.module_id
-    FROM captured_launches AS l LEFT JOIN host_site AS h USING (trace_id, event_id)
+    FROM captured_launches AS l LEFT JOIN thread_slice AS h USING (trace_id, event_id)
 ),
 named AS MATERIALIZED (
     SELECT trace_id, event_id, l.name, args->>'Input Dims' AS dims

@@ -6,14 +6,13 @@ SELECT trace_id, pid, tid, segment, s.start_ns, s.end_ns, event_id,
 FROM thread_segment AS s JOIN host_thread USING (thread);
 
 CREATE OR REPLACE VIEW host_slice AS
-SELECT trace_id, event_id, pid, tid, depth, parent_id, self_ns FROM thread_slice
-JOIN host_thread USING (thread);
+SELECT t.trace_id, event_id, pid, tid, depth, parent_id, self_ns
+FROM thread_slice JOIN host_thread AS t USING (thread);
 
 -- The call site of each slice.
 CREATE OR REPLACE VIEW host_site AS
 SELECT trace_id, event_id, cpu_op_id, outer_op_id, python_id, line_id, module_id, op_label, place_label
-FROM thread_slice
-JOIN host_thread USING (thread);
+FROM thread_slice;
 
 -- Launches of GPU ops with the innermost operator, Python frame and module around each.
 CREATE OR REPLACE VIEW launch_site AS

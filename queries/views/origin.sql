@@ -17,7 +17,7 @@ SELECT
     coalesce(g.modules_from, if(m.name IS NULL, NULL, if(op.is_graph, 'graph launch', 'call'))) AS module_from
 FROM gpu_ops AS op
 LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
-LEFT JOIN host_site AS h ON op.trace_id = h.trace_id AND op.launch_id = h.event_id
+LEFT JOIN thread_slice AS h ON op.trace_id = h.trace_id AND op.launch_id = h.event_id
 LEFT JOIN slice_label AS o ON h.op_label = o.label_id
 LEFT JOIN event_row AS e ON h.trace_id = e.trace_id AND h.module_id = e.event_id
 LEFT JOIN slice_label AS m ON e.label_id = m.label_id;
@@ -35,7 +35,7 @@ SELECT
 FROM gpu_op_module AS op
 JOIN gpu_ops AS l ON op.trace_id = l.trace_id AND op.event_id = l.event_id
 LEFT JOIN graph_site AS g ON op.trace_id = g.trace_id AND op.event_id = g.event_id
-LEFT JOIN host_site AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
+LEFT JOIN thread_slice AS h ON l.trace_id = h.trace_id AND l.launch_id = h.event_id
 LEFT JOIN event_row AS o ON h.trace_id = o.trace_id AND h.cpu_op_id = o.event_id
 LEFT JOIN event AS p ON h.trace_id = p.trace_id AND h.python_id = p.event_id
 -- The step in which the host launched it.

@@ -26,7 +26,7 @@ frame_label AS MATERIALIZED (
 slice AS MATERIALIZED (
     SELECT trace_id, t.tid, event_id, h.parent_id, ts_ns AS start_ns, ts_ns + dur_ns AS end_ns, dur_ns,
            kind, name, is_library, is_wait
-    FROM thread_slice AS h JOIN host_thread AS t USING (thread)
+    FROM thread_slice AS h JOIN host_thread AS t USING (thread, trace_id)
     JOIN event_row AS e USING (trace_id, event_id) JOIN frame_label USING (label_id)
     WHERE trace_id IN (SELECT trace_id FROM query_table(traces))
         AND ts_ns >= coalesce(from_ns::BIGINT, ts_ns) AND ts_ns < coalesce(to_ns::BIGINT, ts_ns + 1)

@@ -10,7 +10,7 @@ CREATE OR REPLACE MACRO name_of(of_trace, of_event) AS (
 CREATE OR REPLACE VIEW call_site AS
 SELECT trace_id, event_id, cpu_op_id, o.name AS cpu_op, o.traits AS op_traits, python_id, module_id,
        CASE WHEN line_id IS NULL AND module_id IS NOT NULL THEN module_name(p.name) ELSE p.name END AS place
-FROM host_site LEFT JOIN slice_label AS p ON place_label = p.label_id
+FROM thread_slice LEFT JOIN slice_label AS p ON place_label = p.label_id
 LEFT JOIN slice_label AS o ON op_label = o.label_id;
 
 -- Rows of a relation (trace_id, place, told, ns) with `detail`: the text (told) of most time at that place.
