@@ -22,6 +22,8 @@ from tracekit.verdict.once import is_partly_once
 from tracekit.verdict.regime import split_bound
 
 ONCE = "What happened once (its whole time)"
+# What gains leave out of the window.
+WITHOUT = "what happened once and what the profiler is known to cost"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
 
 # The longest name of what was recorded meanwhile that a row has room for.
@@ -177,6 +179,7 @@ _DOES = {
 _WORDS = {
     "communication, exposed": "communication",
     "copies, exposed": "copies",
+    "copy": "copies",
     "idle: input": "waits for input",
     "idle: python": "waits for Python",
     "idle: untraced": "waits, nothing recorded",

@@ -46,7 +46,7 @@ def trace_view(subject: Subject) -> View:
         "remedy": remedy,
         "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",
-        "notes": subject.judgement.notes,
+        "notes": subject.judgement.notes or ([] if analysis.advice else analysis.verdict.try_next),
         "advised": [
             (heading, listed[:_ADVISED]) for heading, listed in lists_of(analysis.advice, recurring)
         ],
@@ -76,7 +76,8 @@ def health(subject: Subject) -> Figure | None:
                 figure.title
                 for figure in subject.figures
                 if figure.question and row["code"] in catalog.query(figure.question).doubts
-            ),
+            )
+            or None,
         }
         for row in subject.findings
         if row["severity"] != "missing"
@@ -104,7 +105,7 @@ def missing(subject: Subject) -> Figure | None:
         "records it, the setting stands in brackets."
     )
     source, title = subject.source("missing"), "What was not recorded"
-    rows = pl.DataFrame({"lacks": lacks})
+    rows = pl.DataFrame({"not_in_the_trace": lacks})
     return Figure(says, rows, control={"plain": True}, title=title, source=source)
 
 
