@@ -13,7 +13,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, without_empty
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, step_number
-from tracekit.reporters.parts import best_of, busy_share, screen_parts_of
+from tracekit.reporters.parts import best_of, busy_share, parts_of
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import UNKNOWN
 
@@ -84,7 +84,7 @@ def parts(ranks: Ranks) -> Figure | None:
          "colour": colours.of(part.kind), "part_ns": part.ns,
          "window_ns": each.judged.window.span_ns}
         for each in ranks.analyses
-        for place, part in enumerate(screen_parts_of(each))
+        for place, part in enumerate(parts_of(each))
     ]  # fmt: skip
     if not rows:
         return None
