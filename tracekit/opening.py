@@ -140,6 +140,7 @@ def load(
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
         loaded: Session = LoadedSession(into_memory(job), name, job, judges=verdicts is None)
+        loaded.is_joined = len(given) > 1
     else:
         into_file(job, database, append=append, on_wait=on_wait)
         loaded = open_database(database)

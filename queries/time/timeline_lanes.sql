@@ -18,13 +18,23 @@ WITH bounds AS (
     )
     WHERE to_ns > from_ns
 ),
--- Beside a device, such a call launches its work.
-waiting AS (SELECT trace_id, event_id FROM peer_waits ANTI JOIN main_device USING (trace_id)),
+-- What own time is: beside a device, a call of a collective launches its work, and operators are dispatch.
+role AS (
+    SELECT trace_id, event_id, 'waiting' AS role, ['python'] AS instead_of
+    FROM slices ANTI JOIN peer_waits USING (trace_id, event_id) WHERE has(traits, 'thread_wait')
+    UNION ALL
+    SELECT trace_id, event_id, 'communication', ['dispatch', 'python', 'untraced']
+    FROM peer_waits ANTI JOIN main_device USING (trace_id)
+    UNION ALL
+    SELECT trace_id, event_id, role, ['dispatch', 'untraced']
+    FROM cpu_roles(getvariable('trace')) ANTI JOIN main_device USING (trace_id)
+    ANTI JOIN peer_waits USING (trace_id, event_id)
+),
 busy AS (
     SELECT trace_id, 'host' AS side, NULL::BIGINT AS device_id, concat('thread ', tid) AS lane, start_ns,
-           end_ns, CASE WHEN w.event_id IS NOT NULL AND activity IN ('dispatch', 'python', 'untraced')
-               THEN 'communication' ELSE activity::VARCHAR END AS activity, event_id
-    FROM host_segment LEFT JOIN waiting AS w USING (trace_id, event_id) WHERE event_id IS NOT NULL
+           end_ns, CASE WHEN list_contains(instead_of, activity::VARCHAR) THEN role
+               ELSE activity::VARCHAR END AS activity, event_id
+    FROM host_segment LEFT JOIN role USING (trace_id, event_id) WHERE event_id IS NOT NULL
     UNION ALL
     SELECT trace_id, 'device', device_id, concat('device ', device_id, ', stream ', stream), start_ns, end_ns,
            activity::VARCHAR, event_id

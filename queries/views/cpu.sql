@@ -36,42 +36,48 @@ FROM (FROM thread_slice ANTI JOIN call USING (trace_id, event_id)) AS h
 JOIN call AS c ON h.trace_id = c.trace_id AND h.parent_id = c.event_id
 JOIN python_frames AS p ON h.trace_id = p.trace_id AND h.event_id = p.event_id;
 
--- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
--- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait
--- for another worker. The stretches cover the trace without gap or overlap.
--- An operator computes if it is not a metadata operator and its own time is at least the time of the
--- computing operators that it calls. The own time of a small operator includes its dispatch: traces do not
--- separate them. So shapes tell what limits an operator only where it got work done at a plausible rate.
+-- What each operator's own time is, in a trace without GPU ops: an operator computes if it is not a metadata
+-- operator and its own time is at least the time of the computing operators that it calls.
 -- `which` is a trace_id; NULL: all traces.
-CREATE OR REPLACE MACRO cpu_stretches(which) AS TABLE
+CREATE OR REPLACE MACRO cpu_roles(which) AS TABLE
 WITH operator AS (
-    SELECT trace_id, h.event_id, o.pid, o.tid, h.parent_id, h.self_ns, o.start_ns, o.end_ns, o.dur_ns,
+    SELECT trace_id, h.event_id, o.pid, o.tid, h.parent_id, h.self_ns, o.dur_ns,
            has(traits, 'metadata') AS is_view, has(traits, 'calling') AS is_frame,
            has(traits, 'allocating') AND self_ns > thresholds().slow_allocation_ns AS is_slow_allocation
     FROM thread_slice AS h JOIN cpu_ops AS o USING (trace_id, event_id)
     WHERE trace_id = coalesce(which, trace_id)
 ),
 called AS (SELECT trace_id, parent_id AS event_id, sum(dur_ns) AS called_ns FROM operator WHERE NOT is_view
-    GROUP BY ALL),
-thread AS (FROM cpu_threads WHERE trace_id = coalesce(which, trace_id)),
+    GROUP BY ALL)
+SELECT trace_id, event_id, pid, tid, self_ns, CASE WHEN is_slow_allocation THEN 'allocation'
+           WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
+           WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role
+FROM operator LEFT JOIN called USING (trace_id, event_id)
+UNION ALL
+-- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
+SELECT trace_id, event_id, pid, tid, NULL, 'compute'
+FROM annotations WHERE has(traits, 'compiled_graph') AND trace_id = coalesce(which, trace_id);
+
+-- On the thread that runs most operators, what it does, stretch by stretch: a role of the query cpu_time, and
+-- what limits a computation by the shapes of its operators (NULL: they do not tell), or `remote` in a wait
+-- for another worker. The stretches cover the trace without gap or overlap.
+-- The own time of a small operator includes its dispatch: traces do not separate them. So shapes tell what
+-- limits an operator only where it got work done at a plausible rate.
+-- `which` is a trace_id; NULL: all traces.
+CREATE OR REPLACE MACRO cpu_stretches(which) AS TABLE
+WITH thread AS (FROM cpu_threads WHERE trace_id = coalesce(which, trace_id)),
 waiting AS MATERIALIZED (FROM peer_waits WHERE trace_id = coalesce(which, trace_id)),
 collective AS (FROM waiting WHERE is_call),
 role AS (
-    SELECT trace_id, event_id, CASE WHEN is_slow_allocation THEN 'allocation'
-               WHEN is_view THEN 'view' WHEN is_frame THEN 'dispatch'
-               WHEN self_ns >= coalesce(called_ns, 0) THEN 'compute' ELSE 'dispatch' END AS role,
+    SELECT trace_id, event_id, role,
            -- Judged by arithmetic intensity, since the peaks of CPUs are not known. An operator with hardly
            -- any work spends its time on dispatch.
            CASE WHEN flops >= thresholds().host_flop_per_byte * (read_bytes + written_bytes)
                    THEN CASE WHEN flops >= thresholds().host_work_per_ns * self_ns THEN 'math' END
                WHEN read_bytes + written_bytes >= thresholds().host_work_per_ns * self_ns
                    THEN 'memory-bandwidth' END AS limit_by
-    FROM operator SEMI JOIN thread USING (trace_id, pid, tid) LEFT JOIN called USING (trace_id, event_id)
+    FROM cpu_roles(which) SEMI JOIN thread USING (trace_id, pid, tid)
     LEFT JOIN operator_work USING (trace_id, event_id)
-    UNION ALL
-    -- Inductor's kernels have no slice of their own on a CPU: they run inside their graph's annotation.
-    SELECT trace_id, event_id, 'compute', NULL FROM annotations
-    WHERE has(traits, 'compiled_graph')
 ),
 segment AS (
     SELECT trace_id, s.start_ns, s.end_ns, limit_by, peer, CASE
@@ -89,7 +95,7 @@ running AS (
     SELECT trace_id, coalesce(peer, 'collective'), start_ns, end_ns FROM collective
     UNION ALL
     SELECT trace_id, 'operator', start_ns, end_ns
-    FROM operator ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
+    FROM cpu_ops ANTI JOIN collective USING (trace_id, event_id) SEMI JOIN collective USING (trace_id)
 ),
 resolved_segment AS (
     SELECT trace_id, start_ns, end_ns, role,

@@ -210,7 +210,7 @@ def test_long_names_are_short_in_tables_and_whole_on_hover(report, bert):
     whole = report(BERT)[1][0].top_kernels[0]["name"]
     cell = bert.page.locator("#trace1-kernels td.long", has_text="cutlass").first
     assert cell.inner_text().startswith("cutlass_80") and whole.startswith("void cutlass::")
-    assert cell.locator("span").get_attribute("title") == whole
+    assert cell.locator("span.cut").get_attribute("title") == whole
 
 
 def test_a_fix_unfolds_how_to_apply_it_and_leads_to_its_place(report, bert):

@@ -189,7 +189,7 @@ def test_hundreds_of_traces_have_a_row_each_that_fits(analysis, capsys):
     assert [row.split()[1] for row in table] == [str(number) for number in range(300)]
     assert all("memory-bandwidth" in row for row in table[1:3])
     told = " ".join(lines[301:])
-    assert told.startswith("300 traces: 200 compute-bound (by memory-bandwidth 200); 100 over")
+    assert told.startswith("300 traces: 200 compute-bound by memory-bandwidth; 100 over")
 
 
 def test_the_end_of_a_long_name_is_what_is_shown(analysis, capsys):
@@ -224,7 +224,7 @@ def test_hostile_names_and_unknown_verdicts_do_no_harm(analysis, capsys):
     ]
     lines = printed(many, capsys)
     assert not set("\x1b\u202e") & set("\n".join(lines))
-    assert lines[-1].startswith("4 traces: 4 unknown; windows from")
+    assert lines[-1].startswith("4 traces: 4 unknown; windows of")
 
 
 def test_a_device_without_a_name_is_not_taken_for_none(analysis):

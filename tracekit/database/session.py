@@ -43,6 +43,8 @@ class Session:
 
     is_stored = False
     """Whether this is a database in a file."""
+    is_joined = False
+    """Whether its traces were given one by one, so that no path names them all."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import Remedy, remedy
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
-from tracekit.reporters.parts import is_of_recording, lists_of
+from tracekit.reporters.parts import WITHOUT, is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
 from tracekit.text import duration, percent, printable, share
 from tracekit.thresholds import Thresholds
@@ -61,8 +61,7 @@ def render(fixes: FixList, *, every: bool = False) -> None:
 def recurring(fixes: FixList) -> str:
     """The heading of the advice on recurring work, with the length that its shares are of."""
     length = duration(fixes.window_ns)
-    without = "what happened once and what the profiler is known to cost"
-    return f"What to change ({fixes.window} without {without}: {length} = 100 %)"
+    return f"What to change ({fixes.window} without {WITHOUT}: {length} = 100 %)"
 
 
 def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tracekit.causes import UNRECORDED
 from tracekit.verdict.regime import COMPUTE, OVERHEAD, UNKNOWN
 
 # Activities of a host thread, and the reasons why a device waits for it.
@@ -19,7 +20,7 @@ HOST = {
     "view": "#f2a27c",
     "python": "#e8b923",
     "untraced": "#d6cfb8",
-    "unrecorded-time": "#d6cfb8",
+    "waiting": "#cfd4d9",
     "sync": "#882255",
     "input": "#aa4499",
     "allocation": "#b07a3c",
@@ -47,7 +48,7 @@ DEVICE = {
 REGIME = {OVERHEAD: "#d55e00", COMPUTE: "#009e73", UNKNOWN: "#7f7f7f"}
 
 # The runs of a comparison, and whether a part takes longer or shorter in b than in a.
-RUN = {"a": "#868e96", "b": "#2b7bba"}
+RUN = {"a": "#868e96", "b": "#8250c4"}
 CHANGE = {"longer": "#d6604d", "shorter": "#4393c3"}
 UNCHANGED = "#eeeeee"
 
@@ -78,7 +79,7 @@ KINDS = {
     "annotation": "#cc9ad0",
     "cpu_op": "#e58a4e",
     "runtime": "#7fb3d9",
-    "driver": "#7fb3d9",
+    "driver": "#aab4e6",
     "replayed": "#a9d18e",
     "gpu": "#4dbd98",
 }
@@ -86,4 +87,6 @@ KINDS = {
 
 def name_of(activity: str) -> str:
     """The name under which an activity or cause has its colour."""
+    if activity == UNRECORDED:
+        return "untraced"
     return activity if activity in ALL else "unknown"

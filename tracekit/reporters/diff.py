@@ -78,18 +78,21 @@ def headline(comparison: Diff) -> str:
     """How long b takes, compared with a, and what most of the difference is."""
     if comparison.is_mixed:
         return "Only one of the runs has GPU ops: what their devices did does not compare"
-    changed = [row for row in comparison.waterfall if row["change_ns"]]
+    changed = [row for row in plain_waterfall(comparison) if row["change_ns"]]
     if not changed or comparison.span is None:
         return comparison.title
     in_all = comparison.span["b"] - comparison.span["a"]
     most = max(changed, key=lambda row: row["change_ns"] * (1 if in_all >= 0 else -1))
-    part = plain_part(most["part"], of_host=_is_of_host(comparison))
-    return f"{comparison.title}; most of all {part}: {signed(most['change_ns'])}"
+    return f"{comparison.title}; most of all {most['part']}: {signed(most['change_ns'])}"
 
 
-def _is_of_host(comparison: Diff) -> bool:
-    """Whether neither run has GPU ops."""
-    return all(row["metric"] != "active_ns" for row in comparison.summary)
+def plain_waterfall(comparison: Diff) -> Rows:
+    """The rows of the waterfall, with the parts in plain words."""
+    # Neither run has GPU ops.
+    of_host = all(row["metric"] != "active_ns" for row in comparison.summary)
+    return [
+        row | {"part": plain_part(row["part"], of_host=of_host)} for row in comparison.waterfall
+    ]
 
 
 def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
@@ -135,7 +138,7 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
 
 
 def _waterfall(comparison: Diff) -> _Changes:
-    rows = comparison.waterfall
+    rows = plain_waterfall(comparison)
     longest = max(row["until_ns"] for row in rows) or 1
     cells: list[Sequence[Cell]] = []
     for row in rows:
@@ -145,8 +148,7 @@ def _waterfall(comparison: Diff) -> _Changes:
         elif change:
             before = until - change / longest
             bar = Bar(min(before, until), max(before, until), _colour(change))
-            part = plain_part(row["part"], of_host=_is_of_host(comparison))
-            cells.append((part, signed(change), duration(row["until_ns"]), bar))
+            cells.append((row["part"], signed(change), duration(row["until_ns"]), bar))
     columns = ("", ">change", ">length so far", "")
     return _Changes(f"From a to b: {rows[0]['window']}", columns, cells)
 

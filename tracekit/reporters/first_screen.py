@@ -17,7 +17,7 @@ from tracekit.reporters.parts import (
     bound_text,
     devices_of,
     lists_of,
-    screen_parts_of,
+    parts_of,
     shares_of,
     without_profiler,
 )
@@ -101,7 +101,7 @@ def _step(analysis: Analysis) -> str:
 def _parts(analysis: Analysis) -> list[Text]:
     """The longest parts of the window; they and the rest add up to it."""
     window = analysis.judged.window
-    parts = screen_parts_of(analysis)
+    parts = parts_of(analysis)
     if not parts or not window.span_ns:
         return []
     whole = "step" if window.kind == "step" else "window" if window.kind != "range" else "range"

@@ -33,6 +33,8 @@ _DETAILS = ((3, _COMMON), (3, _TYPES), (2, _COMMON), (2, _TYPES), (1, _TYPES))
 _VAGUE = {"kernel", "type", "run", "main_kernel", "operator()"}
 # The rest of a longer name is not read: a trace may say anything.
 _LONGEST = 4_000
+# A name that is cut keeps this many letters of its end.
+_END = 12
 _OPENING, _CLOSING = "<({", ">)}"
 
 
@@ -77,7 +79,9 @@ def _identifier(name: str, at: int) -> tuple[str, int]:
 
 
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """The text with its end, which tells the tiles and layouts of a library's kernels apart."""
+    end = min(_END, most // 3)
+    return text if len(text) <= most else f"{text[: most - 1 - end]}…{text[-end:]}"
 
 
 def _named(text: str, depth: int, dropped: re.Pattern[str]) -> str:

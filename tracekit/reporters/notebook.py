@@ -113,7 +113,7 @@ def _drawn(result: object) -> str:
     if isinstance(result, Sweep) and result.points:
         chart = regimes_chart(result)
     elif isinstance(result, Diff):
-        chart = waterfall_chart(result.waterfall)
+        chart = waterfall_chart(diff.plain_waterfall(result))
     elif isinstance(result, Analysis) and (parts := parts_of(result)):
         chart = parts_chart(parts)
     return svg(chart) if chart else ""

@@ -22,6 +22,8 @@ from tracekit.verdict.once import is_partly_once
 from tracekit.verdict.regime import split_bound
 
 ONCE = "What happened once (its whole time)"
+# What gains leave out of the window.
+WITHOUT = "what happened once and what the profiler is known to cost"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
 
 # The longest name of what was recorded meanwhile that a row has room for.
@@ -131,7 +133,7 @@ def busy_share(period: Period) -> float | None:
 
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:
-    """The parts of the verdict's window, without those that are 0."""
+    """The parts of the verdict's window in plain words, without those that are 0."""
     gpu, idle, host = analysis.judged.gpu, analysis.judged.idle, analysis.judged.host
     if gpu is not None and idle is not None:
         parts = [
@@ -141,12 +143,30 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
             *(WindowPart(f"idle: {cause}", cause, ns) for cause, ns in idle.causes.items()),
             WindowPart("idle: device", "latency", idle.device_ns),
             WindowPart("idle: unlinked", "unknown", idle.unlinked_ns),
-            WindowPart("idle: after the last op", "idle", idle.after_last_op_ns),
+            WindowPart("idle: after_last_op", "idle", idle.after_last_op_ns),
         ]
         parts = _without_queued(parts, analysis)
     else:
         parts = _of_host(host) if host is not None else []
-    return [part for part in parts if part.ns > 0]
+    word, words = analysis.trace.device_word, {"idle: untraced": _meanwhile(analysis)}
+    return [
+        replace(
+            part,
+            name=words.get(part.name)
+            or in_words_of(word, plain_part(part.name, of_host=idle is None)),
+        )
+        for part in parts
+        if part.ns > 0
+    ]
+
+
+def _meanwhile(analysis: Analysis) -> str | None:
+    """Waits in which something was recorded: on another thread, or a range around the wait."""
+    idle_ns = analysis.idle.causes.get("untraced", 0) if analysis.idle else 0
+    most = next((each["name"] for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), "")
+    if not most:
+        return None
+    return f"waits in {most}" if len(most) <= _MEANWHILE else "waits, no call recorded"
 
 
 def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:
@@ -177,6 +197,7 @@ _DOES = {
 _WORDS = {
     "communication, exposed": "communication",
     "copies, exposed": "copies",
+    "copy": "copies",
     "idle: input": "waits for input",
     "idle: python": "waits for Python",
     "idle: untraced": "waits, nothing recorded",
@@ -190,7 +211,6 @@ _WORDS = {
     "idle: compilation": "waits for compilation",
     "idle: device": "gaps on the device",
     "idle: unlinked": "gaps, launch unknown",
-    "idle: after the last op": "after the last GPU op",
     "idle: after_last_op": "after the last GPU op",
 }
 
@@ -213,21 +233,6 @@ def short_bound(found: Verdict | Period) -> Text:
         return Text(by.removeprefix(" by "), colours.of(found.regime))
     text = Text(regime.removesuffix("-bound"), colours.of(found.regime))
     return text.append(f", {found.bottleneck}", "default") if found.bottleneck else text
-
-
-def screen_parts_of(analysis: Analysis) -> list[WindowPart]:
-    """The same in plain words."""
-    of_host, word = analysis.judged.idle is None, analysis.trace.device_word
-    idle_ns = analysis.idle.causes.get("untraced", 0) if analysis.idle else 0
-    most = next((each["name"] for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), "")
-    # Something was recorded: on another thread, or a range around the wait.
-    within = f"waits in {most}" if len(most) <= _MEANWHILE else "waits, no call recorded"
-    return [
-        replace(part, name=within)
-        if most and part.name == "idle: untraced"
-        else replace(part, name=in_words_of(word, plain_part(part.name, of_host=of_host)))
-        for part in parts_of(analysis)
-    ]
 
 
 def _of_host(host: HostThread) -> list[WindowPart]:

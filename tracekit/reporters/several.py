@@ -79,16 +79,13 @@ def summary(analyses: Sequence[Analysis]) -> str:
     regimes = []
     for regime, causes in sorted(bounds.items(), key=lambda item: -item[1].total()):
         of = ", ".join(f"{cause} {count}" for cause, count in causes.most_common())
-        regimes.append(
-            f"{causes.total()} {regime} (by {of})"
-            if regime != UNKNOWN
-            else f"{causes.total()} unknown"
-        )
+        by = f" by {next(iter(causes))}" if len(causes) == 1 else f" (by {of})"
+        regimes.append(f"{causes.total()} {regime}{by if regime != UNKNOWN else ''}")
     spans = sorted(each.judged.window.span_ns for each in analyses)
-    lengths = (
-        f"windows from {duration(spans[0])} to {duration(spans[-1])}, "
-        f"median {duration(median(spans))}"
-    )
+    least, most = duration(spans[0]), duration(spans[-1])
+    lengths = f"windows from {least} to {most}, median {duration(median(spans))}"
+    if least == most:
+        lengths = f"windows of {most}"
     return f"{len(analyses)} traces: {'; '.join(regimes)}; {lengths}."
 
 

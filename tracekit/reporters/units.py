@@ -44,7 +44,7 @@ _OF_METRIC = "the metric's unit"
 _HEAD, _SHORT, _FIRST, _OTHER = 7, 14, 20, 12
 # At most this many columns are left out before a table is printed row by row, these first.
 LEFT_OUT = 4
-_MINOR = re.compile(r"(p\d+|min|max|end)\b|(p\d+|min|max|end)_")
+_MINOR = re.compile(r"(p\d+|min|max|end)\b|(p\d+|min|max|end)_|\w+_at_ns$")
 
 
 class ReadableTable(Struct, frozen=True):
@@ -52,10 +52,20 @@ class ReadableTable(Struct, frozen=True):
 
     columns: list[Column]
     rows: list[list[Cell]]
-    notes: list[str]
-    """The values that all rows share, which have no columns; and the columns left out."""
+    shared: list[str]
+    """The values that all rows share, which have no columns."""
     spare: int = 0
     """How many columns may be left out."""
+    left_out: Sequence[str] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What the table does not show, for the lines below it."""
+        notes = {
+            "In all rows": self.shared,
+            "Left out at this width (--columns chooses)": self.left_out,
+        }
+        return [f"{says}: {', '.join(columns)}" for says, columns in notes.items() if columns]
 
     def within(self, width: int) -> ReadableTable | None:
         """The table at a width, long text cut and a few columns left out if need be; None: it does
@@ -63,23 +73,25 @@ class ReadableTable(Struct, frozen=True):
         if self._cut_to(width):
             return self
         found = self._folded()
-        left_out: list[str] = []
         while not found._cut_to(width):
-            if len(left_out) == self.spare or len(found.columns) < 3:
+            heads, texts = [_plain(each) for each in found.columns], found._texts()
+            if not self.spare or len(heads) < 3:
                 return None
-            heads = [_plain(each) for each in found.columns]
+            alike = [at for at, cells in enumerate(texts) if len(cells) > 1 == len({*cells})]
             minor = [at for at, head in enumerate(heads) if _MINOR.match(head)]
-            at = (minor or range(len(heads)))[-1]
-            left_out.insert(0, heads[at])
+            at = (alike or minor or range(len(heads)))[-1]
+            if alike:
+                found.shared.append(f"{heads[at]} {texts[at][0]}")
+            elif len(found.left_out) < self.spare:
+                found = replace(found, left_out=[heads[at], *found.left_out])
+            else:
+                return None
             found = replace(
                 found,
                 columns=[each for place, each in enumerate(found.columns) if place != at],
                 rows=[row[:at] + row[at + 1 :] for row in found.rows],
             )
-        if not left_out:
-            return found
-        note = f"Left out at this width (--columns chooses): {', '.join(left_out)}"
-        return replace(found, notes=[*found.notes, note])
+        return found
 
     def _cut_to(self, width: int) -> bool:
         """Divides the width that other columns leave among the columns of long text; the first gets
@@ -111,7 +123,7 @@ class ReadableTable(Struct, frozen=True):
             head = _folded(str(column.header), max([_HEAD, *map(cell_len, cells)]))
             columns.append(column.copy())
             columns[-1].header = Text(head, "bold")
-        return replace(self, columns=columns)
+        return replace(self, columns=columns, shared=[*self.shared])
 
     def _texts(self) -> list[list[str]]:
         return [[str(row[at]) for row in self.rows] for at in range(len(self.columns))]
@@ -165,7 +177,7 @@ def shown(
         )
         cells.append(made)
     by_row = [list(each) for each in zip(*cells, strict=True)] if cells else []
-    return ReadableTable(columns, by_row, [f"In all rows: {', '.join(common)}"] if common else [])
+    return ReadableTable(columns, by_row, common)
 
 
 def _named(value: Any) -> Name:

@@ -18,7 +18,7 @@ from tracekit.reporters.parts import (
     busy_share,
     devices_of,
     is_of_recording,
-    screen_parts_of,
+    parts_of,
 )
 from tracekit.reporters.units import INSTANT, SUFFIX
 from tracekit.stages import stage
@@ -157,7 +157,7 @@ def _parts(analyses: Sequence[Analysis]) -> _Rows:
             "share of the window (%)": part.ns / each.judged.window.span_ns,
         }
         for each in analyses
-        for part in screen_parts_of(each)
+        for part in parts_of(each)
         if each.judged.window.span_ns
     ]
 

@@ -44,7 +44,7 @@ def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
     """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
     recurring = [each for each in advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
-        return verdict.try_next
+        return verdict.try_next or ["The trace does not tell what a change would save."]
     if not recurring:
         return [
             "No remedy that tracekit knows would save 1 % of the window or more.",

@@ -30,7 +30,7 @@ FAINT_UNLESS_CHOSEN = alt.OpacityValue(
 # The colour of lines that stand for no name: seen on light and dark ground.
 PLAIN = colours.of("unknown")
 # Labels that are words of tracekit's own, such as launch_latency.
-WORDS = "replace(datum.label, /_/g, ' ')"
+WORDS = "datum.label == 'untraced' ? 'nothing recorded' : replace(datum.label, /_/g, ' ')"
 _WIDTH = 720
 # A short name of a kernel has at most this many characters.
 _SHORT = 60
@@ -88,7 +88,8 @@ def y(column: str, title: str | None = None, ticks: Any = alt.Undefined, **optio
 
 def _axis(column: str, ticks: Any) -> alt.Axis:
     in_units = duration_of if column.endswith("_ns") else size_of
-    return alt.Axis(labelExpr=in_units("datum.value"), tickCount=ticks)
+    given = {"values" if isinstance(ticks, list) else "tickCount": ticks}
+    return alt.Axis(labelExpr=in_units("datum.value"), **given)
 
 
 def time(column: str, ticks: Any = alt.Undefined) -> alt.X:
@@ -160,9 +161,9 @@ def shown_name(name: str) -> str:
     name = printable(name)
     if line := _PYTHON_LINE.search(name):
         return line[1]
-    short = short_name(name, _SHORT)
-    # If the name would only be cut, the browser cuts it better: it knows the room.
-    return clipped(name, LONGEST_TEXT) if name.startswith(short[:-1]) else short
+    # A name of another form would only be cut, and the browser does that better: it knows the room.
+    is_whole = short_name(name, LONGEST_TEXT) == name
+    return clipped(name, LONGEST_TEXT) if is_whole else short_name(name, _SHORT)
 
 
 def names(column: str, order: list[str], sort: str | None = None) -> alt.Y:

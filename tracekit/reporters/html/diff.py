@@ -13,11 +13,12 @@ import polars as pl
 from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database import catalog
 from tracekit.reporters import colours
+from tracekit.reporters.diff import plain_waterfall
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, Maker, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
-from tracekit.reporters.html.subject import PageSubject
+from tracekit.reporters.html.subject import TOGETHER, PageSubject
 from tracekit.text import counted, duration, printable, signed
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def diff_view(
         "first": [(name, figures[metric]) for metric, name in _FIRST.items() if metric in figures],
         "with_steps": "".join(side for side in "ab" if figures and figures["steps"][side]),
         "sentences": sentences(comparison),
+        "sides": {a: "a", b: "b"},
         "analyses": list(zip("ab", analyses, strict=False)),
     }
     return comparison, View(
@@ -74,9 +76,11 @@ def diff_view(
 def sentences(comparison: Diff) -> list[str]:
     """Which parts of the step account for the difference, and what appeared and went."""
     lines = [
-        f"{part['part'].replace('_', ' ')}: {signed(part['change_ns'])}"
+        f"{part['part']}: {signed(part['change_ns'])}"
         f" ({duration(part['a_ns'])} in a, {duration(part['b_ns'])} in b)."
-        for part in sorted(_changed(comparison.waterfall), key=lambda part: -abs(part["change_ns"]))
+        for part in sorted(
+            _changed(plain_waterfall(comparison)), key=lambda part: -abs(part["change_ns"])
+        )
     ][:_NAMED]
     figures = {row["metric"]: row for row in comparison.summary}
     steps = figures.get("steps")
@@ -176,8 +180,7 @@ class _Comparison(PageSubject):
             )
             if question != "diff_flame":
                 return f"tracekit diff {paths} --json --top {_TOP}"
-            name = "flame-a-b.duckdb"
-            return f"tracekit load {paths} -o {name} && tracekit query {name} diff_flame"
+            return f"tracekit load {paths} -o {TOGETHER} && tracekit query {TOGETHER} diff_flame"
         is_limited = any(each.name == "top" for each in catalog.query(question).parameters)
         return super().source(question, **self.runs, top=_TOP if is_limited else None)
 
@@ -192,7 +195,7 @@ class _Comparison(PageSubject):
 @figure("diff_waterfall", "From a's step to b's")
 def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     """How the parts of the step changed."""
-    parts = runs.comparison.waterfall
+    parts = plain_waterfall(runs.comparison)
     if not _changed(parts):
         return None
     longer = sum(max(each["change_ns"], 0) for each in _changed(parts))
@@ -200,7 +203,7 @@ def waterfall(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
     return Figure(
         f"{parts[0]['window']}. Parts that got longer: {signed(longer)}; parts that got "
         f"shorter: {signed(shorter)}; in all: {signed(longer + shorter)}.",
-        rows,
+        _frame(parts),
         waterfall_chart(parts),
     )
 
@@ -230,7 +233,7 @@ def kernels(runs: _Comparison, rows: pl.DataFrame) -> Figure:
     came, went = duration(int(added["b_ns"].sum())), duration(int(removed["a_ns"].sum()))
     return Figure(
         f"{len(added):,} appeared and take {came} per step in b; {len(removed):,} went, "
-        f"which took {went} per step in a.",
+        f"which took {went} per step in a. # stands for any number.",
         _headed(rows, "kernel", "class"),
         control=_HIDDEN,
     )
@@ -242,8 +245,10 @@ def _changes(name: str, question: str, key: str, title: str, says: str) -> Maker
     def draw(runs: _Comparison, rows: pl.DataFrame) -> Figure | None:
         if key == "part" and not runs.comparison.has_places:
             return None
-        control = _HIDDEN if key == "kernel" else {}
-        return Figure(f"{says}. {_most(rows, key)}", _headed(rows, key, "class"), control=control)
+        table, ends = _headed(rows, key, "class"), _most(rows, key)
+        if key == "kernel":
+            return Figure(f"{says}. {ends}", table, control=_HIDDEN)
+        return Figure(f"{says}; the change is of both together. {ends}", table)
 
     draw.__name__ = name
     where = _OF_BOTH if key == "kernel" else pl.col("change_ns") != 0
@@ -253,7 +258,7 @@ def _changes(name: str, question: str, key: str, title: str, says: str) -> Maker
 changed = _changes(
     "changed", "diff_kernels", "kernel", "Kernels that changed",
     "Kernels of both runs that run more or less often (count), or equally often and take another "
-    "time (time)",
+    "time (time); # stands for any number",
 )  # fmt: skip
 operators = _changes(
     "operators", "diff_operators", "operator", "Operators",

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from functools import cache, cached_property, lru_cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -182,7 +183,7 @@ def _shared(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    if isinstance(value, float):
+    if isinstance(value, float | Decimal):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))

@@ -80,8 +80,9 @@ def table(ranks: Ranks) -> Figure:
 def parts(ranks: Ranks) -> Figure | None:
     """The parts of each window's time."""
     rows = [
-        {"rank": ranks.names[each.trace.trace_id], "part": part.name, "colour": part.kind,
-         "place": place, "part_ns": part.ns, "window_ns": each.judged.window.span_ns}
+        {"rank": ranks.names[each.trace.trace_id], "part": part.name, "place": place,
+         "colour": colours.of(part.kind), "part_ns": part.ns,
+         "window_ns": each.judged.window.span_ns}
         for each in ranks.analyses
         for place, part in enumerate(parts_of(each))
     ]  # fmt: skip
@@ -94,7 +95,7 @@ def parts(ranks: Ranks) -> Figure | None:
     frame = pl.DataFrame(fitting)
     drawn = charts.bars(
         alt.Chart(frame), charts.x("part_ns", "window of the verdict"), _lane(ranks, "rank"),
-        charts.colour(frame["colour"].to_list()), _height(ranks),
+        charts.shades("part", dict(frame.select("part", "colour").iter_rows())), _height(ranks),
         "rank:N", "part:N", "part_ns=length", "window_ns=window", order=alt.Order("place:Q"),
     )  # fmt: skip
     longest = max(ranks.analyses, key=lambda each: each.judged.window.span_ns)
@@ -102,7 +103,7 @@ def parts(ranks: Ranks) -> Figure | None:
         f"The parts of each window. The longest is that of {ranks.names[longest.trace.trace_id]}, "
         f"{duration(longest.judged.window.span_ns)}."
         f"{_left_out(left_out, f'further {ranks.noun}')}",
-        frame,
+        frame.drop("colour"),
         drawn,
         title="Where the time went",
         source=ranks.source("partition"),

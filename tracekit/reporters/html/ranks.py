@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import median
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.subject import PageSubject
-from tracekit.text import duration
+from tracekit.text import duration, printable
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.run_words import no_verdict
 from tracekit.verdicts import verdict_together
@@ -57,6 +58,14 @@ class Ranks(PageSubject):
     @property
     def noun(self) -> str:
         return "ranks" if self.are_ranks else "traces"
+
+    @property
+    def loading(self) -> str | None:
+        """The command that writes the database that the page's commands ask, if there is none."""
+        if not self.database.is_joined:
+            return None
+        paths = (shlex.quote(printable(each.trace.path)) for each in self.analyses)
+        return f"tracekit load {' '.join(paths)} -o {self.quoted_name}"
 
     @property
     def analyzed(self) -> str:

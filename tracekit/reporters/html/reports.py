@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import altair as alt
@@ -124,7 +124,10 @@ def write_diff(
     with database.sharing(together=are_all), debug_mode(False), stage("drawing the page"):
         analyses = [run.analysis for run in runs]
         found, view = diff_view(database, a, b, analyses)
-        pages = {each.name: each for each in map(trace_view, runs)}
+        pages = {}
+        for side, run in zip("ab", runs, strict=True):
+            label = f"{side}: {PurePath(run.analysis.trace.path).name}"
+            pages[run.trace_id] = replace(trace_view(run), label=label)
         text = page(f"{found.a} and {found.b}", [view, *pages.values()])
     _write(database, output, text)
     return found

@@ -30,6 +30,8 @@ _COUNTED = {
     "begin_end_events": "events", "no_category": "events",
 }  # fmt: skip
 _SLIGHT = 0.01
+# The database of traces that were given one by one, in commands.
+TOGETHER = "traces.duckdb"
 # The critical path is drawn in this many parts.
 _PATH_PARTS = 400
 
@@ -44,8 +46,9 @@ class PageSubject:
 
     @property
     def quoted_name(self) -> str:
-        """The database or trace, as a shell takes it."""
-        return shlex.quote(printable(self.database.name))
+        """The database or trace, as a shell takes it; of traces that were given one by one, the
+        database that `tracekit load` is to write."""
+        return TOGETHER if self.database.is_joined else shlex.quote(printable(self.database.name))
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
         """The answer to a named question, which is asked once."""
@@ -109,11 +112,12 @@ class Interval(Struct, frozen=True):
 
 
 class Replayed(Struct, frozen=True):
-    """The verdict on a trace, notes on its advice, the replays of other speeds, and the critical
-    path of the interval that is drawn in detail."""
+    """The verdict on a trace, notes on its advice, the interval that is drawn in detail, the
+    replays of other speeds, and the critical path of the interval."""
 
     analysis: Analysis
     notes: list[str]
+    interval: Interval | None
     speeds: list[Speed]
     path: list[PathPiece]
 
@@ -154,25 +158,28 @@ class Subject(PageSubject):
             analysis, place = found.analysis, found.place
             replay = found.gains.replay if found.gains else None
             notes = found.fixes.notes if found.fixes else []
+        drawn, path = self._drawn(analysis), []
         if replay is None or analysis.gpu is None:
-            return Replayed(analysis, notes, [], [])
-        drawn, path = self.interval, []
+            return Replayed(analysis, notes, drawn, [], [])
         if drawn is not None:
             whole = replay.bounds("trace").pieces(replay.measured())
             path = path_between(whole, replay.graph, drawn.start_ns, drawn.end_ns, _PATH_PARTS)
-        return Replayed(analysis, notes, speeds(replay, place), path)
+        return Replayed(analysis, notes, drawn, speeds(replay, place), path)
 
-    @cached_property
-    def interval(self) -> Interval | None:
-        """The step of median length, or where there are no steps the busiest second."""
-        marks = self.database.ask("replay_steps", trace=self.trace_id)
-        steps = [row for row in marks if row["kind"] == "step" and row["dur_ns"] > 0]
-        if steps:
-            row = sorted(steps, key=lambda row: row["dur_ns"])[len(steps) // 2]
-            why = "This is the only step."
-            if len(steps) > 1:
-                why = f"Of {len(steps)} steps, this is the one of median length."
-            return Interval(row["name"], row["start_ns"], row["start_ns"] + row["dur_ns"], why)
+    def _drawn(self, analysis: Analysis) -> Interval | None:
+        """The step or range that the verdict is on; without one, the busiest second."""
+        window, steps = analysis.judged.window, [each.window for each in analysis.steps]
+        which = "the verdict is on this one"
+        if steps and window.kind not in ("step", "range"):
+            window = sorted(steps, key=lambda each: each.span_ns)[len(steps) // 2]
+            which = "this is the one of median length"
+        if window.kind in ("step", "range"):
+            why = f"Of {len(steps)} steps, {which}."
+            if len(steps) == 1:
+                why = "This is the only step."
+            if window.kind == "range":
+                why = "The verdict is on this range."
+            return Interval(window.name, window.start_ns, window.end_ns, why)
         seconds = self.database.ask("busiest_second", trace=self.trace_id)
         if seconds:
             row = max(seconds, key=lambda row: row["ops_ns"])
@@ -188,6 +195,11 @@ class Subject(PageSubject):
         if overview["span_ns"] > 1e9:
             why += " This is its first second."
         return Interval("the trace", overview["start_ns"], end_ns, why)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The part of the run that is drawn in detail."""
+        return self.judgement.interval
 
     @property
     def analysis(self) -> Analysis:

@@ -19,7 +19,7 @@ from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, part_of, told_view
 from tracekit.reporters.html.sections import communication, flame, memory, timeline, work
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.parts import lists_of, screen_parts_of, shares_of
+from tracekit.reporters.parts import lists_of, parts_of, shares_of
 from tracekit.text import counted, size
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def trace_view(subject: Subject) -> View:
     recurring = f"What each saves alone, as a share {shares_of(analysis)}"
     facts = {
         "analysis": analysis,
-        "parts": screen_parts_of(analysis),
+        "parts": parts_of(analysis),
         "remedy": remedy,
         "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",
-        "notes": subject.judgement.notes,
+        "notes": subject.judgement.notes or ([] if analysis.advice else analysis.verdict.try_next),
         "advised": [
             (heading, listed[:_ADVISED]) for heading, listed in lists_of(analysis.advice, recurring)
         ],
@@ -76,7 +76,8 @@ def health(subject: Subject) -> Figure | None:
                 figure.title
                 for figure in subject.figures
                 if figure.question and row["code"] in catalog.query(figure.question).doubts
-            ),
+            )
+            or None,
         }
         for row in subject.findings
         if row["severity"] != "missing"
@@ -104,7 +105,7 @@ def missing(subject: Subject) -> Figure | None:
         "records it, the setting stands in brackets."
     )
     source, title = subject.source("missing"), "What was not recorded"
-    rows = pl.DataFrame({"lacks": lacks})
+    rows = pl.DataFrame({"not_in_the_trace": lacks})
     return Figure(says, rows, control={"plain": True}, title=title, source=source)
 
 

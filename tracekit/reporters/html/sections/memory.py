@@ -10,7 +10,7 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative, without_empty
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.reporters.html.subject import Subject
-from tracekit.text import counted, duration, share, size
+from tracekit.text import counted, duration, percent, share, size
 
 _BINS = 500
 _HOLDERS = 15
@@ -122,8 +122,9 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
         measures=["live_bytes=live at the peak"],
     )
     return Figure(
-        f"{size(first['live_bytes'])} of {size(total)} ({share(first['live_bytes'], total)}) are "
-        f"from calls of {charts.shown_name(first['name'])}. Click on a frame to look into it.",
+        f"Calls of {charts.shown_name(first['name'])} hold {size(first['live_bytes'])}: "
+        f"{share(first['live_bytes'], total)} of the {size(total)} that were recorded and are "
+        f"{_PEAK}. Click on a frame to look into it.",
         rows,
         chart,
         control,
@@ -193,12 +194,16 @@ def out_of_memory(subject: Subject, rows: pl.DataFrame) -> Figure:
 
 
 def _sites(rows: pl.DataFrame, live: str) -> Figure:
+    held = rows.group_by("place", "device_type", "device_id", maintain_order=True).agg(
+        pl.sum("live_bytes", "share_of_live", "allocations")
+    )
+    first = held.sort("live_bytes", descending=True, maintain_order=True).row(0, named=True)
     rows = informative(rows)
-    first = rows.row(0, named=True)
     operator = ["cpu_op:N=operator"] if "cpu_op" in rows.columns else []
     return Figure(
-        f"{charts.shown_name(first['place'])} holds {size(first['live_bytes'])} "
-        f"({first['share_of_live']:.1%}) in {counted(first['allocations'], 'allocation')}.",
+        f"{charts.shown_name(first['place'])} holds {size(first['live_bytes'])} in "
+        f"{counted(first['allocations'], 'allocation')}: {percent(first['share_of_live'])} of what "
+        f"was recorded and is {live}.",
         rows,
         _bars(rows, "place", live, *operator, "allocations:Q|,"),
     )
@@ -252,7 +257,9 @@ def _over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:
         .encode(x=x, y=alt.Y("max_allocated_bytes:Q"))
     )
     dot = charts.with_tooltip(peak, *tips).mark_point(filled=True, size=60, color=charts.PLAIN)
-    text = peak.mark_text(dy=-10).encode(text=alt.Text("peak:N"))
+    at = "scale('x', datum.at_ns)"
+    align = alt.ExprRef(f"{at} < 60 ? 'left' : {at} > width - 60 ? 'right' : 'center'")
+    text = peak.mark_text(dy=-10, align=align).encode(text=alt.Text("peak:N"))
     return charts.sized([band, lines, dot, text], 170, charts.CHOSEN_STEP)
 
 

@@ -14,9 +14,10 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Subject
+from tracekit.reporters.parts import WITHOUT
 from tracekit.text import duration, percent, share
 from tracekit.verdict.once import named_window
-from tracekit.verdict.regime import REGIMES, UNKNOWN, slower_sides
+from tracekit.verdict.regime import REGIMES, UNKNOWN, bound_by, slower_sides
 
 if TYPE_CHECKING:
     from tracekit.evidence.model import Period
@@ -54,11 +55,15 @@ def steps(subject: Subject) -> Figure | None:
              "regime": period.regime, "bottleneck": period.bottleneck}
             for number, period in enumerate(drawn)
             for part, column in _PARTS.items()
+            if any(getattr(each.gpu, column) for each in drawn)
         ]
     )  # fmt: skip
     lengths = sorted(each.window.span_ns for each in drawn)
+    bounds = {bound_by(each.regime, each.bottleneck) for each in drawn}
     regimes = {each.regime for each in drawn}
-    same = f"All are {regimes.pop()}" if len(regimes) == 1 else "Their regimes differ"
+    same = f"All are {(bounds if len(bounds) == 1 else regimes).pop()}"
+    if len(regimes) > 1:
+        same = "Their regimes differ"
     return Figure(
         f"{len(drawn)} steps, from {duration(lengths[0])} to {duration(lengths[-1])}. "
         f"{same}. The line above each bar has the colour of its regime. Click on a step to see "
@@ -79,7 +84,7 @@ def drawn_steps(subject: Subject) -> list[Period]:
 
 
 def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
-    regimes = rows["regime"].unique(maintain_order=True).to_list()
+    regimes, parts = (rows[each].unique(maintain_order=True) for each in ("regime", "part"))
     base = alt.Chart(rows).encode(
         x=alt.X(
             "step:N",
@@ -92,7 +97,7 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
                 labelLimit=120,
             ),
         ),
-        color=charts.colour([*_PARTS, *regimes], "device time, regime"),
+        color=charts.colour([*parts, *regimes], "device time, regime"),
         opacity=charts.FAINT_UNLESS_CHOSEN,
     )
     tips = ("step:N", "span_ns=length", "regime:N", "bottleneck:N")
@@ -100,7 +105,7 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
         base.transform_calculate(colour="datum.part"), *tips, "part:N", "part_ns=of it"
     )
     bars = bars.mark_bar().encode(y=charts.y("part_ns", "length of the step"))
-    caps = base.transform_filter("datum.part == 'compute'")
+    caps = base.transform_filter(f"datum.part == '{parts[0]}'")
     caps = charts.with_tooltip(caps.transform_calculate(colour="datum.regime"), *tips)
     caps = caps.mark_tick(thickness=5, yOffset=-4).encode(y=alt.Y("span_ns:Q"))
     return charts.sized([bars, caps], 180, charts.CHOSEN_STEP)
@@ -109,7 +114,7 @@ def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
 def faster(subject: Subject) -> Figure | None:
     """A map of replays: the window's length and the slower side, by speed of host and device."""
     speeds = subject.judgement.speeds
-    if not speeds:
+    if not speeds or subject.analysis.verdict.regime == UNKNOWN:
         return None
     rows = pl.DataFrame([to_builtins(each) for each in speeds])
     rows = rows.with_columns(bound_by=pl.Series(slower_sides(speeds, subject.analysis)))
@@ -128,12 +133,12 @@ def faster(subject: Subject) -> Figure | None:
     tips = ("host:Q", "device:Q", "network:Q", "window_ns=window")
     drawn = charts.cells(base, by_side, tips, "window_ns_text:N", stroke="white")
     command = subject.command("whatif")
-    held_up = f"held up by the {side}. With a {side}"
-    if subject.analysis.verdict.regime == UNKNOWN:
-        held_up = f"and the trace does not tell what holds it up. With a {side}"
+    now = duration(here["window_ns"])
+    if now != duration(subject.window.span_ns):
+        now += f" without {WITHOUT}"
     return Figure(
-        f"Now the window takes {duration(here['window_ns'])}, {held_up} twice as fast it would "
-        f"take {duration(twice)}.",
+        f"Now {named_window(subject.window)} takes {now}, held up by the {side}. With a {side} "
+        f"twice as fast it would take {duration(twice)}.",
         rows,
         charts.sized(drawn, 220, alt.param(name="network", value=1.0)),
         {"kind": "speeds", "command": command},
@@ -176,12 +181,14 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     ns = dict.fromkeys(("device", "host", "unknown"), 0)
     for piece in path:
         end = min(piece.start_ns + piece.dur_ns, interval.end_ns)
-        ns[piece.side] += max(0, end - max(piece.start_ns, interval.start_ns))
+        side = "unknown" if piece.cause == "unknown" else piece.side
+        ns[side] += max(0, end - max(piece.start_ns, interval.start_ns))
     says = interval.why
     if total := sum(ns.values()):
         part, other = share(ns["device"], total), share(ns["unknown"], total)
-        rest = f", {other} is not explained" if ns["unknown"] else ""
-        says += f" {part} of the critical path is on the device{rest}, the rest on the host."
+        says += f" {part} of the critical path is on the device"
+        says += f", {other} is not explained" if ns["unknown"] else ""
+        says += ", the rest on the host." if ns["host"] else "."
     if (rows["pieces"] > 1).any():
         says += f" Pieces shorter than {duration(span / 400)} are summed up."
     return Figure(
@@ -202,8 +209,10 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
 
 
 def _busiest(rows: pl.DataFrame, side: str, most: int) -> pl.DataFrame:
+    """The lanes of a side that are busy longest, without threads that only wait."""
     of_side = rows.filter(side=side)
-    busy = of_side.group_by("lane").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
+    working = of_side.filter(pl.col("activity") != "waiting")
+    busy = working.group_by("lane").agg(ns=(pl.col("end_ns") - pl.col("start_ns")).sum())
     return of_side.join(
         busy.sort("ns", "lane", descending=[True, False]).head(most), on="lane"
     ).drop("ns")
@@ -243,7 +252,7 @@ def _lanes(rows: pl.DataFrame, span: int) -> alt.TopLevelMixin:
     return charts.sized([pieces, names], _LANE * len(lanes), zoom)
 
 
-@figure("idle_culprits", "Over the whole trace", top=_CULPRITS)
+@figure("idle_culprits", "What the host did in idle time, over the whole trace", top=_CULPRITS)
 def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The host slices for which the device waits, over all gaps."""
     rows = rows.with_columns(

@@ -26,6 +26,8 @@ _LEFT, _RIGHT = 2, 24
 # Where the axes have lines.
 _DECADES = [10.0**exponent for exponent in range(-9, 10)]
 
+_DELAYS = [0, *(10**exponent for exponent in range(3, 12))]
+
 # A question's word for the roof that limits, and the cause that has its colour.
 _NEAR = {"math": "near the math roof", "memory": "near memory's", "latency": "far below both"}
 _LIMITS = {"math": "math", "memory": "memory-bandwidth", "latency": "latency"}
@@ -182,7 +184,7 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     rows = subject.since_start(rows, "start_ns", "end_ns")
     if len(rows) < 2:
         return None
-    named = {"delay_p50_ns": "median", "delay_p90_ns": "90 %"}
+    named = {"delay_p50_ns": "median", "delay_p90_ns": "90th percentile"}
     rows = rows.unpivot(
         list(named), index=["start_ns", "launches"], variable_name="of", value_name="delay_ns"
     ).with_columns(of=pl.col("of").replace(named))
@@ -193,7 +195,9 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     with_tips = charts.with_tooltip(alt.Chart(rows), "of:N", "delay_ns=delay", "launches:Q")
     chart = with_tips.mark_line().encode(
         x=charts.time("start_ns"),
-        y=charts.y("delay_ns", "launch delay", scale=alt.Scale(type="symlog", constant=1000)),
+        y=charts.y(
+            "delay_ns", "launch delay", _DELAYS, scale=alt.Scale(type="symlog", constant=1000)
+        ),
         color=charts.shades("of", shades),
     )
     return Figure(
@@ -237,7 +241,8 @@ def operators(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The cost of each operator on the host."""
     first = rows.row(0, named=True)
     says = f"{charts.shown_name(first['name'])} takes most: {duration(first['self_ns'])}."
-    return Figure(says, informative(rows.drop("is_metadata")))
+    of_device = ("gpu_ops", "launches_per_call") if subject.device_id is None else ()
+    return Figure(says, informative(rows.drop("is_metadata", *of_device)))
 
 
 @figure("sync_points", "Where the host waits for the device", top=_LISTED)

@@ -230,7 +230,7 @@ const controls = {
       const found = rows.find((row) => sides.every((side) => row[side] === at[side]));
       const [now] = rows.filter((row) => row.host === 1 && row.device === 1 && row.network === 1);
       place.querySelector(".result").textContent =
-        `${duration(found.window_ns)} (now ${duration(now.window_ns)}), ${found.colour}, held up by the ${found.bound_by}`;
+        `${duration(found.window_ns)} (now ${duration(now.window_ns)}), held up by the ${found.bound_by}`;
       // The device's change holds for communication, too.
       const network = at.network === at.device || !sides.includes("network") ? 1 : at.device / at.network;
       const factors = [["host", 1 / at.host], ["device", 1 / at.device], ["communication", network]];

@@ -23,17 +23,19 @@ function drawTable(element, figure) {
   const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
   const isShort = (column) => rows.every((row) => String(row[column] ?? "").length <= 24);
   const text = (value) => made("span", { textContent: value }).innerHTML;
-  // Long text is cut to a line, and kernels have short names: the whole text is shown on hover, and in
-  // the cell after a click.
+  // Long text is cut to a line, before its end, which tells kernels apart, and kernels have short names: the
+  // whole text is shown on hover, and below the row after a click.
   const display = (column, value) => {
     const short = shortNames.get(value);
     if (!short && (typeof value !== "string" || value.length <= 24)) return text(shown(column, value));
-    return `<span title="${text(value).replaceAll('"', "&quot;")}">${text(short ?? value)}</span>`;
+    const letters = [...(short ?? value)], end = letters.splice(figure.control.plain ? Infinity : -10);
+    return `<span class="cut" title="${text(value).replaceAll('"', "&quot;")}"><span>${text(letters.join(""))}</span><span>${text(end.join(""))}</span></span>`;
   };
   const more = {
     data: null, orderable: false, searchable: false, className: "more", title: '<span class="unseen">more</span>',
     defaultContent: '<button type="button" class="more" aria-expanded="false" aria-label="All of this row">+</button>',
   };
+  const isLong = rows.length > 10 && !figure.control.plain;
   const shownTable = new DataTable(table, {
     data: rows,
     columns: columns.filter((column) => !hidden.includes(column)).map((column) => ({
@@ -44,22 +46,23 @@ function drawTable(element, figure) {
         : kind === "filter" ? shown(column, value) : value ?? (isNumber(column) ? -Infinity : "")),
     })).concat(figure.control.plain ? [] : [more]),
     order: [],
-    paging: rows.length > 10,
+    paging: isLong,
     pageLength: 10,
     lengthMenu: [10, 50, 200],
     layout: {
       topStart: null,
-      topEnd: rows.length > 10 ? "search" : null,
-      bottomStart: rows.length > 10 ? ["info", "pageLength"] : null,
-      bottomEnd: rows.length > 10 ? "paging" : null,
+      topEnd: isLong ? "search" : null,
+      bottomStart: isLong ? ["info", "pageLength"] : null,
+      bottomEnd: isLong ? "paging" : null,
     },
     autoWidth: false,
     language: { search: "Search:", emptyTable: "Nothing to show", info: "_START_ to _END_ of _TOTAL_", infoFiltered: "(of _MAX_)", lengthMenu: "_MENU_ a page" },
   });
   // Long text has the room that the other columns leave, of about 84 pixels each, or 60 in half a page.
   const long = table.querySelectorAll("thead th.long"), others = table.querySelectorAll("thead th").length - long.length;
-  const room = Math.max(300, element.clientWidth) - (element.clientWidth < 800 ? 60 : 84) * others;
-  for (const cell of long) cell.style.width = `${Math.max(element.clientWidth < 600 ? 170 : 110, room / long.length)}px`;
+  const taken = (element.clientWidth < 800 ? 60 : 84) * others, least = 140;
+  for (const cell of long) cell.style.width = `${Math.max(least, (element.clientWidth - taken) / long.length)}px`;
+  if (!figure.control.plain) table.style.minWidth = `${taken + least * long.length}px`;
   // A click on a row shows all of it, with links to where its names stand in other figures.
   table.tBodies[0].addEventListener("click", (event) => {
     const line = event.target.closest("tr");

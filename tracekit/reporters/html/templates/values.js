@@ -60,5 +60,5 @@ function shown(column, value) {
 }
 
 function heading(column) {
-  return HEADINGS[column] ?? column.replace(/_(ns|bytes)$/, "").replaceAll("_", " ").replace(/^gpu\b/, "GPU");
+  return HEADINGS[column] ?? column.replace(/_(ns|bytes)$/, "").replaceAll("_", " ").replace(/\bgpu\b/, "GPU");
 }
