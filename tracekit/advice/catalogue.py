@@ -14,6 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from tracekit.advice.model import Advice
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
 
@@ -119,6 +121,13 @@ def catalogue() -> dict[str, Remedy]:
     """All remedies, by name."""
     names = {file: file.replace("_", "-") for file in remedies()}
     return {names[file]: parse_remedy(names[file], text) for file, text in remedies().items()}
+
+
+def is_against(advice: Advice, bottleneck: str | None) -> bool:
+    """Whether a piece of advice reduces a bottleneck. What limits kernels, math or memory, is
+    rarely certain: less of either makes them faster."""
+    causes, of_kernels = {*remedy(advice.remedy).causes}, {*LIMITS, UNKNOWN_LIMIT}
+    return bottleneck in (causes | of_kernels if causes & of_kernels else causes)
 
 
 def remedy(name: str) -> Remedy:

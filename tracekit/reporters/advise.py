@@ -11,9 +11,8 @@ from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.advice.catalogue import Remedy
+from tracekit.advice.catalogue import Remedy, is_against
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
-from tracekit.causes import is_against
 from tracekit.reporters.parts import is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
 from tracekit.text import duration, percent, printable, share
@@ -74,7 +73,7 @@ def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -
         saved = "" if each.share is None else percent(each.share)
         line = Text(f"{number:>2}  {saved:>6}  {duration(each.saves_ns):>7}  ")
         line.append(each.title, "bold")
-        if each is first and bottleneck and not is_against(each.cause, bottleneck):
+        if each is first and bottleneck and not is_against(each, bottleneck):
             line.append(f" (not against the bottleneck, {bottleneck})", "dim")
         out.print(line, no_wrap=True, overflow="ellipsis")
         room = out.width - _INDENT

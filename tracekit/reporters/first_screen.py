@@ -8,9 +8,8 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from tracekit.advice.catalogue import remedy
+from tracekit.advice.catalogue import is_against, remedy
 from tracekit.advice.model import Advice
-from tracekit.causes import is_against
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (
     ONCE,
@@ -139,6 +138,7 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
             shown = _happened(analysis, taken, once, free - (_FEWEST if best else 0))
             return [*shown, *_changes(analysis, lists, [], free - len(shown))]
         lines = _changes(analysis, lists, [], free - _RESERVED)
+        lines = lines or _changes(analysis, lists, [], free)
         return [*lines, *_happened(analysis, taken, once, free - len(lines))]
     return _changes(analysis, lists, once, free)
 
@@ -213,7 +213,7 @@ def _listed(
         change += [Text(line) for line in more]
         place = [Text(f"    {line}", "dim") for line in _place(each)]
         is_apart = each.once or remedy(each.remedy).is_batch
-        if number == 1 and bottleneck and not (is_apart or is_against(each.cause, bottleneck)):
+        if number == 1 and bottleneck and not (is_apart or is_against(each, bottleneck)):
             place.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
         if len(lines) + len(change) + len(place) > free:
             # A change is worth its line without its place, but for one of several places.
