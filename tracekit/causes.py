@@ -31,8 +31,6 @@ UNKNOWN_LIMIT = "math-or-memory"
 # The causes that such kernels may have.
 LIMITS = ("math", "memory-bandwidth")
 
-_OF_KERNELS = {*LIMITS, UNKNOWN_LIMIT}
-
 # The causes that can be the bottleneck of a host-bound run, and of a device-bound run. Copies and
 # synchronizations take time on both sides.
 OF_HOST = CAUSES[: CAUSES.index("communication")]
@@ -53,12 +51,6 @@ CAUSE_OF_ACTIVITY = {
 def cause_of(activity: str) -> str:
     """The cause to which a host thread's activity belongs, if it takes no long stretch of time."""
     return CAUSE_OF_ACTIVITY.get(activity, activity)
-
-
-def is_against(cause: str, bottleneck: str | None) -> bool:
-    """Whether what reduces a cause is against a bottleneck. What limits kernels, math or memory, is
-    rarely certain: less of either makes them faster."""
-    return cause == bottleneck or {cause, bottleneck} <= _OF_KERNELS
 
 
 @cache

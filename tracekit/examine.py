@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tracekit.causes import LIMITS, UNKNOWN_LIMIT, is_against
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.errors import TracekitError
 from tracekit.evidence.collect import (
     account_between,
@@ -152,7 +152,7 @@ class _Examiner:
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
-        from tracekit.advice.find import facing
+        from tracekit.advice.catalogue import is_against
         from tracekit.verdict.judge import judge
         from tracekit.verdict.next_steps import list_notes
         from tracekit.verdict.once import longest_once, without_once
@@ -234,11 +234,10 @@ class _Examiner:
             # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
         if fixes:
-            fixes = replace(fixes, advice=facing(fixes.advice, verdict.bottleneck))
             notes = list_notes(fixes.advice, verdict)
             bottleneck, advised = str(verdict.bottleneck), [a for a in fixes.advice if not a.once]
             if bottleneck in (*LIMITS, UNKNOWN_LIMIT) and not any(
-                is_against(a.cause, bottleneck) for a in advised
+                is_against(a, bottleneck) for a in advised
             ):
                 # Without a remedy against it, the peak is the only bound that is known.
                 near = reached(self.database, self.trace_id, self.thresholds)

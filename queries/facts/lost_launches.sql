@@ -4,7 +4,8 @@
 -- when: call IN ('launch_kernel', 'launch_graph')
 -- A profiler drops kernels that the device's clock puts before the recording's start:
 -- github.com/pytorch/pytorch/issues/192021. One that stops without waiting for the device loses what it still
--- runs. Launches that a graph's capture recorded have none.
+-- runs. Launches that a graph's capture recorded have none. What was launched before the last recorded op
+-- ended was queued behind it: the device was the slower side, whatever it ran next.
 WITH call AS (
     SELECT l.trace_id, l.start_ns, g.launch_id IS NOT NULL AS is_seen,
            g.launch_id IS NULL AND coalesce(l.start_ns < c.end_ns, FALSE) AS is_captured
@@ -23,11 +24,12 @@ total AS (
            count(*) FILTER (is_seen) AS seen,
            count(*) FILTER (NOT is_captured AND start_ns < first_ns) AS unseen_first,
            count(*) FILTER (NOT is_captured AND start_ns > last_ns) AS unseen_last,
+           count(*) FILTER (NOT is_captured AND start_ns > greatest(last_ns, done_ns)) AS unqueued_last,
            min(start_ns) FILTER (NOT is_captured AND start_ns > last_ns) AS cut_ns,
            any_value(coalesce(o.unlinked, 0)) AS unlinked, any_value(coalesce(o.ops, 0)) AS ops
     FROM counted AS c LEFT JOIN (
-        SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked FROM gpu_ops
-        GROUP BY trace_id
+        SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked, max(end_ns) AS done_ns
+        FROM gpu_ops GROUP BY trace_id
     ) AS o USING (trace_id)
     GROUP BY c.trace_id
 )
@@ -43,7 +45,8 @@ WHERE unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
     AND launches - captured - seen - unseen_first <= thresholds().lost_share * seen
 UNION ALL
 SELECT trace_id, 'dropped_at_end',
-       if(unseen_last >= thresholds().unseen_share * (launches - captured), 'error', 'warning'), unseen_last,
+       if(unqueued_last >= thresholds().unseen_share * (launches - captured), 'error', 'warning'),
+       unseen_last,
        format('the last {:,} of {:,} launches have no kernels in this trace, and earlier ones have: '
            || 'recording stopped before the device was done', unseen_last, launches - captured),
        end_ns - cut_ns, NULL

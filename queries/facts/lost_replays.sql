@@ -2,9 +2,10 @@
 -- into: recorder_finding
 -- needs: windows
 -- when: call = 'launch_graph'
--- A replay is unseen if it has no ops, and no op without a launch starts before the next replay. It is cut if
--- it has at most half of the ops of another replay of its graph. Without a graph's id, a replay is cut if its
--- sequence of names occurs once and is the beginning or end of a longer sequence that recurs.
+-- A replay is unseen if it has no ops, and no op without a launch starts before the next replay; but not if
+-- it was still queued when recording stopped (lost_launches). It is cut if it has at most half of the ops of
+-- another replay of its graph. Without a graph's id, a replay is cut if its sequence of names occurs once and
+-- is the beginning or end of a longer sequence that recurs.
 WITH launch AS (
     SELECT trace_id, event_id AS launch_id, pid, start_ns,
            lead(start_ns) OVER (PARTITION BY trace_id, pid ORDER BY start_ns, event_id) AS next_ns
@@ -48,14 +49,21 @@ waited AS (
         GROUP BY ALL
     ) GROUP BY trace_id, launch_id
 ),
+done AS (
+    SELECT trace_id, max(launch_start_ns) AS seen_ns, max(end_ns) AS done_ns FROM gpu_ops GROUP BY trace_id
+),
 launched AS (
-    SELECT l.trace_id, ops IS NULL AND o.launch_id IS NULL AS is_unseen, c.names IS NOT NULL AS is_cut,
+    SELECT l.trace_id,
+           ops IS NULL AND o.launch_id IS NULL
+               AND NOT coalesce(l.start_ns > seen_ns AND l.start_ns < done_ns, FALSE) AS is_unseen,
+           c.names IS NOT NULL AS is_cut,
            coalesce(l.next_ns, w.end_ns, l.start_ns) - l.start_ns AS lasted_ns,
            coalesce(w.ns, 0) AS waited_ns,
            coalesce(list_sum(gaps), 0)::BIGINT AS gap_ns,
            coalesce(list_sum(list_filter(gaps, lambda ns: ns <= 2 * usual_gap_ns)), 0)::BIGINT AS even_gap_ns,
            usual_gap_ns
     FROM launch AS l LEFT JOIN replay AS r USING (trace_id, launch_id)
+    LEFT JOIN done USING (trace_id)
     LEFT JOIN lost AS o USING (trace_id, launch_id) LEFT JOIN waited AS w USING (trace_id, launch_id)
     LEFT JOIN cut AS c
       ON r.trace_id = c.trace_id AND r.graph IS NOT DISTINCT FROM c.graph AND r.names = c.names

@@ -45,6 +45,8 @@ def evidence(
     busy_ns = round(busy * SPAN_NS)
     late_ns = SPAN_NS - busy_ns
     ranked = dict(sorted((removed or {}).items(), key=lambda item: -item[1]))
+    untraced_ns = min(late_ns, round(ranked.get("unrecorded-time", 0.0) * SPAN_NS))
+    causes = {"untraced": untraced_ns, "python": late_ns - untraced_ns}
     gains = Gains(
         SPAN_NS - (recorder_ns or 0), host_gain, device_gain, ranked, host_gain, unknown,
         work or {}, recorder_ns=recorder_ns,
@@ -52,7 +54,7 @@ def evidence(
     given = {
         "window": WINDOW,
         "gpu": gpu(ops, busy_ns, idle_ns=late_ns),
-        "idle": Idle(late_ns, 0, 0, 0, 0, {"python": late_ns}, late_ns),
+        "idle": Idle(late_ns, 0, 0, 0, 0, causes, late_ns),
         "launch": Launch(ops, 6000, 9000, 6000, 5000, 1, 10_000),
         "ops": ops,
         "causal": Causal(gains, flip, None, {"python": 1.0}, [], shift_ns, 0),

@@ -14,7 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from tracekit.causes import is_against
+from tracekit.advice.model import Advice
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
 
@@ -74,11 +75,6 @@ class Remedy(Struct, frozen=True):
         found = (title for part, _, title in pairs if part and part in (detail or ""))
         return next(found, self.title)
 
-    def misses(self, cause: str, bottleneck: str | None) -> bool:
-        """Whether it reduces a cause of the step's time that is not the bottleneck."""
-        is_other = bottleneck is not None and not is_against(cause, bottleneck)
-        return is_other and not (self.is_batch or self.is_elsewhere)
-
     @property
     def sections(self) -> tuple[tuple[str, str, bool], ...]:
         """How to apply it: headings, their texts, and whether a text is code."""
@@ -127,6 +123,20 @@ def catalogue() -> dict[str, Remedy]:
     """All remedies, by name."""
     names = {file: file.replace("_", "-") for file in remedies()}
     return {names[file]: parse_remedy(names[file], text) for file, text in remedies().items()}
+
+
+def is_against(advice: Advice, bottleneck: str | None) -> bool:
+    """Whether a piece of advice reduces a bottleneck. What limits kernels, math or memory, is
+    rarely certain: less of either makes them faster."""
+    causes, of_kernels = {*remedy(advice.remedy).causes}, {*LIMITS, UNKNOWN_LIMIT}
+    return bottleneck in (causes | of_kernels if causes & of_kernels else causes)
+
+
+def misses(advice: Advice, bottleneck: str | None) -> bool:
+    """Whether a piece of advice reduces a cause of the step's time that is not the bottleneck."""
+    of = remedy(advice.remedy)
+    is_other = bottleneck is not None and not is_against(advice, bottleneck)
+    return is_other and not (advice.once or of.is_batch or of.is_elsewhere)
 
 
 def remedy(name: str) -> Remedy:

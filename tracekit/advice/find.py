@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.advice.catalogue import EFFORTS, Remedy, catalogue
-from tracekit.advice.catalogue import remedy as remedy_of
 from tracekit.advice.model import (
     Advice,
     AdvisedPlace,
@@ -138,16 +137,6 @@ def find(
         unlooked=unlooked,
         notes=[],
     )
-
-
-def facing(advice: Sequence[Advice], bottleneck: str | None) -> list[Advice]:
-    """The advice, each with the bottleneck as its cause if the remedy is also against that."""
-    return [
-        replace(each, cause=bottleneck)
-        if bottleneck in remedy_of(each.remedy).causes and not each.once
-        else each
-        for each in advice
-    ]
 
 
 def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:

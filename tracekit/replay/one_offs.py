@@ -168,10 +168,23 @@ def holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> 
     return bool(launches < thresholds.held_share * int(graph.device.linked.sum()))
 
 
+def waits_for_no_turn(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+    """A thread that stands still while others launch work all along waits for its turn, as
+    autograd's thread and its caller do in every pass."""
+    if one_off.kind != "stretch":
+        return True
+    device, begin = graph.device, one_off.start_ns - graph.host.origin_ns
+    end, thread = begin + one_off.dur_ns, one_off.begin // graph.host.span_ns
+    others = (device.call >= begin) & (device.call < end) & (device.thread != thread)
+    calls = np.sort(device.call[others & device.linked])
+    return bool(2 * np.diff(calls, prepend=begin, append=end).max() >= one_off.dur_ns)
+
+
 # The conditions on a candidate; each rule is one function.
 RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (
     takes_longer,
     holds_little_work,
+    waits_for_no_turn,
 )
 
 

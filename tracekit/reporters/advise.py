@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Column
 from rich.text import Text
 
-from tracekit.advice.catalogue import Remedy, remedy
+from tracekit.advice.catalogue import Remedy, misses
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
 from tracekit.reporters.parts import WITHOUT, is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
@@ -72,7 +72,7 @@ def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -
         saved = "" if each.share is None else percent(each.share)
         line = Text(f"{number:>2}  {saved:>6}  {duration(each.saves_ns):>7}  ")
         line.append(each.title, "bold")
-        if each is first and remedy(each.remedy).misses(each.cause, bottleneck):
+        if each is first and misses(each, bottleneck):
             line.append(f" (not against the bottleneck, {bottleneck})", "dim")
         out.print(line, no_wrap=True, overflow="ellipsis")
         room = out.width - _INDENT

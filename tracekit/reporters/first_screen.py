@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from tracekit.advice.catalogue import remedy
+from tracekit.advice.catalogue import misses, remedy
 from tracekit.advice.model import Advice
 from tracekit.reporters import colours
 from tracekit.reporters.parts import (
@@ -138,6 +138,7 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
             shown = _happened(analysis, taken, once, free - (_FEWEST if best else 0))
             return [*shown, *_changes(analysis, lists, [], free - len(shown))]
         lines = _changes(analysis, lists, [], free - _RESERVED)
+        lines = lines or _changes(analysis, lists, [], free)
         return [*lines, *_happened(analysis, taken, once, free - len(lines))]
     return _changes(analysis, lists, once, free)
 
@@ -211,8 +212,7 @@ def _listed(
             part = percent(each.share)
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
-        is_first = number == 1 and not each.once
-        if is_first and remedy(each.remedy).misses(each.cause, bottleneck):
+        if number == 1 and misses(each, bottleneck):
             change.append(Text(f"    not against the bottleneck, {bottleneck}", "dim"))
         place = [Text(f"    {line}", "dim") for line in _place(each)]
         # One of several places says nothing without its name.

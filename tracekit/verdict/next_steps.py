@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracekit.advice.catalogue import is_against
 from tracekit.advice.model import Advice
-from tracekit.causes import is_against, words
+from tracekit.causes import words
 from tracekit.evidence.model import HostThread, Launch
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
@@ -52,10 +53,10 @@ def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first = recurring[0]
-    if saving is None or is_against(first.cause, verdict.bottleneck) or not saving.saves_at_most_ns:
+    if saving is None or is_against(first, verdict.bottleneck) or not saving.saves_at_most_ns:
         return []
     most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
-    if any(is_against(each.cause, verdict.bottleneck) for each in recurring):
+    if any(is_against(each, verdict.bottleneck) for each in recurring):
         return [
             f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
             f"{first.cause}, saves more than what was found against it."

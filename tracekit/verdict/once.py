@@ -16,6 +16,8 @@ from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import OVERHEAD, steady_busy_ns
 
 _NAMED = 3
+# The name of a stretch of a thread in no slice.
+_UNRECORDED = "unrecorded host time"
 
 
 def mostly_once(evidence: Evidence) -> str:
@@ -171,6 +173,7 @@ def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
         return ""
     name, inside, ns, _ = rows[0]
     what = f"{name} ({inside})" if inside else name
+    what = what.capitalize() if what == _UNRECORDED else what
     return f"{what} adds {duration(ns)} once to a trace of {duration(whole.span_ns)}"
 
 
@@ -228,7 +231,7 @@ def one_off_name(event: OneOffEvent) -> str:
     """A one-off in a sentence."""
     if event.kind == "step" and event.side == "device":
         return f"{event.cause} in {event.name}"
-    return event.name or ("time outside all slices" if event.kind == "stretch" else event.cause)
+    return event.name or (_UNRECORDED if event.kind == "stretch" else event.cause)
 
 
 def _by_name(evidence: Evidence) -> dict[str, list[OneOffEvent]]:

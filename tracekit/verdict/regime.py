@@ -128,6 +128,15 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
     guesses = {UNRECORDED, "python"} if is_guess else {UNRECORDED}
     bottleneck = _bottleneck(names, gains, guesses, thresholds)
+    if bottleneck == UNRECORDED:
+        # Threads without a record hold up no device that does not wait for them.
+        awaited = unrecorded_ns(idle) / gains.window_ns
+        if by_time == "device" and not turns and awaited < thresholds.named_gain:
+            bound = weigh(host, gains.device, by_time, inf)
+            names = _OF_SIDE[bound.side]
+        most = min(awaited, gains.removed.get(UNRECORDED, 0.0))
+        gains = replace(gains, removed=gains.removed | {UNRECORDED: most})
+        bottleneck = _bottleneck(names, gains, guesses, thresholds)
     return replace(bound, is_capped=host < gains.host, takes_turns=turns, bottleneck=bottleneck)
 
 
@@ -162,6 +171,12 @@ def unrecorded_share(gpu: Gpu, idle: Idle) -> float:
     """The share of a window in which the device waited for a launch while nothing was recorded on
     the launching thread."""
     return idle.causes.get("untraced", 0) / max(1, gpu.busy_ns + gpu.idle_ns)
+
+
+def unrecorded_ns(idle: Idle) -> int:
+    """How long the device waited while nothing was recorded on the launching thread, or no op
+    followed."""
+    return idle.causes.get("untraced", 0) + idle.after_last_op_ns
 
 
 def unexplained_ns(gpu: Gpu, idle: Idle, thresholds: Thresholds) -> int:

@@ -35,6 +35,7 @@ from tracekit.verdict.regime import (
     is_close,
     limits_alike,
     steady_busy_ns,
+    unrecorded_ns,
 )
 
 _NAMED = 3
@@ -53,6 +54,7 @@ def headline(
         return f"{open_}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
         return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
+    regime = verdict.regime
     if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
         rest = without_rank_wait(evidence)
         bound = bound_of(rest, thresholds)
@@ -68,7 +70,7 @@ def headline(
         said = f"{once}{lowered(said)}"
     elif also := also_once(evidence, thresholds):
         said = f"{said}. {also}"
-    other = differing_window(evidence, verdict.regime, thresholds)
+    other = differing_window(evidence, regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
 
 
@@ -182,6 +184,9 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
         ns = round(gains.removed.get(bottleneck, 0.0) * gains.window_ns)
     if bottleneck == UNRECORDED:
         known = recorded_meanwhile(evidence)
+        if evidence.idle is not None:
+            # Removing it may also shorten what the device does beside it.
+            ns = min(ns, unrecorded_ns(evidence.idle))
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:

@@ -255,14 +255,20 @@ def _in_process(
         if worker not in workers or not index:
             continue
         begin, end = (host.time_of(each) for each in _runs(host, worker))
+        work = end - begin
         best: tuple[float, int, Flags, Ints] | None = None
         for giver in _there(begin, end, since[:index], until[:index], thresholds):
             still, stretch = _stands_still(host, turn[giver], begin, end)
-            share = float((end - begin)[still].sum() / max(1, (end - begin).sum()))
+            share = float(work[still].sum() / max(1, work.sum()))
             if share >= thresholds.handed_over_share and (best is None or share > best[0]):
                 best = (share, turn[giver], still, stretch)
             if share == 1:
                 break
+        if best is None and host.threads[turn[0]][0] == host.threads[turn[0]][1]:
+            # Recording may begin or end amid such work: then the first thread has no slice there.
+            still, stretch = _stands_still(host, turn[0], begin, end, is_cut=True)
+            if work[still].sum() >= thresholds.handed_over_share * work.sum() > 0:
+                best = (1.0, turn[0], still, stretch)
         if best is not None:
             yield _given(host, worker, best[1], begin, end, best[2], best[3])
 
@@ -310,16 +316,18 @@ def _runs(host: Host, thread: int) -> tuple[Ints, Ints]:
     return begin, np.minimum(host.borders[first + 1 : last + 1][stop], last_instant)
 
 
-def _stands_still(host: Host, giver: int, begin: Ints, end: Ints) -> tuple[Flags, Ints]:
+def _stands_still(
+    host: Host, giver: int, begin: Ints, end: Ints, is_cut: bool = False
+) -> tuple[Flags, Ints]:
     """For each of the worker's runs: whether the giver is in one stretch for at least half of the
-    run and until its end, and which stretch that is."""
+    run and until its end, and which stretch that is. `is_cut`: it may be the first or last one."""
     first, last = np.searchsorted(host.at, [giver * host.span_ns, (giver + 1) * host.span_ns])
     stretch = np.clip(host.stretch_of(giver * host.span_ns + end - 1), first, last - 1)
     since = host.at[stretch] % host.span_ns
     until = since + host.borders[stretch + 1] - host.at[stretch]
     common = np.minimum(end, until) - np.maximum(begin, since)
     # The trace does not show what the giver did before its first slice and after its last.
-    inner = (stretch > first) & (stretch < last - 1)
+    inner = is_cut | ((stretch > first) & (stretch < last - 1))
     return inner & (until >= end) & (2 * common >= end - begin), stretch
 
 

@@ -283,6 +283,13 @@ def _inferred_waits(recorded: Recording, rows: dict[str, Ints]) -> Iterator[tupl
     source = _ended_before(recorded, op, device.call_end[op] + 1)
     other = (source >= 0) & (device.launch_id[source] != device.launch_id[op])
     yield _late(recorded, op, np.where(other, -1, source), ready)
+    # Of an op without a launch, the calls before it are unknown, too: only an op that ran while its
+    # stream stood still, and ended right before it, explains that.
+    free, wait_ns = recorded.streams.free, recorded.thresholds.wait_ns
+    op = np.flatnonzero(~device.linked & (free > NEVER) & (device.start > free + wait_ns))
+    source = _ended_before(recorded, op, np.full(len(op), -NEVER))
+    covers = (device.start[source] <= free[op]) & (device.end[source] >= device.start[op] - wait_ns)
+    yield _late(recorded, op, np.where(covers, source, -1), ready)
 
 
 def _neighbours(recorded: Recording, calls: Ints, key: Ints) -> tuple[Ints, Ints]:
