@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,7 @@ def _unit(at: tuple[Any, ...], value: Any) -> str:
 # -- the file --------------------------------------------------------------------------------------
 
 
+@cache
 def committed() -> dict[str, Answer]:
     """The answers in the file, by name."""
     return json.loads(FILE.read_text(encoding="utf-8"))

@@ -47,16 +47,19 @@ def changed(name, change, folder):
 @pytest.mark.sampled(len(SIMULATED))
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("name", SIMULATED)
-def test_a_trace_of_another_vendor_is_judged_like_the_same_trace_of_cuda(vendor, name, tmp_path):
+def test_a_trace_of_another_vendor_is_judged_like_the_same_trace_of_cuda(
+    vendor, name, tmp_path, shared_trace, shared_verdict
+):
     spelled = VENDORS[vendor]
 
     def respelled(event):
         return event | {key: spelled.get(event.get(key), event.get(key)) for key in ("cat", "name")}
 
-    with changed(name, respelled, tmp_path) as other, tracekit.load(OWN_TRACES / name) as cuda:
-        calls = "SELECT call, count(*) FROM runtime_calls GROUP BY 1 ORDER BY 1"
-        assert other.fetch(calls) == cuda.fetch(calls)
-        ours, theirs = other.verdict(), cuda.verdict()
+    calls = "SELECT call, count(*) FROM runtime_calls WHERE trace_id = {} GROUP BY 1 ORDER BY 1"
+    cuda, trace = shared_trace(name)
+    with changed(name, respelled, tmp_path) as other:
+        assert other.fetch(calls.format(1)) == cuda.fetch(calls.format(trace))
+        ours, theirs = other.verdict(), shared_verdict(name)
         assert repr(ours.verdict) == in_words_of(spelled["GPU"], repr(theirs.verdict))
         assert (ours.gpu, ours.idle) == (theirs.gpu, theirs.idle)
 

@@ -118,8 +118,8 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
             ("linear --batch 0", "at least 1"),
             ("linear --rounds 0", "at least one round"),
             ("linear --threshold nothing=1", "no threshold is named 'nothing'"),
-            ("failing:step", "failing:step: failed while it ran: RuntimeError: no"),
-            ("failing:step --advice", "failing:step: failed while it ran: RuntimeError: no"),
+            ("own.failing:step", "own.failing:step: failed while it ran: RuntimeError: no"),
+            ("own.failing:step --advice", "failing:step: failed while it ran: RuntimeError: no"),
             ("linear --advice --rounds 0", "at least one round"),
         )),
     ],
@@ -128,8 +128,10 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
 def test_wrong_use_is_refused_in_one_line(arguments, reason, refused, trace):
     (trace.parent / "empty").mkdir()
     (trace.parent / "text.duckdb").write_text("text")
+    # Python keeps its own files beside a module.
+    (trace.parent / "own").mkdir()
     failing = "def step():\n    raise RuntimeError('no\\nway')\n"
-    (trace.parent / "failing.py").write_text(failing)
+    (trace.parent / "own" / "failing.py").write_text(failing)
     before = sorted(trace.parent.iterdir())
     assert reason in refused(*arguments)
     assert sorted(trace.parent.iterdir()) == before

@@ -20,13 +20,10 @@ FROM gpu_op_launch AS l JOIN kernels AS op USING (trace_id, event_id) ORDER BY A
 
 
 @pytest.fixture(scope="module")
-def both():
+def both(shared_database):
     """The run as JSON, and as PyTorch writes the same for Perfetto."""
-    with (
-        tracekit.load(OWN_TRACES / f"{NAME}.json.gz") as json,
-        tracekit.load(OWN_TRACES / f"{NAME}.pftrace") as perfetto,
-    ):
-        yield json, perfetto
+    with tracekit.load(OWN_TRACES / f"{NAME}.pftrace") as perfetto:
+        yield shared_database(f"{NAME}.json.gz"), perfetto
 
 
 @pytest.mark.parametrize("query", [SLICES, LINKS])

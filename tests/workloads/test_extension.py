@@ -14,6 +14,7 @@ import torch
 import tracekit
 from tests.capture.test_capture import SMALL, STEPS
 from tests.conftest import TEST_DEVICE
+from tests.workloads.test_kernels import close
 from tracekit.workloads import mlp, mlp_kernels
 from tracekit.workloads.base import TOLERANCE, Shape, error_of
 from tracekit.workloads.kernels import extension
@@ -61,13 +62,6 @@ def exact(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, name: str)
     return (mlp.ACTIVATIONS[name](gate) * up) @ down.double().t()
 
 
-def check(actual: torch.Tensor, expected: torch.Tensor) -> None:
-    assert actual.shape == expected.shape
-    if expected.numel():
-        error = (actual.double() - expected).abs().max() / expected.abs().max().clamp_min(1e-30)
-        assert error <= TOLERANCE[actual.dtype]
-
-
 @every_dtype
 @every_activation
 def test_the_operator_agrees_with_eager(activation, dtype, gated_mlp):
@@ -75,7 +69,7 @@ def test_the_operator_agrees_with_eager(activation, dtype, gated_mlp):
         given = tensors(dtype, rows, dim, hidden)
         out = gated_mlp(*given, activation)
         assert out.dtype == dtype
-        check(out, exact(*given, activation))
+        close(out, exact(*given, activation), TOLERANCE[dtype])
 
 
 def test_no_rows_more_axes_and_any_strides_are_read(gated_mlp):
@@ -91,7 +85,7 @@ def test_no_rows_more_axes_and_any_strides_are_read(gated_mlp):
         (turned, expected),
         ((x[:1].expand(6, 10), gate_up, down), expected[:1].expand(6, 10)),
     ):
-        check(gated_mlp(*given, "gelu"), answer)
+        close(gated_mlp(*given, "gelu"), answer, TOLERANCE[torch.float32])
 
 
 @pytest.mark.thorough
@@ -104,7 +98,7 @@ def test_the_compiler_takes_the_operator_as_it_is(gated_mlp):
 
     for rows in (17, 5):
         found = compiled(x[:rows])
-        check(found, 2 * exact(x[:rows] + 1, gate_up, down, "relu"))
+        close(found, 2 * exact(x[:rows] + 1, gate_up, down, "relu"), TOLERANCE[torch.float32])
 
 
 def test_packed_rows_that_begin_anywhere_are_multiplied(gated_mlp):
@@ -113,7 +107,7 @@ def test_packed_rows_that_begin_anywhere_are_multiplied(gated_mlp):
     gate, up = packed.double().chunk(2, dim=-1)
     found = torch.ops.tracekit.act_mul(packed, "relu")
     assert found.is_contiguous()
-    check(found, torch.relu(gate) * up)
+    close(found, torch.relu(gate) * up, TOLERANCE[torch.float32])
 
 
 @pytest.mark.parametrize(
