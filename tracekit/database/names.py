@@ -95,11 +95,11 @@ def _traits(rows: list[Spelling], kind: str, name: str) -> str:
     """The list of the traits of a name, tested by the patterns for its kind alone."""
     whens = []
     for each in sorted({word for row in rows for word in row.kinds.split()}):
-        mine = sorted((row for row in rows if each in row.kinds.split()), key=lambda row: row.meaning)
-        by_meaning = groupby(mine, lambda row: row.meaning)
+        mine = (row for row in rows if each in row.kinds.split())
+        by_meaning = groupby(sorted(mine, key=lambda row: row.meaning), lambda row: row.meaning)
         tests = {meaning: _condition("", kind, same, name) for meaning, same in by_meaning}
-        traits = ", ".join(map(literal, tests))
-        whens.append(f"WHEN {literal(each)} THEN list_where([{traits}], [{', '.join(tests.values())}])")
+        traits, found = ", ".join(map(literal, tests)), ", ".join(tests.values())
+        whens.append(f"WHEN {literal(each)} THEN list_where([{traits}], [{found}])")
     return f"CASE {kind} {' '.join(whens)} ELSE [] END"
 
 
