@@ -5,7 +5,8 @@ CREATE TABLE waiting_call (
     name VARCHAR, pid BIGINT, tid BIGINT, start_ns BIGINT, end_ns BIGINT, dur_ns BIGINT,
     is_sized   BOOLEAN, -- in an operator whose result's size depends on values
     is_printed BOOLEAN, -- in the printing of a tensor
-    is_read    BOOLEAN  -- it hands the host a value of the device
+    is_read    BOOLEAN, -- it hands the host a value of the device
+    cpu_op_id BIGINT, cpu_op VARCHAR, python_id BIGINT, place VARCHAR -- as in call_site
 );
 WITH call AS (
     SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns FROM runtime_calls
@@ -30,7 +31,7 @@ copying AS (
     JOIN thread_slice AS s ON m.trace_id = s.trace_id AND m.launch_id = s.event_id
     WHERE copy_kind = 'DtoH'
 )
-SELECT k.*, is_printed OR is_sized OR has(o.traits, 'reads_device')
-           OR (has(o.traits, 'copies') AND (k.trace_id, cpu_op_id) IN (FROM copying)) AS is_read
-FROM known AS k LEFT JOIN thread_slice AS s ON k.trace_id = s.trace_id AND k.event_id = s.event_id
-LEFT JOIN slice_label AS o ON op_label = o.label_id
+SELECT k.*, is_printed OR is_sized OR has(op_traits, 'reads_device')
+           OR (has(op_traits, 'copies') AND (trace_id, cpu_op_id) IN (FROM copying)) AS is_read,
+       cpu_op_id, cpu_op, python_id, place
+FROM known AS k LEFT JOIN call_site USING (trace_id, event_id)

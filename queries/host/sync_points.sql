@@ -11,8 +11,7 @@ covered AS (SELECT key AS trace_id, event_id, covered_ns AS ns FROM interval_cov
 SELECT trace_id, name AS call, cpu_op, name_of(trace_id, python_id) AS python_line, count(*) AS count,
        sum(dur_ns)::BIGINT AS host_ns, max(dur_ns) AS max_ns, sum(covered.ns)::BIGINT AS covered_ns,
        coalesce(sum(gpu_idle_ns), 0)::BIGINT AS gpu_idle_ns
-FROM chosen JOIN covered USING (trace_id, event_id) LEFT JOIN call_site USING (trace_id, event_id)
-LEFT JOIN gpu_waits USING (trace_id, event_id)
+FROM chosen JOIN covered USING (trace_id, event_id) LEFT JOIN gpu_waits USING (trace_id, event_id)
 GROUP BY ALL
 ORDER BY host_ns DESC, call, trace_id
 LIMIT coalesce(getvariable('top'), 20)

@@ -40,11 +40,11 @@ WITH launch AS (
         AND l.trace_id NOT IN (SELECT trace_id FROM gpu_ops GROUP BY trace_id
             HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(launch_id))
 ),
-waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
 before AS (
     SELECT r.trace_id, r.event_id, r.start_ns, {'place': place, 'kernel': l.kernel} AS position
-    FROM waiting AS r LEFT JOIN call_site USING (trace_id, event_id) ASOF JOIN launch AS l
+    FROM waiting_call AS r ASOF JOIN launch AS l
       ON r.trace_id = l.trace_id AND r.pid = l.pid AND r.start_ns >= l.end_ns
+    WHERE is_read
     -- Calls that belong to one read have no launch between them.
     QUALIFY row_number() OVER (PARTITION BY r.trace_id, l.event_id ORDER BY r.start_ns) = 1
 ),

@@ -32,11 +32,10 @@ waiting AS (
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 call AS (
-    SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail,
-           a.event_id AS operator_id
+    SELECT c.trace_id, place, c.pid, c.tid, c.start_ns, c.dur_ns, a.name AS detail, a.event_id
     FROM waiting AS c JOIN sized_operator AS a ON c.trace_id = a.trace_id AND c.pid = a.pid
         AND c.tid = a.tid AND c.start_ns BETWEEN a.start_ns AND a.end_ns
 )
 SELECT trace_id, place, min(detail) OVER (PARTITION BY trace_id, place) AS detail, 'call' AS target,
-       operator_id AS event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM call LEFT JOIN call_site USING (trace_id, event_id)
+       event_id, pid, tid, start_ns, dur_ns, 0 AS factor
+FROM call

@@ -21,6 +21,6 @@
 SELECT trace_id, 'DistributedDataParallel, ' || copied AS place,
        if(copied = 'buffers', 'broadcast_buffers=False', 'gradient_as_bucket_view=True') AS detail,
        'call' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns, 0 AS factor
-FROM ddp_copies
+FROM ddp_copies WHERE is_asked(trace_id)
 -- Parameters are broadcast once, at a start.
 QUALIFY count(*) OVER (PARTITION BY trace_id, copied) >= thresholds().fewest_alike

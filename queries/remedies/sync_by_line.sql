@@ -36,10 +36,7 @@
 -- `purpose`: 'sizes' of an exchange between ranks, a 'result' (the copies between two kernels are large, or a
 -- pass ends with them), or a 'value' to log. `user_range` is the innermost range that the program opened.
 WITH call AS (
-    SELECT w.*, o.name AS cpu_op FROM waiting_call AS w
-    LEFT JOIN thread_slice AS s ON w.trace_id = s.trace_id AND w.event_id = s.event_id
-    LEFT JOIN slice_label AS o ON op_label = o.label_id
-    WHERE is_read AND (is_printed OR NOT is_sized) AND is_asked(w.trace_id)
+    FROM waiting_call WHERE is_read AND (is_printed OR NOT is_sized) AND is_asked(trace_id)
 ),
 reading AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, has(traits, 'reads_device') AS is_scalar
@@ -91,7 +88,6 @@ grouped AS (
     FROM followed AS f LEFT JOIN copied USING (trace_id, event_id) LEFT JOIN ranged USING (trace_id, event_id)
     WINDOW here AS (PARTITION BY f.trace_id, pid, tid, step_id, next_id)
 ),
-site AS (FROM thread_slice SEMI JOIN call USING (trace_id)),
 -- The operator that ended last before the read: a view that launches nothing.
 before AS (
     SELECT g.trace_id, g.event_id, o.start_ns AS view_ns
@@ -99,8 +95,8 @@ before AS (
         SELECT trace_id, event_id, pid, tid, start_ns, end_ns, traits FROM cpu_ops
         SEMI JOIN call USING (trace_id, pid, tid)) AS o
       ON g.trace_id = o.trace_id AND g.pid = o.pid AND g.tid = o.tid AND g.start_ns >= o.end_ns
-    JOIN site AS s ON g.trace_id = s.trace_id AND g.event_id = s.event_id
-    JOIN site AS v ON o.trace_id = v.trace_id AND o.event_id = v.event_id
+    JOIN thread_slice AS s ON g.trace_id = s.trace_id AND g.event_id = s.event_id
+    JOIN thread_slice AS v ON o.trace_id = v.trace_id AND o.event_id = v.event_id
     WHERE has(o.traits, 'metadata') AND NOT has(o.traits, 'reads_device')
         AND s.line_id IS NOT DISTINCT FROM v.line_id AND s.module_id IS NOT DISTINCT FROM v.module_id
         AND g.start_ns - o.end_ns < g.end_ns - g.start_ns

@@ -25,10 +25,12 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
 -- A compiler that only traces calls the same operators: kernels that it could fuse, and none that it wrote.
-WITH traced AS (
+WITH compiled_trace AS (
+    SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE compiled IS NOT NULL
+),
+traced AS (
     SELECT trace_id FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
-        AND trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
-            WHERE compiled IS NOT NULL)
+        AND trace_id IN (FROM compiled_trace)
         AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
             WHERE regexp_matches(label.name, '^triton_|nvfuser|CudaCodeGen'))
     GROUP BY trace_id
@@ -64,8 +66,7 @@ part AS (
     WHERE is_asked(trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
         -- Users who compile a part chose it: without modules, the trace does not show the rest of the model.
-        AND trace_id NOT IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
-            WHERE compiled IS NOT NULL AND trace_id NOT IN (FROM traced))
+        AND trace_id NOT IN (FROM compiled_trace ANTI JOIN traced USING (trace_id))
 ),
 outer_part AS (FROM part QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 waiting AS (FROM waiting_call WHERE is_read AND is_asked(trace_id)),
@@ -90,8 +91,7 @@ fixed AS (
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
     UNION ALL
     SELECT trace_id, event_id, o.pid, o.tid, NULL, ts_ns, ts_ns + dur_ns FROM event_row AS o
-    WHERE is_asked(trace_id) AND (trace_id, event_id) IN (
-        SELECT (trace_id, cpu_op_id) FROM waiting JOIN thread_slice USING (trace_id, event_id))
+    WHERE (trace_id, event_id) IN (SELECT (trace_id, cpu_op_id) FROM waiting)
 ),
 fixed_call AS (FROM fixed QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),
 unit AS (

@@ -2,9 +2,7 @@
 -- params pattern
 -- columns event_id, name, cpu_op, pid, tid, start_ns, dur_ns
 -- doubts: no_runtime_calls
-WITH call AS (FROM waiting_call WHERE is_asked(trace_id))
 SELECT trace_id, event_id, name, cpu_op, pid, tid, start_ns, dur_ns
-FROM call LEFT JOIN call_site USING (trace_id, event_id)
-WHERE lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
-    OR lower(cpu_op) GLOB lower(coalesce(getvariable('pattern'), '*'))
+FROM waiting_call WHERE is_asked(trace_id) AND (lower(name) GLOB lower(coalesce(getvariable('pattern'), '*'))
+    OR lower(cpu_op) GLOB lower(coalesce(getvariable('pattern'), '*')))
 ORDER BY trace_id, pid, tid, start_ns

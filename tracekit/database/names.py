@@ -92,13 +92,15 @@ def _meaning(function: str, kind: str, name: str) -> str:
 
 
 def _traits(rows: list[Spelling], kind: str, name: str) -> str:
-    """The list of the traits of a name."""
-    cases = []
-    for meaning, same in groupby(sorted(rows, key=lambda row: row.meaning), lambda r: r.meaning):
-        by_kinds = groupby(sorted(same, key=lambda row: row.kinds), lambda row: row.kinds)
-        conditions = " OR ".join(_condition(kinds, kind, group, name) for kinds, group in by_kinds)
-        cases.append(f"CASE WHEN {conditions} THEN {literal(meaning)} END")
-    return f"string_split(concat_ws(' ', {', '.join(cases)}), ' ')"
+    """The list of the traits of a name, tested by the patterns for its kind alone."""
+    whens = []
+    for each in sorted({word for row in rows for word in row.kinds.split()}):
+        mine = (row for row in rows if each in row.kinds.split())
+        by_meaning = groupby(sorted(mine, key=lambda row: row.meaning), lambda row: row.meaning)
+        tests = {meaning: _condition("", kind, same, name) for meaning, same in by_meaning}
+        traits, found = ", ".join(map(literal, tests)), ", ".join(tests.values())
+        whens.append(f"WHEN {literal(each)} THEN list_where([{traits}], [{found}])")
+    return f"CASE {kind} {' '.join(whens)} ELSE [] END"
 
 
 def _condition(kinds: str, kind: str, rows: Iterable[Spelling], text: str) -> str:
