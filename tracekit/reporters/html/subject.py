@@ -33,8 +33,6 @@ _COUNTED = {
 _SLIGHT = 0.01
 # The database of traces that were given one by one, in commands.
 TOGETHER = "traces.duckdb"
-# Of a longer window without steps, a second is drawn.
-_SECOND_NS = 10**9
 # The critical path is drawn in this many parts.
 _PATH_PARTS = 400
 
@@ -181,14 +179,15 @@ class Subject(PageSubject):
             why = "This is the only step."
         if window.kind == "step" or not window.span_ns:
             return Interval(window.name, window.start_ns, window.end_ns, why) if steps else None
-        if window.kind == "range" or window.span_ns <= _SECOND_NS:
+        most_ns = (self._thresholds or Thresholds()).drawn_ns
+        if window.kind == "range" or window.span_ns <= most_ns:
             why = f"The verdict is on {named_window(window)}."
             return Interval(window.name, window.start_ns, window.end_ns, why)
         seconds = self.database.ask("busiest_second", trace=self.trace_id)
         which, start_ns = "first", window.start_ns
         if seconds:
             which, start_ns = "busiest", max(seconds, key=lambda row: row["ops_ns"])["start_ns"]
-        end_ns, name = min(start_ns + _SECOND_NS, window.end_ns), f"{which} second"
+        end_ns, name = min(start_ns + most_ns, window.end_ns), f"{which} second"
         return Interval(name, start_ns, end_ns, f"This is the {name} of the {window.name}.")
 
     @property

@@ -50,7 +50,7 @@ const HEADINGS = {
 function shown(column, value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value !== "number") return WORDS.test(column) ? value.replaceAll("_", " ") : String(value);
+  if (typeof value !== "number") return WORDS.test(column) ? value.replaceAll("_", " ").replace(/^untraced$/, "nothing recorded") : String(value);
   if (column.endsWith("_ns")) return duration(value);
   if (column.endsWith("bytes")) return bytes(value);
   if (column.endsWith("bytes_per_s")) return `${bytes(value)}/s`;
