@@ -18,7 +18,8 @@ WITH bounds AS (
     )
     WHERE to_ns > from_ns
 ),
--- What own time is: beside a device, a call of a collective launches its work, and operators are dispatch.
+-- What own time is: beside a device, a call of a collective launches its work, and operators are dispatch,
+-- also if the device's work was not recorded.
 role AS (
     SELECT trace_id, event_id, 'waiting' AS role, ['python'] AS instead_of
     FROM slices ANTI JOIN peer_waits USING (trace_id, event_id) WHERE has(traits, 'thread_wait')
@@ -28,7 +29,7 @@ role AS (
     UNION ALL
     SELECT trace_id, event_id, role, ['dispatch', 'untraced']
     FROM cpu_roles(getvariable('trace')) ANTI JOIN main_device USING (trace_id)
-    ANTI JOIN peer_waits USING (trace_id, event_id)
+    ANTI JOIN launches USING (trace_id) ANTI JOIN peer_waits USING (trace_id, event_id)
 ),
 busy AS (
     SELECT trace_id, 'host' AS side, NULL::BIGINT AS device_id, concat('thread ', tid) AS lane, start_ns,

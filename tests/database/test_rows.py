@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 import polars
 import pytest
+from msgspec.structs import replace
 
 import tracekit
 from tests.conftest import OWN_TRACES
@@ -337,6 +338,17 @@ def test_names_keep_the_end_that_tells_them_apart():
     ).rows
     assert str(path) == "Compiled, k"
     assert path.fit(path.name, 10) == "...iled, k"
+
+
+def test_a_narrow_table_says_once_what_all_rows_share_before_it_leaves_columns_out():
+    rows = [["host_late", each, 10**9 + each, 10**9, each] for each in range(1000, 1003)]
+    units = {"gap": "count", "peak_at_ns": "ns", "other": "count", "n": "count"}
+    found = replace(shown(["why", *units], rows, units), spare=1)
+    assert found.within(60).notes == []
+    narrow = found.within(28)
+    assert narrow.notes == ["In all rows: other 1,000,000,000, why host_late"]
+    assert found.within(14).notes[1:] == ["Left out at this width (--columns chooses): peak_at_ns"]
+    assert replace(found, spare=0).within(28) is None
 
 
 def test_sql_finds_every_view_of_a_trace_in_memory(cases_database):

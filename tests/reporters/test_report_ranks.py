@@ -114,7 +114,7 @@ def test_the_late_rank_is_named_with_its_own_cause_and_place(job, analyses, view
     assert f"{said}, most of it in {PLACE}" in told
     assert "recording begins" not in told
     worst = figures["excess"].rows.row(0, named=True)
-    assert (worst["name"], worst["part"]) == (f"rank {LATE}", "python")
+    assert (worst["name"], worst["part"]) == (f"rank {LATE}", "waits for Python")
     assert TIMES * SLOWER_NS / 2 < worst["excess_ns"] <= TIMES * SLOWER_NS
     assert found.first[0].trace.rank == LATE
     assert in_order_of_interest(job)[:2] == [1, LATE + 1]
@@ -124,7 +124,7 @@ def test_the_table_has_the_numbers_of_the_verdicts_and_of_stragglers(job, analys
     rows = figures["table"].rows
     assert rows["name"].to_list() == [f"rank {rank}" for rank in range(RANKS)]
     for row, analysis in zip(rows.iter_rows(named=True), analyses, strict=True):
-        assert row["verdict"] == analysis.verdict.regime
+        assert row["verdict"].endswith(f" by {analysis.verdict.bottleneck}")
         assert row["window_ns"] == analysis.judged.window.span_ns
         best = next(each for each in analysis.advice if each.share is not None)
         assert (row["best_remedy"], row["saves_share"]) == (best.title, best.share)

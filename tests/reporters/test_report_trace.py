@@ -9,7 +9,7 @@ import tracekit
 from tests.kit.atoms import US, Launch, Sync, line, operator, step
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
-from tests.kit.traces import Together, device, gpu_op, launch, launched, slice_event
+from tests.kit.traces import Together, device, frame, gpu_op, launch, launched, slice_event
 from tests.kit.traces import operator as operator_event
 from tests.kit.traces import step as marked
 from tracekit.reporters.html import charts
@@ -241,6 +241,12 @@ ONE = TRACES.events(product(0, 1, 30, 10), **device("NVIDIA A100-SXM4-80GB"))
 WITHOUT_SHAPES = TRACES.events(launched([operator_event("aten::mm", 0, 20)], 5, 30, 10, 1))
 BARE = TRACES.events(launched([], 5, 30, 10, 1))
 OVERLAPPED = TRACES.events(overlapped())
+WAITING = TRACES.events(
+    [
+        operator_event("aten::mm", 0, 900), operator_event("aten::view", 900, 10),
+        frame("threading.py(327): wait", 1, 990) | {"tid": 99},
+    ]
+)  # fmt: skip
 MEMORY = TRACES.events(
     [
         *product(0, 1, 30, 40),
@@ -276,6 +282,13 @@ def test_the_tables_kernels_are_those_of_top_kernels(shared_ask):
         assert [[row[c] for c in same] for row in found] == [
             [row[c] for c in same] for row in expected
         ]
+
+
+def test_a_time_line_has_what_a_cpu_computes_and_no_thread_that_only_waits(of):
+    rows = timeline(of(WAITING)).rows
+    assert sorted(rows["activity"]) == ["compute", "view"]
+    asked = of(WAITING).rows("timeline_lanes")
+    assert "waiting" in asked["activity"].to_list()
 
 
 def test_a_roofline_has_a_dot_for_each_operator_and_the_devices_roofs(of):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.text import Text
@@ -144,22 +144,12 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]] = ()) 
 def show_paged(text: str) -> None:
     """Prints `text`; through the pager if standard output is a terminal and it does not fit.
 
-    The pager is TRACEKIT_PAGER, else PAGER, else `less -FRX`. Empty, or `cat`: none.
+    The pager is TRACEKIT_PAGER, else PAGER, else `less -FRX`. Empty: none.
     """
-    pager = _pager()
-    if not pager or text.count("\n") < shutil.get_terminal_size().lines:
+    pager = os.environ.get("TRACEKIT_PAGER", os.environ.get("PAGER", "less")).strip()
+    is_long = text.count("\n") >= shutil.get_terminal_size().lines
+    if not (pager and is_long and sys.stdout.isatty()) or os.environ.get("TERM") == "dumb":
         sys.stdout.write(text)
         return
-    sys.stdout.flush()
-    environment = {"LESS": "FRX", "LV": "-c"} | os.environ
-    subprocess.run(pager, shell=True, input=text, text=True, errors="replace", env=environment)
-
-
-def _pager() -> str:
-    """The pager's command line; empty where there is none, or nobody to page."""
-    if not (sys.stdout.isatty() and sys.stdin.isatty()) or os.environ.get("TERM") == "dumb":
-        return ""
-    for name in ("TRACEKIT_PAGER", "PAGER"):
-        if (chosen := os.environ.get(name)) is not None:
-            return "" if chosen.strip() in ("", "cat") else chosen
-    return "less" if shutil.which("less") else ""
+    os.environ |= {"LESS": "FRX", "LV": "-c"} | os.environ | {"PAGER": pager}
+    click.echo_via_pager(text.removesuffix("\n"), color=True)

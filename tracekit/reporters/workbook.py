@@ -117,11 +117,26 @@ def _sheets(
         "Verdict": _verdict(analyses),
         "Where the time went": _parts(analyses),
         "Advice": _advice(analyses),
-        "One-offs": _one_offs(analyses, starts),
+        "One-offs": _one_offs(analyses),
     }
-    for name, question in _QUESTIONS.items():
-        sheets[name] = _answer(database, question, starts)
-    return sheets
+    sheets |= {name: _answer(database, question) for name, question in _QUESTIONS.items()}
+    return {
+        name: [dict(_cell(head, row[head], starts.get(row.get("trace_id"), 0)) for head in row)
+               for row in rows]
+        for name, rows in sheets.items()
+    }  # fmt: skip
+
+
+def _cell(name: str, value: Any, begin_ns: int) -> tuple[str, Any]:
+    """A value under its heading: times and sizes in the units of a workbook, which the heading
+    names; instants count from their trace's start."""
+    unit, scale = _UNITS.get(name.rpartition("_")[2], ("", 1))
+    if not unit:
+        return name, value
+    since = " since the trace's start" if (is_instant := INSTANT.search(name)) else ""
+    if value is not None:
+        value = (value - (begin_ns if is_instant else 0)) / scale
+    return f"{SUFFIX.sub('', name)} ({unit}{since})", value
 
 
 def _verdict(analyses: Sequence[Analysis]) -> _Rows:
@@ -150,23 +165,19 @@ def _verdict(analyses: Sequence[Analysis]) -> _Rows:
 
 def _parts(analyses: Sequence[Analysis]) -> _Rows:
     return [
-        {
-            "trace_id": each.trace.trace_id,
-            "part of the window": part.name,
-            "time (ms)": part.ns / 1e6,
-            "share of the window (%)": part.ns / each.judged.window.span_ns,
-        }
+        {"trace_id": each.trace.trace_id, "part of the window": part.name, "time_ns": part.ns,
+         "share of the window (%)": part.ns / each.judged.window.span_ns}
         for each in analyses
         for part in parts_of(each)
         if each.judged.window.span_ns
-    ]
+    ]  # fmt: skip
 
 
 def _advice(analyses: Sequence[Analysis]) -> _Rows:
     return [
         {
             "trace_id": each.trace.trace_id, "change": advice.title, "place": advice.where,
-            "detail": advice.detail, "saves (ms)": advice.saves_ns / 1e6,
+            "detail": advice.detail, "saves_ns": advice.saves_ns,
             "share of the window (%)": advice.share,
             "how often": "once" if advice.once else "each step", "effort": advice.effort,
             "needs": advice.needs, "doubtful": " ".join(advice.doubts),
@@ -178,15 +189,12 @@ def _advice(analyses: Sequence[Analysis]) -> _Rows:
     ]  # fmt: skip
 
 
-def _one_offs(analyses: Sequence[Analysis], starts: dict[int, int]) -> _Rows:
+def _one_offs(analyses: Sequence[Analysis]) -> _Rows:
     return [
         {
             "trace_id": each.trace.trace_id, "event": once.name, "kind": once.kind,
-            "cause": once.cause, "side": once.side,
-            "start (ms since the trace's start)":
-                (once.start_ns - starts[each.trace.trace_id]) / 1e6,
-            "duration (ms)": once.dur_ns / 1e6, "beyond the usual (ms)": once.excess_ns / 1e6,
-            "place": once.place,
+            "cause": once.cause, "side": once.side, "start_ns": once.start_ns,
+            "duration_ns": once.dur_ns, "beyond the usual_ns": once.excess_ns, "place": once.place,
         }
         for each in analyses
         for once in each.one_offs
@@ -201,9 +209,9 @@ def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> _Rows:
         best, wait = best_of(each.advice), waits.get(trace.trace_id)
         rows.append({
             "rank": trace.rank, "trace_id": trace.trace_id, "file": trace.path,
-            "window (ms)": window.span_ns / 1e6,
+            "window_ns": window.span_ns,
             "busy, share of the window (%)": busy_share(each.judged),
-            "waits for other ranks (ms)": wait.waited_ns / 1e6 if wait else None,
+            "waits for other ranks_ns": wait.waited_ns if wait else None,
             "most of it for rank": wait.awaited_rank if wait else None,
             "verdict": bound_by(each.verdict.regime, each.verdict.bottleneck),
             "confidence": each.verdict.confidence,
@@ -213,23 +221,12 @@ def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> _Rows:
     return [*rows, {"file": run.headline}] if run is not None else rows
 
 
-def _answer(database: Session, question: str, starts: dict[int, int]) -> _Rows:
-    """The rows of a question. Instants count from their trace's start."""
+def _answer(database: Session, question: str) -> _Rows:
+    """The rows of a question."""
     described = catalog.query(question)
     limit = {"top": _ROWS} if any(each.name == "top" for each in described.parameters) else {}
-    rows = database.ask(question, **limit)[:_ROWS]
-    found: list[dict[str, Any]] = [{} for _ in rows]
-    for column in described.columns:
-        if rows and column.name not in rows[0]:
-            continue
-        name, is_instant = column.name, INSTANT.search(column.name)
-        unit, scale = _UNITS.get(column.unit, ("", 1))
-        head = f"{name} (%)" if column.unit.startswith("fraction of") else name
-        if unit:
-            since = " since the trace's start" if is_instant else ""
-            head = f"{SUFFIX.sub('', name)} ({unit}{since})"
-        for row, made in zip(rows, found, strict=True):
-            begin = starts.get(row["trace_id"], 0) if unit and is_instant else 0
-            is_known = unit and row[name] is not None
-            made[head] = (row[name] - begin) / scale if is_known else row[name]
-    return found
+    shares = {each.name for each in described.columns if each.unit.startswith("fraction of")}
+    return [
+        {f"{name} (%)" if name in shares else name: value for name, value in row.items()}
+        for row in database.ask(question, **limit)[:_ROWS]
+    ]

@@ -30,7 +30,10 @@ FAINT_UNLESS_CHOSEN = alt.OpacityValue(
 # The colour of lines that stand for no name: seen on light and dark ground.
 PLAIN = colours.of("unknown")
 # Labels that are words of tracekit's own, such as launch_latency.
-WORDS = "datum.label == 'untraced' ? 'nothing recorded' : replace(datum.label, /_/g, ' ')"
+WORDS = (
+    "{untraced: 'nothing recorded', memcpy: 'copies'}[datum.label] "
+    "|| replace(datum.label, /_/g, ' ')"
+)
 _WIDTH = 720
 # A short name of a kernel has at most this many characters.
 _SHORT = 60

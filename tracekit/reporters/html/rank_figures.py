@@ -13,9 +13,9 @@ from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, without_empty
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, step_number
-from tracekit.reporters.parts import best_of, busy_share, parts_of
+from tracekit.reporters.parts import best_of, busy_share, parts_of, plain_part
 from tracekit.text import duration, printable
-from tracekit.verdict.regime import UNKNOWN
+from tracekit.verdict.regime import UNKNOWN, bound_by
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -27,6 +27,8 @@ _MEASURES = {
     "how long it waited for others": "waited_ns",
     "length of the step": "step_ns",
 }
+# Parts of a device's time that are no idle time, by their names of the waterfall.
+_OF_DEVICE = {"compute": "compute", "memcpy": "copy"}
 # Cells are labelled in a matrix with at most this many columns and rows.
 _LABELLED = 16
 # The names of up to this many columns are written level.
@@ -59,8 +61,7 @@ def table(ranks: Ranks) -> Figure:
             {
                 "name": ranks.names[trace],
                 "trace_id": trace,
-                "verdict": each.verdict.regime,
-                "bottleneck": each.verdict.bottleneck,
+                "verdict": bound_by(each.verdict.regime, each.verdict.bottleneck),
                 "window_ns": each.judged.window.span_ns,
                 "busy_share": busy_share(each.judged),
                 "waits_ns": waits.get("waited_ns"),
@@ -115,10 +116,14 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     """The activities that take a rank longer than the others."""
     if not answer["excess_ns"].abs().max():
         return None
+    words = {
+        part: plain_part(_OF_DEVICE.get(part, f"idle: {part}"), of_host=False)
+        for part in answer["part"].unique()
+    }
+    answer = answer.with_columns(part=pl.col("part").replace(words))
     most = answer.row(0, named=True)
-    part = most["part"] if most["part"] in ("compute", "memcpy") else f"idle: {most['part']}"
     rows = answer.with_columns(name=_name(ranks)).head(MOST_CELLS)
-    axis = alt.Axis(labelAngle=-30, labelOverlap=False, labelExpr=charts.WORDS)
+    axis = alt.Axis(labelAngle=-30, labelOverlap=False)
     base = alt.Chart(rows).encode(x=alt.X("part:N", title=None, axis=axis), y=_lane(ranks, "name"))
     by = alt.Color(
         "excess_ns:Q",
@@ -130,7 +135,7 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     cells = charts.cells(base, by, tips)
     return Figure(
         f"Most stands out {ranks.names[most['trace_id']]}, with "
-        f"{duration(most['excess_ns'])} more of {part} per step on average. "
+        f"{duration(most['excess_ns'])} more of {most['part']} per step on average. "
         "Communication is left out, because it contains the waiting."
         f"{_left_out(len(answer) - len(rows), 'cells with less')}",
         rows.drop("trace_id"),

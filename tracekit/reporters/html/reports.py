@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePath
@@ -18,7 +19,7 @@ from tracekit.files import written_whole
 from tracekit.reporters import fleet as words
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.diff import diff_view
-from tracekit.reporters.html.figure import Figure
+from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, page, told_view
 from tracekit.reporters.html.rank_figures import ranks_view
 from tracekit.reporters.html.ranks import in_order_of_interest
@@ -163,7 +164,9 @@ def _fleet_view(fleet: Fleet) -> View:
         {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
     )
     with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "step_ns=length")
-    place = alt.X("place:Q", title=f"runs in order of {fleet.order}")
+    names = f"{json.dumps(charts.safe(fleet.runs))}[datum.value]"
+    axis = alt.Axis(labelExpr=names, tickMinStep=1)
+    place = alt.X("place:Q", title=f"runs in order of {fleet.order}", axis=axis)
     chart = with_tips.mark_line(point=True).encode(x=place, y=charts.y("step_ns", "step"))
     steps = Figure(
         "The median over the ranks of their median steps.",
@@ -174,12 +177,12 @@ def _fleet_view(fleet: Fleet) -> View:
         name="steps",
         wide=True,
     )
-    says, tables = "Times are of all devices together.", []
+    says, tables = "Times are of all devices together, shares of all their recorded time.", []
     for name, title in _FLEET_TABLES.items():
         if found := to_builtins(getattr(fleet, name)):
             if name == "changes":
                 found = [row | {"labels": words.labels(row["labels"])} for row in found]
-            frame = pl.DataFrame(found, infer_schema_length=None)
+            frame = without_empty(pl.DataFrame(found, infer_schema_length=None))
             tables.append(Figure(says, frame, title=title, source=source, name=name, wide=True))
     told = [each for found in words.findings(fleet).values() for each in found]
     parts = [Part("steps", "The step of each run", [steps]), Part("found", "Findings", tables)]

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from tracekit.text import printable
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.once import named_window
 
 if TYPE_CHECKING:
     from tracekit.database.catalog import Value
@@ -167,34 +168,27 @@ class Subject(PageSubject):
         return Replayed(analysis, notes, drawn, speeds(replay, place), path)
 
     def _drawn(self, analysis: Analysis) -> Interval | None:
-        """The step or range that the verdict is on; without one, the busiest second."""
+        """The window of the verdict; of all of a CPU's steps the one of median length, and of more
+        than a second without steps the busiest."""
         window, steps = analysis.judged.window, [each.window for each in analysis.steps]
-        which = "the verdict is on this one"
+        why = f"Of {len(steps)} steps, the verdict is on this one."
         if steps and window.kind not in ("step", "range"):
             window = sorted(steps, key=lambda each: each.span_ns)[len(steps) // 2]
-            which = "this is the one of median length"
-        if window.kind in ("step", "range"):
-            why = f"Of {len(steps)} steps, {which}."
-            if len(steps) == 1:
-                why = "This is the only step."
-            if window.kind == "range":
-                why = "The verdict is on this range."
+            why = f"Of {len(steps)} steps, this is the one of median length."
+        if len(steps) == 1:
+            why = "This is the only step."
+        if window.kind == "step" or not window.span_ns:
+            return Interval(window.name, window.start_ns, window.end_ns, why) if steps else None
+        most_ns = (self._thresholds or Thresholds()).drawn_ns
+        if window.kind == "range" or window.span_ns <= most_ns:
+            why = f"The verdict is on {named_window(window)}."
             return Interval(window.name, window.start_ns, window.end_ns, why)
         seconds = self.database.ask("busiest_second", trace=self.trace_id)
+        which, start_ns = "first", window.start_ns
         if seconds:
-            row = max(seconds, key=lambda row: row["ops_ns"])
-            why = "No steps are marked; this is the device's busiest second."
-            if row["end_ns"] - row["start_ns"] < 1e9:
-                why = "No steps are marked; this is all of the device's time."
-            return Interval("device time", row["start_ns"], row["end_ns"], why)
-        overview = self.database.ask("overview", trace=self.trace_id)[0]
-        if not overview["span_ns"]:
-            return None
-        end_ns = overview["start_ns"] + min(overview["span_ns"], 10**9)
-        why = "The trace has no GPU ops and no steps."
-        if overview["span_ns"] > 1e9:
-            why += " This is its first second."
-        return Interval("the trace", overview["start_ns"], end_ns, why)
+            which, start_ns = "busiest", max(seconds, key=lambda row: row["ops_ns"])["start_ns"]
+        end_ns, name = min(start_ns + most_ns, window.end_ns), f"{which} second"
+        return Interval(name, start_ns, end_ns, f"This is the {name} of the {window.name}.")
 
     @property
     def interval(self) -> Interval | None:

@@ -157,13 +157,14 @@ class _SweepFigures:
         if rows["across"].n_unique() < 2 or not rows["at"].dtype.is_numeric():
             return None
         with_tips = charts.with_tooltip(alt.Chart(rows), "workload:N", "size:N", "step_ns=length")
+        dashes = alt.Legend(orient="bottom", symbolType="stroke")
         lines = with_tips.mark_line(point=True).encode(
             x=alt.X("at:Q", title=self.across, scale=alt.Scale(type="log", base=2),
                     axis=alt.Axis(values=sorted(set(rows["at"])), format="d")),
             y=charts.y("step_ns", "step", scale=alt.Scale(type="log")),
             color=self._variants("workload"),
             strokeDash=alt.StrokeDash("down:N", title=", ".join(self.down) or None,
-                                      legend=alt.Legend(orient="top") if self.down else None),
+                                      legend=dashes if self.down else None),
         )  # fmt: skip
         return self._figure(
             f"A step over {self.across}",

@@ -12,6 +12,8 @@ from tracekit.reporters.html.subject import Subject
 from tracekit.text import counted, duration, share
 
 _COLLECTIVE_BINS = 400
+# Where the axes have lines.
+_DECADES = [10.0**exponent for exponent in range(-3, 13)]
 # Rows of the table of collectives.
 _MOST = 2000
 
@@ -103,9 +105,9 @@ def _by_size(rows: pl.DataFrame) -> alt.TopLevelMixin:
         "bus_gb_per_s:Q=bus GB/s|.3~g", "best_bus_gb_per_s:Q=best bus GB/s|.3~g",
     )  # fmt: skip
     dots = with_tips.mark_point(filled=True, opacity=0.8, color=colours.of("communication")).encode(
-        x=charts.x("message_bytes", "message", 8, scale=alt.Scale(type="log")),
+        x=charts.x("message_bytes", "message", _DECADES, scale=alt.Scale(type="log")),
         y=alt.Y("bus_gb_per_s:Q", title="bus bandwidth, GB/s", scale=alt.Scale(type="log"),
-                axis=alt.Axis(format="~g", tickCount=6)),
+                axis=alt.Axis(format="~g", values=_DECADES)),
         shape=alt.Shape("type:N", title="type", legend=alt.Legend(orient="top", columns=6)),
         size=alt.Size("total_ns:Q", legend=None, scale=alt.Scale(range=[40, 600])),
     )  # fmt: skip

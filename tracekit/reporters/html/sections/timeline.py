@@ -14,7 +14,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.parts import WITHOUT
+from tracekit.reporters.parts import WITHOUT, plain_part
 from tracekit.text import duration, percent, share
 from tracekit.verdict.once import named_window
 from tracekit.verdict.regime import REGIMES, UNKNOWN, bound_by, slower_sides
@@ -166,7 +166,8 @@ def timeline(subject: Subject, rows: pl.DataFrame) -> Figure:
     # What the host did meanwhile.
     idle = [
         ("longest gaps", "device", row["start_ns"], row["start_ns"] + row["gap_ns"],
-         row["main_cause"] or "idle", 1, row["culprit"] or row["idle_class"])
+         row["main_cause"] or "idle", 1,
+         row["culprit"] or plain_part(f"idle: {row['idle_class']}", of_host=False))
         for row in longest[:_GAPS]
     ]  # fmt: skip
     for more in (pieces, idle):
@@ -261,7 +262,8 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     )
     # A culprit of several causes has a bar for each.
     is_one = pl.col("culprit").is_unique()
-    label = pl.when(is_one).then("culprit").otherwise(pl.format("{} ({})", "culprit", "cause"))
+    cause = pl.col("cause").cast(pl.String).str.replace_all("_", " ")
+    label = pl.when(is_one).then("culprit").otherwise(pl.format("{} ({})", "culprit", cause))
     rows = rows.with_columns(label=label)
     first = rows.row(0, named=True)
     chart = charts.bars(

@@ -222,7 +222,7 @@ def queue(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     launch = colours.of("launch")
     areas = base.mark_area(interpolate="step-after", opacity=0.3, color=launch)
     lines = base.mark_line(interpolate="step-after", color=launch)
-    most = alt.Y("depth_max:Q", title="launches queued")
+    most = alt.Y("depth_max:Q", title="launches queued", axis=alt.Axis(tickMinStep=1))
     empty, most_ever = rows.filter(pl.col("depth_p50") == 0).height, rows["depth_max"].max()
     says = (
         "The line is the median that a launch call finds queued, the area the most. In "

@@ -42,7 +42,7 @@ const HEADINGS = {
   gpu_idle_ns: "GPU idle", gpu_ns: "GPU time", gpu_ops: "GPU ops", host_ns: "host time", idle_class: "why idle",
   is_metadata: "only describes memory", live_bytes: "live", python_line: "Python line", python_lines: "Python lines",
   self_ns: "own time", self_per_call_ns: "own time per call", share_of_kernel_time: "of kernel time",
-  share_of_roof: "of its roof", tflop_per_s: "TFLOP/s", gb_per_s: "GB/s", bus_gb_per_s: "bus GB/s", best_bus_gb_per_s: "best bus GB/s",
+  share_of_roof: "of its roof", tflop_per_s: "TFLOP/s", gb_per_s: "GB/s", bus_gb_per_s: "bus GB/s", best_bus_gb_per_s: "best bus GB/s", algorithm_gb_per_s: "algorithm GB/s",
   trace_id: "trace", total_ns: "total time", device_id: "device", blocking_count: "blocking", start_ns: "start",
 };
 
@@ -50,7 +50,7 @@ const HEADINGS = {
 function shown(column, value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value !== "number") return WORDS.test(column) ? value.replaceAll("_", " ") : String(value);
+  if (typeof value !== "number") return WORDS.test(column) ? value.replaceAll("_", " ").replace(/^untraced$/, "nothing recorded") : String(value);
   if (column.endsWith("_ns")) return duration(value);
   if (column.endsWith("bytes")) return bytes(value);
   if (column.endsWith("bytes_per_s")) return `${bytes(value)}/s`;
