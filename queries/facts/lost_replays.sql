@@ -49,8 +49,12 @@ waited AS (
         GROUP BY ALL
     ) GROUP BY trace_id, launch_id
 ),
+-- On the streams of replays, if any ran: other streams may be further on.
 done AS (
-    SELECT trace_id, max(launch_start_ns) AS seen_ns, max(end_ns) AS done_ns FROM gpu_ops GROUP BY trace_id
+    SELECT trace_id, coalesce(max(launch_start_ns) FILTER (replays), max(launch_start_ns)) AS seen_ns,
+           max(end_ns) AS done_ns
+    FROM (SELECT *, bool_or(is_graph) OVER (PARTITION BY trace_id, device_id, stream) AS replays FROM gpu_ops)
+    GROUP BY trace_id
 ),
 launched AS (
     SELECT l.trace_id,

@@ -80,13 +80,13 @@ launched AS (
     FROM launch_call SEMI JOIN (SELECT trace_id FROM uncut GROUP BY trace_id
         HAVING sum(launches * launches) / sum(launches) >= thresholds().compiled_launches) USING (trace_id)
 ),
--- Some work stays the same: compiled code, graphs, reads of the device, and work outside modules: fused
--- optimizers (another remedy), collectives and input.
+-- Some work stays: compiled code, graphs, reads, calls that stall, fused optimizers, collectives and input.
 fixed AS (
     SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE kind IN ('cpu_op', 'annotation', 'python') AND is_asked(trace_id)
-        AND (compiled IS NOT NULL AND trace_id NOT IN (FROM traced) OR activity = 'input'
-            OR list_has_any(traits, ['collective_call', 'apart_from_modules']))
+    WHERE is_asked(trace_id) AND (activity = 'runtime' AND dur_ns >= thresholds().stall_ns
+        OR kind IN ('cpu_op', 'annotation', 'python') AND (activity = 'input'
+            OR list_has_any(traits, ['collective_call', 'apart_from_modules'])
+            OR compiled IS NOT NULL AND trace_id NOT IN (FROM traced)))
     UNION ALL
     SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
     UNION ALL

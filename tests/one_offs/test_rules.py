@@ -1,15 +1,27 @@
 """Rules on candidates, and what is said of an event, without a trace."""
 
+from types import SimpleNamespace
+
+import numpy as np
+
 from tests.kit.atoms import MS
 from tests.kit.evidenced import one_off
 from tracekit.evidence.collect import events_of
-from tracekit.replay.one_offs import takes_longer
+from tracekit.replay.one_offs import is_nobodys_turn, takes_longer
 from tracekit.thresholds import Thresholds
 
 
 def test_an_event_of_usual_length_is_not_a_one_off():
     assert takes_longer(one_off(), None, Thresholds())
     assert not takes_longer(one_off(usual_ns=MS, excess_ns=0), None, Thresholds())
+
+
+def test_a_thread_that_stands_still_while_another_one_launches_is_not_a_one_off():
+    launches = {"call": np.arange(0, MS, MS // 10), "linked": np.ones(10, bool)}
+    for thread in (0, 1):
+        device = SimpleNamespace(thread=np.full(10, thread), **launches)
+        graph = SimpleNamespace(device=device, host=SimpleNamespace(origin_ns=0, span_ns=9 * MS))
+        assert is_nobodys_turn(one_off(), graph, Thresholds()) is (thread == 0)
 
 
 def test_events_cut_off_by_the_end_of_the_recording_are_not_listed():

@@ -102,6 +102,16 @@ PREDICTED = {
          operator("optimizer", 115, 20), launch(120, 5, 3), gpu_op(127, 5, 3)],
         {"": 124, "operator:MmBackward0*0": 124 - 40},
     ),
+    # The worker's 25 us after its launch.
+    "so it is if the recording begins amid that work": (
+        [operator("MmBackward0", 0, 40) | WORKER, launch(10, 5, 1) | WORKER, gpu_op(17, 5, 1),
+         operator("optimizer", 50, 20), launch(55, 5, 2), gpu_op(62, 5, 2)],
+        {"": 50, "operator:MmBackward0*0": 50 - 25},
+    ),
+    "an op without a launch waits for the one that covers its stream's gap": (
+        [gpu_op(0, 10), gpu_op(0, 100, stream=9), gpu_op(101, 10)],
+        {"": 111, "device*0.5": 50 + 1 + 5},
+    ),
     "a change scales only what it names": (
         [operator("aten::mm", 0, 20), launch(5, 5, 1), gpu_op(12, 100, 1, name="gemm_128"),
          operator("aten::add", 30, 20), launch(35, 5, 2),

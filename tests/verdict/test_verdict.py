@@ -382,7 +382,7 @@ JUDGED = {
         {"bottleneck": "dispatch"}, "Removing other causes: sync 40.0 %",
     ),
     "a launch that takes more than all others": (
-        launching(41), {}, "^ The host holds this run up: one launch, hipLaunchKernel, takes 41 ms",
+        launching(41), {}, "^ The host holds this run up: one call, hipLaunchKernel, takes 41 ms",
     ),
     "a launch that takes no more than others": (
         launching(39), {}, "^ The host holds this run up: it launches work call by call",

@@ -169,12 +169,21 @@ def holds_little_work(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> 
 
 
 def waits_for_no_turn(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
-    """A thread that stands still while others launch work all along waits for its turn, as
-    autograd's thread and its caller do in every pass."""
+    """A thread that stands still while another one works waits for its turn, as autograd's thread
+    and its caller do in every pass. Of a thread in a slice, the others have to launch all along."""
     if one_off.kind != "stretch":
         return True
-    device, begin = graph.device, one_off.start_ns - graph.host.origin_ns
+    host, device, begin = graph.host, graph.device, one_off.start_ns - graph.host.origin_ns
     end, thread = begin + one_off.dur_ns, one_off.begin // graph.host.span_ns
+    launching = np.unique(device.thread[device.linked])
+    if one_off.event_id is None:
+        for other in launching[launching != thread].tolist():
+            first, last = np.searchsorted(
+                host.at, [other * host.span_ns, (other + 1) * host.span_ns]
+            )
+            borders = np.clip(host.borders[first : last + 1] - other * host.span_ns, begin, end)
+            if 2 * int(np.diff(borders)[host.event[first:last] >= 0].sum()) > one_off.dur_ns:
+                return False
     others = (device.call >= begin) & (device.call < end) & (device.thread != thread)
     calls = np.sort(device.call[others & device.linked])
     return bool(2 * np.diff(calls, prepend=begin, append=end).max() >= one_off.dur_ns)

@@ -167,14 +167,18 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
 
 def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
     """A sentence on what happened once outside the judged window, if it takes much of the trace."""
-    whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
+    whole = next((each for each in evidence.windows if each.window.kind == "trace"), None)
     rows = once_rows(evidence) if whole and evidence.one_offs else []
-    if whole is None or not rows or rows[0][2] < thresholds.headline_share * whole.span_ns:
+    if whole is None or whole.gains is None or not rows:
         return ""
-    name, inside, ns, _ = rows[0]
+    (name, inside, ns, _), span_ns = rows[0], whole.window.span_ns
+    # What the device worked through adds nothing.
+    ns = min(ns, whole.gains.one_offs_ns)
+    if ns < thresholds.headline_share * span_ns:
+        return ""
     what = f"{name} ({inside})" if inside else name
     what = what.capitalize() if what == _UNRECORDED else what
-    return f"{what} adds {duration(ns)} once to a trace of {duration(whole.span_ns)}"
+    return f"{what} adds {duration(ns)} once to a trace of {duration(span_ns)}"
 
 
 def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:

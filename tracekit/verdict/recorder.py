@@ -181,13 +181,12 @@ def _lost(case: RuleInput, finding: Finding) -> str | None:
     """
     if finding.severity == "error":
         return "none"
-    if finding.code == "dropped_at_end":
-        repetition = case.evidence.repetition
-        return "low" if repetition is not None and repetition.steps == 1 else None
-    is_start = finding.code == "dropped_at_start"
-    return (
-        "low" if is_start or _share(finding, case.evidence) >= case.thresholds.lost_share else None
-    )
+    if finding.code == "dropped_at_start":
+        return "low"
+    repetition = case.evidence.repetition
+    if finding.code == "dropped_at_end" and (repetition is None or repetition.steps != 1):
+        return None
+    return "low" if _share(finding, case.evidence) >= case.thresholds.lost_share else None
 
 
 def _unended(case: RuleInput, finding: Finding) -> str | None:

@@ -66,11 +66,13 @@ def headline(
             said = f"{waits}; apart from that, {lowered(_said(verdict, rest, bound, thresholds))}"
     else:
         said = _said(verdict, evidence, bound, thresholds)
+    other = differing_window(evidence, regime, thresholds)
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
-    elif also := also_once(evidence, thresholds):
+    elif (other is None or other.window.kind != "trace") and (
+        also := also_once(evidence, thresholds)
+    ):
         said = f"{said}. {also}"
-    other = differing_window(evidence, regime, thresholds)
     return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
 
 
