@@ -153,7 +153,7 @@ def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
     return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
 
 
-def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
+def once_share(analysis: Analysis | Evidence, thresholds: Thresholds) -> float:
     """The part of the whole trace that the run's one-offs add to its length; 0 if that is small."""
     whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
     if whole is None or whole.gains is None or not whole.window.span_ns:
@@ -167,7 +167,10 @@ def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
     """A sentence on what happened once outside the judged window, if it takes much of the trace."""
     whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
     rows = once_rows(evidence) if whole and evidence.one_offs else []
-    if whole is None or not rows or rows[0][2] < thresholds.headline_share * whole.span_ns:
+    # A host that waits for a busy device adds nothing.
+    share = once_share(evidence, thresholds)
+    least = thresholds.headline_share
+    if whole is None or not rows or min(share, rows[0][2] / whole.span_ns) < least:
         return ""
     name, inside, ns, _ = rows[0]
     what = f"{name} ({inside})" if inside else name
@@ -256,7 +259,8 @@ def _inside(event: OneOffEvent) -> str:
     if event.calls:
         return event.calls if event.calls != event.name else "nothing recorded"
     if event.kind == "step":
-        return event.cause if event.side == "host" else f"{event.cause} on the device"
+        cause = "nothing recorded" if event.cause == UNRECORDED else event.cause
+        return cause if event.side == "host" else f"{cause} on the device"
     if (
         event.kind == "stretch"
         and event.cause in ("python", UNRECORDED)
