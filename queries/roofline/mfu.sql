@@ -52,7 +52,8 @@ SELECT
     flops / (m.end_ns - m.start_ns) / 1e3 AS tflop_per_s,
     CASE WHEN unknown = 0 THEN peak_ns / (m.end_ns - m.start_ns) END AS share_of_peak,
     counted_ns / nullif(kernel_ns, 0) AS share_counted,
-    matrix_ns / nullif(kernel_ns, 0) AS matrix_share,
+    -- Its operators also fill memory, which no kernel does.
+    least(1, matrix_ns / nullif(kernel_ns, 0)) AS matrix_share,
     CASE WHEN unknown = 0 THEN peak_ns / nullif(matrix_ns, 0) END AS matrix_of_peak,
     roof_ns / nullif(known_ns, 0) AS of_roofs, captured_flops
 FROM measured AS m LEFT JOIN device_peaks AS p ON m.trace_id = p.trace_id AND m.device_id = p.device_id

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 import tracekit
 from tests.kit.atoms import (
@@ -26,7 +27,9 @@ from tests.kit.sampling import sample
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
+from tracekit.advice.find import facing
 from tracekit.advice.model import Advice, BestCombination, FixList
+from tracekit.advice.once import advice_without_share
 from tracekit.commands import cli
 from tracekit.evidence.collect import reached
 from tracekit.examine import examine
@@ -111,6 +114,7 @@ STEPS = {
     "one fault": [line("train.py(7): load", *FAULTS["dataloader-workers"][0]),
                   *products(40, 5, 30)],
     "sound": products(40, 5, 200),
+    "one launch": products(1, 60, 2),
     "text that controls a terminal": [
         line(EVIL, *products(20, 12, 20), *FAULTS["sync-by-line"][0], *products(20, 12, 20))
     ],
@@ -146,6 +150,19 @@ def test_faults_planted_together_are_all_found_and_priced_together(seed, loaded)
     assert set(costly) <= {each.remedy for each in fixes.advice}
     added = fixes.together.additions if fixes.together else []
     assert sum(each.adds_ns for each in added) == (fixes.together.saves_ns if added else 0)
+
+
+def test_a_step_in_a_graph_takes_as_long_as_the_launch_of_the_graph(loaded):
+    whole = loaded.whatif("cuda-graph", trace=TRACE["one launch"], window="gpu_active")
+    floor_ns = Thresholds().launch_floor_ns
+    assert 3 * floor_ns < whole.predicted_ns < whole.window_ns / 2
+
+
+def test_a_change_is_against_the_bottleneck_if_that_is_among_its_causes():
+    known = [catalogue()[name] for name in ("cuda-graph", "tensor-cores", "warm-up")]
+    given = [advice_without_share(each, "python", None, 1, US) for each in known]
+    given = [replace(each, once=each.remedy == "warm-up") for each in given]
+    assert [each.cause for each in facing(given, "launch")] == ["launch", "python", "python"]
 
 
 def test_two_fixes_of_one_wait_do_not_add_up(loaded):

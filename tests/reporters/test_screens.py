@@ -102,6 +102,14 @@ def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatc
     assert len(lines) <= 24 and 0 < len(places) < len(shown)
 
 
+def test_changes_that_save_much_come_before_details(advised, capsys, monkeypatch):
+    analysis = advised("fused-attention", "torch-compile", "in-place")
+    verdict = replace(analysis.verdict, headline="A long sentence. " * 24)
+    lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
+    assert len(lines) <= 24 and any(line.startswith("3 ") for line in lines)
+    assert not any(line.startswith("    at_0") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("spans", "said"),
     [((3, 1, 2), "a usual one"), ((1, 3, 0), "the median"), ((1, 0), "the longer")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from textwrap import wrap
+from textwrap import shorten, wrap
 
 from rich.text import Text
 
@@ -158,8 +158,11 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
     for name, inside, ns, at_ns in once_rows(analysis)[:_EVENTS]:
         what, more = ": ".join(filter(None, (printable(name), printable(inside)))), []
         if len(what) > _EVENT:
-            what = fitted(printable(name), _EVENT)
-            more = [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
+            # The parts inside come longest first: the first ones are named, if one fits.
+            head = fitted(printable(name), _EVENT)
+            what = shorten(what, _EVENT, placeholder=" and more")
+            if len(what) <= len(f"{head}: and more"):
+                what, more = head, [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
         if left_ns <= enough_ns or len(lines) + 1 + len(against) > free:
             break
         begins = duration(at_ns) if at_ns else "at start"

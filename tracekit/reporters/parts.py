@@ -237,7 +237,11 @@ def short_bound(found: Verdict | Period) -> Text:
 
 def _of_host(host: HostThread) -> list[WindowPart]:
     ns = {name: getattr(host, f"{name}_ns") for name in _OF_HOST}
-    if host.launches:
-        # Beside a device that was not recorded, what operators take on the host is dispatch.
+    named = {}
+    if host.launches or host.device_evidence:
+        # Beside a device that was not recorded, what operators take on the host is dispatch, but
+        # for those that read its values.
         ns["dispatch"] += ns.pop("compute") + ns.pop("view")
-    return [WindowPart(name, name, each) for name, each in ns.items()]
+        if host.device_read_ns and not host.launches:
+            named["dispatch"] = "operators, with waits in them"
+    return [WindowPart(named.get(name, name), name, each) for name, each in ns.items()]

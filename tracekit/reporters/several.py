@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
+from tracekit.causes import words
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
 from tracekit.reporters.terminal import (
     WIDTH,
@@ -238,7 +239,7 @@ def _savings(out: Console, run: RunVerdict) -> None:
             "pipeline-bubble": "no stage of the pipeline waits for another one",
             "slow-link": "the slow link is as fast as the others",
             "network": "collectives take no time once all ranks have come",
-        }.get(each.remove, f"no {each.remove} on {on}")
+        }.get(each.remove, f"no {words('limited').get(each.remove, each.remove)} on {on}")
         rows.append((percent(each.share), duration(each.saves_ns), what))
     out.print(table([">", ">", ""], rows))
 

@@ -54,7 +54,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         f"The trace has no GPU ops. Compute operators took {share(host.compute_ns, span)} of its "
         f"busiest thread ({duration(host.compute_ns)} of {duration(span)})."
     ]
-    if host.launches:
+    if host.launches or host.device_evidence:
         # Beside a device, what its operators take on the host is dispatch.
         taken_ns = host.compute_ns + host.dispatch_ns + host.view_ns
         why = [

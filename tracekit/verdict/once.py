@@ -263,7 +263,8 @@ def _inside(event: OneOffEvent) -> str:
     if event.calls:
         return event.calls if event.calls != event.name else "nothing recorded"
     if event.kind == "step":
-        return event.cause if event.side == "host" else f"{event.cause} on the device"
+        cause = "nothing recorded" if event.cause == UNRECORDED else event.cause
+        return cause if event.side == "host" else f"{cause} on the device"
     if (
         event.kind == "stretch"
         and event.cause in ("python", UNRECORDED)

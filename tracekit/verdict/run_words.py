@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from tracekit.causes import words
 from tracekit.replay.grammar import BUBBLE
 from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import Thresholds
@@ -46,7 +47,8 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     if best is not None and best.remove == BUBBLE:
         said.append("the stages of the pipeline wait for each other (pipeline-bubble)")
     elif best is not None:
-        removed = "without it" if bound.endswith(f" by {best.remove}") else _removed(best)
+        is_it = bound.endswith(f" by {best.remove}") and best.remove not in words("limited")
+        removed = "without it" if is_it else _removed(best)
         said.append(f"{removed}, {whole(run)} would be {percent(best.share)} shorter")
     elif run.span_ns is None and any(each.gpu and each.gpu.exposed_comm_ns for each in analyses):
         said.append("who waits for whom is unknown")
@@ -75,7 +77,7 @@ def _removed(best: RunSaving) -> str:
         "stragglers": "with every rank as quick as the others",
         "slow-link": "with the slow link as fast as the others",
         "network": "with collectives that take no time",
-    }.get(best.remove, f"without {best.remove}")
+    }.get(best.remove, f"without {words('limited').get(best.remove, best.remove)}")
 
 
 def whole(run: RunVerdict) -> str:
