@@ -74,20 +74,14 @@ def _copies(names: Iterable[str]) -> Iterator[str]:
 
 
 def _matching(pattern: str) -> Iterator[str]:
-    """The paths that match a shell pattern; `**` does not follow links to directories."""
-    parts = Path(pattern).parts
-    if "**" not in parts:
-        found = glob.glob(pattern)  # noqa: PTH207
-    else:
-        # glob.glob follows links, which may form cycles.
-        anchor = Path(pattern).anchor
-        below = [*parts[1 if anchor else 0 :], *(["*"] if parts[-1] == "**" else [])]
-        found = [
-            str(each)
-            for each in Path(anchor).glob(str(Path(*below)))
-            if all(part in parts for part in each.parts if part.startswith("."))
-        ]
-    yield from filter(_may_hold_a_trace, found)
+    """The paths that match a shell pattern; `**` does not follow links to directories, as glob.glob
+    would."""
+    parts, anchor = Path(pattern).parts, Path(pattern).anchor
+    below = [*parts[1 if anchor else 0 :], *(["*"] if parts[-1] == "**" else [])]
+    for each in Path(anchor).glob(str(Path(*below))):
+        is_hidden = any(part.startswith(".") and part not in parts for part in each.parts)
+        if not is_hidden and _may_hold_a_trace(str(each)):
+            yield str(each)
 
 
 def _may_hold_a_trace(path: str) -> bool:

@@ -21,12 +21,7 @@ from typing import Any
 
 from tracekit.errors import TracekitError, explained
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
-from tracekit.trace.other.perfetto_gpu import (
-    INTERNED,
-    counter_events,
-    counter_names,
-    stage_event,
-)
+from tracekit.trace.other.perfetto_gpu import INTERNED, counter_events, stage_event
 from tracekit.trace.other.perfetto_schema import SCHEMA
 from tracekit.trace.other.protos import damaged, fields, messages, text
 from tracekit.trace.other.rocprof import CATEGORIES
@@ -215,7 +210,7 @@ class _Packets:
         self._marks.executemany("INSERT INTO mark (parts) VALUES (?)", rows)
 
     def _add_counters(self, key: tuple[int, int], entry: Any) -> None:
-        names = counter_names(entry.counter_descriptor)
+        names = {each.counter_id: text(each.name) for each in entry.counter_descriptor.specs}
         self._counters[key] = entry.gpu_id, names
         self._text_bytes += sum(map(len, names.values()))
 

@@ -59,11 +59,6 @@ def stage_event(stage: Any, at: int, named: Callable[[str, int], str | None]) ->
     return slice_of(category, name, args["device"], args["stream"], at, duration, args)
 
 
-def counter_names(descriptor: Any) -> dict[int, str]:
-    """The names of counters by their numbers."""
-    return {each.counter_id: text(each.name) for each in descriptor.specs}
-
-
 def counter_events(
     sample: Any, at: int, gpu_id: int, names: dict[int, str]
 ) -> Iterator[dict[str, Any]]:

@@ -12,33 +12,25 @@ from __future__ import annotations
 
 import io
 import json
-import struct
-from collections.abc import Callable, Iterable, Iterator
+import pickletools
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from tracekit.errors import TracekitError
 from tracekit.trace.other.converted import OneProcess
 from tracekit.trace.source import ByteStream
-from tracekit.trace.unpacking import DamagedError
+from tracekit.trace.unpacking import DamagedError, Readable, buffered
 
-_CHUNK_BYTES = 1 << 20
-# An opcode with the number that follows it is not longer.
-_OPCODE_BYTES = 16
 _MOST_BYTES_OF_A_VALUE = 16 << 20
-# Opcodes of pickles: BININT1, BININT2, BININT and BINFLOAT, which a number follows; EMPTY_TUPLE,
-# NONE, NEWTRUE and NEWFALSE; PROTO and FRAME, by the bytes that follow.
-_NUMBERS = {
-    op: struct.Struct(form) for op, form in ((0x4B, "B"), (0x4D, "<H"), (0x4A, "<i"), (0x47, ">d"))
-}
-_CONSTANTS = {0x29: (), 0x4E: None, 0x88: True, 0x89: False}
-_SKIPPED = {0x80: 1, 0x95: 8}
-# How many bytes of an opcode's number or size follow it.
-_OPERAND_BYTES = {0x68: 1, 0x71: 1, 0x8A: 1, 0x8C: 1, 0x58: 4, 0x6A: 4, 0x72: 4} | {
-    op: number.size for op, number in _NUMBERS.items()
-}
+# Opcodes of pickles (pickletools) that push what they hold.
+_VALUES = {
+    *("BININT", "BININT1", "BININT2", "BINFLOAT", "LONG1"), *("SHORT_BINUNICODE", "BINUNICODE")
+}  # fmt: skip
+_CONSTANTS = {"EMPTY_TUPLE": (), "NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 # Errors of reading a pickle that is not a snapshot.
-_UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError, struct.error)
+_UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError)
 # Pass on text of this many events at once.
 _EVENTS = 2_000
 # c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.
@@ -63,7 +55,7 @@ def plain_pickle(path: str, text: bytes) -> object:
     """
     root = None
     try:
-        reader = _Snapshot(path, io.BytesIO(text).read, has_frames=False)
+        reader = _Snapshot(path, io.BytesIO(text), has_frames=False)
         for root in reader._objects():  # noqa: B007
             pass
     except (*_UNEXPECTED, DamagedError) as error:
@@ -73,7 +65,7 @@ def plain_pickle(path: str, text: bytes) -> object:
 
 def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one snapshot that the file holds."""
-    yield from filter(None, _Snapshot(stream.path, stream.read).texts(process, stream))
+    yield from filter(None, _Snapshot(stream.path, stream).texts(process, stream))
 
 
 class _Frame(int):
@@ -96,9 +88,36 @@ class _Streamed(list[Any]):
         self.kind, self.device = kind, device
 
 
+class _Source:
+    """What pickletools reads from."""
+
+    def __init__(self, path: str, source: Readable) -> None:
+        self._path, self._file = path, buffered(source)
+
+    def read(self, size: int) -> bytes:
+        if size > _MOST_BYTES_OF_A_VALUE:
+            raise TracekitError(
+                f"{self._path}: has a text of {size:,} bytes, which no snapshot has"
+            )
+        data = self._file.read(size)
+        if len(data) < size:
+            raise DamagedError("the snapshot ends early")
+        return data
+
+    def readline(self) -> bytes:
+        """Raises: only names, and values of protocol 0, end with a line."""
+        raise self.refused()
+
+    def refused(self) -> TracekitError:
+        return TracekitError(
+            f"{self._path}: its pickle has more than numbers and texts, and tracekit runs nothing "
+            "that a pickle names"
+        )
+
+
 class _Snapshot:
-    def __init__(self, path: str, read: Callable[[int], bytes], *, has_frames: bool = True) -> None:
-        self._path, self._read, self._has_frames = path, read, has_frames
+    def __init__(self, path: str, source: Readable, *, has_frames: bool = True) -> None:
+        self._path, self._source, self._has_frames = path, _Source(path, source), has_frames
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []
         self._devices = 0
@@ -171,53 +190,28 @@ class _Snapshot:
         stack, outer = self._stack, self._outer
         memo: list[Any] = []
         texts: dict[str, str] = {}
-        first_place = place_of_dict = at = 0
-        uint4 = struct.Struct("<I").unpack_from
-        data, is_whole = b"", False
-        while True:
-            if len(data) - at < _OPCODE_BYTES:
-                if not is_whole:
-                    more = self._read(_CHUNK_BYTES)
-                    data, at, is_whole = data[at:] + more, 0, not more
-                if at >= len(data) or at + _OPERAND_BYTES.get(data[at], 0) >= len(data):
-                    raise DamagedError("the snapshot ends early")
-            op = data[at]
-            at += 1
-            if op == 0x68:  # BINGET
-                stack.append(memo[data[at]])
-                at += 1
-            elif op == 0x6A:  # LONG_BINGET
-                stack.append(memo[uint4(data, at)[0]])
-                at += 4
-            elif op in _NUMBERS:
-                number = _NUMBERS[op]
-                stack.append(number.unpack_from(data, at)[0])
-                at += number.size
-            elif op == 0x8A:  # LONG1
-                end = at + 1 + data[at]
-                if end > len(data):
-                    data, at = self._with(data, at, end - at), 0
-                    end = 1 + data[0]
-                stack.append(int.from_bytes(data[at + 1 : end], "little", signed=True))
-                at = end
-            elif op == 0x94 or op == 0x71 or op == 0x72:  # MEMOIZE, BINPUT, LONG_BINPUT
-                if op != 0x94:
-                    place = data[at] if op == 0x71 else uint4(data, at)[0]
-                    at += 1 if op == 0x71 else 4
-                    if place != len(memo):
-                        raise ValueError(place)
+        first_place = place_of_dict = 0
+        for opcode, value, _ in pickletools.genops(cast(BinaryIO, self._source)):
+            op = opcode.name
+            if op in ("BINGET", "LONG_BINGET"):
+                stack.append(memo[cast(int, value)])
+            elif op in _VALUES:
+                stack.append(texts.setdefault(value, value) if isinstance(value, str) else value)
+            elif op in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
+                if value not in (None, len(memo)):
+                    raise ValueError(value)
                 if type(stack[-1]) is dict:
                     place_of_dict = len(memo)
                 memo.append(stack[-1])
-            elif op == 0x28:  # MARK
+            elif op == "MARK":
                 outer.append(stack)
                 stack = self._stack = []
-            elif op == 0x7D:  # EMPTY_DICT
+            elif op == "EMPTY_DICT":
                 stack.append({})
-            elif op == 0x5D:  # EMPTY_LIST
+            elif op == "EMPTY_LIST":
                 stack.append(self._new_list(stack))
-            elif op == 0x75 or op == 0x73:  # SETITEMS, SETITEM
-                if op == 0x75:
+            elif op in ("SETITEMS", "SETITEM"):
+                if op == "SETITEMS":
                     items, stack = stack, outer.pop()
                     self._stack = stack
                 else:
@@ -232,8 +226,8 @@ class _Snapshot:
                     stack[-1] = frame = self._frames[key]
                     if memo[place_of_dict] is found:
                         memo[place_of_dict] = frame
-            elif op == 0x65 or op == 0x61:  # APPENDS, APPEND
-                if op == 0x65:
+            elif op in ("APPENDS", "APPEND"):
+                if op == "APPENDS":
                     items, stack = stack, outer.pop()
                     self._stack = stack
                 else:
@@ -249,43 +243,18 @@ class _Snapshot:
                     elif type(memo[place]) is list:
                         memo[place] = self._stack_of(memo[place])
                 first_place = len(memo)
-            elif op == 0x8C or op == 0x58:  # SHORT_BINUNICODE, BINUNICODE
-                size, width = (data[at], 1) if op == 0x8C else (uint4(data, at)[0], 4)
-                at += width
-                if len(data) - at < size:
-                    data, at = self._with(data, at, size), 0
-                text = data[at : at + size].decode("utf-8", "replace")
-                stack.append(texts.setdefault(text, text))
-                at += size
             elif op in _CONSTANTS:
                 stack.append(_CONSTANTS[op])
-            elif 0x85 <= op <= 0x87:  # TUPLE1, TUPLE2, TUPLE3
-                stack[0x84 - op :] = [tuple(stack[0x84 - op :])]
-            elif op == 0x74:  # TUPLE
+            elif op in _TUPLES:
+                stack[-_TUPLES[op] :] = [tuple(stack[-_TUPLES[op] :])]
+            elif op == "TUPLE":
                 items, stack = stack, outer.pop()
                 self._stack = stack
                 stack.append(tuple(items))
-            elif op in _SKIPPED:
-                at += _SKIPPED[op]
-            elif op == 0x2E:  # STOP
+            elif op == "STOP":
                 yield stack[-1]
-                return
-            else:
-                raise self._error(
-                    f"its pickle has more than numbers and texts (opcode 0x{op:02x}), and tracekit "
-                    "runs nothing that a pickle names"
-                )
-
-    def _with(self, data: bytes, at: int, size: int) -> bytes:
-        """The data from `at` on, with at least `size` bytes."""
-        if size > _MOST_BYTES_OF_A_VALUE:
-            raise self._error(f"has a text of {size:,} bytes, which no snapshot has")
-        data = data[at:]
-        while len(data) < size and (more := self._read(_CHUNK_BYTES)):
-            data += more
-        if len(data) < size:
-            raise DamagedError("the snapshot ends early")
-        return data
+            elif op not in ("PROTO", "FRAME"):
+                raise self._source.refused()
 
     def _new_list(self, stack: list[Any]) -> list[Any]:
         """An empty list for the list that begins on top of the stack."""
