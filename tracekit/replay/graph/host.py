@@ -36,9 +36,6 @@ from tracekit.replay.graph.arrays import (
 )
 from tracekit.thresholds import Thresholds
 
-# Threads per block.
-_AT_ONCE = 4_096
-
 
 class Host(Struct, frozen=True):
     """Stretches of host time, thread after thread, without gaps or overlaps."""
@@ -250,18 +247,17 @@ def _in_process(
     host: Host, turn: list[int], workers: set[int], thresholds: Thresholds
 ) -> Iterator[Handovers]:
     """The handovers between the threads of one process; each may get work from those before it."""
-    since, until = _inner(host, np.array(turn, np.int64))
     for index, worker in enumerate(turn):
         if worker not in workers or not index:
             continue
         begin, end = (host.time_of(each) for each in _runs(host, worker))
         work = end - begin
         best: tuple[float, int, Flags, Ints] | None = None
-        for giver in _there(begin, end, since[:index], until[:index], thresholds):
-            still, stretch = _stands_still(host, turn[giver], begin, end)
+        for giver in turn[: min(index, thresholds.most_givers)]:
+            still, stretch = _stands_still(host, giver, begin, end)
             share = float(work[still].sum() / max(1, work.sum()))
             if share >= thresholds.handed_over_share and (best is None or share > best[0]):
-                best = (share, turn[giver], still, stretch)
+                best = (share, giver, still, stretch)
             if share == 1:
                 break
         if best is None and host.threads[turn[0]][0] == host.threads[turn[0]][1]:
@@ -271,38 +267,6 @@ def _in_process(
                 best = (1.0, turn[0], still, stretch)
         if best is not None:
             yield _given(host, worker, best[1], begin, end, best[2], best[3])
-
-
-def _inner(host: Host, thread: Ints) -> tuple[Ints, Ints]:
-    """The end of each thread's first stretch and the start of its last: the trace does not show
-    what the thread did in these two."""
-    first = np.searchsorted(host.at, thread * host.span_ns)
-    last = np.searchsorted(host.at, (thread + 1) * host.span_ns)
-    since = np.append(host.at, 0)[np.minimum(first + 1, last)]
-    return since - thread * host.span_ns, host.at[last - 1] - thread * host.span_ns
-
-
-def _there(
-    begin: Ints, end: Ints, since: Ints, until: Ints, thresholds: Thresholds
-) -> Iterator[int]:
-    """Threads that could stand still for `handed_over_share` of a worker's work.
-
-    The recorded time of such a thread leaves out, at either end, at most the rest of that work.
-    """
-    done = np.cumsum(end - begin)
-    if not len(done):
-        return
-    left = int(max(0.0, 1 - thresholds.handed_over_share) * int(done[-1])) + 1
-    first = end[min(int(np.searchsorted(done, left, "right")), len(end) - 1)]
-    last = end[int(np.searchsorted(done, done[-1] - left, "left"))]
-    tried = 0
-    for block in range(0, len(since), _AT_ONCE):
-        some = slice(block, block + _AT_ONCE)
-        for index in np.flatnonzero((since[some] < first) & (until[some] >= last)).tolist():
-            yield block + index
-            tried += 1
-            if tried == thresholds.most_tried:
-                return
 
 
 def _runs(host: Host, thread: int) -> tuple[Ints, Ints]:
