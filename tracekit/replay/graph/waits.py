@@ -13,7 +13,6 @@ from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind
 from tracekit.replay.graph.arrays import NEVER, Columns, Flags, Ints
 from tracekit.replay.graph.recording import Recording
-from tracekit.thresholds import Thresholds
 
 
 class Waits(Columns, frozen=True):
@@ -41,6 +40,41 @@ class Waits(Columns, frozen=True):
             name: np.broadcast_to(value, n).astype(np.int64) for name, value in names.items()
         }
         return Waits(start, end, kind=np.full(n, kind, np.int64), **columns)
+
+
+def _calls(
+    recorded: Recording,
+    kind: EdgeKind,
+    op: Ints,
+    thread: Ints,
+    begin: Ints,
+    end: Ints,
+    released: Ints,
+    *,
+    own: Ints | int,
+    cause: Ints | int,
+    waited: Flags | bool = True,
+    else_lag: Ints | int = 0,
+) -> Waits:
+    """Calls from `begin` to `end` that wait for `op`, which releases them at `released`.
+
+    They wait until their end if that follows within `wait_ns`; else the rest is their own work,
+    part of `own`. A call that did not wait, though it may in a changed run, is all its own work,
+    and would return `else_lag` after its release.
+    """
+    host = recorded.host
+    late = end - released > recorded.thresholds.wait_ns
+    until = np.where(waited & late, released, end)
+    worked = np.minimum(own, end - begin) - (end - until)
+    return Waits.make(
+        kind,
+        host.key(thread, host.origin_ns + begin),
+        host.key(thread, host.origin_ns + until),
+        own_ns=np.where(waited, np.maximum(worked, 0), end - begin),
+        own_cause=cause,
+        op=op,
+        lag_ns=np.where(waited, until - released, else_lag),
+    )
 
 
 def waits_of(recorded: Recording, submitted: Ints) -> Waits:
@@ -96,21 +130,13 @@ def _sync_calls(recorded: Recording) -> Waits:
     own = int(np.median((end - begin)[short])) if short.any() else recorded.thresholds.kernel_gap_ns
     chosen = np.flatnonzero(waits)
     begin, end, ended = begin[chosen], end[chosen], ended[chosen]
-    length, rest = end - begin, end - ended
-    at_once = rest >= length
-    blocked_until = np.where(at_once, end, _blocked_until(ended, end, recorded.thresholds))
-    worked = end - blocked_until
     allocating = maybe[chosen] & allocates[chosen]
-    usual = np.minimum(length, np.where(allocating, np.maximum(rest, 0), own))
-    return Waits.make(
-        EdgeKind.SYNC,
-        recorded.host.key(thread[chosen], begin + origin),
-        recorded.host.key(thread[chosen], blocked_until + origin),
-        own_ns=np.where(at_once, length, np.maximum(usual - worked, 0)),
-        own_cause=rows["cause"][chosen],
-        op=op[chosen],
-        lag_ns=np.where(at_once, np.minimum(usual, recorded.thresholds.wait_ns), rest - worked),
-    )
+    own_ns = np.minimum(end - begin, np.where(allocating, np.maximum(end - ended, 0), own))
+    return _calls(
+        recorded, EdgeKind.SYNC, op[chosen], thread[chosen], begin, end, ended, own=own_ns,
+        cause=rows["cause"][chosen], waited=ended > begin,
+        else_lag=np.minimum(own_ns, recorded.thresholds.wait_ns),
+    )  # fmt: skip
 
 
 def _ends(recorded: Recording, op: Ints) -> Ints:
@@ -131,29 +157,17 @@ def _ended_last(recorded: Recording, end: Ints, stream: Ints) -> Ints:
     return np.where(on_stream & (end - _ends(recorded, found) <= thresholds.wait_ns), found, -1)
 
 
-def _blocked_until(ended: Ints, end: Ints, thresholds: Thresholds) -> Ints:
-    """The instant until which calls that end at `end` wait for an event at `ended`: their own end
-    if it follows within `wait_ns`, else `ended`; the rest is their own work."""
-    return np.where(end - ended > thresholds.wait_ns, ended, end)
-
-
 def _blocking_copies(recorded: Recording, submitted: Ints) -> Waits:
     """Copy calls that return when their own op has ended."""
-    device, host = recorded.device, recorded.host
+    device = recorded.device
     op = np.flatnonzero(device.is_blocking)
     # A call with several such ops waits for the one that ends last.
     op = op[np.lexsort((device.end[op], device.launch_id[op]))]
     op = op[np.append(np.diff(device.launch_id[op]) != 0, True)[: len(op)]]
-    ended = device.end[op]
-    blocked_until = _blocked_until(ended, device.call_end[op], recorded.thresholds)
-    return Waits.make(
-        EdgeKind.SYNC,
-        host.key(device.thread[op], host.origin_ns + submitted[op]),
-        host.key(device.thread[op], host.origin_ns + blocked_until),
-        own_cause=CAUSES.index("copy"),
-        op=op,
-        lag_ns=blocked_until - ended,
-    )
+    return _calls(
+        recorded, EdgeKind.SYNC, op, device.thread[op], submitted[op], device.call_end[op],
+        device.end[op], own=0, cause=CAUSES.index("copy"),
+    )  # fmt: skip
 
 
 def _full_queues(recorded: Recording) -> Waits:
@@ -167,7 +181,6 @@ def _full_queues(recorded: Recording) -> Waits:
         if not len(op):
             continue
         starts = np.sort(device.start[op])
-        length = device.call_end[op] - device.call[op]
         # The queue's depth when each call returns, including the call's own launch. A full queue
         # has the same depth each time; while a call waits for room, it is one deeper.
         room = np.searchsorted(starts, device.call_end[op], "right") - 1
@@ -192,21 +205,13 @@ def _full_queues(recorded: Recording) -> Waits:
         usual = int(np.median((end - roomy)[is_blocked]))
         # A call that begins when the queue has room does not wait.
         is_blocked &= roomy > begin
-        blocked_until = np.where(is_blocked, _blocked_until(roomy, end, thresholds), end)
-        worked, lag = end - blocked_until, blocked_until - roomy
-        own = np.minimum(recorded.usual.call_ns, length[chosen])
-        origin = recorded.host.origin_ns
         found.append(
-            Waits.make(
-                EdgeKind.QUEUE,
-                recorded.host.key(device.thread[target], origin + begin),
-                recorded.host.key(device.thread[target], origin + blocked_until),
-                own_ns=np.where(is_blocked, np.maximum(own - worked, 0), length[chosen]),
-                own_cause=CAUSES.index("launch"),
-                op=source,
-                lag_ns=np.where(is_blocked, lag, np.minimum(lag, usual)),
+            _calls(
+                recorded, EdgeKind.QUEUE, source, device.thread[target], begin, end, roomy,
+                own=recorded.usual.call_ns, cause=CAUSES.index("launch"), waited=is_blocked,
+                else_lag=np.minimum(end - roomy, usual),
             )
-        )
+        )  # fmt: skip
     return Waits.concatenate(found)
 
 
@@ -230,20 +235,11 @@ def _held_launches(recorded: Recording, full: Waits) -> Waits:
         & (~device.linked[source] | (device.call[source] < begin))
         & ~np.isin(host.key(device.thread[op], host.origin_ns + begin), full.start)
     )
-    op, begin, end, source, ended, length = (
-        each[held] for each in (op, begin, end, source, ended, length)
-    )
-    blocked_until = _blocked_until(ended, end, thresholds)
-    own = np.minimum(recorded.usual.call_ns, length) - (end - blocked_until)
-    return Waits.make(
-        EdgeKind.SYNC,
-        host.key(device.thread[op], host.origin_ns + begin),
-        host.key(device.thread[op], host.origin_ns + blocked_until),
-        own_ns=np.maximum(own, 0),
-        own_cause=CAUSES.index("launch"),
-        op=source,
-        lag_ns=blocked_until - ended,
-    )
+    op, begin, end, source, ended = (each[held] for each in (op, begin, end, source, ended))
+    return _calls(
+        recorded, EdgeKind.SYNC, source, device.thread[op], begin, end, ended,
+        own=recorded.usual.call_ns, cause=CAUSES.index("launch"),
+    )  # fmt: skip
 
 
 def _fetches(recorded: Recording) -> Waits:
