@@ -164,7 +164,7 @@ def test_a_replay_follows_the_graph(title, loaded):
 @TRACES.of(*(each for n in range(3) for each in (launch(n, 1, n), gpu_op(10 + 6 * n, 5, n))))
 def test_a_removed_op_takes_its_gap_along(replay):
     assert predicted(replay) == 5 + 1 + 5 + 1 + 5
-    scale = replay.scale(steady=False)
+    scale = replay.scale()
     rows = {"event_id": replay.graph.device.op_id[1:2], "factor": np.zeros(1)}
     scale_parts(rows, "op", scale, replay.graph)
     assert replay.bounds().length(replay.simulator.run(scale)) == (5 + 1 + 5) * US

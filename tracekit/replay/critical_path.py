@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind, Graph
-from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, sums
+from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, begins, sums
 from tracekit.replay.simulator import Run
 
 # Edges of the path, and stretches of host work, that are split into pieces per block.
@@ -269,13 +269,13 @@ def path_between(
     found = found.take(np.argsort(found.start, kind="stable"))
     start, ns, kind = found.start, found.ns, 2 * found.cause.astype(np.int64) + found.on_device
     # Neighbours of one kind are one piece.
-    first = np.flatnonzero(np.append(True, np.diff(kind) != 0))
+    first = np.flatnonzero(begins(kind))
     start, ns, kind = start[first], np.add.reduceat(ns, first), kind[first]
     part_ns = max(1, -(-(until - since) // parts))
     part = np.where(ns < part_ns, (start - since) // part_ns, -1 - np.arange(len(ns)))
     order = np.lexsort((start, kind, part))
     start, ns, kind, part = start[order], ns[order], kind[order], part[order]
-    first = np.flatnonzero(np.append(True, (np.diff(kind) != 0) | (np.diff(part) != 0)))
+    first = np.flatnonzero(begins(kind, part))
     merged = zip(
         np.minimum.reduceat(start, first).tolist(),
         np.add.reduceat(ns, first).tolist(),

@@ -20,7 +20,7 @@ from msgspec import Struct, to_builtins
 from tracekit.causes import CAUSES, LIMITS, UNKNOWN_LIMIT
 from tracekit.database import catalog
 from tracekit.replay.changes import query_of
-from tracekit.replay.grammar import BATCH, REMEDY, Change, parse, times
+from tracekit.replay.grammar import BATCH, REMEDY, STEADY, Change, parse, times
 from tracekit.replay.graph.arrays import shorter
 from tracekit.replay.model import Causal, Gains
 from tracekit.replay.one_offs import OneOff
@@ -52,7 +52,7 @@ class WindowGains:
         self._replayed_ns = replay.lengths(replay.run(base=replay.unrecorded))
         steady_ns = self._replayed_ns
         if self._has_cost:
-            steady_ns = replay.lengths(replay.run(steady=True))
+            steady_ns = replay.lengths(replay.run(STEADY))
         self._once_ns = replay.lengths(replay.measured()) - steady_ns if replay.one_offs else None
         self._window_ns = self._replayed_ns
         if self._has_cost and recorder.dilation is not None:
@@ -114,7 +114,7 @@ class WindowGains:
     def causal(self, kind: str, number: int, flip: float | None) -> Causal:
         """The gains, with the critical path and the speed at which the verdict flips."""
         window, graph = self.replay.window(kind, number), self.replay.graph
-        path = window.path(self.replay.run(steady=True))
+        path = window.path(self.replay.run(STEADY))
         gains = self.gains(kind, number)
         return Causal(
             gains=gains,
@@ -142,7 +142,7 @@ class Prices:
     @cached_property
     def recorded_ns(self) -> int:
         """The window's length as recorded, without one-offs."""
-        return self.window.length(self.replay.run(steady=True))
+        return self.window.length(self.replay.run(STEADY))
 
     def saved(self, *changes: str) -> int:
         """What changes such as `remedy:cuda-graph` save together in the run that is not recorded.
@@ -153,7 +153,7 @@ class Prices:
         base, before_ns = self.replay.unrecorded, self.window_ns
         if any(_is_marked(each, "is_apart") for each in changes):
             # Recording less pays in the recorded run alone.
-            base, before_ns = self.replay.scale(steady=True), self.recorded_ns
+            base, before_ns = self.replay.steady, self.recorded_ns
         in_loops = any(_is_marked(each, "in_loops") for each in changes)
         if in_loops and len(self.replay.remedies.rows(STALLED)["target"]):
             base = self.replay.scale(f"{REMEDY}:{STALLED}", base=base)

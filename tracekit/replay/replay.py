@@ -86,7 +86,8 @@ class Replay:
         return one_offs_of(self.database, self.trace_id, self.graph, self.steps, self.thresholds)
 
     @cached_property
-    def _steady(self) -> Scale:
+    def steady(self) -> Scale:
+        """The run without one-offs."""
         return without(self.one_offs, self.graph)
 
     @cached_property
@@ -102,7 +103,7 @@ class Replay:
         window = self.window(kind, number)
 
         def length(cost: RecorderCost) -> int:
-            return window.length(self.run(base=cost.removed_from(self._steady)))
+            return window.length(self.run(base=cost.removed_from(self.steady)))
 
         recorded_ns = length(RecorderCost())
         aim_ns = unprofiled_ns if kind == "step" else recorded_ns * unprofiled_ns / profiled_ns
@@ -112,29 +113,27 @@ class Replay:
     def unrecorded(self) -> Scale:
         """The run that nobody records, without one-offs: prices are of this run. Where the
         recorder's cost is unknown or small, it is the recorded run without one-offs."""
-        return self.recorder.removed_from(self._steady)
+        return self.recorder.removed_from(self.steady)
 
-    def scale(
-        self, *changes: Change | str, steady: bool = False, base: Scale | None = None
-    ) -> Scale:
-        """A scale with these changes: of the run, if `steady` (or a change) without one-offs, or a
-        copy of `base`.
+    def scale(self, *changes: Change | str, base: Scale | None = None) -> Scale:
+        """A scale with these changes: of the run, without one-offs if a change says so, or a copy
+        of `base`.
 
         Raises:
             TracekitError: a text is not a change, or matches nothing in the trace.
         """
         parsed = [parse(each) if isinstance(each, str) else each for each in changes]
-        if base is None and (steady or any(each.what == STEADY for each in parsed)):
-            base = self._steady
+        if base is None and any(each.what == STEADY for each in parsed):
+            base = self.steady
         scale = base.copy() if base else Scale.of(self.graph)
         for each in parsed:
             if each.what != STEADY:
                 apply(each, scale, self.graph, self.remedies, self._replays_ns)
         return scale
 
-    def run(self, *changes: Change | str, steady: bool = False, base: Scale | None = None) -> Run:
+    def run(self, *changes: Change | str, base: Scale | None = None) -> Run:
         """The replay with this `scale`."""
-        return self.simulator.run(self.scale(*changes, steady=steady, base=base))
+        return self.simulator.run(self.scale(*changes, base=base))
 
     def halved(self, scale: Scale, lengths: Callable[[Run], Any]) -> tuple[Any, Any, Any]:
         """Lengths in the replay with a scale, and the gains from then halving each side's work."""
@@ -152,7 +151,7 @@ class Replay:
         if not steps.are_steps:
             return None
         recorded = steps.lengths(self.measured())
-        lengths = steps.lengths(self.run(steady=True)) if self.one_offs else recorded
+        lengths = steps.lengths(self.run(STEADY)) if self.one_offs else recorded
         working = [each for each in range(len(steps)) if lengths[each] > 0 and len(steps.ops(each))]
         until = [sum(each) for each in zip(steps.began_ns, steps.lasted_ns, strict=True)]
         whole = [each for each in working if all(until[each] <= cut for cut in self._cuts_ns)]
@@ -205,7 +204,7 @@ class Replay:
         """The kind and number of `gpu_active`, `trace` or a step by its name; by default of the
         verdict's window. Among ranges, it is the one numbered `at`, or that of median length."""
         if self.ranges is not None and window not in ("gpu_active", "trace"):
-            lengths = self.ranges.lengths(self.run(steady=True)).tolist()
+            lengths = self.ranges.lengths(self.run(STEADY)).tolist()
             return "range", typical(lengths, at)
         step = self.typical_step() if window is None and self.graph.ops else None
         if window not in (None, "gpu_active", "trace"):

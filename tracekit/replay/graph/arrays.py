@@ -25,10 +25,17 @@ NEVER = -(1 << 62)
 _FEW = 16
 
 
+def begins(*columns: Numbers) -> Flags:
+    """Which rows begin a run: they differ from the row before in one of these columns."""
+    first = np.ones(len(columns[0]), np.bool_)
+    first[1:] = np.logical_or.reduce([np.diff(each) != 0 for each in columns])
+    return first
+
+
 def distinct(values: Ints) -> Ints:
     """The distinct values, sorted (np.unique hashes, which is slower for many values)."""
     ordered = np.sort(values)
-    found: Ints = ordered[np.append(True, np.diff(ordered) > 0)[: len(ordered)]]
+    found: Ints = ordered[begins(ordered)]
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, compact_ids
+from tracekit.replay.graph.arrays import NEVER, Flags, Ints, Numbers, begins, compact_ids
 from tracekit.replay.graph.host import Host
 from tracekit.thresholds import Thresholds
 
@@ -95,12 +95,11 @@ def device_from(rows: dict[str, NDArray[Any]], host: Host, thresholds: Threshold
     shift = np.zeros(len(numbers), np.int64)
     np.maximum.at(shift, of_device, early)
     start = start + shift[of_device]
-    new = np.append(True, (np.diff(device_id) != 0) | (np.diff(stream) != 0))[: len(start)]
     return Device(
         op_id=compact_ids(filled("event_id")),
         device_id=device_id,
         stream=stream,
-        queue=np.cumsum(new, dtype=np.int32) - 1,
+        queue=np.cumsum(begins(device_id, stream), dtype=np.int32) - 1,
         start=start,
         ns=filled("dur_ns"),
         cause=rows["cause"],
@@ -137,7 +136,7 @@ class Streams:
         self._device = device
         self._end = end = device.end
         n = len(end)
-        self.is_first: Flags = np.append(True, np.diff(device.queue) != 0)[:n]
+        self.is_first: Flags = begins(device.queue)
         """Which ops are the first of their stream."""
         # One running maximum serves all streams: each stream's ends are moved above the previous
         # one's.
@@ -207,7 +206,7 @@ class Streams:
         device = self._device
         depth = np.zeros(len(device.start), np.int32)
         for op in self.by_launch:
-            first = np.append(True, np.diff(device.launch_id[op]) != 0)
+            first = begins(device.launch_id[op])
             launches = np.cumsum(first)
             started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
             depth[op] = launches - started

@@ -30,6 +30,7 @@ from tracekit.replay.graph.arrays import (
     Numbers,
     Rates,
     Which,
+    begins,
     compact_ids,
     distinct,
     sums,
@@ -81,8 +82,7 @@ class Host(Struct, frozen=True):
         """The numbers of threads; -1 for a thread without stretches."""
         number = {thread: i for i, thread in enumerate(self.threads)}
         # Most rows have the same thread as the previous row.
-        first = np.flatnonzero(np.append(True, (np.diff(pid) != 0) | (np.diff(tid) != 0)))
-        first = first[: len(pid)]
+        first = np.flatnonzero(begins(pid, tid))
         known = [
             number.get(thread, -1)
             for thread in zip(pid[first].tolist(), tid[first].tolist(), strict=True)
@@ -224,7 +224,7 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
     # threads that began to work later.
     at = host.at[host.event >= 0]
     owner = host.thread_of(at)
-    first = np.flatnonzero(np.append(True, np.diff(owner) != 0)[: len(owner)])
+    first = np.flatnonzero(begins(owner))
     thread, begun = owner[first], host.time_of(at[first])
     is_other = np.array([host.threads[each][0] != host.threads[each][1] for each in thread], bool)
     order = thread[np.lexsort((begun, is_other))].tolist()
@@ -300,7 +300,7 @@ def _given(
 ) -> Handovers:
     """The handovers; adjacent runs of the worker in one stretch of the giver are one handover."""
     chosen = np.flatnonzero(still)
-    new = np.append(True, (np.diff(stretch[chosen]) != 0) | (np.diff(chosen) != 1))[: len(chosen)]
+    new = begins(stretch[chosen], chosen - np.arange(len(chosen)))
     first, last = chosen[new], chosen[np.append(new[1:], True)[: len(chosen)]]
     before = np.where(first > 0, end[first - 1], 0)
     since = host.at[stretch[first]] % host.span_ns

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind
-from tracekit.replay.graph.arrays import NEVER, Columns, Flags, Ints
+from tracekit.replay.graph.arrays import NEVER, Columns, Flags, Ints, Numbers, begins
 from tracekit.replay.graph.recording import Recording
 
 
@@ -33,7 +33,7 @@ class Waits(Columns, frozen=True):
     lag_ns: Ints
 
     @staticmethod
-    def make(kind: EdgeKind, start: Ints, end: Ints, **given: Ints | int) -> Waits:
+    def make(kind: EdgeKind, start: Ints, end: Ints, **given: Numbers | int) -> Waits:
         n = len(start)
         names = {"own_ns": 0, "own_cause": 0, "op": -1, "instant": -1, "lag_ns": 0} | given
         columns = {
@@ -45,8 +45,8 @@ class Waits(Columns, frozen=True):
 def _calls(
     recorded: Recording,
     kind: EdgeKind,
-    op: Ints,
-    thread: Ints,
+    op: Numbers,
+    thread: Numbers,
     begin: Ints,
     end: Ints,
     released: Ints,
@@ -177,7 +177,7 @@ def _full_queues(recorded: Recording) -> Waits:
     found: list[Waits] = []
     for launched in recorded.streams.by_launch:
         op = launched[~device.is_blocking[launched]]
-        op = op[np.append(True, np.diff(device.launch_id[op]) != 0)[: len(op)]]
+        op = op[begins(device.launch_id[op])]
         if not len(op):
             continue
         starts = np.sort(device.start[op])

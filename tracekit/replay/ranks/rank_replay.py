@@ -242,9 +242,9 @@ class RankReplay:
         """The replay without changes: every kernel starts when it was recorded."""
         return self.run(self.scales())
 
-    def scales(self, *, steady: bool = False) -> list[Scale]:
-        """The scales of a replay without changes, for each rank; if `steady`, without one-offs."""
-        return [each.scale(steady=steady) for each in self.replays]
+    def scales(self, *changes: str) -> list[Scale]:
+        """The scales of a replay with changes, for each rank."""
+        return [each.scale(*changes) for each in self.replays]
 
     def run(self, scales: Sequence[Scale], wire: Floats | None = None) -> RanksRun:
         """Replays all ranks with these scales.

@@ -288,7 +288,7 @@ class Pricing:
         joined = self.joined
         changes = [parse_of_run(text) for text in texts]
         whats = {each.what for each in changes}
-        scales = joined.scales(steady=STEADY in whats)
+        scales = joined.scales(*{STEADY} & whats)
         for each in changes:
             if each.what == STRAGGLER:
                 number = self._late() if each.rank is None else self._number(each)
