@@ -157,6 +157,16 @@ class ByteStream:
         self._growth.add(text, 0 if self._archive else stored)
         return data
 
+    def head(self) -> bytes:
+        """The first bytes of the text, from which the stream goes back.
+
+        Raises:
+            TracekitError: when the file cannot be read.
+        """
+        found = self.read(HEAD_BYTES)
+        self.rewind()
+        return found
+
     def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
         """Events that the file holds as rows, behind those of its text."""
         yield from ()
@@ -245,11 +255,9 @@ def open_streams(
     """
     folder = str(temp_dir or tempfile.gettempdir())
     stream = ByteStream(shown(path), _seekable(path, folder, is_read_again), progress)
-    if not is_archive(stream.read(HEAD_BYTES)):
-        stream.rewind()
+    if not is_archive(stream.head()):
         yield stream
         return
-    stream.rewind()
     with stream:
         for member in members(stream):
             if isinstance(member, TracekitError):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
 from tracekit.trace.source import ByteStream, copied, open_streams
-from tracekit.trace.unpacking import HEAD_BYTES
 
 if TYPE_CHECKING:
     from tracekit.trace.other.converted import OneProcess
@@ -42,10 +41,8 @@ def open_traces(
         if isinstance(stream, TracekitError):
             yield stream
             continue
-        head = stream.read(HEAD_BYTES)
-        stream.rewind()
         with ExitStack() as opened:
-            found = _processes(stream, head, folder, opened)
+            found = _processes(stream, stream.head(), folder, opened)
             opened = opened.pop_all()
         if found:
             yield from _opened(stream, found, opened)

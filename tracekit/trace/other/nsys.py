@@ -192,17 +192,13 @@ def _names(tables: Tables, owner: int | None, owners: Sequence[int | None]) -> I
              "(SELECT value FROM StringIds WHERE id = nameId)"),
         ):  # fmt: skip
             if key in own.columns.get(table, {}):
+                place = f"{key} >> 24 & 16777215, {key} & 16777215 * {kind == 'thread_name'}"
                 found = own.rows(
-                    f"SELECT {key}, CAST({name} AS TEXT) FROM {table}"
-                    f" WHERE {_is_mine(owner, owners, key)}"
+                    f"SELECT CAST({name} AS TEXT), {place} FROM {table}"
+                    f" WHERE {_is_mine(owner, owners, key)} AND typeof({key}) = 'integer'"
                 )
                 yield from texts(
-                    named(
-                        kind,
-                        text.decode("utf-8", "replace"),
-                        number >> 24 & 0xFFFFFF,
-                        number & 0xFFFFFF if kind == "thread_name" else 0,
-                    )
-                    for number, text in found
-                    if isinstance(number, int) and isinstance(text, bytes)
+                    named(kind, text.decode("utf-8", "replace"), *numbers)
+                    for text, *numbers in found
+                    if isinstance(text, bytes)
                 )
