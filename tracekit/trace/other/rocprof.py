@@ -56,6 +56,8 @@ def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str,
         yield from _Tool(JsonWalk(stream.read), process).events()
     except JsonError as error:
         process.damage = stream.damage or f"its JSON is damaged: {error}"
+    except (AttributeError, LookupError, TypeError, ValueError):
+        process.damage = stream.damage or "a record is not as rocprofv3 writes it"
 
 
 class _Tool:
@@ -81,13 +83,13 @@ class _Tool:
         for key in self._walk.members():
             if key == "kernel_symbols":
                 for _ in self._walk.elements():
-                    symbol = _mapping(self._walk.value())
+                    symbol = self._walk.value()
                     self._symbols[symbol.get("kernel_id")] = symbol
             elif key == "buffer_records":
                 yield from self._names()
                 for kind in self._walk.members():
                     for _ in self._walk.elements():
-                        yield from self._event(kind, _mapping(self._walk.value()))
+                        yield from self._event(kind, self._walk.value())
             elif key == "callback_records":
                 for kind in self._walk.members():
                     for _ in self._walk.elements():
@@ -98,29 +100,26 @@ class _Tool:
 
     def _names(self) -> Iterator[dict[str, Any]]:
         """Reads the names of the process, its devices and its operations."""
-        agents = [_mapping(agent) for agent in _list(self._known.get("agents"))]
+        agents = self._known.get("agents") or []
         self._devices = {
             _handle(agent.get("id")): agent for agent in agents if agent.get("type") == _GPU
         }
-        about = _mapping(self._known.get("metadata"))
+        about = self._known.get("metadata") or {}
         self._pid = about.get("pid", 0)
-        strings = _mapping(self._known.get("strings"))
+        strings = self._known.get("strings") or {}
         self._operations = [
-            (_mapping(kind).get("kind"), _list(_mapping(kind).get("operations")))
-            for kind in _list(strings.get("buffer_records"))
+            (kind.get("kind"), kind.get("operations"))
+            for kind in strings.get("buffer_records") or []
         ]
-        self._markers = {
-            _mapping(each).get("key"): _mapping(each).get("value")
-            for each in _list(strings.get("marker_api"))
-        }
+        self._markers = {each["key"]: each["value"] for each in strings.get("marker_api") or []}
         self._process.tail |= {
             "deviceProperties": [
                 device_of(agent, handle) for handle, agent in self._devices.items()
             ],
-            "host_name": _mapping(about.get("node")).get("hostname"),
+            "host_name": (about.get("node") or {}).get("hostname"),
             "rocprofv3": {key: self._known[key] for key in _METADATA if key in self._known},
         }
-        command = " ".join(map(str, _list(about.get("command"))))
+        command = " ".join(map(str, about.get("command") or []))
         yield named("process_name", command or "rocprofv3", self._pid)
         for handle, agent in self._devices.items():
             yield named("process_labels", f"GPU {agent.get('logical_node_id')}", handle)
@@ -130,7 +129,7 @@ class _Tool:
         if not isinstance(start, int) or not isinstance(end, int):
             self._left_out[kind] = self._left_out.get(kind, 0) + 1
             return
-        correlation = _mapping(record.pop("correlation_id", None))
+        correlation = record.pop("correlation_id", None) or {}
         args: dict[str, Any] = {"correlation": correlation.get("internal")}
         if correlation.get("external"):
             args["External id"] = correlation["external"]
@@ -164,14 +163,14 @@ class _Tool:
     def _dispatched(
         self, event: dict[str, Any], record: dict[str, Any], args: dict[str, Any]
     ) -> None:
-        info = _mapping(record.get("dispatch_info"))
+        info = record.get("dispatch_info") or {}
         symbol = self._symbols.get(info.get("kernel_id"), {})
         event["cat"] = "kernel"
         event["name"] = symbol.get("formatted_kernel_name") or symbol.get("kernel_name") or "kernel"
         event["pid"] = _handle(info.get("agent_id"))
         event["tid"] = _handle(record.get("stream_id")) or _handle(info.get("queue_id")) or 0
         block, items = (
-            [_mapping(info.get(f"{of}_size")).get(axis, 1) for axis in "xyz"]
+            [(info.get(f"{of}_size") or {}).get(axis, 1) for axis in "xyz"]
             for of in ("workgroup", "grid")
         )
         args |= {
@@ -185,14 +184,6 @@ class _Tool:
             "kernel": symbol.get("kernel_name"),
         }
         args |= {key: info.get(key) for key in ("dispatch_id", "kernel_id", "private_segment_size")}
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _handle(value: object) -> Any:
