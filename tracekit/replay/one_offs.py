@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from tracekit.causes import CAUSES
 from tracekit.database.session import Session
 from tracekit.replay.graph import EdgeKind, Graph
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, Numbers, sums
+from tracekit.replay.graph.arrays import Floats, Ints, Numbers, sums
 from tracekit.replay.simulator import Scale
 from tracekit.replay.windows import MarkedWindows
 from tracekit.thresholds import Thresholds
@@ -207,35 +207,27 @@ def _launched(graph: Graph, begin: int, end: int) -> Ints:
 def without(found: list[OneOff], graph: Graph) -> Scale:
     """The scale of a replay in which one-offs have no excess."""
     scale, worked = Scale.of(graph), _HostWork(graph)
-    host, edges = graph.host, graph.edges
+    host = graph.host
     work = host.scaled_work(np.diff(host.borders), slice(None))
-    left, ops_left = np.ones(len(host), np.bool_), np.ones(graph.ops, np.bool_)
-    calls_left = np.ones(len(edges), np.bool_)
+    # Stretches of the host, own work of calls, ops: each with those that are not scaled yet.
+    kinds = [
+        (rates, ns, np.ones(len(ns), np.bool_))
+        for rates, ns in (
+            (scale.host, work), (scale.fixed, graph.edges.fixed_ns), (scale.op, graph.device.ns),
+        )
+    ]  # fmt: skip
     # From the inside out: events in a step are scaled before the rest of the step.
     for each in sorted(found, key=lambda each: each.length):
-        if each.on_host:
-            where = left & host.within(np.array([each.begin]), np.array([each.end]))
-            calls = _chosen(worked.calls(each.begin, each.end), len(edges)) & calls_left
-            ns = int(work[where].sum()) + int(edges.fixed_ns[calls].sum())
-            if ns:
-                factor = max(0.0, 1 - each.excess_ns / ns)
-                scale.host.scale(factor, where)
-                scale.fixed.scale(factor, calls)
-            left &= ~where
-            calls_left &= ~calls
-        else:
-            ops = _chosen(np.array(sorted(each.ops)), graph.ops) & ops_left
-            ns = int(graph.device.ns[ops].sum())
-            if ns:
-                scale.op.scale(max(0.0, 1 - each.excess_ns / ns), ops)
-            ops_left &= ~ops
+        stretches = np.flatnonzero(host.within(np.array([each.begin]), np.array([each.end])))
+        calls, ops = worked.calls(each.begin, each.end), np.array(sorted(each.ops), np.int64)
+        chosen = zip((stretches, calls, ops), kinds, strict=True)
+        parts = [(which[kind[2][which]], *kind) for which, kind in chosen]
+        total_ns = sum(int(ns[which].sum(dtype=np.int64)) for which, _, ns, _ in parts)
+        for which, rates, _, left in parts:
+            left[which] = False
+            if total_ns and len(which):
+                rates.scale(max(0.0, 1 - each.excess_ns / total_ns), which)
     return scale
-
-
-def _chosen(which: Ints, count: int) -> Flags:
-    chosen = np.zeros(count, np.bool_)
-    chosen[which] = True
-    return chosen
 
 
 class _HostWork:

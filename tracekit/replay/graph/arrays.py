@@ -94,7 +94,7 @@ class Rates(Struct):
     def all_one(self) -> bool:
         return bool((self.rate == 1).all())
 
-    def scale(self, factor: float, where: Flags | None = None) -> None:
+    def scale(self, factor: float, where: Flags | Ints | None = None) -> None:
         """Scales the parts selected by `where`, or all parts."""
         if where is None:
             self.rate = self.rate * factor
