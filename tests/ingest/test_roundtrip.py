@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tracekit
-from tests.kit import traces
 from tests.kit.sampling import sample
 
 names = st.text(string.printable + "\u00e9\u2028\U0001f600\x00", max_size=10)
