@@ -231,9 +231,9 @@ def _listed(
             break
         lines += change
         room -= len(change)
-        if len(place) <= room - sum(len(later) for later, _ in changes[number:much]):
-            lines += place
-            room -= len(place)
+        left = room - sum(len(later) for later, _ in changes[number:much])
+        lines += place[:left]
+        room -= len(place[:left])
     return lines if len(lines) > 2 else []
 
 
