@@ -7,7 +7,7 @@ import numpy as np
 from tests.kit.atoms import MS
 from tests.kit.evidenced import one_off
 from tracekit.evidence.collect import events_of
-from tracekit.replay.one_offs import is_nobodys_turn, takes_longer
+from tracekit.replay.one_offs import takes_longer, waits_for_no_turn
 from tracekit.thresholds import Thresholds
 
 
@@ -21,7 +21,7 @@ def test_a_thread_that_stands_still_while_another_one_launches_is_not_a_one_off(
     for thread in (0, 1):
         device = SimpleNamespace(thread=np.full(10, thread), **launches)
         graph = SimpleNamespace(device=device, host=SimpleNamespace(origin_ns=0, span_ns=9 * MS))
-        assert is_nobodys_turn(one_off(), graph, Thresholds()) is (thread == 0)
+        assert waits_for_no_turn(one_off(), graph, Thresholds()) is (thread == 0)
 
 
 def test_events_cut_off_by_the_end_of_the_recording_are_not_listed():

@@ -247,6 +247,7 @@ def _in_process(
     host: Host, turn: list[int], workers: set[int], thresholds: Thresholds
 ) -> Iterator[Handovers]:
     """The handovers between the threads of one process; each may get work from those before it."""
+    is_pair = len(workers.intersection(turn)) <= 2
     for index, worker in enumerate(turn):
         if worker not in workers or not index:
             continue
@@ -260,8 +261,9 @@ def _in_process(
                 best = (share, giver, still, stretch)
             if share == 1:
                 break
-        if best is None and host.threads[turn[0]][0] == host.threads[turn[0]][1]:
+        if best is None and is_pair and host.threads[turn[0]][0] == host.threads[turn[0]][1]:
             # Recording may begin or end amid such work: then the first thread has no slice there.
+            # Where many threads launch, the first may be done.
             still, stretch = _stands_still(host, turn[0], begin, end, is_cut=True)
             if work[still].sum() >= thresholds.handed_over_share * work.sum() > 0:
                 best = (1.0, turn[0], still, stretch)
