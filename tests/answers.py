@@ -38,7 +38,7 @@ _WHOLE = (
 )  # fmt: skip
 # Other fields of a one-off: where it is recorded, and values that follow from the rest.
 _ALSO_OF_ONE_OFFS = ("event_id", "pid", "tid", "usual_ns")
-# Gains that are too long, or follow from others.
+# Gains that are too long, or follow from others, as `undilated` does.
 _NOT_OF_GAINS = ("removed", "work_ns", "recorder_ns")
 # Lists of sentences.
 _SENTENCES = ("why", "unknown")
@@ -68,7 +68,7 @@ def compact(analysis: Analysis) -> Answer:
         "savings": {each["remove"]: each["saves_at_most_ns"] for each in verdict["savings"]},
         "gains": _not_nil(
             {name: gains[name] for name in gains if name not in _NOT_OF_GAINS}
-            | {name: causal[name] for name in causal if name not in ("path", "links")}
+            | {name: causal[name] for name in causal if name not in ("path", "links", "undilated")}
         ),
         "path": causal.get("path"),
         "shares": _not_nil(verdict["shares"]),

@@ -262,7 +262,7 @@ def nested(kernel_ns, host_ns=200):
 
 
 NESTED = {
-    "short kernels": nested(1_000),
+    "short kernels": nested(100),
     "long kernels": nested(30_000),
     "slow Python": nested(1_000, 9_000),
 }
