@@ -126,6 +126,7 @@ RECORDED = {
 STEP = Window("step", "ProfilerStep#1", 0, SPAN_NS, SPAN_NS)
 PASSES = Repetition(1000, 1000, 1, 50, 0, 5)
 WHOLE = Window("trace", "whole trace", -50 * MS, SPAN_NS, 150 * MS)
+LONG = Window("trace", "whole trace", -150 * MS, SPAN_NS + 200 * MS, SPAN_NS + 350 * MS)
 LED = {
     "busy": 0.95, "device_gain": 0.45,
     "windows": [Period(WHOLE, None, None, None, None, "overhead-bound", "python")],
@@ -482,7 +483,12 @@ JUDGED = {
     ),
     "many passes with such work": (
         evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), {},
-        "not With the 50 ms before",
+        "not With the 50 ms before", "not That is without",
+    ),
+    "work in less than half of the trace": (
+        evidence(**PYTHON, windows=[Period(LONG, None, None, None, None, "overhead-bound", None)]),
+        {},
+        "without 150 ms before the first GPU op and 200 ms after the last GPU op, in a trace of",
     ),
 }  # fmt: skip
 

@@ -24,13 +24,8 @@ from tracekit.verdict.regime import (
     side_by_time,
     steady_busy_ns,
 )
-from tracekit.verdict.sentences import (
-    headline,
-    is_anecdote,
-    recorded_meanwhile,
-    step_sentences,
-    window_sentences,
-)
+from tracekit.verdict.sentences import headline, recorded_meanwhile
+from tracekit.verdict.windows import is_anecdote, step_sentences, window_sentences
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _MORE_WORK = "Record more of the run: {warm}."
