@@ -489,6 +489,11 @@ JUDGED = {
         evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), {},
         "not With the 50 ms before", "not That is without",
     ),
+    "a few ops in less than half of the trace": (
+        evidence(busy=1, ops=1, device_gain=0.5, removed={"math": 0.5},
+                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {"regime": "unknown"}, "only 1 GPU op was recorded",
+    ),
     "work in less than half of the trace": (
         evidence(**PYTHON, windows=[Period(LONG, None, None, None, None, "overhead-bound", None)]),
         {},
