@@ -35,7 +35,7 @@ from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, flip_of
-from tracekit.verdict.sentences import is_anecdote, is_hardly_longer, is_unrepeated
+from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
 
 if TYPE_CHECKING:
     from tracekit.advice.model import FixList

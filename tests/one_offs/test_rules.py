@@ -6,8 +6,9 @@ import numpy as np
 
 from tests.kit.atoms import MS
 from tests.kit.evidenced import one_off
+from tracekit.causes import CAUSES
 from tracekit.evidence.collect import events_of
-from tracekit.replay.one_offs import takes_longer, waits_for_no_turn
+from tracekit.replay.one_offs import is_not_the_only_input, takes_longer, waits_for_no_turn
 from tracekit.thresholds import Thresholds
 
 
@@ -22,6 +23,19 @@ def test_a_thread_that_stands_still_while_another_one_launches_is_not_a_one_off(
         device = SimpleNamespace(thread=np.full(10, thread), **launches)
         graph = SimpleNamespace(device=device, host=SimpleNamespace(origin_ns=0, span_ns=9 * MS))
         assert waits_for_no_turn(one_off(), graph, Thresholds()) is (thread == 0)
+
+
+def test_input_that_nothing_is_compared_with_is_not_a_one_off():
+    device = SimpleNamespace(call=np.array([2 * MS]), linked=np.ones(1, bool))
+    for later in ("python", "input"):
+        host = SimpleNamespace(
+            origin_ns=0, span_ns=9 * MS, borders=np.array([0, MS, 3 * MS, 4 * MS]),
+            cause=np.array([CAUSES.index(each) for each in ("input", "dispatch", later)]),
+        )  # fmt: skip
+        found = is_not_the_only_input(
+            one_off(cause="input"), SimpleNamespace(device=device, host=host), Thresholds()
+        )
+        assert found is (later == "input")
 
 
 def test_events_cut_off_by_the_end_of_the_recording_are_not_listed():

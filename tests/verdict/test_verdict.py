@@ -60,11 +60,9 @@ def late_for(python_ms, device_ms=0, untraced_ms=0):
     return Idle(late, device_ms * MS, 0, 0, 0, causes, late)
 
 
-def linked_ops(count, gap_ms):
-    unlinked = "unlinked_gpu_ops"
-    found = evidence(
-        health=[unlinked], busy=0.3, host_gain=0.4, device_gain=0.02, removed={"python": 0.6}
-    )
+def linked_ops(count, gap_ms, busy=0.3, host_gain=0.4):
+    gained = {"busy": busy, "host_gain": host_gain, "device_gain": 0.02}
+    found = evidence(health=["unlinked_gpu_ops"], **gained, removed={"python": 0.6})
     idle = replace(found.idle, unlinked_ns=gap_ms * MS)
     return replace(found, gpu=replace(found.gpu, gpu_ops=50, linked=count), idle=idle)
 
@@ -126,6 +124,7 @@ RECORDED = {
 STEP = Window("step", "ProfilerStep#1", 0, SPAN_NS, SPAN_NS)
 PASSES = Repetition(1000, 1000, 1, 50, 0, 5)
 WHOLE = Window("trace", "whole trace", -50 * MS, SPAN_NS, 150 * MS)
+LONG = Window("trace", "whole trace", -150 * MS, SPAN_NS + 200 * MS, SPAN_NS + 350 * MS)
 LED = {
     "busy": 0.95, "device_gain": 0.45,
     "windows": [Period(WHOLE, None, None, None, None, "overhead-bound", "python")],
@@ -333,6 +332,12 @@ JUDGED = {
     "ops of which most have a launch": (linked_ops(40, 9), {"confidence": "medium"}, ""),
     "ops of which most have none": (linked_ops(20, 9), {"confidence": "low"}, ""),
     "the same, for which the device hardly waits": (linked_ops(20, 1), {"doubts": []}, ""),
+    "the same, while neither side gains": (
+        linked_ops(20, 21, 0.7, 0.01), {"regime": "unknown"}, "gaps before ops of unknown launch",
+    ),
+    "ops of which most have one, meanwhile": (
+        linked_ops(40, 21, 0.7, 0.01), {"regime": "compute-bound"}, "",
+    ),
     "two sides that take turns": (
         evidence(**TURNS), {"regime": "overhead-bound", "confidence": "low"},
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",
@@ -482,7 +487,17 @@ JUDGED = {
     ),
     "many passes with such work": (
         evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), {},
-        "not With the 50 ms before",
+        "not With the 50 ms before", "not That is without",
+    ),
+    "a few ops in less than half of the trace": (
+        evidence(busy=1, ops=1, device_gain=0.5, removed={"math": 0.5},
+                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {"regime": "unknown"}, "only 1 GPU op was recorded",
+    ),
+    "work in less than half of the trace": (
+        evidence(**PYTHON, windows=[Period(LONG, None, None, None, None, "overhead-bound", None)]),
+        {},
+        "without 150 ms before the first GPU op and 200 ms after the last GPU op, in a trace of",
     ),
 }  # fmt: skip
 

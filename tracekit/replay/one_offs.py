@@ -189,11 +189,26 @@ def waits_for_no_turn(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> 
     return bool(2 * np.diff(calls, prepend=begin, append=end).max() >= one_off.dur_ns)
 
 
+def is_not_the_only_input(one_off: OneOff, graph: Graph, thresholds: Thresholds) -> bool:
+    """Input that a thread loads before the first launch is as usual for all that the trace shows,
+    unless the thread loads more of it later."""
+    host, device = graph.host, graph.device
+    first = int(device.call[device.linked].min(initial=host.span_ns))
+    if one_off.kind != "stretch" or one_off.cause != "input":
+        return True
+    if one_off.start_ns - host.origin_ns >= first:
+        return True
+    start = one_off.begin // host.span_ns * host.span_ns
+    begun = host.borders[:-1][host.cause == CAUSES.index("input")]
+    return bool(((begun >= start + first) & (begun < start + host.span_ns)).any())
+
+
 # The conditions on a candidate; each rule is one function.
 RULES: tuple[Callable[[OneOff, Graph, Thresholds], bool], ...] = (
     takes_longer,
     holds_little_work,
     waits_for_no_turn,
+    is_not_the_only_input,
 )
 
 

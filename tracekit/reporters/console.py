@@ -40,7 +40,7 @@ from tracekit.text import duration, percent, printable, share, size
 from tracekit.thresholds import TABLE, Thresholds
 from tracekit.verdict.model import RUN_QUERIES, Analysis
 from tracekit.verdict.recorder import bound_of_verdict
-from tracekit.verdict.sentences import is_hardly_longer
+from tracekit.verdict.windows import is_hardly_longer
 
 _BAR = 34
 _ADVISED = 5

@@ -29,7 +29,7 @@ from tracekit.verdict.regime import (
     is_close,
     side_by_time,
 )
-from tracekit.verdict.sentences import (
+from tracekit.verdict.windows import (
     differing_window,
     is_few,
     is_single_pass,

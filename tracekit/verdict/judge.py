@@ -24,13 +24,8 @@ from tracekit.verdict.regime import (
     side_by_time,
     steady_busy_ns,
 )
-from tracekit.verdict.sentences import (
-    headline,
-    is_anecdote,
-    recorded_meanwhile,
-    step_sentences,
-    window_sentences,
-)
+from tracekit.verdict.sentences import headline, recorded_meanwhile
+from tracekit.verdict.windows import is_anecdote, is_few, outside, step_sentences, window_sentences
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
 _MORE_WORK = "Record more of the run: {warm}."
@@ -125,7 +120,10 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
-    if is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
+    # A few ops that follow each other at once are no more than an anecdote in a long trace.
+    is_short = bool(bound.side == "device" and outside(evidence, thresholds))
+    is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
+    if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
         why.append(f"Only {count} recorded, too few to represent a run.")
         return unknown(window, why, fractions, [_MORE_WORK], savings)

@@ -191,7 +191,7 @@ def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
     until_ns = max(each.end_ns for each in outer if each.kind != "trace")
     seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
     start = _profilers_start(analysis)
-    of_run = [each for each in analysis.one_offs if each not in start]
+    of_run = [e for e in analysis.one_offs if e.start_ns < until_ns and e not in start]
     slow = [each for each in of_run if each.kind in ("step", "call")]
     alike: dict[str, list[OneOffEvent]] = {}
     for each in of_run:

@@ -155,13 +155,17 @@ def gains_nothing(side: str, host: float, device: float, thresholds: Thresholds)
 def _is_unexplained(found: Evidence | Period, bound: Bound, thresholds: Thresholds) -> bool:
     """Whether the device waits long although nothing was recorded, while replay and accounting
     disagree: the host's path in a sampled trace may be just as incomplete. So it is if time alone
-    speaks for the host."""
+    speaks for the host, or if neither side gains in a replay that does not know what most ops wait
+    for."""
     assert found.gpu is not None and found.idle is not None and found.gains is not None
+    span_ns = found.gpu.busy_ns + found.gpu.idle_ns
+    is_loose = found.gpu.linked < (1 - thresholds.unlinked_majority) * found.gpu.gpu_ops
+    if bound.by_time and is_loose and found.idle.unlinked_ns >= thresholds.unknown_share * span_ns:
+        return True
     if bound.by_time and bound.side == "host":
         return bool(unrecorded_share(found.gpu, found.idle) >= thresholds.unknown_share)
     if bound.side == side_by_time(found.gpu, found.idle, found.gains) or bound.takes_turns:
         return False
-    span_ns = found.gpu.busy_ns + found.gpu.idle_ns
     return bool(
         unexplained_ns(found.gpu, found.idle, thresholds) >= thresholds.unknown_share * span_ns
     )

@@ -1,20 +1,12 @@
-"""The sentences of a verdict: the first one, as one would tell a colleague, and those on windows
-that differ (steps, the rest of the trace).
-"""
+"""The first sentence of a verdict, as one would tell a colleague."""
 
 from __future__ import annotations
-
-from collections import Counter
-from statistics import median_low
 
 from msgspec.structs import replace
 
 from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
 from tracekit.evidence.model import (
     Evidence,
-    Period,
-    Repetition,
-    Window,
 )
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
@@ -30,13 +22,13 @@ from tracekit.verdict.regime import (
     OVERHEAD,
     UNKNOWN,
     Bound,
-    bound_by,
     bound_of,
     is_close,
     limits_alike,
     steady_busy_ns,
     unrecorded_ns,
 )
+from tracekit.verdict.windows import differing_window, differs, outside
 
 _NAMED = 3
 # The least share of such waits that names what was recorded meanwhile.
@@ -67,13 +59,14 @@ def headline(
     else:
         said = _said(verdict, evidence, bound, thresholds)
     other = differing_window(evidence, regime, thresholds)
+    also, is_open = "", other is None or other.window.kind != "trace"
     if once := mostly_once(evidence):
         said = f"{once}{lowered(said)}"
-    elif (other is None or other.window.kind != "trace") and (
-        also := also_once(evidence, thresholds)
-    ):
+    elif is_open:
+        also = also_once(evidence, thresholds)
+    if is_open and (also := also or outside(evidence, thresholds)):
         said = f"{said}. {also}"
-    return said if other is None else f"{said}. {_differs(evidence, other, thresholds)}"
+    return said if other is None else f"{said}. {differs(evidence, other, thresholds)}"
 
 
 def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
@@ -122,22 +115,6 @@ def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
         f"for about {share(busy_ns, gains.window_ns)} of {duration(gains.window_ns)}: the host can "
         f"give back at most {duration(gains.window_ns - busy_ns)}"
     )
-
-
-def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
-    """The window with a different regime from the judged one: the GPU-active span if a marked step
-    is judged; the whole trace if the span of a single pass is judged and the host works before it.
-    """
-    window = evidence.window
-    other = {"step": "gpu_active", "gpu_active": "trace"}.get(window.kind)
-    for each in evidence.windows:
-        if each.window.kind != other or each.regime in (regime, UNKNOWN):
-            continue
-        lead_ns = window.start_ns - each.window.start_ns
-        is_led = lead_ns >= thresholds.small_gain * each.window.span_ns
-        if other == "gpu_active" or (is_led and is_single_pass(evidence.repetition, thresholds)):
-            return each
-    return None
 
 
 def lowered(sentence: str) -> str:
@@ -259,135 +236,3 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
         f"time{unrecorded}): {turns.get(why, turns[''])}. Overlapping them alone would save at "
         f"most {percent(most)}"
     )
-
-
-def _differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
-    """Why another window has a different regime from the judged one."""
-    window, span = evidence.window, other.window
-    bound = bound_by(other.regime, other.bottleneck)
-    if span.kind == "trace":
-        lead = duration(window.start_ns - span.start_ns)
-        return f"With the {lead} before the first GPU op, the run would be {bound}"
-    named = ends_beyond(window, span, ("its first GPU op", "its last one"), thresholds)
-    left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
-    return f"The GPU-active span alone would be {bound}{left_out}"
-
-
-# -- what the verdict leaves out, and windows that differ
-
-
-def is_unrepeated(repetition: Repetition | None) -> bool:
-    """Whether most GPU ops have a name that hardly occurs again."""
-    return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
-
-
-def is_anecdote(
-    bottleneck: str | None, ops: int, repetition: Repetition | None, thresholds: Thresholds
-) -> bool:
-    """Whether a device waits while nothing was recorded, and ran too few ops to represent a
-    run."""
-    return bottleneck == UNRECORDED and is_few(ops, repetition, thresholds)
-
-
-def is_few(ops: int, repetition: Repetition | None, thresholds: Thresholds) -> bool:
-    """Whether these ops are too few to represent a run, without steps that repeat them."""
-    steps = repetition.steps if repetition and ops else 0
-    return bool(ops < thresholds.few_ops and steps < thresholds.fewest_alike)
-
-
-def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
-    """Whether the program did its work once: many names occur a single time, or its outermost
-    module runs once."""
-    if repetition is None or repetition.steps > 1:
-        return False
-    is_first = repetition.once >= thresholds.once_share * max(1, repetition.names)
-    return is_first or repetition.passes == 1
-
-
-def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
-    """The typical step, the steps that differ from it and how, and the steps' regimes if they
-    differ from the verdict's. If a step is judged, it is the typical one."""
-    sentences, steps = [], evidence.steps
-    if len(steps) >= thresholds.fewest_alike:
-        median_ns = median_low(step.window.span_ns for step in steps)
-        typical = next(step for step in steps if step.window.span_ns == median_ns)
-        typical = next((step for step in steps if step.window == evidence.window), typical)
-        typical_ns = typical.window.span_ns
-        is_median = ", the median" if typical_ns == median_ns else ""
-        ratio = thresholds.cold_step_ratio
-        odd = [
-            step
-            for step in steps
-            if not typical_ns / ratio <= step.window.span_ns <= typical_ns * ratio
-        ]
-        named = "; ".join(_difference(step, typical) for step in odd[:_NAMED])
-        more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
-        if odd:
-            sentences.append(
-                f"The typical step is {typical.window.name} ({duration(typical_ns)}{is_median}). "
-                f"Steps that differ: {named}{more}."
-            )
-    differing = Counter(step.regime for step in steps if step.regime != regime)
-    if differing and len(steps) == 1:
-        sentences.append(f"The profiler step is {steps[0].regime}.")
-    elif differing:
-        counts = ", ".join(f"{count} {name}" for name, count in differing.items())
-        sentences.append(f"The {len(steps)} profiler steps do not all agree: {counts}.")
-    return sentences
-
-
-def _difference(step: Period, typical: Period) -> str:
-    """A step's length, and the part of the step that differs most from the typical one's."""
-    is_longer = step.window.span_ns > typical.window.span_ns
-    said = f"{step.window.name} took {duration(step.window.span_ns)}"
-    grown = Counter(_parts(step))
-    grown.subtract(_parts(typical))
-    if not grown:
-        return said
-    name, ns = max(grown.items(), key=lambda item: item[1] if is_longer else -item[1])
-    return f"{said} ({duration(abs(ns))} {'more' if is_longer else 'less'} {name})"
-
-
-def _parts(step: Period) -> dict[str, int]:
-    if step.gpu is None or step.idle is None:
-        return {}
-    return {
-        "compute": step.gpu.compute_ns,
-        "exposed communication": step.gpu.exposed_comm_ns,
-        "exposed copies": step.gpu.exposed_memcpy_ns,
-        "idle on the device": step.idle.device_ns,
-        "idle after the last op": step.idle.after_last_op_ns,
-    } | {f"idle by {cause}": ns for cause, ns in step.idle.causes.items()}
-
-
-def is_hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> bool:
-    """Whether the whole trace is hardly longer than the window: then both get the same verdict."""
-    if trace.kind != "trace" or window.kind == "trace":
-        return False
-    return bool(abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns)
-
-
-def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
-    """Why the whole trace has a different regime from the window."""
-    sentences = []
-    window, is_active = evidence.window, evidence.window.kind == "gpu_active"
-    first, last = ("the first GPU op", "the last GPU op") if is_active else (window.name,) * 2
-    for other in evidence.windows:
-        if other.window.kind != "trace" or other.regime == regime or window.kind == "trace":
-            continue
-        named = ends_beyond(other.window, window, (first, last), thresholds)
-        also = f": it also has {named}" if named else ""
-        bound = bound_by(other.regime, other.bottleneck)
-        sentences.append(f"The whole trace is {bound}{also}.")
-    return sentences
-
-
-def ends_beyond(
-    outer: Window, inner: Window, names: tuple[str, str], thresholds: Thresholds
-) -> str:
-    """The parts of a window before and after another one inside it, if they are long; `names` are
-    those of the inner one's first and last op."""
-    lengths = (inner.start_ns - outer.start_ns, outer.end_ns - inner.end_ns)
-    ends = zip(("before", "after"), names, lengths, strict=True)
-    least_ns = thresholds.named_gain * outer.span_ns
-    return " and ".join(f"{duration(ns)} {end} {name}" for end, name, ns in ends if ns > least_ns)

@@ -1,0 +1,185 @@
+"""What a verdict says of other windows than the judged one (steps, the rest of the trace), and how
+much of a run was recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median_low
+
+from tracekit.causes import UNRECORDED
+from tracekit.evidence.model import Evidence, Period, Repetition, Window
+from tracekit.text import duration
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.regime import UNKNOWN, bound_by
+
+_NAMED = 3
+# What the span of a trace's work begins and ends with.
+_OP = {"GPU-active span": "GPU op", "first operator to last": "operator"}
+
+
+def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
+    """The window with a different regime from the judged one: the GPU-active span if a marked step
+    is judged; the whole trace if the span of a single pass is judged and the host works before it,
+    or the span of a host's operators, and more is recorded before or after it.
+    """
+    window = evidence.window
+    outer = {"step": "gpu_active", "gpu_active": "trace", "host_active": "trace"}
+    other = outer.get(window.kind)
+    for each in evidence.windows:
+        if each.window.kind != other or each.regime in (regime, UNKNOWN):
+            continue
+        lead_ns = window.start_ns - each.window.start_ns
+        is_led = lead_ns >= thresholds.small_gain * each.window.span_ns
+        is_led = is_led and is_single_pass(evidence.repetition, thresholds)
+        if window.kind == "host_active":
+            is_led = bool(_ends_beyond(each.window, window, _ends(window), thresholds.small_gain))
+        if other == "gpu_active" or is_led:
+            return each
+    return None
+
+
+def differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
+    """Why another window has a different regime from the judged one."""
+    window, span = evidence.window, other.window
+    bound = bound_by(other.regime, other.bottleneck)
+    if span.kind == "trace":
+        lead = f"{duration(window.start_ns - span.start_ns)} before the first GPU op"
+        if window.kind == "host_active":
+            lead = _ends_beyond(span, window, _ends(window), thresholds.small_gain)
+        return f"With the {lead}, the run would be {bound}"
+    names = ("its first GPU op", "its last one")
+    named = _ends_beyond(window, span, names, thresholds.named_gain)
+    left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
+    return f"The GPU-active span alone would be {bound}{left_out}"
+
+
+def outside(evidence: Evidence, thresholds: Thresholds) -> str:
+    """A sentence on the parts of the trace before and after the judged span of its work, if they
+    are most of it."""
+    window = evidence.window
+    whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
+    if whole is None or window.name not in _OP or 2 * window.span_ns >= whole.span_ns:
+        return ""
+    ends = _ends_beyond(whole, window, _ends(window), thresholds.headline_share)
+    return f"That is without {ends}, in a trace of {duration(whole.span_ns)}"
+
+
+def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
+    """Why the whole trace has a different regime from the window."""
+    sentences = []
+    window = evidence.window
+    for other in evidence.windows:
+        if other.window.kind != "trace" or other.regime == regime or window.kind == "trace":
+            continue
+        named = _ends_beyond(other.window, window, _ends(window), thresholds.named_gain)
+        also = f": it also has {named}" if named else ""
+        bound = bound_by(other.regime, other.bottleneck)
+        sentences.append(f"The whole trace is {bound}{also}.")
+    return sentences
+
+
+def _ends_beyond(outer: Window, inner: Window, names: tuple[str, str], least: float) -> str:
+    """The parts of a window before and after another one inside it that take at least this share of
+    it; `names` are those of the inner one's first and last op."""
+    lengths = (inner.start_ns - outer.start_ns, outer.end_ns - inner.end_ns)
+    ends = zip(("before", "after"), names, lengths, strict=True)
+    least_ns = least * outer.span_ns
+    return " and ".join(f"{duration(ns)} {end} {name}" for end, name, ns in ends if ns > least_ns)
+
+
+def _ends(window: Window) -> tuple[str, str]:
+    """What a window begins and ends with, in a sentence."""
+    op = _OP.get(window.name)
+    return (f"the first {op}", f"the last {op}") if op else (window.name, window.name)
+
+
+def is_unrepeated(repetition: Repetition | None) -> bool:
+    """Whether most GPU ops have a name that hardly occurs again."""
+    return repetition is not None and 2 * repetition.repeated < repetition.gpu_ops
+
+
+def is_anecdote(
+    bottleneck: str | None, ops: int, repetition: Repetition | None, thresholds: Thresholds
+) -> bool:
+    """Whether a device waits while nothing was recorded, and ran too few ops to represent a
+    run."""
+    return bottleneck == UNRECORDED and is_few(ops, repetition, thresholds)
+
+
+def is_few(ops: int, repetition: Repetition | None, thresholds: Thresholds) -> bool:
+    """Whether these ops are too few to represent a run, without steps that repeat them."""
+    steps = repetition.steps if repetition and ops else 0
+    return bool(ops < thresholds.few_ops and steps < thresholds.fewest_alike)
+
+
+def is_single_pass(repetition: Repetition | None, thresholds: Thresholds) -> bool:
+    """Whether the program did its work once: many names occur a single time, or its outermost
+    module runs once."""
+    if repetition is None or repetition.steps > 1:
+        return False
+    is_first = repetition.once >= thresholds.once_share * max(1, repetition.names)
+    return is_first or repetition.passes == 1
+
+
+def step_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
+    """The typical step, the steps that differ from it and how, and the steps' regimes if they
+    differ from the verdict's. If a step is judged, it is the typical one."""
+    sentences, steps = [], evidence.steps
+    if len(steps) >= thresholds.fewest_alike:
+        median_ns = median_low(step.window.span_ns for step in steps)
+        typical = next(step for step in steps if step.window.span_ns == median_ns)
+        typical = next((step for step in steps if step.window == evidence.window), typical)
+        typical_ns = typical.window.span_ns
+        is_median = ", the median" if typical_ns == median_ns else ""
+        ratio = thresholds.cold_step_ratio
+        odd = [
+            step
+            for step in steps
+            if not typical_ns / ratio <= step.window.span_ns <= typical_ns * ratio
+        ]
+        named = "; ".join(_difference(step, typical) for step in odd[:_NAMED])
+        more = f"; and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
+        if odd:
+            sentences.append(
+                f"The typical step is {typical.window.name} ({duration(typical_ns)}{is_median}). "
+                f"Steps that differ: {named}{more}."
+            )
+    differing = Counter(step.regime for step in steps if step.regime != regime)
+    if differing and len(steps) == 1:
+        sentences.append(f"The profiler step is {steps[0].regime}.")
+    elif differing:
+        counts = ", ".join(f"{count} {name}" for name, count in differing.items())
+        sentences.append(f"The {len(steps)} profiler steps do not all agree: {counts}.")
+    return sentences
+
+
+def _difference(step: Period, typical: Period) -> str:
+    """A step's length, and the part of the step that differs most from the typical one's."""
+    is_longer = step.window.span_ns > typical.window.span_ns
+    said = f"{step.window.name} took {duration(step.window.span_ns)}"
+    grown = Counter(_parts(step))
+    grown.subtract(_parts(typical))
+    if not grown:
+        return said
+    name, ns = max(grown.items(), key=lambda item: item[1] if is_longer else -item[1])
+    return f"{said} ({duration(abs(ns))} {'more' if is_longer else 'less'} {name})"
+
+
+def _parts(step: Period) -> dict[str, int]:
+    if step.gpu is None or step.idle is None:
+        return {}
+    return {
+        "compute": step.gpu.compute_ns,
+        "exposed communication": step.gpu.exposed_comm_ns,
+        "exposed copies": step.gpu.exposed_memcpy_ns,
+        "idle on the device": step.idle.device_ns,
+        "idle after the last op": step.idle.after_last_op_ns,
+    } | {f"idle by {cause}": ns for cause, ns in step.idle.causes.items()}
+
+
+def is_hardly_longer(trace: Window, window: Window, thresholds: Thresholds) -> bool:
+    """Whether the whole trace is hardly longer than the window: then both get the same verdict."""
+    if trace.kind != "trace" or window.kind == "trace":
+        return False
+    return bool(abs(trace.span_ns - window.span_ns) < thresholds.small_gain * trace.span_ns)
