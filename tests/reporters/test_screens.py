@@ -103,7 +103,7 @@ def test_a_change_is_shown_if_its_place_does_not_fit(advised, capsys, monkeypatc
 
 
 def test_changes_that_save_much_come_before_details(advised, capsys, monkeypatch):
-    analysis = advised("fused-attention", "torch-compile", "in-place")
+    analysis = advised("torch-compile", "fused-attention", "in-place")
     verdict = replace(analysis.verdict, headline="A long sentence. " * 24)
     lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
     assert len(lines) <= 24 and any(line.startswith("3 ") for line in lines)
