@@ -185,10 +185,13 @@ op AS (
     ) USING (trace_id, event_id)
     WHERE activity = 'communication'
         AND (skew_ns IS NOT NULL OR coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike)
-    WINDOW like_it AS (PARTITION BY trace_id, device_id, name)
+    WINDOW like_it AS (PARTITION BY trace_id, device_id, name),
+           others AS (PARTITION BY trace_id, device_id, name ORDER BY start_ns
+               ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW)
     QUALIFY dur_ns >= long_ns
         AND (skew_ns IS NOT NULL OR (count(*) OVER like_it >= thresholds().fewest_alike
-            AND dur_ns >= thresholds().one_off_ratio * usual_ns))
+            AND dur_ns >= thresholds().one_off_ratio
+                * quantile_disc(dur_ns, thresholds().nearly_all) OVER others))
 ),
 candidate AS (
     SELECT c.* REPLACE (coalesce(is_far, TRUE) AS is_far), coalesce(p.done, 0) AS done, s.number AS step,
