@@ -85,6 +85,10 @@ stretch AS (
     LEFT JOIN stepped USING (trace_id)
     -- A graph's launch takes longer than a kernel's.
     WHERE coalesce(own.call <> 'launch_graph', TRUE)
+        -- Each step fetches a batch: the only fetch in a trace shows no others that were faster.
+        AND (activity <> 'input' OR (trace_id, coalesce(own.name, '')) NOT IN (
+            SELECT (trace_id, name) FROM annotations WHERE is_asked(trace_id)
+            GROUP BY trace_id, name HAVING count(*) = 1))
         -- A call waits for room in a queue, which may be full of launches that were not recorded.
         AND (activity <> 'launch' OR trace_id NOT IN (FROM sparse))
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
