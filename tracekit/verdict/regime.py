@@ -109,9 +109,10 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     bound = _weighed(host, gains.device, by_time, thresholds)
     is_busy = busy_ns >= thresholds.busy_share * gains.window_ns
     is_nil = gains_nothing("device", host, gains.device, thresholds)
-    if is_busy and bound.side == "host" and not is_nil:
+    is_late = is_busy and bound.side == "host" and by_time == "device"
+    if is_late and (gains.recorder_ns or not is_nil):
         # The host is close behind a device that hardly idles.
-        bound = weigh(host, gains.device, "device", inf)
+        bound = weigh(host, gains.device, by_time, inf)
     elif gains.recorder_ns and by_time == "device" and bound.by_time and not is_busy:
         # Each waits for the other in turn: the larger gain decides.
         bound = replace(weigh(host, gains.device), by_time=True, is_even=True)
