@@ -23,11 +23,11 @@
 -- doubts: no_runtime_calls, no_stacks
 -- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or blocks
 -- are freed after the start and allocated again, as the allocator does when memory is short.
--- Where none is freed, the cache grows only until it holds what the loop needs. An early call that takes far
--- longer than usual starts the device. A call that frees outside all operators empties the cache; where
--- calls are about as frequent as launches, there is no cache.
+-- Where none is freed, the cache grows only until it holds what the loop needs. Early calls that take far
+-- longer than usual start the device, if later ones do not take as long. A call that frees outside all
+-- operators empties the cache; where calls are about as frequent as launches, there is no cache.
 WITH named AS (
-    SELECT trace_id, event_id, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,
+    SELECT trace_id, event_id, name, pid, tid, start_ns, end_ns, dur_ns, call <> 'allocate' AS frees,
            dur_ns >= thresholds().one_off_ratio * median(dur_ns) OVER (PARTITION BY trace_id, name) AS is_far
     FROM runtime_calls WHERE has(traits, 'device_memory') AND is_asked(trace_id)
 ),
@@ -44,7 +44,10 @@ early AS (
 uncaptured AS (
     FROM named WHERE NOT is_capturing(trace_id, pid, start_ns, thresholds().after_capture_ns)
 ),
-at_place AS (FROM uncaptured LEFT JOIN call_site USING (trace_id, event_id)),
+at_place AS (
+    SELECT *, max(start_ns) FILTER (is_far) OVER (PARTITION BY trace_id, name) AS last_far_ns
+    FROM uncaptured LEFT JOIN call_site USING (trace_id, event_id)
+),
 quartered AS (
     SELECT n.trace_id, count(DISTINCT quarter) AS quarters
     FROM uncaptured AS n ASOF JOIN launched AS l
@@ -67,7 +70,7 @@ freed AS (
 ),
 call AS (
     SELECT n.* FROM at_place AS n SEMI JOIN freed USING (trace_id) JOIN early USING (trace_id, pid, tid)
-    WHERE NOT is_far OR n.start_ns > until_ns
+    WHERE NOT is_far OR last_far_ns > until_ns
 ),
 emptied AS (
     SELECT trace_id, nullif(arg_max(coalesce(place, ''), ns), '') AS place

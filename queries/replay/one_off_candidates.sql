@@ -77,7 +77,8 @@ named AS (
 stretch AS (
     SELECT trace_id, 'stretch' AS kind, event_id, pid, tid, start_ns, end_ns, activity, usual_ns,
            own.name AS name, own.kind AS slice_kind,
-           folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) AS place,
+           CASE WHEN activity = 'input' AND own.name IS NOT NULL THEN folded_name(own.name)
+               ELSE folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) END AS place,
            CASE WHEN own.name IS NULL OR own.kind = 'annotation' THEN place
                ELSE folded_name(own.name) END AS alike,
            end_ns - start_ns >= thresholds().one_off_ratio * usual_ns AS is_far
@@ -85,6 +86,10 @@ stretch AS (
     LEFT JOIN stepped USING (trace_id)
     -- A graph's launch takes longer than a kernel's.
     WHERE coalesce(own.call <> 'launch_graph', TRUE)
+        -- Each step fetches a batch: the only fetch in a trace shows no others that were faster.
+        AND (activity <> 'input' OR (trace_id, coalesce(own.name, '')) NOT IN (
+            SELECT (trace_id, name) FROM annotations WHERE is_asked(trace_id)
+            GROUP BY trace_id, name HAVING count(*) = 1))
         -- A call waits for room in a queue, which may be full of launches that were not recorded.
         AND (activity <> 'launch' OR trace_id NOT IN (FROM sparse))
         AND coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike
@@ -185,10 +190,13 @@ op AS (
     ) USING (trace_id, event_id)
     WHERE activity = 'communication'
         AND (skew_ns IS NOT NULL OR coalesce(steps, thresholds().fewest_alike) >= thresholds().fewest_alike)
-    WINDOW like_it AS (PARTITION BY trace_id, device_id, name)
+    WINDOW like_it AS (PARTITION BY trace_id, device_id, name),
+           others AS (PARTITION BY trace_id, device_id, name ORDER BY start_ns
+               ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW)
     QUALIFY dur_ns >= long_ns
         AND (skew_ns IS NOT NULL OR (count(*) OVER like_it >= thresholds().fewest_alike
-            AND dur_ns >= thresholds().one_off_ratio * usual_ns))
+            AND dur_ns >= thresholds().one_off_ratio
+                * quantile_disc(dur_ns, thresholds().nearly_all) OVER others))
 ),
 candidate AS (
     SELECT c.* REPLACE (coalesce(is_far, TRUE) AS is_far), coalesce(p.done, 0) AS done, s.number AS step,

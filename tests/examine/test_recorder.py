@@ -334,6 +334,11 @@ FOUND = {
         "400 of 403 launches were captured into graphs",
         "unknown", "none", "captured_only",
     ),
+    "the end of a capture in place of the replays": (
+        recorded([*captured(400)[1:], *EAGER * 3, WAIT]),
+        "400 of 403 launches were captured into graphs",
+        "unknown", "none", "captured_only",
+    ),
     "one event in fifty": (
         recorded([*EAGER * 1999, WAIT], thinned(50)),
         "Only 2.3 % of the recorded operators are in this file (45 of 1,935): what is busy",

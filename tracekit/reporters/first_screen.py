@@ -165,7 +165,8 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
                 what, more = head, [f"    {fitted(printable(inside), _PLACE)}"] if inside else []
         if left_ns <= enough_ns or len(lines) + 1 + len(against) > free:
             break
-        begins = duration(at_ns) if at_ns else "at start"
+        # What the device worked through adds nothing.
+        ns, begins = min(ns, left_ns), duration(at_ns) if at_ns else "at start"
         lines.append(Text(f"{what:<{_EVENT}} {duration(ns):>8} {begins:>9}"))
         # What to do matters more than what was inside.
         if len(lines) + len(more) + len(against) < free:

@@ -148,7 +148,7 @@ def without_rank_wait(evidence: Evidence) -> Evidence:
     )
 
 
-def is_partly_once(judged: Period, thresholds: Thresholds) -> bool:
+def is_partly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
     """Whether one-offs take a large part of the window, so that sentences state shares of the
     rest."""
     gains = judged.gains

@@ -76,7 +76,7 @@ class Bound(Struct, frozen=True):
     by_time: bool = False
     """Neither gains enough, so the accounting decided."""
     is_capped: bool = False
-    """Replays alone say that the host gains more than the device's idle share."""
+    """Replays alone say that the host gains far more than the device's idle share."""
     is_even: bool = False
     """Without what recording cost the host, neither gains enough nor is always busy."""
     takes_turns: bool = False
@@ -107,19 +107,21 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     host = cap_host_gain(gains.host, gains.window_ns, busy_ns)
     by_time = side_by_time(gpu, idle, gains)
     bound = _weighed(host, gains.device, by_time, thresholds)
-    if gains.recorder_ns and by_time == "device":
-        is_busy = busy_ns >= thresholds.busy_share * gains.window_ns
-        if is_busy and bound.side == "host":
-            # The host is close behind a device that hardly idles.
-            bound = weigh(host, gains.device, by_time, inf)
-        elif bound.by_time and not is_busy:
-            # Each waits for the other in turn: the larger gain decides.
-            bound = replace(weigh(host, gains.device), by_time=True, is_even=True)
+    is_busy = busy_ns >= thresholds.busy_share * gains.window_ns
+    is_nil = gains_nothing("device", host, gains.device, thresholds)
+    is_late = is_busy and bound.side == "host" and by_time == "device"
+    if is_late and (gains.recorder_ns or not is_nil):
+        # The host is close behind a device that hardly idles.
+        bound = weigh(host, gains.device, by_time, inf)
+    elif gains.recorder_ns and by_time == "device" and bound.by_time and not is_busy:
+        # Each waits for the other in turn: the larger gain decides.
+        bound = replace(weigh(host, gains.device), by_time=True, is_even=True)
+    is_capped = gains.host - host >= thresholds.small_gain
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     is_open = gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin)
     if is_open or _is_unexplained(found, bound, thresholds):
         open_ = weigh(host, gains.device)
-        return replace(open_, regime=UNKNOWN, is_capped=host < gains.host)
+        return replace(open_, regime=UNKNOWN, is_capped=is_capped)
     turns = min(host, gains.device) >= thresholds.turn_gain
     turns = turns and is_close(bound.margin, thresholds)
     # Where they take turns, neither side is the one to look at.
@@ -127,6 +129,9 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
     is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
     guesses = {UNRECORDED, "python"} if is_guess else {UNRECORDED}
+    # To wait for a device costs at most the time in which it idles.
+    waits = cap_host_gain(gains.removed.get("sync", 0.0), gains.window_ns, busy_ns)
+    gains = replace(gains, removed=gains.removed | {"sync": waits})
     bottleneck = _bottleneck(names, gains, guesses, thresholds)
     if bottleneck == UNRECORDED:
         # Threads without a record hold up no device that does not wait for them.
@@ -137,7 +142,7 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
         most = min(awaited, gains.removed.get(UNRECORDED, 0.0))
         gains = replace(gains, removed=gains.removed | {UNRECORDED: most})
         bottleneck = _bottleneck(names, gains, guesses, thresholds)
-    return replace(bound, is_capped=host < gains.host, takes_turns=turns, bottleneck=bottleneck)
+    return replace(bound, is_capped=is_capped, takes_turns=turns, bottleneck=bottleneck)
 
 
 def _weighed(host: float, device: float, by_time: str, thresholds: Thresholds) -> Bound:

@@ -13,6 +13,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
+    is_partly_once,
     mostly_once,
     waits_for_rank,
     without_rank_wait,
@@ -71,7 +72,7 @@ def headline(
 
 def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
     if bound is not None and bound.takes_turns:
-        return _turns(evidence, bound)
+        return _turns(evidence, thresholds)
     if bound is not None and bound.is_even:
         return (
             "Host and GPU are about even: without the profiler, halving the host's work would gain "
@@ -197,7 +198,8 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
     not show the kernels' limit."""
     bottleneck, causal = str(verdict.bottleneck), evidence.causal
     assert causal is not None
-    does = words("device_does")[bottleneck]
+    is_small = bottleneck == "latency" and not _has_gaps(evidence, thresholds)
+    does = words("device_does")["small" if is_small else bottleneck]
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
@@ -210,6 +212,12 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
     return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
 
 
+def _has_gaps(evidence: Evidence, thresholds: Thresholds) -> bool:
+    gpu = evidence.gpu
+    assert gpu is not None
+    return bool(gpu.idle_ns >= thresholds.doubtful_share * evidence.window.span_ns)
+
+
 def _of_cpu(verdict: Verdict) -> str:
     bottleneck = str(verdict.bottleneck)
     if verdict.regime == COMPUTE:
@@ -218,7 +226,7 @@ def _of_cpu(verdict: Verdict) -> str:
     return f"Most of the time is overhead: {words('cpu_loses').get(bottleneck, bottleneck)}"
 
 
-def _turns(evidence: Evidence, bound: Bound) -> str:
+def _turns(evidence: Evidence, thresholds: Thresholds) -> str:
     gpu, idle, gains = evidence.gpu, evidence.idle, evidence.gains
     assert gpu is not None and idle is not None and gains is not None
     # Prices are of the same length.
@@ -230,9 +238,12 @@ def _turns(evidence: Evidence, bound: Bound) -> str:
         why = str(evidence.advised)
     late = max(0, span - busy_ns - idle.unlinked_ns)
     most = min(busy_ns, late) / span if span else 0.0
+    time = "time"
+    if is_partly_once(evidence, thresholds) and not mostly_once(evidence):
+        time = f"other {duration(span)}"
     unrecorded = " without the profiler" if gains.recorder_ns else ""
     return (
         f"Host and GPU take turns ({share(late, span)} and {share(busy_ns, span)} of the "
-        f"time{unrecorded}): {turns.get(why, turns[''])}. Overlapping them alone would save at "
+        f"{time}{unrecorded}): {turns.get(why, turns[''])}. Overlapping them alone would save at "
         f"most {percent(most)}"
     )
