@@ -204,7 +204,8 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
     (*others, last), is_capped = limits_alike(bottleneck, causal.gains, thresholds)
-    if not others and is_capped and causal.flip is not None:
+    is_open = not is_close(verdict.margin, thresholds)
+    if not others and is_capped and is_open and causal.flip is not None:
         return f"{does}; the host comes next, once the GPU is {causal.flip:.2g} times faster"
     if not others:
         return does
