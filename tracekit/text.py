@@ -105,3 +105,9 @@ def share(part: int | float, whole: int | float) -> str:
 def percent(fraction: float) -> str:
     """A fraction in percent."""
     return share(fraction, 1)
+
+
+def lowered(sentence: str) -> str:
+    """A sentence as it reads inside another one."""
+    plain = sentence.rstrip(".")
+    return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]

@@ -78,7 +78,8 @@ stretch AS (
     SELECT trace_id, 'stretch' AS kind, event_id, pid, tid, start_ns, end_ns, activity, usual_ns,
            own.name AS name, own.kind AS slice_kind,
            CASE WHEN activity = 'input' AND own.name IS NOT NULL THEN folded_name(own.name)
-               ELSE folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, '')) END AS place,
+               ELSE folded_name(coalesce(before, '')) || ' / ' || folded_name(coalesce(after, ''))
+               END AS place,
            CASE WHEN own.name IS NULL OR own.kind = 'annotation' THEN place
                ELSE folded_name(own.name) END AS alike,
            end_ns - start_ns >= thresholds().one_off_ratio * usual_ns AS is_far

@@ -22,12 +22,11 @@ from tracekit.reporters.parts import (
     without_profiler,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
-from tracekit.text import duration, percent, printable, share
+from tracekit.text import duration, lowered, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.once import once_rows, once_share
 from tracekit.verdict.regime import UNKNOWN
-from tracekit.verdict.sentences import lowered
 
 LINES, WIDTH = 24, 80
 # Rows of the window's parts, and of a bar's full length.

@@ -23,11 +23,10 @@ from tracekit.reporters.terminal import (
     section,
     table,
 )
-from tracekit.text import counted, duration, percent, printable, share, size
+from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.verdict.model import Analysis, Collectives, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, split_bound
 from tracekit.verdict.run_words import no_verdict, whole
-from tracekit.verdict.sentences import lowered
 
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")

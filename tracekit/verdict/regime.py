@@ -107,15 +107,14 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     host = cap_host_gain(gains.host, gains.window_ns, busy_ns)
     by_time = side_by_time(gpu, idle, gains)
     bound = _weighed(host, gains.device, by_time, thresholds)
-    is_busy = busy_ns >= thresholds.busy_share * gains.window_ns
-    is_nil = gains_nothing("device", host, gains.device, thresholds)
-    is_late = is_busy and bound.side == "host" and by_time == "device"
-    if is_late and (gains.recorder_ns or not is_nil):
-        # The host is close behind a device that hardly idles.
-        bound = weigh(host, gains.device, by_time, inf)
-    elif gains.recorder_ns and by_time == "device" and bound.by_time and not is_busy:
-        # Each waits for the other in turn: the larger gain decides.
-        bound = replace(weigh(host, gains.device), by_time=True, is_even=True)
+    if gains.recorder_ns and by_time == "device":
+        is_busy = busy_ns >= thresholds.busy_share * gains.window_ns
+        if is_busy and bound.side == "host":
+            # The host is close behind a device that hardly idles.
+            bound = weigh(host, gains.device, by_time, inf)
+        elif bound.by_time and not is_busy:
+            # Each waits for the other in turn: the larger gain decides.
+            bound = replace(weigh(host, gains.device), by_time=True, is_even=True)
     is_capped = gains.host - host >= thresholds.small_gain
     # If unexplained waits belonged to one side, halving that side would gain half of them.
     is_open = gains.unknown >= thresholds.unknown_share and gains.unknown / 2 > abs(bound.margin)

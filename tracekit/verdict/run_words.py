@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tracekit.causes import words
 from tracekit.replay.grammar import BUBBLE
-from tracekit.text import duration, percent, printable, share, size
+from tracekit.text import duration, lowered, percent, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import (
     Analysis,
@@ -18,7 +18,6 @@ from tracekit.verdict.model import (
     WaitingRank,
 )
 from tracekit.verdict.regime import UNKNOWN, bound_by
-from tracekit.verdict.sentences import lowered
 
 START_SKEW = "start-skew"
 _NAMED = 3

@@ -8,7 +8,7 @@ from tracekit.causes import UNKNOWN_LIMIT, UNRECORDED, words
 from tracekit.evidence.model import (
     Evidence,
 )
-from tracekit.text import duration, percent, share
+from tracekit.text import duration, lowered, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
@@ -116,12 +116,6 @@ def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
         f"for about {share(busy_ns, gains.window_ns)} of {duration(gains.window_ns)}: the host can "
         f"give back at most {duration(gains.window_ns - busy_ns)}"
     )
-
-
-def lowered(sentence: str) -> str:
-    """As it reads inside another sentence."""
-    plain = sentence.rstrip(".")
-    return plain if plain[:2].isupper() else plain[:1].lower() + plain[1:]
 
 
 def _one_side(
