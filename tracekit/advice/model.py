@@ -40,8 +40,8 @@ class Advice(Struct, frozen=True):
     title: str
     """What to do, as an imperative."""
     cause: str
-    """The cause of time that it reduces (tracekit/causes.py); if there are several, the
-    bottleneck if it is among them, else the one whose removal gains most in the window."""
+    """The cause of time that it reduces (tracekit/causes.py); if there are several, the one whose
+    removal gains most in the window."""
     where: str | None
     """A Python line, module, operator or kernel (the one that saves most); None: the run as a
     whole."""
