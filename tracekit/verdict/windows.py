@@ -62,7 +62,7 @@ def outside(evidence: Evidence, thresholds: Thresholds) -> str:
     if whole is None or window.name not in _OP or 2 * window.span_ns >= whole.span_ns:
         return ""
     ends = _ends_beyond(whole, window, _ends(window), thresholds.headline_share)
-    return f"That is without {ends}, in a trace of {duration(whole.span_ns)}"
+    return f"That is without {ends}, in a trace of {duration(whole.span_ns)}" if ends else ""
 
 
 def window_sentences(evidence: Evidence, regime: str, thresholds: Thresholds) -> list[str]:
