@@ -66,7 +66,9 @@ SELECT
     has(n.traits, 'can_be_captured') AS can_be_captured, call.start_ns AS launch_start_ns,
     call.end_ns AS launch_end_ns, op.start_ns - call.start_ns AS launch_delay_ns,
     if(launch_id IS NULL, NULL, greatest(0, op.start_ns - call.end_ns)) AS queue_wait_ns,
-    if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND call.end_ns >= op.end_ns) AS is_blocking,
+    -- No call waits for a copy within devices, even if it returns after a short one has ended.
+    if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND copy_kind NOT IN ('DtoD', 'PtoP')
+        AND call.end_ns >= op.end_ns) AS is_blocking,
     is_blocking OR n.activity = 'copy' OR if(launch_id IS NULL, NULL,
         op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2) AS is_copy_call
 FROM op LEFT JOIN call USING (trace_id, correlation)

@@ -332,3 +332,20 @@ MESSAGES = [
 )
 def test_a_future_that_returns_after_a_message_is_a_wait(trace, gain, saved):
     assert saved(trace, "host*0.5") == pytest.approx(gain, abs=0.01)
+
+
+BACKWARD = [
+    event | thread
+    for at, number in ((2_000.0 * i, 2 * i + 1) for i in range(5))
+    for name, begin, ns, by, thread in (
+        ("aten::mm", at, 50, number, {}), ("MmBackward0", at + 400, 1_100, number + 1, WORKER),
+    )
+    for event in (operator(name, begin, ns), launch(begin + 10, 10, by), gpu_op(begin + 30, 10, by))
+]  # fmt: skip
+
+
+@TRACES.of(*BACKWARD)
+def test_what_a_backward_pass_leaves_of_an_unrecorded_stretch_is_judged_by_its_own_length(replay):
+    # Of the caller's 1,950 us between operators, 1,100 are the other thread's.
+    assert "unrecorded-time" not in path_us(replay)
+    assert predicted(replay, "cuda-graph") < 2_000

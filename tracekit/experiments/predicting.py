@@ -99,11 +99,8 @@ class _Predictor(ABC):
 
 
 class OnDevice(_Predictor):
-    """Predicts from a trace with GPU ops, by replaying it.
-
-    The profiler slows the host, so each replay first speeds the host's work up to its pace without
-    the profiler.
-    """
+    """Predicts from a trace with GPU ops, by replaying the verdict's window as the fix list does:
+    without one-offs and without what recording cost the host."""
 
     sides = ("the device's work", "the host's work")
     host_ns: int
@@ -113,19 +110,17 @@ class OnDevice(_Predictor):
         (metrics,) = database.ask("run_metrics", trace=trace_id)
         steps = database.ask("step_host", trace=trace_id)
         count = max(1, len(steps))
-        host_ns = median_high(timed.host_ns)
         # The wait in every step; the wait for the end of the last step does not count.
         waiting_ns = min((row["waiting_ns"] for row in steps), default=0)
-        self.host_ns = max(1, host_ns - waiting_ns)
+        self.host_ns = max(1, median_high(timed.host_ns) - waiting_ns)
         self.work_ns = int(metrics["kernel_ns"] // count)
         busy_ns = analysis.gpu.busy_ns if analysis.gpu else 0
         self.share = min(1.0, busy_ns / count / self.step_ns)
-        recorded_ns = median_high([row["host_ns"] for row in steps]) if steps else host_ns
-        self.dilation = max(1.0, recorded_ns / max(1, host_ns))
         self._reason = ""
         try:
-            self._replay = Replay(database, trace_id, self.limits)
-            self.replayed_ns = self._length() // max(1, len(self._replay.steps))
+            replay = Replay(database, trace_id, self.limits)
+            self._prices = Prices(replay, replay.window(*replay.place()))
+            self.replayed_ns = self._prices.window_ns
         except TracekitError as error:
             self._reason = f"unknown: the trace cannot be replayed: {error}"
 
@@ -148,16 +143,8 @@ class OnDevice(_Predictor):
     def _replayed(self, change: str) -> Prediction:
         if self._reason:
             return Prediction(None, self._reason)
-        text = f"replayed with {change}"
-        if self.dilation > 1.01:
-            text += f", after host*{1 / self.dilation:.3g} for the profiler"
-        return Prediction(self._length(change) / max(1, self._length()), text)
-
-    def _length(self, *changes: str) -> int:
-        run = self._replay.run(f"host*{1 / self.dilation:.6f}", *changes)
-        if len(self._replay.steps):
-            return int(self._replay.steps.lengths(run).sum())
-        return self._replay.bounds().length(run)
+        saved = self._prices.saved(change) / max(1, self._prices.window_ns)
+        return Prediction(1 - saved, f"replayed with {change}")
 
 
 class OnHost(_Predictor):

@@ -90,6 +90,7 @@ class _Builder:
         # Waits that end at the same instant share a join.
         joins, self.join = np.unique(self.waits.end, return_inverse=True)
         host = recorded.host.blocking(self.waits.start, self.waits.end)
+        host = host.judging_rests(recorded.thresholds.unrecorded_ns)
         time = np.concatenate([[0], self.device.start, host.time_of(joins)]).astype(np.int64)
         none = Edges.concatenate([])
         ends = self._ends(host)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from tracekit.causes import CAUSES
+from tracekit.causes import CAUSES, UNRECORDED
 from tracekit.errors import TracekitError
 from tracekit.native.replay import work_at
 from tracekit.replay.graph.arrays import (
@@ -122,6 +122,19 @@ class Host(Struct, frozen=True):
         """A copy that is blocked from each `start` to its `end` (both on one thread)."""
         host = self.cut(np.concatenate([start, end]))
         return replace(host, blocked=host.blocked | host.within(start, end))
+
+    def judging_rests(self, unrecorded_ns: int) -> Host:
+        """A copy in which what waits leave of an unrecorded stretch is Python.
+
+        If it is shorter than `unrecorded_ns`, and on threads whose code was recorded.
+        """
+        python = CAUSES.index("python")
+        beside = np.append(self.blocked[1:], False) | np.append(False, self.blocked[:-1])
+        rest = (self.cause == CAUSES.index(UNRECORDED)) & beside & ~self.blocked
+        rest &= np.diff(self.borders) < unrecorded_ns
+        thread = self.thread_of(self.at)
+        rest &= np.isin(thread, thread[np.isin(self.cause, (python, CAUSES.index("dispatch")))])
+        return replace(self, cause=np.where(rest, python, self.cause).astype(np.int8))
 
     def totals(self, thread: int | None = None) -> Ints:
         """The work of a thread, or of all, by cause in ns."""
