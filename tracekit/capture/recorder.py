@@ -76,9 +76,11 @@ class Recorder:
         activities = [torch.profiler.ProfilerActivity.CPU]
         if gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
+        self.steps, self._wait, self._gpu = steps, wait, gpu
         schedule = None
         if steps is not None:
-            schedule = torch.profiler.schedule(wait=wait, warmup=1, active=steps, repeat=1)
+            self._plan = torch.profiler.schedule(wait=wait, warmup=1, active=steps, repeat=1)
+            schedule = self._action
         self._profile = torch.profiler.profile(
             activities=activities,
             schedule=schedule,
@@ -86,7 +88,6 @@ class Recorder:
             with_stack=stacks,
             profile_memory=memory,
         )
-        self.steps, self._wait, self._gpu = steps, wait, gpu
         self._ends: list[int] = []
         self.done = 0
         self._owner = 0
@@ -153,8 +154,8 @@ class Recorder:
             return
         self.done += 1
         first = self._wait + 1
-        # Synchronize at both ends of the timed steps and of the recorded steps.
-        if self.done in (1, self._wait, first, first + (self.steps or 0)):
+        # Synchronize at both ends of the timed steps and of the recorded steps (the last: _action).
+        if self.done in (1, self._wait, first):
             self.synchronize()
         self._ends.append(time.perf_counter_ns())
         self._require_running()
@@ -163,6 +164,14 @@ class Recorder:
         if self.done == first:
             # The profiler has started.
             self._ends[-1] = time.perf_counter_ns()
+
+    def _action(self, number: int) -> Any:
+        """What the profiler does in a step, which it asks once the step before has its end."""
+        if self.steps is not None and number == self._wait + 1 + self.steps:
+            # No recorded step contains this wait.
+            self.synchronize()
+            self._ends[-1] = time.perf_counter_ns()
+        return self._plan(number)
 
     def synchronize(self) -> None:
         """Waits for the GPU."""
