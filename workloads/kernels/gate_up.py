@@ -35,8 +35,9 @@ _CONFIGS = [
     _config(128, 64, 64, 8, 3),
     _config(128, 64, 32, 4, 4),
     _config(64, 64, 64, 4, 3),
-    _config(32, 64, 64, 4, 4),
-    _config(16, 64, 128, 4, 3),
+    _config(64, 32, 128, 4, 4),
+    _config(32, 32, 128, 4, 3),
+    _config(16, 32, 128, 4, 3),
     _config(16, 32, 64, 4, 3),
 ]
 _DESCRIPTOR_CONFIGS = [
