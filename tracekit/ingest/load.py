@@ -32,6 +32,7 @@ from tracekit.ingest.resources import (
     Resources,
     block_size,
     json_bytes,
+    plan_briefly,
 )
 from tracekit.ingest.resume import begin, require_same
 from tracekit.trace.source import ByteStream
@@ -42,6 +43,7 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     first, resources = job.paths[0], job.resources
     memory_mb = resources.memory_mb
     connection = connect(":memory:", resources.settings(uuid.uuid4().hex), first)
+    plan_briefly(connection, job.paths)
     # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
     if job.judge is None:
