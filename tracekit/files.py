@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import glob
 import os
 import shutil
 import stat
-import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ _USER = os.getuid() if hasattr(os, "getuid") else 0
 _ABANDONED_S = 60
 # Paths of files that this process has open.
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/")
+# The work folders that this process made, and those of its parent if it was forked.
+_made: dict[tuple[int, Path], FileLock] = {}
 # How often a waiting writer checks the lock.
 _POLL_S = 0.05
 
@@ -91,35 +94,40 @@ def sole_writer(
 
 @contextmanager
 def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A private folder in `parent` with an unpredictable name, removed after the block.
+    """A folder as `lasting_folder` makes it, removed after the block."""
+    folder = lasting_folder(parent, prefix)
+    try:
+        yield folder
+    finally:
+        # A forked child must not remove its parent's folder.
+        if lock := _made.get((os.getpid(), folder)):
+            _remove(folder, lock)
+
+
+def lasting_folder(parent: Path, prefix: str) -> Path:
+    """A private folder in `parent` with an unpredictable name, removed when this process ends.
 
     Folders with the same prefix that dead processes left are removed first.
     """
     remove_abandoned(parent, prefix)
-    folder, lock = _locked_folder(parent, prefix)
-    try:
-        yield folder
-    finally:
-        try:
-            _remove(folder, lock)
-        except KeyboardInterrupt:
-            _remove(folder, lock)
-            raise
-
-
-def _locked_folder(parent: Path, prefix: str) -> tuple[Path, FileLock]:
+    folder = parent.absolute() / f"{prefix}{uuid.uuid4().hex[:12]}"
+    # Another thread may remove it.
+    lock = FileLock(folder / _LOCK, thread_local=False)
+    # Noted before the folder exists: an interrupt may come at any moment.
+    _made[os.getpid(), folder] = lock
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = FileLock(folder / _LOCK)
-        try:
+        folder.mkdir(mode=0o700)
+        # Another process may take it for abandoned in the moment before it is locked.
+        with suppress(FileNotFoundError):
             lock.acquire()
-        except FileNotFoundError:
-            # Another process took it for abandoned in the moment before it was locked.
-            continue
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
-        return folder, lock
+            return folder
+
+
+@atexit.register
+def _remove_made() -> None:
+    for (process, folder), lock in list(_made.items()):
+        if process == os.getpid():
+            _remove(folder, lock)
 
 
 def remove_abandoned(parent: Path, prefix: str) -> None:
@@ -164,6 +172,7 @@ def is_own(path: Path) -> bool:
 def _remove(folder: Path, lock: FileLock) -> None:
     lock.release()
     shutil.rmtree(folder, ignore_errors=True)
+    _made.pop((os.getpid(), folder), None)
 
 
 def is_standard_output(output: str | Path) -> bool:

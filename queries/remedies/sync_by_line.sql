@@ -1,7 +1,7 @@
 -- question: Which calls make the host wait for a value from a device, and on which line?
 -- title: Do not wait for values of the device in the loop
 -- causes: sync
--- when: has(traits, 'reads_device') OR has(traits, 'tensor_text') OR kind = 'memcpy'
+-- when: (SELECT bool_or(is_read AND (is_printed OR NOT is_sized)) FROM waiting_call)
 -- needs: The value is not needed in this step: log it later, every n-th step, or decide on the device. Sizes
 --     of an exchange have to be known ahead, such as those of the next batch, or be fixed, with padding.
 -- caveat: The whole call goes, its work on the host and its copy on the device, too: that can be more than

@@ -257,6 +257,22 @@ def test_the_folder_of_a_running_process_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_whose_making_is_interrupted_is_removed_at_exit(tmp_path, monkeypatch):
+    real = Path.mkdir
+
+    def interrupted(folder, mode):
+        real(folder, mode)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files, "_made", {})
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt), files.work_folder(tmp_path, "tracekit-"):
+        pass
+    assert len(list(tmp_path.iterdir())) == 1
+    files._remove_made()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_only_abandoned_work_folders_are_removed(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -246,7 +246,7 @@ workload_options = all_of(
 
 RESOURCES = (
     option("--memory-mb", "Use about this much memory, and spill the rest to disk.", int),
-    option("--threads", "Threads to load with.  [default: one per core]", int),
+    option("--threads", "Threads to load with.  [default: one per core; one if small]", int),
     option("--temp-dir", "Where to spill.  [default: the system's temporary directory]"),
     option(
         "--spill-mb",

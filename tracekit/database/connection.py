@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import os
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -17,7 +16,7 @@ import duckdb
 from tracekit.database import stored
 from tracekit.database.sandbox import Config, forbid_files, limit_spilling, reading
 from tracekit.errors import TracekitError
-from tracekit.files import remove_abandoned, work_folder
+from tracekit.files import lasting_folder, remove_abandoned
 
 # https://duckdb.org/docs/stable/internals/storage
 _DUCKDB_MAGIC = b"DUCK"
@@ -103,20 +102,11 @@ def _remove_spilled() -> None:
 
 @cache
 def _spill_root(folder: Path, process: int) -> Path:
-    stack = ExitStack()
     try:
-        root = stack.enter_context(work_folder(folder, _SPILL_PREFIX))
+        return lasting_folder(folder, _SPILL_PREFIX)
     except OSError as error:
         reason = error.strerror or error
         raise TracekitError(f"{folder}: cannot make a temporary folder there: {reason}") from error
-
-    def remove() -> None:
-        # A forked child must not remove its parent's folder.
-        if os.getpid() == process:
-            stack.close()
-
-    atexit.register(remove)
-    return root
 
 
 def connect(path: str | Path, config: Config, name: str | Path) -> duckdb.DuckDBPyConnection:

@@ -30,8 +30,10 @@ from tracekit.ingest.resources import (
     SMALLEST_BLOCK,
     Memory,
     Resources,
+    are_small,
     block_size,
     json_bytes,
+    plan_briefly,
 )
 from tracekit.ingest.resume import begin, require_same
 from tracekit.trace.source import ByteStream
@@ -41,7 +43,12 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     """Loads into a database in memory and returns a connection that can only read."""
     first, resources = job.paths[0], job.resources
     memory_mb = resources.memory_mb
-    connection = connect(":memory:", resources.settings(uuid.uuid4().hex), first)
+    is_small = are_small(job.paths)
+    # Sharing little work among threads takes longer than it saves.
+    threads: Config = {"threads": 1} if is_small else {}
+    connection = connect(":memory:", threads | resources.settings(uuid.uuid4().hex), first)
+    if is_small:
+        plan_briefly(connection)
     # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
     if job.judge is None:
