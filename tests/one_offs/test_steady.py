@@ -106,6 +106,8 @@ LATE, BUSY = "overhead-bound", "compute-bound"
 ONCE = {
     "a long stretch in a step":
         (loop(once=[Work(200 * MS)]), BUSY, {("stretch", "host", "unrecorded-time"): 200}),
+    "a long stretch early in the run":
+        (loop(9, [Work(200 * MS)]), BUSY, {("stretch", "host", "unrecorded-time"): 200}),
     "a long stretch without steps":
         (loop(once=[Work(200 * MS)], marked=False), BUSY,
          {("stretch", "host", "unrecorded-time"): 200}),
@@ -138,6 +140,11 @@ ONCE = {
         ([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)], LATE, {}),
     "what every step does":
         ([*(step(n, Work(50 * MS), *loop(1)[:-1]) for n in range(6)), Sync(2 * US)], LATE, {}),
+    "two models, one after the other":
+        ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
+    "a heavy step in three":
+        ([*(loop(1, kernel_ns=(400 if n % 3 else 1_200) * US)[0] for n in range(12)), Sync(2 * US)],
+         BUSY, {}),
     "inputs that are copied again": ([*INPUTS, *loop(3, marked=False)[:-1]] * 2, None, {}),
     "few inputs": ([*INPUTS[:3], *loop(marked=False)[:-1]], None, {}),
     # What ends with the recording.

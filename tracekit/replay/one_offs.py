@@ -351,9 +351,13 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
 
 
 def _far_slower(work: Ints, usual: int, thresholds: Thresholds) -> list[int]:
-    """The steps with far more work than usual, unless most are."""
+    """The steps with far more work than usual, unless they recur: half of the steps are such, or
+    several of them do about as much."""
     slow: list[int] = np.flatnonzero(work >= thresholds.one_range_ratio * usual).tolist()
-    return slow if 2 * len(slow) <= len(work) else []
+    median = np.median(work[slow]) if slow else 0
+    alike = int((np.abs(work[slow] - median) <= thresholds.close_margin * median).sum())
+    recur = 2 * len(slow) >= len(work) or alike >= thresholds.fewest_alike
+    return [] if recur else slow
 
 
 def _row_of(steps: MarkedWindows, number: int) -> dict[str, Any]:
