@@ -155,8 +155,9 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
 
 def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | None:
     """The cause that the first advice reduces, if that advice saves about as much as removing the
-    slower side's whole bottleneck and host and device take turns; or if it saves more, by taking
-    away waits of a host that bounds the run: a replay without their time still has their order."""
+    slower side's whole bottleneck and host and device take turns; or if it saves more than that or
+    than halving the host's work, by taking away waits of a host that bounds the run: a replay
+    without their time still has their order."""
     gains, advised = evidence.gains, evidence.advised
     if advised is None or gains is None or bound.bottleneck is None:
         return None
@@ -164,7 +165,7 @@ def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | 
     if bound.takes_turns:
         return advised if evidence.advised_share >= thresholds.near_share * most else None
     is_waiting = bound.side == "host" and advised in _WAITING
-    return advised if is_waiting and evidence.advised_share > most else None
+    return advised if is_waiting and evidence.advised_share > min(most, bound.host) else None
 
 
 def _removed(evidence: Evidence) -> dict[str, float]:

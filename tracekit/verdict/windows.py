@@ -39,10 +39,15 @@ def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) ->
     return None
 
 
-def differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
-    """Why another window has a different regime from the judged one."""
+def differs(
+    evidence: Evidence, bottleneck: str | None, other: Period, thresholds: Thresholds
+) -> str:
+    """Why another window has a different regime from the judged one, which has this bottleneck."""
     window, span = evidence.window, other.window
-    bound = bound_by(other.regime, other.bottleneck)
+    is_same = other.bottleneck == bottleneck
+    bound = (
+        f"{other.regime} by {bottleneck}" if is_same else bound_by(other.regime, other.bottleneck)
+    )
     if span.kind == "trace":
         lead = f"{duration(window.start_ns - span.start_ns)} before the first GPU op"
         if window.kind == "host_active":
