@@ -27,6 +27,7 @@ from tests.kit.traces import Together, slice_event
 from tracekit.replay.prices import Speed
 from tracekit.reporters import console
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.once import once_share
 from tracekit.verdict.regime import slower_sides
 
 SEEDS = sample("random programs with planted one-offs", range(1000), range(4))
@@ -170,6 +171,8 @@ def test_what_happens_once_is_named_and_left_out_and_what_recurs_is_not(title, a
     assert regime in (None, analysis.verdict.regime)
     assert analysis.verdict.bottleneck not in {c for kind, _, c in found if kind != "step"}
     assert any(each.once for each in analysis.advice) == title.startswith(WARMED)
+    if not once_ms:
+        assert once_share(analysis, Thresholds()) == 0
     if "frames" in title:
         # They are no time of Python's either.
         assert {each.regime for each in analysis.windows} == {BUSY}

@@ -352,6 +352,16 @@ JUDGED = {
         evidence(**PYTHON, window=STEP, windows=[gpu_active("compute-bound")]),
         {"confidence": "low"}, "The GPU-active span alone would be compute-bound by math",
     ),
+    "windows that disagree, of one cause": (
+        evidence(**TURNS | {"removed": {"communication": 0.5}}, window=STEP, windows=[
+            replace(gpu_active("compute-bound"), bottleneck="communication")]),
+        {"bottleneck": "communication"},
+        "The GPU-active span alone would be compute-bound by communication",
+    ),
+    "kernels that are too small, and a host that is late": (
+        evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}), {"bottleneck": "latency"},
+        "^ The GPU holds this run up: its kernels are too small for it",
+    ),
     "Python that nobody recorded": (
         evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), {"confidence": "medium"},
         "70 ms of it nothing was recorded",
@@ -385,6 +395,10 @@ JUDGED = {
         evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
                  advised_share=0.4),
         {"bottleneck": "dispatch"}, "Removing other causes: sync 40.0 %",
+    ),
+    "waits that cost more than half of the host's work": (
+        evidence(**LATE, removed={"dispatch": 0.6, "sync": 0.5}, advised="sync", advised_share=0.5),
+        {"bottleneck": "sync"}, "^ The host holds this run up: it waits for the GPU",
     ),
     "a launch that takes more than all others": (
         launching(41), {}, "^ The host holds this run up: one call, hipLaunchKernel, takes 41 ms",

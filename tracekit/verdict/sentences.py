@@ -210,9 +210,10 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
 
 
 def _has_gaps(evidence: Evidence, thresholds: Thresholds) -> bool:
-    gpu = evidence.gpu
-    assert gpu is not None
-    return bool(gpu.idle_ns >= thresholds.doubtful_share * evidence.window.span_ns)
+    """Whether the device waits for itself for long, not for the host."""
+    idle = evidence.idle
+    assert idle is not None
+    return bool(idle.device_ns >= thresholds.doubtful_share * evidence.window.span_ns)
 
 
 def _of_cpu(verdict: Verdict) -> str:
