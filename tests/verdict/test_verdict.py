@@ -207,6 +207,10 @@ JUDGED = {
         {"regime": "unknown", "confidence": "none"},
         "holds this run up: only 3 GPU ops were recorded, too few to represent a run.",
     ),
+    "few ops, and a trace that is far longer": (
+        evidence(**PYTHON, ops=3, windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {"regime": "unknown"}, "only 3 GPU ops were recorded, too few to represent a run.",
+    ),
     "few ops that repeat in each step": (
         evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8},
                  repetition=replace(PASSES, steps=3)),
@@ -603,6 +607,8 @@ def test_every_placeholder_of_words_has_a_switch_of_every_profiler():
         (96, 0.3, 0.01, "compute-bound", 0.03),
         (99, 0.04, 0.01, "compute-bound", 0.0),
         (20, 0.01, 0.04, "overhead-bound", -0.03),
+        # A faster device makes the window begin earlier by more than it ends.
+        (98, 0.005, -0.3, "compute-bound", 0.005),
     ],
 )
 def test_the_margin_has_the_sign_of_the_regime(busy, host, device, regime, margin):

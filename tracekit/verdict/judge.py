@@ -120,8 +120,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
-    # A few ops that follow each other at once are no more than an anecdote in a long trace.
-    is_short = bool(bound.side == "device" and outside(evidence, thresholds))
+    # A few ops are no more than an anecdote in a long trace.
+    is_short = bool(outside(evidence, thresholds))
     is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
     if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"

@@ -53,7 +53,7 @@ def differs(
         if window.kind == "host_active":
             lead = _ends_beyond(span, window, _ends(window), thresholds.small_gain)
         return f"With the {lead}, the run would be {bound}"
-    names = ("its first GPU op", "its last one")
+    names = ("its first GPU op", "its last GPU op")
     named = _ends_beyond(window, span, names, thresholds.named_gain)
     left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
     return f"The GPU-active span alone would be {bound}{left_out}"
