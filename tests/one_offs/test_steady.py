@@ -266,6 +266,19 @@ def test_a_thread_that_waits_changes_nothing(analyses):
         assert other.gains.device > 0.3
 
 
+def stopped(events):
+    """The events of a recording that stopped while the device was at the third step of five."""
+    kernels = [each for each in events if each.get("cat") == "kernel"]
+    return [each for each in events if each not in kernels[23:]]
+
+
+STOPPED = TRACES.program(loop(5), lose=stopped)
+
+
+def test_steps_whose_ops_were_not_recorded_are_not_what_is_usual(analyses):
+    assert [each for each in analyses[STOPPED].one_offs if each.side == "device"] == []
+
+
 SINGLE = TRACES.program([
     *(operator("aten::mm", 20 * US, Launch(6 * US, ((cause, 400 * US),)))
       for cause in ("math", "memory-bandwidth", "latency") * 2),

@@ -332,7 +332,11 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), split by causes with a long excess."""
     device = graph.device
-    launched = [steps.ops(number) for number in range(len(steps))]
+    # Steps without ops were not recorded to the end.
+    working = [number for number in range(len(steps)) if len(steps.ops(number))]
+    if len(working) < thresholds.fewest_alike:
+        return []
+    launched = [steps.ops(number) for number in working]
     # A row for each step, a column for each cause.
     work = np.stack([sums(device.cause[ops], device.ns[ops], len(CAUSES)) for ops in launched])
     total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
@@ -340,7 +344,7 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
     span_ns = int(device.end.max(initial=0) - device.start.min(initial=0))
     found = []
     for number in _far_slower(total, median, thresholds):
-        row = _row_of(steps, number)
+        row = _row_of(steps, working[number])
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
             ops = launched[number][device.cause[launched[number]] == cause]
