@@ -23,7 +23,7 @@ CREATE TABLE gpu_ops (
     launch_start_ns BIGINT, launch_end_ns BIGINT,
     launch_delay_ns BIGINT,   -- from the call's start to the op's
     queue_wait_ns   BIGINT,   -- from the call's end to the op's start, at least 0
-    is_blocking     BOOLEAN,  -- the host continued only after the copy was done
+    is_blocking     BOOLEAN,  -- the host continued after the copy, or late in one of pageable memory
     is_copy_call    BOOLEAN   -- it is known to wait, or the call always does, or it returned late in the copy
 );
 WITH host AS (
@@ -66,9 +66,11 @@ SELECT
     has(n.traits, 'can_be_captured') AS can_be_captured, call.start_ns AS launch_start_ns,
     call.end_ns AS launch_end_ns, op.start_ns - call.start_ns AS launch_delay_ns,
     if(launch_id IS NULL, NULL, greatest(0, op.start_ns - call.end_ns)) AS queue_wait_ns,
-    -- No call waits for a copy within devices, even if it returns after a short one has ended.
+    -- No call waits for a copy within devices, even if it returns after a short one has ended. One from
+    -- pageable memory returns shortly before its copy ends.
     if(launch_id IS NULL, NULL, op.kind = 'memcpy' AND copy_kind NOT IN ('DtoD', 'PtoP')
-        AND call.end_ns >= op.end_ns) AS is_blocking,
+        AND (call.end_ns >= op.end_ns
+            OR contains(op.name, 'Pageable') AND call.end_ns - op.start_ns > op.dur_ns / 2)) AS is_blocking,
     is_blocking OR n.activity = 'copy' OR if(launch_id IS NULL, NULL,
         op.kind = 'memcpy' AND call.end_ns - op.start_ns > op.dur_ns / 2) AS is_copy_call
 FROM op LEFT JOIN call USING (trace_id, correlation)

@@ -44,14 +44,16 @@ WHERE unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
     AND unseen_first >= thresholds().lost_share * (launches - captured)
     AND launches - captured - seen - unseen_first <= thresholds().lost_share * seen
 UNION ALL
-SELECT trace_id, 'dropped_at_end',
+SELECT t.trace_id, 'dropped_at_end',
        if(unqueued_last >= thresholds().unseen_share * (launches - captured), 'error', 'warning'),
        unseen_last,
        format('the last {:,} of {:,} launches have no kernels in this trace, and earlier ones have: '
            || 'recording stopped before the device was done', unseen_last, launches - captured),
        end_ns - cut_ns, NULL
-FROM total JOIN trace_span USING (trace_id)
-WHERE unseen_last >= greatest(thresholds().fewest_lost, unlinked + 1)
+FROM total AS t JOIN trace_span USING (trace_id)
+-- Ops without a launch may be theirs, unless they start before it.
+WHERE unseen_last >= greatest(thresholds().fewest_lost, 1 + (SELECT count(*) FROM gpu_ops AS o
+        WHERE o.trace_id = t.trace_id AND launch_id IS NULL AND o.start_ns >= cut_ns))
     AND launches - captured - seen - unseen_last <= thresholds().lost_share * seen
 UNION ALL
 SELECT trace_id, 'captured_only', 'error', captured,

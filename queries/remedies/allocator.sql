@@ -22,7 +22,8 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html
 -- doubts: no_runtime_calls, no_stacks
 -- In the loop: memory is freed in most quarters of the launches, and not next to a graph's capture; or blocks
--- are freed after the start and allocated again, as the allocator does when memory is short.
+-- are freed after the start and allocated again, as the allocator does when memory is short. If ops were
+-- launched before the recording, the start was before it, too.
 -- Where none is freed, the cache grows only until it holds what the loop needs. Early calls that take far
 -- longer than usual start the device, if later ones do not take as long. A call that frees outside all
 -- operators empties the cache; where calls are about as frequent as launches, there is no cache.
@@ -55,12 +56,16 @@ quartered AS (
     WHERE frees
     GROUP BY n.trace_id
 ),
+running AS (
+    SELECT trace_id FROM gpu_ops WHERE is_asked(trace_id) GROUP BY trace_id
+    HAVING count(*) FILTER (launch_id IS NULL) >= thresholds().fewest_alike
+),
 short AS (
     SELECT trace_id, count(*) AS frees
     FROM (SELECT *, bool_or(NOT frees) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns
               ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS allocates_later FROM uncaptured)
     JOIN early USING (trace_id, pid, tid)
-    WHERE frees AND allocates_later AND start_ns > until_ns
+    WHERE frees AND allocates_later AND (start_ns > until_ns OR trace_id IN (FROM running))
     GROUP BY trace_id
 ),
 freed AS (

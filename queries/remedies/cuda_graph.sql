@@ -48,7 +48,8 @@ before AS (
     -- Calls that belong to one read have no launch between them.
     QUALIFY row_number() OVER (PARTITION BY r.trace_id, l.event_id ORDER BY r.start_ns) = 1
 ),
--- In marked steps, more than one read in a step; else, reads that recur at more than one position.
+-- In marked steps, more than one read in a step; else, reads at more than one position: those that recur, or
+-- all if none does, as in a single pass.
 cut AS (
     SELECT trace_id FROM (
         SELECT b.trace_id, count(*) AS reads FROM before AS b ASOF JOIN steps AS s
@@ -56,9 +57,10 @@ cut AS (
         WHERE b.start_ns < s.end_ns GROUP BY b.trace_id, s.event_id)
     GROUP BY trace_id HAVING median(reads) > 1
     UNION ALL
-    SELECT trace_id FROM (
-        SELECT trace_id FROM before GROUP BY trace_id, position HAVING count(*) >= thresholds().fewest_alike)
-    GROUP BY trace_id HAVING count(*) > 1
+    SELECT trace_id FROM (SELECT trace_id, count(*) AS reads FROM before GROUP BY trace_id, position)
+    GROUP BY trace_id HAVING count(*) FILTER (reads >= thresholds().fewest_alike) > 1
+        OR count(*) > 1 AND max(reads) < thresholds().fewest_alike
+            AND trace_id NOT IN (SELECT trace_id FROM steps)
 ),
 stretch AS (
     SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN waiting_call AS w

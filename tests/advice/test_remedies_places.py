@@ -169,6 +169,11 @@ CASES = {
         steps(*[operator("aten::mm", 12 * US, PRODUCT), ITEM] * 12),
         {},
     ),
+    "a pass that reads the device in its middle is no graph": (
+        "cuda_graph",
+        [*OPS * 3, ITEM, *[operator("aten::add", 9 * US, KERNEL)] * 30, ITEM, *OPS * 3, Sync(US)],
+        {},
+    ),
     "what is printed has no size that depends on data": ("data_dependent_sizes", PRINTED, {}),
     **{
         f"nobody is told to change what the compiler wrote in {written}": (
@@ -275,6 +280,28 @@ LATE = TRACES.program(
         for n in range(9)
     ]
 )
+
+
+MADE_ROOM = [
+    *OPS[:4],
+    operator("aten::empty", 3 * US, *[Call("cudaFree", MS, "allocation")] * 4, NEW),
+    *OPS * 4,
+    Sync(US),
+]
+
+
+def begun(events):
+    """The events of a recording that began after the first launches."""
+    calls = [each for each in events if each["name"] == "cudaLaunchKernel"]
+    return [each for each in events if each not in calls[:4]]
+
+
+STARTING, RUNNING = TRACES.program(MADE_ROOM), TRACES.program(MADE_ROOM, lose=begun)
+
+
+@pytest.mark.parametrize(("trace", "calls"), [(STARTING, 0), (RUNNING, 5)])
+def test_a_run_that_began_before_the_recording_is_not_at_its_start(trace, calls, loaded):
+    assert len(loaded.ask("allocator", trace=trace)) == calls
 
 
 def test_a_faster_host_waits_longer_for_a_loader_that_never_rests(loaded):

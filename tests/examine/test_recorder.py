@@ -95,8 +95,22 @@ STOPPED = recorded(
 )
 
 
-def test_a_step_whose_last_kernels_are_missing_is_not_judged(analyses):
-    assert analyses[STOPPED].verdict.window.name == "ProfilerStep#1"
+# It had begun while the device ran what was launched before.
+SLICED = recorded(
+    [*EAGER * 15, step(1, *EAGER * 20), step(2, *EAGER * 20), WAIT],
+    lambda events: [
+        each
+        for each in without_ops_of(events, calls(events)[45:])
+        if each not in calls(events)[:15]
+    ],
+)
+
+
+@pytest.mark.parametrize("trace", [STOPPED, SLICED])
+def test_a_step_whose_last_kernels_are_missing_is_not_judged(trace, analyses):
+    analysis = analyses[trace]
+    assert any(each.code == "dropped_at_end" for each in analysis.trace.health)
+    assert analysis.verdict.window.name == "ProfilerStep#1"
 
 
 def thinned(every):

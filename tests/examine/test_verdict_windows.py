@@ -28,6 +28,21 @@ def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(analyses):
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
+CUT = TRACES.events([
+    event
+    for number, ops in ((1, 10), (2, 4))
+    for event in (
+        step(number, number * 1000, 100 * ops),
+        *(launch(number * 1000 + 99 * n, 5, 100 * number + n) for n in range(ops)),
+        *(gpu_op(number * 1000 + 99 * n + 7, 9, 100 * number + n) for n in range(ops)),
+    )
+])  # fmt: skip
+
+
+def test_a_step_that_the_recording_ends_in_is_not_the_typical_one(analyses):
+    assert analyses[CUT].verdict.window.name == "ProfilerStep#1"
+
+
 def back_to_back(lead_us):
     """Each call takes 4 of 6 us, each kernel 2 us."""
     events = []

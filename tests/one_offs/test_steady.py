@@ -27,6 +27,7 @@ from tests.kit.traces import Together, slice_event
 from tracekit.replay.prices import Speed
 from tracekit.reporters import console
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.once import once_share
 from tracekit.verdict.regime import slower_sides
 
 SEEDS = sample("random programs with planted one-offs", range(1000), range(4))
@@ -106,6 +107,8 @@ LATE, BUSY = "overhead-bound", "compute-bound"
 ONCE = {
     "a long stretch in a step":
         (loop(once=[Work(200 * MS)]), BUSY, {("stretch", "host", "unrecorded-time"): 200}),
+    "a long stretch early in the run":
+        (loop(9, [Work(200 * MS)]), BUSY, {("stretch", "host", "unrecorded-time"): 200}),
     "a long stretch without steps":
         (loop(once=[Work(200 * MS)], marked=False), BUSY,
          {("stretch", "host", "unrecorded-time"): 200}),
@@ -138,6 +141,11 @@ ONCE = {
         ([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)], LATE, {}),
     "what every step does":
         ([*(step(n, Work(50 * MS), *loop(1)[:-1]) for n in range(6)), Sync(2 * US)], LATE, {}),
+    "two models, one after the other":
+        ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
+    "a heavy step in three":
+        ([*(loop(1, kernel_ns=(400 if n % 3 else 1_200) * US)[0] for n in range(12)), Sync(2 * US)],
+         BUSY, {}),
     "inputs that are copied again": ([*INPUTS, *loop(3, marked=False)[:-1]] * 2, None, {}),
     "few inputs": ([*INPUTS[:3], *loop(marked=False)[:-1]], None, {}),
     # What ends with the recording.
@@ -163,6 +171,8 @@ def test_what_happens_once_is_named_and_left_out_and_what_recurs_is_not(title, a
     assert regime in (None, analysis.verdict.regime)
     assert analysis.verdict.bottleneck not in {c for kind, _, c in found if kind != "step"}
     assert any(each.once for each in analysis.advice) == title.startswith(WARMED)
+    if not once_ms:
+        assert once_share(analysis, Thresholds()) == 0
     if "frames" in title:
         # They are no time of Python's either.
         assert {each.regime for each in analysis.windows} == {BUSY}
@@ -254,6 +264,19 @@ def test_a_thread_that_waits_changes_nothing(analyses):
     for one, other in zip(analyses[ALONE].windows, analyses[BESIDE].windows, strict=True):
         assert (one.regime, one.bottleneck) == (other.regime, other.bottleneck)
         assert other.gains.device > 0.3
+
+
+def stopped(events):
+    """The events of a recording that stopped while the device was at the third step of five."""
+    kernels = [each for each in events if each.get("cat") == "kernel"]
+    return [each for each in events if each not in kernels[23:]]
+
+
+STOPPED = TRACES.program(loop(5), lose=stopped)
+
+
+def test_steps_whose_ops_were_not_recorded_are_not_what_is_usual(analyses):
+    assert [each for each in analyses[STOPPED].one_offs if each.side == "device"] == []
 
 
 SINGLE = TRACES.program([

@@ -80,7 +80,13 @@ PREDICTED = {
         [launch(0, 1_000, 1, "cudaMemcpyAsync"),
          gpu_op(75, 942, 1, category="gpu_memcpy", name="Memcpy HtoD (Pageable -> Device)"),
          launch(1_010, 6, 2), gpu_op(1_020, 10, 2)],
-        {"": 955, "host*0.5": 953, "device*0.5": 487.5},
+        {"": 955, "host*0.5": 953, "device*0.5": 479},
+    ),
+    "so does its call behind a kernel, which it waits for": (
+        [launch(0, 5, 1), gpu_op(7, 500, 1), launch(10, 1_440, 2, "cudaMemcpyAsync"),
+         gpu_op(508, 959, 2, category="gpu_memcpy", name="Memcpy HtoD (Pageable -> Device)"),
+         launch(1_460, 6, 3), gpu_op(1_470, 10, 3)],
+        {"": 1_473, "kernel:sgemm*0.5": 1_473 - 250 - 5, "device*0.5": 250 + 1 + 479.5 + 3 + 5},
     ),
     "a stream waits for the event that the trace names": (
         [launch(0, 5, 1), gpu_op(7, 100, 1), launch(6, 1, 2, name="cudaEventRecord"),

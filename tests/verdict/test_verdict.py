@@ -207,6 +207,10 @@ JUDGED = {
         {"regime": "unknown", "confidence": "none"},
         "holds this run up: only 3 GPU ops were recorded, too few to represent a run.",
     ),
+    "few ops, and a trace that is far longer": (
+        evidence(**PYTHON, ops=3, windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {"regime": "unknown"}, "only 3 GPU ops were recorded, too few to represent a run.",
+    ),
     "few ops that repeat in each step": (
         evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8},
                  repetition=replace(PASSES, steps=3)),
@@ -352,6 +356,16 @@ JUDGED = {
         evidence(**PYTHON, window=STEP, windows=[gpu_active("compute-bound")]),
         {"confidence": "low"}, "The GPU-active span alone would be compute-bound by math",
     ),
+    "windows that disagree, of one cause": (
+        evidence(**TURNS | {"removed": {"communication": 0.5}}, window=STEP, windows=[
+            replace(gpu_active("compute-bound"), bottleneck="communication")]),
+        {"bottleneck": "communication"},
+        "The GPU-active span alone would be compute-bound by communication",
+    ),
+    "kernels that are too small, and a host that is late": (
+        evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}), {"bottleneck": "latency"},
+        "^ The GPU holds this run up: its kernels are too small for it",
+    ),
     "Python that nobody recorded": (
         evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), {"confidence": "medium"},
         "70 ms of it nothing was recorded",
@@ -385,6 +399,10 @@ JUDGED = {
         evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
                  advised_share=0.4),
         {"bottleneck": "dispatch"}, "Removing other causes: sync 40.0 %",
+    ),
+    "waits that cost more than half of the host's work": (
+        evidence(**LATE, removed={"dispatch": 0.6, "sync": 0.5}, advised="sync", advised_share=0.5),
+        {"bottleneck": "sync"}, "^ The host holds this run up: it waits for the GPU",
     ),
     "a launch that takes more than all others": (
         launching(41), {}, "^ The host holds this run up: one call, hipLaunchKernel, takes 41 ms",
@@ -589,6 +607,8 @@ def test_every_placeholder_of_words_has_a_switch_of_every_profiler():
         (96, 0.3, 0.01, "compute-bound", 0.03),
         (99, 0.04, 0.01, "compute-bound", 0.0),
         (20, 0.01, 0.04, "overhead-bound", -0.03),
+        # A faster device makes the window begin earlier by more than it ends.
+        (98, 0.005, -0.3, "compute-bound", 0.005),
     ],
 )
 def test_the_margin_has_the_sign_of_the_regime(busy, host, device, regime, margin):

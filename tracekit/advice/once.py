@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tracekit.advice.catalogue import Remedy, catalogue
 from tracekit.advice.model import Advice
+from tracekit.causes import UNRECORDED
 from tracekit.replay.changes import query_of
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.prices import STALLED
@@ -130,6 +131,9 @@ def _answers(remedy: Remedy, event: OneOff) -> bool:
     # Weights and checkpoints are copied when they are needed: there is nothing to change. And the
     # length of events that the end of the recording cut off is unknown.
     if event.kind in ("copies", "unended") or (event.ops and event.cause == "copy"):
+        return False
+    # Nothing shows what a host does that records nothing.
+    if event.kind == "stretch" and event.cause == UNRECORDED:
         return False
     # A kernel that communicates for long waits for another rank, which no warm-up here changes.
     kinds = {"capture": "capture", "op": "late-rank", "loading": "launch"}

@@ -332,7 +332,11 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
     """Profiler steps that put far more work on the device than the median step (a checkpoint, an
     evaluation, kernels that are tried out), split by causes with a long excess."""
     device = graph.device
-    launched = [steps.ops(number) for number in range(len(steps))]
+    # Steps without ops were not recorded to the end.
+    working = [number for number in range(len(steps)) if len(steps.ops(number))]
+    if len(working) < thresholds.fewest_alike:
+        return []
+    launched = [steps.ops(number) for number in working]
     # A row for each step, a column for each cause.
     work = np.stack([sums(device.cause[ops], device.ns[ops], len(CAUSES)) for ops in launched])
     total, usual = work.sum(axis=1), np.sort(work, axis=0)[(len(work) - 1) // 2]
@@ -340,7 +344,7 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
     span_ns = int(device.end.max(initial=0) - device.start.min(initial=0))
     found = []
     for number in _far_slower(total, median, thresholds):
-        row = _row_of(steps, number)
+        row = _row_of(steps, working[number])
         excess = work[number] - usual
         for cause in np.flatnonzero(excess >= thresholds.long_share * span_ns).tolist():
             ops = launched[number][device.cause[launched[number]] == cause]
@@ -351,9 +355,13 @@ def _busy_steps(steps: MarkedWindows, graph: Graph, thresholds: Thresholds) -> l
 
 
 def _far_slower(work: Ints, usual: int, thresholds: Thresholds) -> list[int]:
-    """The steps with far more work than usual, unless most are."""
+    """The steps with far more work than usual, unless they recur: half of the steps are such, or
+    several of them do about as much."""
     slow: list[int] = np.flatnonzero(work >= thresholds.one_range_ratio * usual).tolist()
-    return slow if 2 * len(slow) <= len(work) else []
+    median = np.median(work[slow]) if slow else 0
+    alike = int((np.abs(work[slow] - median) <= thresholds.close_margin * median).sum())
+    recur = 2 * len(slow) >= len(work) or alike >= thresholds.fewest_alike
+    return [] if recur else slow
 
 
 def _row_of(steps: MarkedWindows, number: int) -> dict[str, Any]:

@@ -145,8 +145,9 @@ class Replay:
 
     def typical_step(self) -> int | None:
         """The number of the profiler's step of median length, without one-offs; None if no step
-        gives the device work. Whole steps come before those whose last ops were not recorded, and
-        steps that hold hardly any one-offs before those that do."""
+        gives the device work. Whole steps come before those whose last ops were not recorded or
+        that the recording ends in, and steps that hold hardly any one-offs before those that do.
+        """
         steps = self.steps
         if not steps.are_steps:
             return None
@@ -156,6 +157,10 @@ class Replay:
         until = [sum(each) for each in zip(steps.began_ns, steps.lasted_ns, strict=True)]
         whole = [each for each in working if all(until[each] <= cut for cut in self._cuts_ns)]
         working = whole or working
+        *others, last = working or [0]
+        if others and 2 * len(steps.ops(last)) < min(len(steps.ops(each)) for each in others):
+            # The recording ends early in it.
+            working = others
         most = 1 + self.thresholds.close_margin
         usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
         return usual[typical([int(lengths[each]) for each in usual])] if usual else None

@@ -154,6 +154,8 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
     enough_ns = (1 - Thresholds().told_share) * left_ns
     titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
     against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
+    # What happened comes before what to do.
+    against = against if len(lines) + 1 + len(against) <= free else []
     for name, inside, ns, at_ns in once_rows(analysis)[:_EVENTS]:
         what, more = ": ".join(filter(None, (printable(name), printable(inside)))), []
         if len(what) > _EVENT:

@@ -26,8 +26,8 @@ ONCE = "What happened once (its whole time)"
 WITHOUT = "what happened once and what the profiler is known to cost"
 THROUGHPUT = "For throughput (time of as many samples; the step itself gets longer)"
 
-# The longest name of what was recorded meanwhile that a row has room for.
-_MEANWHILE = 21
+# The longest name of a row on what was recorded meanwhile.
+_MEANWHILE = 30
 
 # Columns of the query cpu_time, in the order in which they are shown.
 _OF_HOST = (
@@ -163,10 +163,12 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
 def _meanwhile(analysis: Analysis) -> str | None:
     """Waits in which something was recorded: on another thread, or a range around the wait."""
     idle_ns = analysis.idle.causes.get("untraced", 0) if analysis.idle else 0
-    most = next((each["name"] for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), "")
-    if not most:
+    most = next((each for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), None)
+    if most is None:
         return None
-    return f"waits in {most}" if len(most) <= _MEANWHILE else "waits, no call recorded"
+    is_all = most["idle_ns"] >= (1 - Thresholds().small_gain) * idle_ns
+    said = f"waits{'' if is_all else ', most'} in {most['name']}"
+    return said if len(said) <= _MEANWHILE else "waits, no call recorded"
 
 
 def _without_queued(parts: list[WindowPart], analysis: Analysis) -> list[WindowPart]:

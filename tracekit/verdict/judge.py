@@ -120,8 +120,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
     bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
-    # A few ops that follow each other at once are no more than an anecdote in a long trace.
-    is_short = bool(bound.side == "device" and outside(evidence, thresholds))
+    # A few ops are no more than an anecdote in a long trace.
+    is_short = bool(outside(evidence, thresholds))
     is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
     if is_short or is_anecdote(bottleneck, evidence.ops, evidence.repetition, thresholds):
         count = "1 GPU op was" if evidence.ops == 1 else f"{evidence.ops} GPU ops were"
@@ -155,8 +155,9 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
 
 def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | None:
     """The cause that the first advice reduces, if that advice saves about as much as removing the
-    slower side's whole bottleneck and host and device take turns; or if it saves more, by taking
-    away waits of a host that bounds the run: a replay without their time still has their order."""
+    slower side's whole bottleneck and host and device take turns; or if it saves more than that or
+    than halving the host's work, by taking away waits of a host that bounds the run: a replay
+    without their time still has their order."""
     gains, advised = evidence.gains, evidence.advised
     if advised is None or gains is None or bound.bottleneck is None:
         return None
@@ -164,7 +165,7 @@ def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | 
     if bound.takes_turns:
         return advised if evidence.advised_share >= thresholds.near_share * most else None
     is_waiting = bound.side == "host" and advised in _WAITING
-    return advised if is_waiting and evidence.advised_share > most else None
+    return advised if is_waiting and evidence.advised_share > min(most, bound.host) else None
 
 
 def _removed(evidence: Evidence) -> dict[str, float]:

@@ -161,7 +161,9 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     if whole is None or whole.gains is None or not whole.window.span_ns:
         return 0.0
     start_ns = excess_in(whole.window, _profilers_start(analysis))
-    taken = (whole.gains.one_offs_ns - start_ns) / whole.window.span_ns
+    # What the recording cut off is left out of gains, and is no one-off.
+    listed_ns = min(whole.gains.one_offs_ns, excess_in(whole.window, analysis.one_offs))
+    taken = (listed_ns - start_ns) / whole.window.span_ns
     return taken if taken >= thresholds.small_gain else 0.0
 
 

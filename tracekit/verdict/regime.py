@@ -92,6 +92,8 @@ def weigh(host: float, device: float, by_time: str | None = None, least: float =
     Args:
         by_time: the side that the accounting finds, which decides if neither gains `least`.
     """
+    # A window that gets longer begins earlier by more than it ends.
+    host, device = max(0.0, host), max(0.0, device)
     decides = by_time is not None and max(host, device) < least
     side = by_time if decides and by_time else "host" if host > device else "device"
     apart = abs(device - host)

@@ -47,15 +47,15 @@ def headline(
         return f"{open_}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
         return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
-    regime = verdict.regime
+    regime, bottleneck = verdict.regime, verdict.bottleneck
     if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
         rest = without_rank_wait(evidence)
         bound = bound_of(rest, thresholds)
-        is_same = bound.regime == verdict.regime and verdict.bottleneck != "communication"
-        bottleneck = verdict.bottleneck if is_same else bound.bottleneck
-        verdict = replace(verdict, regime=bound.regime, bottleneck=bottleneck, margin=bound.margin)
+        is_same = bound.regime == regime and bottleneck != "communication"
+        left = bottleneck if is_same else bound.bottleneck
+        verdict = replace(verdict, regime=bound.regime, bottleneck=left, margin=bound.margin)
         said = waits
-        if bottleneck is not None:
+        if left is not None:
             said = f"{waits}; apart from that, {lowered(_said(verdict, rest, bound, thresholds))}"
     else:
         said = _said(verdict, evidence, bound, thresholds)
@@ -67,7 +67,9 @@ def headline(
         also = also_once(evidence, thresholds)
     if is_open and (also := also or outside(evidence, thresholds)):
         said = f"{said}. {also}"
-    return said if other is None else f"{said}. {differs(evidence, other, thresholds)}"
+    if other is not None:
+        said = f"{said}. {differs(evidence, bottleneck, other, thresholds)}"
+    return said
 
 
 def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
@@ -208,9 +210,10 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
 
 
 def _has_gaps(evidence: Evidence, thresholds: Thresholds) -> bool:
-    gpu = evidence.gpu
-    assert gpu is not None
-    return bool(gpu.idle_ns >= thresholds.doubtful_share * evidence.window.span_ns)
+    """Whether the device waits for itself for long, not for the host."""
+    idle = evidence.idle
+    assert idle is not None
+    return bool(idle.device_ns >= thresholds.doubtful_share * evidence.window.span_ns)
 
 
 def _of_cpu(verdict: Verdict) -> str:

@@ -39,16 +39,21 @@ def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) ->
     return None
 
 
-def differs(evidence: Evidence, other: Period, thresholds: Thresholds) -> str:
-    """Why another window has a different regime from the judged one."""
+def differs(
+    evidence: Evidence, bottleneck: str | None, other: Period, thresholds: Thresholds
+) -> str:
+    """Why another window has a different regime from the judged one, which has this bottleneck."""
     window, span = evidence.window, other.window
-    bound = bound_by(other.regime, other.bottleneck)
+    is_same = other.bottleneck == bottleneck
+    bound = (
+        f"{other.regime} by {bottleneck}" if is_same else bound_by(other.regime, other.bottleneck)
+    )
     if span.kind == "trace":
         lead = f"{duration(window.start_ns - span.start_ns)} before the first GPU op"
         if window.kind == "host_active":
             lead = _ends_beyond(span, window, _ends(window), thresholds.small_gain)
         return f"With the {lead}, the run would be {bound}"
-    names = ("its first GPU op", "its last one")
+    names = ("its first GPU op", "its last GPU op")
     named = _ends_beyond(window, span, names, thresholds.named_gain)
     left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
     return f"The GPU-active span alone would be {bound}{left_out}"
