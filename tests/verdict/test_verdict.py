@@ -361,6 +361,11 @@ JUDGED = {
         {"bottleneck": "unrecorded-time", "confidence": "medium"},
         "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms.",
     ),
+    "the same, of which short stretches count as Python": (
+        evidence(**LATE, removed={"unrecorded-time": 0.5, "python": 0.3},
+                 idle=late_for(10, untraced_ms=60)),
+        {"bottleneck": "unrecorded-time"}, "while the GPU waited for 60 ms.",
+    ),
     "the same, in which other threads recorded something": (
         evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}, meanwhile=[
             {"name": "api.py(3): block", "activity": "python", "share": 0.6},
