@@ -99,6 +99,20 @@ def test_a_step_whose_last_kernels_are_missing_is_not_judged(analyses):
     assert analyses[STOPPED].verdict.window.name == "ProfilerStep#1"
 
 
+UPDATE = operator("aten::add_", 20 * US, Launch(6 * US, (("memory-bandwidth", 4 * US),)))
+
+
+BROKEN_OFF = {
+    judged: recorded([step(1, *EAGER * 20, UPDATE), step(2, *EAGER * 5, *last), WAIT])
+    for judged, last in ((1, ()), (2, (UPDATE,)))
+}
+
+
+@pytest.mark.parametrize("judged", BROKEN_OFF)
+def test_a_step_amid_which_recording_stopped_is_not_judged(judged, analyses):
+    assert analyses[BROKEN_OFF[judged]].verdict.window.name == f"ProfilerStep#{judged}"
+
+
 def thinned(every):
     def lose(events):
         operators = (each for each in events if each.get("cat") == "cpu_op")

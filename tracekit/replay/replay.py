@@ -156,9 +156,22 @@ class Replay:
         until = [sum(each) for each in zip(steps.began_ns, steps.lasted_ns, strict=True)]
         whole = [each for each in working if all(until[each] <= cut for cut in self._cuts_ns)]
         working = whole or working
+        if len(working) > 1 and self._breaks_off(*working[-2:]):
+            working.pop()
         most = 1 + self.thresholds.close_margin
         usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
         return usual[typical([int(lengths[each]) for each in usual])] if usual else None
+
+    def _breaks_off(self, before: int, last: int) -> bool:
+        """Whether recording stopped amid the last step: it launches far fewer ops than the step
+        before it, and does not end like that one."""
+        ops = [self.steps.ops(each) for each in (before, last)]
+        if 2 * len(ops[1]) >= len(ops[0]):
+            return False
+        rows = self.database.arrays("op_names", trace=self.trace_id)
+        ends = self.graph.device.op_id[[int(each[-1]) for each in ops]]
+        first, second = rows["name_id"][np.searchsorted(rows["event_id"], ends)].tolist()
+        return bool(first != second)
 
     @cached_property
     def _replays_ns(self) -> int:
