@@ -19,7 +19,7 @@ from tracekit.advice.catalogue import catalogue
 from tracekit.commands import cli
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
-from tracekit.reporters.parts import devices_of
+from tracekit.reporters.parts import devices_of, parts_of
 
 
 def screen(analysis, capsys, monkeypatch):
@@ -148,6 +148,18 @@ def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys
     judged = replace(analysis.judged, window=window)
     shown = replace(analysis, judged=judged, steps=steps)
     assert f"{len(spans)} steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
+
+
+@pytest.mark.parametrize(("cause", "name"), [("dispatch", "nothing recorded"), (None, "loading")])
+def test_waits_are_named_by_what_was_recorded_meanwhile_if_the_verdict_is(cause, name, advised):
+    analysis = advised("cuda-graph")
+    idle = replace(analysis.judged.idle, causes={"untraced": MS})
+    shown = replace(
+        analysis, idle=idle, judged=replace(analysis.judged, idle=idle),
+        verdict=replace(analysis.verdict, bottleneck=cause),
+        meanwhile=[{"name": "loading", "idle_ns": MS}],
+    )  # fmt: skip
+    assert any(part.name.endswith(name) for part in parts_of(shown))
 
 
 # Small traces are judged together, large ones take seconds.
