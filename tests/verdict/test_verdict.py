@@ -343,7 +343,14 @@ JUDGED = {
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",
     ),
     # The cause that the first piece of advice is against gives the reason.
-    "turns, with advice": (evidence(**TURNS, advised="sync"), {}, "the host waits for the GPU"),
+    "turns, with advice": (
+        evidence(**TURNS, advised="sync", advised_share=0.2), {"bottleneck": "sync"},
+        "the host waits for the GPU",
+    ),
+    "turns, with advice on the device": (
+        evidence(**TURNS, advised="math", advised_share=0.2), {"bottleneck": "input"},
+        "input is prepared",
+    ),
     "windows that agree": (
         evidence(**PYTHON, window=STEP, windows=[gpu_active("overhead-bound")]),
         {"confidence": "high"}, "",
