@@ -124,6 +124,15 @@ def thinned(every):
     return lose
 
 
+def twice(events):
+    """A file of two recordings, the second with numbers far from those of the first."""
+    operators = [each for each in events if each.get("cat") == "cpu_op"]
+    for number, each in enumerate(operators, 1):
+        jump = 100_000 if 2 * number > len(operators) else 0
+        each["args"] = {"External id": number + jump}
+    return events
+
+
 def captured(launches):
     return [
         Call("cudaStreamBeginCapture", 9 * US, "launch"),
@@ -465,6 +474,7 @@ WHOLE = {
     "a call that blocks later": (waiting_at_first(9_000), "queued_before"),
     "a device that starts with its launch": (starting_at(40), "started_late"),
     "one event in ten": (recorded([*EAGER * 999, WAIT], thinned(10)), "thinned_file"),
+    "two recordings in a file": (recorded([*EAGER * 99, WAIT], twice), "thinned_file"),
     "small gaps": (gaps(500, 900), "recorder_gaps"),
     "unequal gaps": (gaps(1_000, 40_000), "recorder_gaps"),
 }  # fmt: skip
