@@ -44,9 +44,14 @@ def duration(ns: int | float | None) -> str:
     if ns is None:
         return "-"
     for unit, power in TIMES[:-1]:
-        if abs(ns) >= (one := 10.0**power):
+        if _rounded(ns) >= (one := 10.0**power):
             return f"{ns / one:.3g} {unit}" if abs(ns) < 1e3 * one else f"{ns / one:,.0f} {unit}"
     return f"{ns:.0f} ns"
+
+
+def _rounded(number: float) -> float:
+    """A number as its three digits give it: 999,600 is shown as 1,000,000."""
+    return abs(float(f"{number:.3g}"))
 
 
 def signed(ns: int) -> str:
@@ -59,7 +64,7 @@ def size(n_bytes: int | float | None) -> str:
     if n_bytes is None:
         return "-"
     for unit, power in SIZES[:-1]:
-        if abs(n_bytes) >= (one := 10.0**power):
+        if _rounded(n_bytes) >= (one := 10.0**power):
             return f"{n_bytes / one:.3g} {unit}"
     return f"{n_bytes:.0f} B"
 

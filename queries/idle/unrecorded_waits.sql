@@ -5,14 +5,12 @@
 -- column idle_ns (ns): the part of these waits in which it was open on at least one thread
 -- column share (fraction of these waits): idle_ns over the length of all of them
 -- doubts: no_gpu_ops, unlinked_gpu_ops, starts_before_launch, no_stacks
--- Only stretches too long for the interpreter between two operators count (thresholds().unrecorded_ns).
 WITH waited AS MATERIALIZED (
     SELECT t.trace_id, t.device_id, t.start_ns, t.end_ns
     FROM gpu_timeline_by_cause AS t JOIN main_device USING (trace_id, device_id)
     JOIN windows AS w ON t.trace_id = w.trace_id AND t.device_id = w.device_id AND w.kind = 'gpu_active'
         AND t.start_ns >= w.start_ns
     WHERE idle_class = 'host_late' AND cause = 'untraced' AND is_asked(t.trace_id)
-      AND t.end_ns - t.start_ns >= thresholds().unrecorded_ns
 ),
 total AS (SELECT trace_id, sum(end_ns - start_ns) AS ns FROM waited GROUP BY trace_id),
 open AS (

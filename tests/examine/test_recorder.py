@@ -113,6 +113,16 @@ def test_a_step_whose_last_kernels_are_missing_is_not_judged(trace, analyses):
     assert analysis.verdict.window.name == "ProfilerStep#1"
 
 
+UPDATE = operator("aten::add_", 20 * US, Launch(6 * US, (("memory-bandwidth", 4 * US),)))
+
+
+BROKEN_OFF = recorded([step(1, *EAGER * 20, UPDATE), step(2, *EAGER * 5), WAIT])
+
+
+def test_a_step_amid_which_recording_stopped_is_not_judged(analyses):
+    assert analyses[BROKEN_OFF].verdict.window.name == "ProfilerStep#1"
+
+
 def thinned(every):
     def lose(events):
         operators = (each for each in events if each.get("cat") == "cpu_op")
@@ -122,6 +132,15 @@ def thinned(every):
         return [each for each in events if chance.random() < 1 / every]
 
     return lose
+
+
+def twice(events):
+    """A file of two recordings, the second with numbers far from those of the first."""
+    operators = [each for each in events if each.get("cat") == "cpu_op"]
+    for number, each in enumerate(operators, 1):
+        jump = 100_000 if 2 * number > len(operators) else 0
+        each["args"] = {"External id": number + jump}
+    return events
 
 
 def captured(launches):
@@ -465,6 +484,7 @@ WHOLE = {
     "a call that blocks later": (waiting_at_first(9_000), "queued_before"),
     "a device that starts with its launch": (starting_at(40), "started_late"),
     "one event in ten": (recorded([*EAGER * 999, WAIT], thinned(10)), "thinned_file"),
+    "two recordings in a file": (recorded([*EAGER * 99, WAIT], twice), "thinned_file"),
     "small gaps": (gaps(500, 900), "recorder_gaps"),
     "unequal gaps": (gaps(1_000, 40_000), "recorder_gaps"),
 }  # fmt: skip

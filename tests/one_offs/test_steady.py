@@ -121,6 +121,10 @@ ONCE = {
         (loop(9, FREE), BUSY, {("allocation", "host", "allocation"): 200}),
     "a long free without steps":
         (loop(9, FREE, marked=False), BUSY, {("allocation", "host", "allocation"): 200}),
+    # Before most launches, as one that a warm-up helps against.
+    "a long call that the device works through":
+        (loop(9, [line("<built-in function mkdir>", Work(90 * MS))], kernel_ns=5 * MS), BUSY,
+         {("stretch", "host", "python"): 90}),
     "a checkpoint in a step":
         (loop(12, [operator("aten::copy_", 3 * US, SAVED)] * 30), BUSY,
          {("step", "device", "copy"): 150}),
@@ -156,8 +160,9 @@ ONCE = {
          {}),
     **{f"{n} open frames": (ending(n), BUSY, {}) for n in (0, 1, 4)},
 }  # fmt: skip
-# Those that a warm-up helps against: they happen early, or may wait for what is loaded.
-WARMED = ("a long free", "kernels that are tried out", "a slow first step", "a slow start")
+# Those that a warm-up helps against: they happen early, or may wait for what is loaded, and the
+# device does not work through them.
+WARMED = ("a long free", "kernels that are tried out", "a slow first step")
 TRACE = {title: TRACES.program(atoms) for title, (atoms, *_) in ONCE.items()}
 
 

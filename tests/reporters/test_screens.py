@@ -19,7 +19,7 @@ from tracekit.advice.catalogue import catalogue
 from tracekit.commands import cli
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
-from tracekit.reporters.parts import devices_of
+from tracekit.reporters.parts import devices_of, parts_of
 
 
 def screen(analysis, capsys, monkeypatch):
@@ -64,6 +64,31 @@ def test_one_offs_are_listed_if_they_are_much_of_the_trace(
         lines = screen(run.verdict(), capsys, monkeypatch)
     at = [number for number, each in enumerate(lines) if each.startswith("What happened once")]
     assert [lines[number + 1].partition("  ")[0] for number in at] == [row] * (row is not None)
+
+
+LOGGED = operator("aten::item", 2 * US, operator("aten::_local_scalar_dense", 2 * US, SAVED))
+
+
+def test_the_first_change_has_its_lines_beside_one_offs(tmp_path, capsys, monkeypatch):
+    work = [operator("aten::mm", 20 * US, Launch(6 * US, (("math", 400 * US),)))] * 10
+    atoms = [step(n, *work, LOGGED, *([MALLOC] * 9 if n == 4 else [])) for n in range(9)]
+    with tracekit.load(write(tmp_path / "t.json", Simulation([*atoms, Sync(2 * US)]))) as run:
+        analysis = run.verdict()
+    for words in range(40):
+        verdict = replace(analysis.verdict, headline="A long sentence. " * words)
+        lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
+        headings = [at for at, each in enumerate(lines) if each.startswith("What ")]
+        assert all(lines[at + 1].strip() for at in headings)
+        if len(lines) <= 24:
+            assert any(each.startswith("1 ") for each in lines)
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [(999_499, "999 us"), (999_600, "1 ms"), (999_700_000, "1 s"), (1_234e9, "1,234 s")],
+)
+def test_a_length_is_in_the_unit_that_its_three_digits_fit(ns, said):
+    assert tracekit.text.duration(ns) == said
 
 
 @pytest.fixture
@@ -123,6 +148,18 @@ def test_the_median_step_is_only_called_so_if_it_is(spans, said, advised, capsys
     judged = replace(analysis.judged, window=window)
     shown = replace(analysis, judged=judged, steps=steps)
     assert f"{len(spans)} steps, {said} 1 ms" in " ".join(screen(shown, capsys, monkeypatch))
+
+
+@pytest.mark.parametrize(("cause", "name"), [("dispatch", "nothing recorded"), (None, "loading")])
+def test_waits_are_named_by_what_was_recorded_meanwhile_if_the_verdict_is(cause, name, advised):
+    analysis = advised("cuda-graph")
+    idle = replace(analysis.judged.idle, causes={"untraced": MS})
+    shown = replace(
+        analysis, idle=idle, judged=replace(analysis.judged, idle=idle),
+        verdict=replace(analysis.verdict, bottleneck=cause),
+        meanwhile=[{"name": "loading", "idle_ns": MS}],
+    )  # fmt: skip
+    assert any(part.name.endswith(name) for part in parts_of(shown))
 
 
 # Small traces are judged together, large ones take seconds.

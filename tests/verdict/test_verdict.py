@@ -347,7 +347,14 @@ JUDGED = {
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",
     ),
     # The cause that the first piece of advice is against gives the reason.
-    "turns, with advice": (evidence(**TURNS, advised="sync"), {}, "the host waits for the GPU"),
+    "turns, with advice": (
+        evidence(**TURNS, advised="sync", advised_share=0.2), {"bottleneck": "sync"},
+        "the host waits for the GPU",
+    ),
+    "turns, with advice on the device": (
+        evidence(**TURNS, advised="math", advised_share=0.2), {"bottleneck": "input"},
+        "input is prepared",
+    ),
     "windows that agree": (
         evidence(**PYTHON, window=STEP, windows=[gpu_active("overhead-bound")]),
         {"confidence": "high"}, "",
@@ -374,6 +381,11 @@ JUDGED = {
         evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}),
         {"bottleneck": "unrecorded-time", "confidence": "medium"},
         "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms.",
+    ),
+    "the same, of which short stretches count as Python": (
+        evidence(**LATE, removed={"unrecorded-time": 0.5, "python": 0.3},
+                 idle=late_for(10, untraced_ms=60)),
+        {"bottleneck": "unrecorded-time"}, "while the GPU waited for 60 ms.",
     ),
     "the same, in which other threads recorded something": (
         evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}, meanwhile=[

@@ -123,10 +123,11 @@ def find(
                for each in worth)  # fmt: skip
     listed = [_advice(each, length, of_window.removed, doubted) for each, length in lengths]
     # Once in the whole run: one-offs are compared with its length.
-    whole_ns = gains.gains("trace", 0).window_ns
-    least_once_ns, is_warm = max(1, thresholds.advised_gain * whole_ns), "warmed_up" in codes
-    once = advice_on_once(replay, least_once_ns, is_cold=is_cold, is_warm=is_warm)
-    is_start = is_cold or sum(each.saves_ns for each in once) > whole_ns
+    whole, is_warm = gains.gains("trace", 0), "warmed_up" in codes
+    least_once_ns = max(1, thresholds.advised_gain * whole.window_ns)
+    of_host = is_cold or whole.one_offs_ns >= least_once_ns
+    once = advice_on_once(replay, least_once_ns, of_host, is_cold=is_cold, is_warm=is_warm)
+    is_start = is_cold or sum(each.saves_ns for each in once) > whole.window_ns
     return FixList(
         trace=replay.database.name,
         window=window.name,

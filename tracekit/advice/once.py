@@ -20,13 +20,15 @@ _ALLOCATOR = "allocator"
 
 
 def advice_on_once(
-    replay: Replay, least_ns: float, *, is_cold: bool, is_warm: bool
+    replay: Replay, least_ns: float, of_host: bool, *, is_cold: bool, is_warm: bool
 ) -> list[Advice]:
     """Advice on one-offs that saves at least `least_ns`, a line for each remedy, the highest saving
-    first. No warm-up helps against later ones. Where launches load code (`is_cold`), a warm-up
+    first. `of_host`: those of the host count; if the device works through them, they add nothing.
+    No warm-up helps against later ones. Where launches load code (`is_cold`), a warm-up
     comes first; where steps ran before the recording (`is_warm`), the run has had its warm-up."""
     found = []
-    one_offs, recurring = replay.one_offs, _recurring(replay)
+    recurring = _recurring(replay)
+    one_offs = [each for each in replay.one_offs if of_host or not each.on_host]
     owner = {id(each): _recurs(each, recurring) for each in one_offs}
     for remedy in catalogue().values():
         if is_warm and remedy.name == _WARM:

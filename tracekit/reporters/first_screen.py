@@ -133,8 +133,9 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
         lists = [each for each in lists if each[0] != ONCE]
         best = best_of(analysis.advice)
         if analysis.verdict.regime != UNKNOWN and (best is None or taken >= (best.share or 0.0)):
-            # Whatever the first sentence says, the change that saves most has its line.
-            shown = _happened(analysis, taken, once, free - (_FEWEST if best else 0))
+            # Whatever the first sentence says, the change that saves most has its lines.
+            needed = 2 + len(_titled(1, best)) if best else 0
+            shown = _happened(analysis, taken, once, free - needed)
             return [*shown, *_changes(analysis, lists, [], free - len(shown))]
         lines = _changes(analysis, lists, [], free - _RESERVED)
         lines = lines or _changes(analysis, lists, [], free)
@@ -155,7 +156,7 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
     titles = "; ".join(lowered(printable(each.title)) for each in once[:_ONCE])
     against = wrap(f"    against it: {titles}", WIDTH, subsequent_indent="    ") if titles else []
     # What happened comes before what to do.
-    against = against if len(lines) + 1 + len(against) <= free else []
+    against = against if _FEWEST + len(against) <= free else []
     for name, inside, ns, at_ns in once_rows(analysis)[:_EVENTS]:
         what, more = ": ".join(filter(None, (printable(name), printable(inside)))), []
         if len(what) > _EVENT:
@@ -211,7 +212,7 @@ def _listed(
     ]
     changes: list[tuple[list[Text], list[Text]]] = []
     for number, each in enumerate(advice, 1):
-        title, *more = wrap(f"{number} {printable(each.title)}", _TITLE, subsequent_indent="  ")
+        title, *more = _titled(number, each)
         part = ""
         if each.share is not None:
             part = percent(each.share)
@@ -223,8 +224,10 @@ def _listed(
         # One of several places says nothing without its name.
         named = int(remedy(each.remedy).is_by_place)
         changes.append((change + place[:named], place[named:]))
-    # The first changes that save much have their lines before any of them has its details.
     small, room = Thresholds().small_gain, free - len(lines)
+    if changes and len(changes[0][0]) > room:
+        changes[0] = (changes[0][0][: len(_titled(1, advice[0]))], [])
+    # The first changes that save much have their lines before any of them has its details.
     much = sum((each.share or 0.0) >= small for each in advice[:_FIRST])
     while sum(len(change) for change, _ in changes[:much]) > room:
         much -= 1
@@ -237,6 +240,10 @@ def _listed(
         lines += place[:left]
         room -= len(place[:left])
     return lines if len(lines) > 2 else []
+
+
+def _titled(number: int, advice: Advice) -> list[str]:
+    return wrap(f"{number} {printable(advice.title)}", _TITLE, subsequent_indent="  ")
 
 
 def _next(analysis: Analysis, free: int) -> list[Text]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import remedy
 from tracekit.advice.model import Advice
-from tracekit.causes import in_words_of
+from tracekit.causes import UNRECORDED, in_words_of
 from tracekit.evidence.model import HostThread, Period
 from tracekit.reporters import colours
 from tracekit.text import duration
@@ -161,7 +161,10 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
 
 
 def _meanwhile(analysis: Analysis) -> str | None:
-    """Waits in which something was recorded: on another thread, or a range around the wait."""
+    """Waits in which something was recorded, on another thread or in a range around the wait, if
+    the verdict is about them: else the waits between that range's operators are other parts."""
+    if analysis.verdict.bottleneck not in (None, UNRECORDED):
+        return None
     idle_ns = analysis.idle.causes.get("untraced", 0) if analysis.idle else 0
     most = next((each for each in analysis.meanwhile if 2 * each["idle_ns"] >= idle_ns), None)
     if most is None:

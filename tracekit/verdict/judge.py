@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of, in_words_of
+from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of, in_words_of, words
 from tracekit.evidence.model import Evidence, Gpu, Launch, Period
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
@@ -119,7 +119,7 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
         return unknown(window, why, fractions, [], savings)
     bound = bound_of(evidence, thresholds)
     regime, margin = bound.regime, bound.margin
-    bottleneck = _advised(evidence, bound, thresholds) or bound.bottleneck
+    bottleneck = _advised(evidence, bound) or bound.bottleneck
     # A few ops are no more than an anecdote in a long trace.
     is_short = bool(outside(evidence, thresholds))
     is_short = is_short and is_few(evidence.ops, evidence.repetition, thresholds)
@@ -153,17 +153,17 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
 
 
-def _advised(evidence: Evidence, bound: Bound, thresholds: Thresholds) -> str | None:
-    """The cause that the first advice reduces, if that advice saves about as much as removing the
-    slower side's whole bottleneck and host and device take turns; or if it saves more than that or
-    than halving the host's work, by taking away waits of a host that bounds the run: a replay
-    without their time still has their order."""
+def _advised(evidence: Evidence, bound: Bound) -> str | None:
+    """The cause that the first advice reduces, if it is why host and device take turns; or if the
+    advice saves more than removing the slower side's whole bottleneck, or than halving the host's
+    work, by taking away waits of a host that bounds the run: a replay without their time still has
+    their order."""
     gains, advised = evidence.gains, evidence.advised
     if advised is None or gains is None or bound.bottleneck is None:
         return None
-    most = gains.removed.get(bound.bottleneck, 0.0)
     if bound.takes_turns:
-        return advised if evidence.advised_share >= thresholds.near_share * most else None
+        return advised if advised in words("takes_turns") else None
+    most = gains.removed.get(bound.bottleneck, 0.0)
     is_waiting = bound.side == "host" and advised in _WAITING
     return advised if is_waiting and evidence.advised_share > min(most, bound.host) else None
 

@@ -13,6 +13,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
+    excess_in,
     is_partly_once,
     mostly_once,
     waits_for_rank,
@@ -161,8 +162,10 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
     if bottleneck == UNRECORDED:
         known = recorded_meanwhile(evidence)
         if evidence.idle is not None:
-            # Removing it may also shorten what the device does beside it.
-            ns = min(ns, unrecorded_ns(evidence.idle))
+            once = [each for each in evidence.one_offs if each.cause == UNRECORDED]
+            waited_ns = unrecorded_ns(evidence.idle)
+            # The device may have worked through a part of what happened once.
+            ns = min(waited_ns, max(ns, waited_ns - excess_in(evidence.window, once)))
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     if one and longest and 2 * longest["dur_ns"] > ns:
