@@ -101,7 +101,11 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
     finally:
         # A forked child must not remove its parent's folder.
         if lock := _made.get((os.getpid(), folder)):
-            _remove(folder, lock)
+            try:
+                _remove(folder, lock)
+            except KeyboardInterrupt:
+                _remove(folder, lock)
+                raise
 
 
 def lasting_folder(parent: Path, prefix: str) -> Path:
