@@ -31,7 +31,7 @@
 -- launches do.
 -- A run that captures graphs, or replays them for most GPU ops, has chosen what to leave out.
 WITH launch AS (
-    SELECT l.trace_id, l.launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.name AS kernel
+    SELECT l.trace_id, l.launch_id AS event_id, l.pid, l.tid, l.start_ns, l.end_ns, k.label_id AS kernel
     FROM launch_call AS l JOIN gpu_ops AS k ON l.trace_id = k.trace_id AND l.op_id = k.event_id
     WHERE is_asked(l.trace_id) AND l.can_be_captured AND NOT l.is_graph
         AND NOT l.is_blocking AND l.trace_id NOT IN (SELECT trace_id FROM graph_captures)
@@ -63,12 +63,13 @@ cut AS (
             AND trace_id NOT IN (SELECT trace_id FROM steps)
 ),
 stretch AS (
-    SELECT l.trace_id, count(*) AS launches FROM launch AS l ASOF LEFT JOIN waiting_call AS w
+    SELECT l.trace_id, count(*) AS launches
+    FROM (SELECT trace_id, end_ns FROM launch) AS l ASOF LEFT JOIN waiting_call AS w
       ON l.trace_id = w.trace_id AND l.end_ns <= w.start_ns
     GROUP BY l.trace_id, w.event_id
 ),
 counted AS (
-    SELECT *, count(*) OVER (PARTITION BY trace_id, kernel) AS alike, end_ns - greatest(
+    SELECT *, end_ns - greatest(
                lag(end_ns, 1, start_ns) OVER (PARTITION BY trace_id, pid, tid ORDER BY start_ns),
                start_ns - thresholds().slow_launch_ns) AS dur_ns
     FROM launch ANTI JOIN cut USING (trace_id)
@@ -86,9 +87,11 @@ SELECT trace_id, NULL AS place,
            WHEN s.launches < thresholds().graph_launches
            THEN format('launches a step: {:.0f}', s.launches) END AS detail,
        'cuda-graph' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
-FROM counted LEFT JOIN step AS s USING (trace_id)
-WHERE alike >= thresholds().fewest_alike AND (s.launches IS NOT NULL OR trace_id IN (
+FROM counted SEMI JOIN (SELECT trace_id, kernel FROM launch GROUP BY ALL
+    HAVING count(*) >= thresholds().fewest_alike) USING (trace_id, kernel)
+LEFT JOIN step AS s USING (trace_id)
+WHERE s.launches IS NOT NULL OR trace_id IN (
     -- In a trace's typical launch, the host makes so many launches between two waits. A single stretch may be
     -- as short as the recording.
     SELECT trace_id FROM stretch GROUP BY trace_id
-    HAVING sum(launches * launches) / sum(launches) >= thresholds().graph_launches OR count(*) = 1))
+    HAVING sum(launches * launches) / sum(launches) >= thresholds().graph_launches OR count(*) = 1)

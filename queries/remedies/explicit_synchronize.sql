@@ -35,9 +35,9 @@ WITH waiting AS (
 at_place AS (FROM waiting LEFT JOIN call_site USING (trace_id, event_id)),
 -- A function written in C++ that is called from Python, such as Optimizer.step, is an operator, too.
 own AS (
-    SELECT w.*
-    FROM at_place AS w LEFT JOIN slices AS p ON w.trace_id = p.trace_id AND w.python_id = p.event_id
-    WHERE cpu_op IS NULL OR starts_with(cpu_op, 'Optimizer.') OR has(p.traits, 'synchronizes')
+    FROM at_place WHERE cpu_op IS NULL OR starts_with(cpu_op, 'Optimizer.')
+        OR (trace_id, python_id) IN (
+            SELECT (trace_id, event_id) FROM slices WHERE has(traits, 'synchronizes'))
 ),
 launched AS (
     SELECT trace_id, pid, tid, launch_start_ns AS start_ns, copy_kind

@@ -62,14 +62,19 @@ slow AS (
 ),
 -- A fused step reads and writes parameter, gradient and state once. Each parameter is written by one
 -- addcdiv_ (Adam) or add_ (SGD, which first adds to the momentum, if it has any).
+written AS (
+    SELECT label_id, name FROM slice_label
+    WHERE name IN ('aten::addcdiv_', 'aten::addcdiv', 'aten::add_', 'aten::mul_')
+),
 tensor AS (
     SELECT trace_id, step_id, name, optimizer,
            elements(shapes_of(args->'Input Dims')[1])
                * element_bytes(texts_of(args->'Input type')[1]) AS bytes
-    FROM launched JOIN (SELECT trace_id, event_id AS cpu_op_id, args FROM event_row)
+    FROM launched JOIN (SELECT trace_id, event_id AS cpu_op_id, args FROM event_row
+        WHERE label_id IN (SELECT label_id FROM written))
         USING (trace_id, cpu_op_id)
     WHERE (trace_id, step_id) IN (SELECT (trace_id, event_id) FROM slow WHERE NOT is_foreach) AND is_fusable
-        AND name IN ('aten::addcdiv_', 'aten::addcdiv', 'aten::add_', 'aten::mul_')
+        AND name IN (SELECT name FROM written)
 ),
 moved AS (
     SELECT trace_id, step_id, CASE WHEN any_value(optimizer) = 'SGD'

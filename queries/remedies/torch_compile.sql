@@ -25,9 +25,7 @@
 -- doubts: no_gpu_ops, no_runtime_calls, no_shapes, unlinked_gpu_ops
 -- Fusion, and fewer trips through Python and the dispatcher; measured on 180 models in the last source.
 -- A compiler that only traces calls the same operators: kernels that it could fuse, and none that it wrote.
-WITH compiled_trace AS (
-    SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE compiled IS NOT NULL
-),
+WITH compiled_trace AS (SELECT trace_id FROM label JOIN slice_label USING (label_id) WHERE compiled NOT NULL),
 traced AS (
     SELECT trace_id FROM gpu_ops WHERE kind = 'kernel' AND is_asked(trace_id)
         AND trace_id IN (FROM compiled_trace)
@@ -62,7 +60,7 @@ part AS (
     FROM (FROM numbered WHERE is_backward) JOIN forward AS f USING (trace_id, sequence_number)
     UNION ALL
     SELECT trace_id, event_id, pid, tid, NULL, start_ns, end_ns
-    FROM cpu_ops SEMI JOIN (FROM thread_slice WHERE outer_op_id = event_id) USING (trace_id, event_id)
+    FROM slices SEMI JOIN (FROM thread_slice WHERE outer_op_id = event_id) USING (trace_id, event_id)
     WHERE is_asked(trace_id)
         AND trace_id NOT IN (SELECT trace_id FROM frame)
         -- Users who compile a part chose it: without modules, the trace does not show the rest of the model.
@@ -82,15 +80,16 @@ launched AS (
 ),
 -- Some work stays: compiled code, graphs, reads, calls that stall, fused optimizers, collectives and input.
 fixed AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns FROM slices
-    WHERE is_asked(trace_id) AND (activity = 'runtime' AND dur_ns >= thresholds().stall_ns
-        OR kind IN ('cpu_op', 'annotation', 'python') AND (activity = 'input'
-            OR list_has_any(traits, ['collective_call', 'apart_from_modules'])
-            OR compiled IS NOT NULL AND trace_id NOT IN (FROM traced)))
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices JOIN (
+        SELECT label_id, kind IN ('cpu_op', 'annotation', 'python') AND (activity = 'input'
+                   OR list_has_any(traits, ['collective_call', 'apart_from_modules'])
+                   OR compiled IS NOT NULL AND trace_id NOT IN (FROM traced)) AS stays
+        FROM label JOIN slice_label USING (label_id) WHERE stays OR activity = 'runtime') USING (label_id)
+    WHERE is_asked(trace_id) AND (stays OR dur_ns >= thresholds().stall_ns)
     UNION ALL
-    SELECT trace_id, launch_id, pid, tid, NULL, start_ns, end_ns FROM launched WHERE is_graph
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM launched WHERE is_graph
     UNION ALL
-    SELECT trace_id, event_id, o.pid, o.tid, NULL, ts_ns, ts_ns + dur_ns FROM event_row AS o
+    SELECT trace_id, pid, tid, ts_ns, ts_ns + dur_ns FROM event_row
     WHERE (trace_id, event_id) IN (SELECT (trace_id, cpu_op_id) FROM waiting)
 ),
 fixed_call AS (FROM fixed QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)),

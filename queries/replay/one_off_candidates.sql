@@ -55,7 +55,7 @@ segment AS NOT MATERIALIZED (
     FROM thread_segment AS s JOIN thread AS t USING (thread)
 ),
 -- Stretches.
-long AS (
+long AS MATERIALIZED (
     FROM segment WHERE end_ns - start_ns >= long_ns AND is_within
         AND activity NOT IN ('sync', 'copy', 'compilation')
 ),

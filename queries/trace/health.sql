@@ -14,21 +14,26 @@ WITH op AS (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end_ns
         FROM gpu_ops
     ) LEFT JOIN (
-        SELECT trace_id, correlation, TRUE AS is_shared FROM runtime_calls
+        SELECT trace_id, correlation, TRUE AS is_shared FROM runtime_calls WHERE trace_id IN (
+            SELECT trace_id FROM host_thread GROUP BY trace_id HAVING min(pid) < max(pid))
         GROUP BY trace_id, correlation HAVING min(pid) < max(pid)
     ) USING (trace_id, correlation)
     GROUP BY trace_id
 ),
 timed AS (
-    SELECT e.trace_id, count(*) FILTER (phase = 'X' AND dur_ns < 0) AS negative,
-           count(*) FILTER (phase = 'X' AND (ts_ns IS NULL OR dur_ns IS NULL
-               OR dur_ns > thresholds().late_time_ns)) AS untimed,
-           count(*) FILTER (phase = 'X' AND dur_ns > thresholds().absurd_duration_ns
-               AND greatest(dur_ns, abs(ts_ns)) <= thresholds().late_time_ns) AS absurd,
-           count(*) FILTER (phase IN ('B', 'E')) AS begins_and_ends,
-           count(*) FILTER (kind = 'other' AND coalesce(category, '') = '') AS uncategorized,
-           count(*) FILTER (kind = 'python') AS frames
-    FROM event_row AS e JOIN label USING (label_id) LEFT JOIN slice_label USING (label_id)
+    SELECT e.trace_id, sum_where(negative, phase = 'X') AS negative,
+           sum_where(untimed, phase = 'X') AS untimed, sum_where(absurd, phase = 'X') AS absurd,
+           sum_where(events, phase IN ('B', 'E')) AS begins_and_ends,
+           sum_where(events, kind = 'other' AND coalesce(category, '') = '') AS uncategorized,
+           sum_where(events, kind = 'python') AS frames
+    FROM (
+        SELECT trace_id, label_id, count(*) AS events, count(*) FILTER (dur_ns < 0) AS negative,
+               count(*) FILTER (ts_ns IS NULL OR dur_ns IS NULL OR dur_ns > thresholds().late_time_ns)
+                   AS untimed,
+               count(*) FILTER (dur_ns > thresholds().absurd_duration_ns
+                   AND greatest(dur_ns, abs(ts_ns)) <= thresholds().late_time_ns) AS absurd
+        FROM event_row GROUP BY trace_id, label_id
+    ) AS e JOIN label USING (label_id) LEFT JOIN slice_label USING (label_id)
     GROUP BY e.trace_id
 ),
 step AS (

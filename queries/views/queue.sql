@@ -10,11 +10,17 @@ GROUP BY trace_id, device_id, stream, launch_id, launch_start_ns;
 -- starts within `wait_ns` after them; `is_first`: they launch a kernel for the first time. And calls that
 -- load code or ask about it.
 CREATE OR REPLACE MACRO cold_calls(call_ns, wait_ns) AS TABLE
-SELECT trace_id, launch_id, FALSE AS loads, bool_or(is_first) AS is_first, any_value(ns) AS ns
-FROM (SELECT *, launch_end_ns - launch_start_ns AS ns, row_number() OVER (
-          PARTITION BY trace_id, device_id, name ORDER BY launch_start_ns, event_id) = 1 AS is_first
-    FROM gpu_ops WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph)
-WHERE ns >= call_ns AND queue_wait_ns < wait_ns
+WITH launched AS (
+    SELECT trace_id, launch_id, event_id, device_id, name, launch_start_ns, queue_wait_ns,
+           launch_end_ns - launch_start_ns AS ns
+    FROM gpu_ops WHERE is_asked(trace_id) AND kind = 'kernel' AND NOT is_graph
+),
+slow AS (FROM launched WHERE ns >= call_ns AND queue_wait_ns < wait_ns)
+SELECT trace_id, launch_id, FALSE AS loads, bool_or(event_id = first_id) AS is_first, any_value(ns) AS ns
+FROM slow JOIN (
+    SELECT trace_id, device_id, name, arg_min(event_id, (launch_start_ns, event_id)) AS first_id
+    FROM launched SEMI JOIN slow USING (trace_id, device_id, name) GROUP BY ALL
+) USING (trace_id, device_id, name)
 GROUP BY trace_id, launch_id
 UNION ALL
 SELECT trace_id, event_id, TRUE, FALSE, dur_ns FROM runtime_calls

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import duckdb
@@ -22,8 +24,12 @@ NEEDS_MEMORY = (
 )
 # Guards the count of running queries; held while DuckDB releases memory.
 _COUNTING = threading.Lock()
+# The sizes of this process in pages: all, and resident (proc(5)).
+_STATM = Path("/proc/self/statm")
 # Set as DuckDB's limit for a moment, to make it release unused memory.
 _LEAST_MEMORY = ("16MB", "128MB")
+# DuckDB keeps up to this much: queries that follow reuse it, and need not read the file again.
+_KEPT_BYTES = 200 << 20
 
 
 class _NeedsMemoryError(TracekitError):
@@ -48,6 +54,8 @@ class Selects:
         self._connection = connection
         self._more_memory = more_memory or (lambda: False)
         self._add_names = add_names or (lambda sql: None)
+        self._resident_bytes = 0
+        """The process's memory after DuckDB last returned some."""
 
     def run(
         self,
@@ -112,11 +120,15 @@ class Selects:
             raise _sql_error(error) from error
 
     def give_back_memory(self) -> None:
-        """Makes DuckDB return freed memory and cached pages to the system.
+        """Makes DuckDB return freed memory and cached pages to the system, if the process has
+        grown by much since it last did.
 
         DuckDB does that when its memory limit is set. It is skipped while a query runs, which would
         run out of memory.
         """
+        resident = _resident_bytes()
+        if resident is not None and resident - self._resident_bytes < _KEPT_BYTES:
+            return
         with _COUNTING:
             if Selects._running:
                 return
@@ -132,6 +144,15 @@ class Selects:
                         self._connection.execute(f"SET memory_limit = '{least}'")
                         break
             self._connection.execute(f"SET memory_limit = '{limit}'")
+        self._resident_bytes = _resident_bytes() or 0
+
+
+def _resident_bytes() -> int | None:
+    """The memory that the process uses; None: the system does not tell it as Linux does."""
+    try:
+        return int(_STATM.read_text().split()[1]) * mmap.PAGESIZE
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _sql_error(error: duckdb.Error) -> TracekitError:

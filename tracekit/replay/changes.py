@@ -85,12 +85,11 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
     """
     edges = graph.edges
     if what == "host":
-        on_host = (edges.kind == EdgeKind.HOST) | (edges.kind == EdgeKind.LOADER)
-        scale.host.scale(factor, ~_staging(graph))
-        scale.fixed.scale(factor, on_host)
+        scale.host.scale_apart(factor, apart=False)
+        scale.fixed.scale_apart(factor, apart=True)
     elif what == "device":
         scale.op.scale(factor)
-        scale.host.scale(factor, _staging(graph))
+        scale.host.scale_apart(factor, apart=True)
     elif what == "unknown":
         scale.unknown *= factor
     elif what == BATCH:
@@ -102,24 +101,11 @@ def scale_cause(what: str, factor: float, scale: Scale, graph: Graph) -> None:
         for rates in (scale.host, scale.op, scale.fixed):
             rates.scale_cause(cause, factor)
         if what == "copy":
-            scale.host.scale(factor, _staging(graph))
+            scale.host.scale_apart(factor, apart=True)
         if factor == 0:
             # Other threads do not wait in this call.
             waits = (edges.kind == EdgeKind.SYNC) | (edges.kind == EdgeKind.LOADER)
             scale.dropped |= waits & (edges.fixed_cause == cause)
-
-
-def _staging(graph: Graph) -> Flags:
-    """The host's work in calls that copy from pageable memory: they return shortly before their
-    copy ends, so they are not launches, and as long as the copy at any speed of the host."""
-    device, host = graph.device, graph.host
-    is_copy = device.cause == CAUSES.index("copy")
-    long = device.call_end - device.start > device.ns // 2
-    op = np.flatnonzero(is_copy & device.linked & ~device.is_blocking & long)
-    begin = host.key(device.thread[op], host.origin_ns + device.call[op])
-    end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
-    called: Flags = host.within(begin, end) & (host.cause == CAUSES.index("launch"))
-    return called
 
 
 def _scale_named(change: Change, scale: Scale, graph: Graph, remedies: Remedies) -> None:
@@ -159,7 +145,7 @@ def _free_launches(scale: Scale, graph: Graph, replays_ns: int) -> None:
         return group[host.thread_of(key)] * host.span_ns + host.time_of(key)
 
     synced = np.unique(edges.target[edges.kind == EdgeKind.SYNC]) - 1 - graph.ops
-    border = np.isin(host.cause, [CAUSES.index(name) for name in _BORDERS_OF_GRAPHS])
+    border = host.is_of(_BORDERS_OF_GRAPHS)
     border_at = distinct(np.concatenate([grouped(graph.joins[synced]), grouped(host.at[border])]))
     op = np.flatnonzero(device.linked & ~device.is_blocking)
     call = group[device.thread[op]] * host.span_ns + device.call[op]
@@ -174,7 +160,7 @@ def _free_launches(scale: Scale, graph: Graph, replays_ns: int) -> None:
     np.minimum.at(first, region, done)
     np.maximum.at(last, region, done)
     regions = Intervals.of(first, last, np.zeros(len(first)))
-    free = np.isin(host.cause, [CAUSES.index(name) for name in FREED_BY_GRAPHS])
+    free = host.is_of(FREED_BY_GRAPHS)
     freed_ns = 0
     for since in range(0, len(host), _STRETCHES_AT_ONCE):
         part = slice(since, min(since + _STRETCHES_AT_ONCE, len(host)))
@@ -316,7 +302,7 @@ class Intervals(Struct, frozen=True):
             return
         stretches = host.within(self.begin, self.end)
         if target == "overhead":
-            stretches &= np.isin(host.cause, [CAUSES.index(name) for name in FREED_BY_GRAPHS])
+            stretches &= host.is_of(FREED_BY_GRAPHS)
         stretch = np.flatnonzero(stretches)
         scale.host.scale_each(self.factor[self.around(host.at[stretch])[0]], stretch)
         if target == "overhead":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -31,8 +29,6 @@ from tracekit.replay.windows import (
 )
 from tracekit.thresholds import Thresholds
 
-_M_MMAP_THRESHOLD = -3
-_LARGE_BYTES = 2 << 20
 # A window's kind, and the number of its device (`gpu_active`), step or range; 0 for `trace`.
 WindowId = tuple[str, int]
 
@@ -50,7 +46,6 @@ class Replay:
         self.database = database
         self.trace_id = trace_id
         self.thresholds = thresholds or Thresholds()
-        _return_freed_arrays()
         self.graph = database.once(
             ("graph", trace_id, self.thresholds), lambda: build(database, trace_id, self.thresholds)
         )
@@ -226,10 +221,3 @@ class Replay:
     def _main_device(self) -> int:
         query = "SELECT device_id FROM main_device WHERE trace_id = getvariable('trace')"
         return int(self.database.fetch(query, {"trace": self.trace_id})[1][0][0])
-
-
-def _return_freed_arrays() -> None:
-    """Makes glibc return the memory of freed arrays to the system; by default it may keep that of
-    arrays of up to 32 MiB. https://man7.org/linux/man-pages/man3/mallopt.3.html"""
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)

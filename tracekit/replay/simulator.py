@@ -31,9 +31,9 @@ class Scale(Struct):
     @staticmethod
     def of(graph: Graph) -> Scale:
         return Scale(
-            Rates.of(graph.host.cause),
+            replace(graph.host_rates),
             Rates.of(graph.device.cause),
-            Rates.of(graph.edges.fixed_cause),
+            replace(graph.fixed_rates),
             np.zeros(len(graph.edges), np.bool_),
         )
 
@@ -84,7 +84,11 @@ class Run(Struct, frozen=True, dict=True):
 
     def op_end(self, op: Which) -> Ints:
         """When GPU ops end."""
-        return self.op_start(op) + self.op_ns[op]
+        return self._ends[op]
+
+    @cached_property
+    def _ends(self) -> Ints:
+        return self.op_start(slice(None)) + self.op_ns
 
     def op_start(self, op: Which) -> Ints:
         return self.time[1 : 1 + self.graph.ops][op]

@@ -14,7 +14,7 @@ from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.critical_path import End, Path, Pieces, critical_path, last_of, pieces
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, compact_ids
+from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, compact_ids, distinct
 from tracekit.replay.simulator import Run
 
 _NONE = np.zeros(0, np.int64)
@@ -124,10 +124,16 @@ class MarkedWindows(Windows):
     def spans(self, run: Run) -> tuple[Ints, Ints]:
         begin, end = run.host_time(self.begin), run.host_time(self.end)
         for thread, ops in self.launched.items():
-            done = np.maximum.accumulate(np.append(0, run.op_end(ops)))
             own = self.thread == thread
-            begin[own] = np.maximum(begin[own], done[self.first[own]])
-            end[own] = np.maximum(end[own], done[self.stop[own]])
+            first, stop = self.first[own], self.stop[own]
+            borders = distinct(np.concatenate([first, stop]))
+            # The latest end before each border, and before the one after it.
+            latest = np.maximum.reduceat(
+                np.concatenate([[0], run.op_end(ops), [0]]), np.append(0, borders + 1)
+            )
+            done = np.maximum.accumulate(latest)
+            begin[own] = np.maximum(begin[own], done[np.searchsorted(borders, first)])
+            end[own] = np.maximum(end[own], done[np.searchsorted(borders, stop)])
         return begin, end
 
     def last(self, run: Run, number: int) -> End:

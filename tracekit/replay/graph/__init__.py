@@ -25,13 +25,15 @@ https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from tracekit.replay.graph.arrays import Columns, Ints, Numbers, compact_ids
+from tracekit.causes import CAUSES
+from tracekit.replay.graph.arrays import Columns, Ints, Numbers, Rates, compact_ids
 from tracekit.replay.graph.device import Device
 from tracekit.replay.graph.host import Host
 
@@ -91,7 +93,7 @@ class Edges(Columns, frozen=True):
         return len(self.kind)
 
 
-class Graph(Struct, frozen=True):
+class Graph(Struct, frozen=True, dict=True):
     """The graph of one trace, ready for replays. Times are ns since the trace's start."""
 
     host: Host
@@ -115,6 +117,27 @@ class Graph(Struct, frozen=True):
     @property
     def ops(self) -> int:
         return len(self.device.start)
+
+    @cached_property
+    def host_rates(self) -> Rates:
+        """The rates of the stretches of host work; apart are those in calls that copy from pageable
+        memory: they return shortly before their copy ends, so they are not launches, and as long as
+        the copy at any speed of the host."""
+        device, host = self.device, self.host
+        is_copy = device.cause == CAUSES.index("copy")
+        long = device.call_end - device.start > device.ns // 2
+        op = np.flatnonzero(is_copy & device.linked & ~device.is_blocking & long)
+        begin = host.key(device.thread[op], host.origin_ns + device.call[op])
+        end = host.key(device.thread[op], host.origin_ns + device.call_end[op])
+        in_copies = host.within(begin, end) & (host.cause == CAUSES.index("launch"))
+        return Rates.of(host.cause, in_copies)
+
+    @cached_property
+    def fixed_rates(self) -> Rates:
+        """The rates of the edges' fixed times; apart are those that are work of the host."""
+        kind = self.edges.kind
+        on_host = (kind == EdgeKind.HOST) | (kind == EdgeKind.LOADER)
+        return Rates.of(self.edges.fixed_cause, on_host)
 
     def root(self, key: Ints, side: Literal["left", "right"] = "right") -> Ints:
         """The node that each instant of the host follows: the last join of the thread at or before

@@ -77,13 +77,18 @@ class Rates(Struct):
     kind: Numbers
     cause: Ints
     """The cause of each kind."""
+    is_apart: Flags
+    """Which kinds are scaled apart from others of their cause (`scale_apart`)."""
     rate: Floats
     """The rate of each kind: the factor by which its measured time is multiplied."""
 
     @staticmethod
-    def of(cause: NDArray[np.int8]) -> Rates:
-        """Rates of parts with these causes."""
-        return Rates(cause, np.arange(len(CAUSES)), np.ones(len(CAUSES)))
+    def of(cause: NDArray[np.int8], apart: Flags | None = None) -> Rates:
+        """Rates of parts with these causes, some of which are scaled apart from the others."""
+        many = len(CAUSES)
+        kind = cause if apart is None else cause + np.int8(many) * apart
+        is_apart = np.arange(2 * many) >= many
+        return Rates(kind, np.tile(np.arange(many), 2), is_apart, np.ones(2 * many))
 
     @property
     def parts(self) -> Parts:
@@ -99,27 +104,34 @@ class Rates(Struct):
         if where is None:
             self.rate = self.rate * factor
             return
-        kinds = np.flatnonzero(np.bincount(self.kind[where], minlength=len(self.rate)))
-        number = np.arange(len(self.rate))
-        number[kinds] = len(self.rate) + np.arange(len(kinds))
-        self.cause = np.append(self.cause, self.cause[kinds])
-        self.rate = np.append(self.rate, self.rate[kinds] * factor)
+        chosen, before = self.kind[where], len(self.rate)
+        kinds = np.flatnonzero(np.bincount(chosen, minlength=before))
+        self._add(kinds, factor)
         self.kind = self.kind.astype(np.min_scalar_type(len(self.rate)))
-        self.kind[where] = number[self.kind[where]]
+        number = np.arange(before, dtype=self.kind.dtype)
+        number[kinds] = before + np.arange(len(kinds))
+        self.kind[where] = number[chosen]
+
+    def scale_apart(self, factor: float, *, apart: bool) -> None:
+        """Scales the parts that are scaled apart, or all others."""
+        self.rate = np.where(self.is_apart == apart, self.rate * factor, self.rate)
 
     def scale_each(self, factors: Floats, which: Ints) -> None:
         """Scales each part in `which` by its own factor."""
         values, number = np.unique(factors, return_inverse=True)
         if len(values) <= _FEW:
             for each, value in enumerate(values.tolist()):
-                where = np.zeros(len(self.kind), np.bool_)
-                where[which[number == each]] = True
-                self.scale(value, where)
+                self.scale(value, which[number == each])
             return
         kinds = self.kind[which]
         self.kind = self.kind.astype(np.int64)
         self.kind[which] = len(self.rate) + np.arange(len(which))
+        self._add(kinds, factors)
+
+    def _add(self, kinds: Ints, factors: Floats | float) -> None:
+        """Adds kinds that are like these, at other rates."""
         self.cause = np.append(self.cause, self.cause[kinds])
+        self.is_apart = np.append(self.is_apart, self.is_apart[kinds])
         self.rate = np.append(self.rate, self.rate[kinds] * factors)
 
     def scale_cause(self, cause: int, factor: float) -> None:

@@ -12,7 +12,7 @@ work to its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,11 @@ class Host(Struct, frozen=True):
     def at(self) -> Ints:
         """The start of each stretch."""
         return self.borders[:-1]
+
+    def is_of(self, causes: Sequence[str]) -> Flags:
+        """Which stretches have one of these causes."""
+        found: Flags = np.logical_or.reduce([self.cause == CAUSES.index(each) for each in causes])
+        return found
 
     def key(self, thread: Numbers, time_ns: Ints) -> Ints:
         """The keys of instants in ns on the trace's clock, clipped to the span."""
@@ -133,7 +138,7 @@ class Host(Struct, frozen=True):
         rest = (self.cause == CAUSES.index(UNRECORDED)) & beside & ~self.blocked
         rest &= np.diff(self.borders) < unrecorded_ns
         thread = self.thread_of(self.at)
-        rest &= np.isin(thread, thread[np.isin(self.cause, (python, CAUSES.index("dispatch")))])
+        rest &= np.isin(thread, thread[self.is_of(("python", "dispatch"))])
         return replace(self, cause=np.where(rest, python, self.cause).astype(np.int8))
 
     def totals(self, thread: int | None = None) -> Ints:
