@@ -1,6 +1,6 @@
 -- question: What was recorded on any thread while the GPU waited and the launching thread recorded no call?
 -- columns device_id
--- column name (text): the innermost slice of a thread, or the innermost range around the wait
+-- column name (text): the innermost slice of a thread, or the innermost range around the wait, but no step
 -- column activity (text): what that is: allocation, sync, python ...
 -- column idle_ns (ns): the part of these waits in which it was open on at least one thread
 -- column share (fraction of these waits): idle_ns over the length of all of them
@@ -19,7 +19,7 @@ open AS (
            greatest(w.start_ns, h.start_ns) AS start_ns, least(w.end_ns, h.end_ns) AS end_ns
     FROM waited AS w JOIN host_segment AS h
       ON w.trace_id = h.trace_id AND h.start_ns < w.end_ns AND h.end_ns > w.start_ns
-    WHERE h.event_id IS NOT NULL
+    WHERE h.event_id IS NOT NULL AND (h.trace_id, h.event_id) NOT IN (SELECT (trace_id, event_id) FROM steps)
 )
 SELECT key.trace_id, key.device_id, key.name, key.activity, sum(end_ns - start_ns)::BIGINT AS idle_ns,
        idle_ns / any_value(ns) AS share

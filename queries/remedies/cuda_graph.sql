@@ -40,13 +40,23 @@ WITH launch AS (
         AND l.trace_id NOT IN (SELECT trace_id FROM gpu_ops GROUP BY trace_id
             HAVING count(*) FILTER (is_graph) > thresholds().captured_majority * count(launch_id))
 ),
-before AS (
-    SELECT r.trace_id, r.event_id, r.start_ns, {'place': place, 'kernel': l.kernel} AS position
-    FROM waiting_call AS r ASOF JOIN launch AS l
+-- Each read, and the launches since the one before. Calls of one read have no launch between them.
+since AS (
+    SELECT r.trace_id, r.start_ns, place, l.kernel, nth - lag(nth, 1, 0) OVER (
+               PARTITION BY r.trace_id, r.pid ORDER BY r.start_ns) AS launches
+    FROM waiting_call AS r ASOF JOIN (
+        SELECT *, row_number() OVER (PARTITION BY trace_id, pid ORDER BY end_ns) AS nth FROM launch) AS l
       ON r.trace_id = l.trace_id AND r.pid = l.pid AND r.start_ns >= l.end_ns
     WHERE is_read
-    -- Calls that belong to one read have no launch between them.
-    QUALIFY row_number() OVER (PARTITION BY r.trace_id, l.event_id ORDER BY r.start_ns) = 1
+),
+-- Reads after few launches are at the edge of what repeats, if hardly any launch precedes such reads.
+before AS (
+    SELECT trace_id, start_ns,
+           {'place': place, 'kernel': kernel, 'launches': round(log2(launches))} AS position
+    FROM (SELECT *, launches < thresholds().graph_launches AS is_short FROM since WHERE launches > 0)
+    WINDOW whole AS (PARTITION BY trace_id)
+    QUALIFY NOT is_short OR sum(launches * is_short::INTEGER) OVER whole
+        > thresholds().edge_share * sum(launches) OVER whole
 ),
 -- In marked steps, more than one read in a step; else, reads at more than one position: those that recur, or
 -- all if none does, as in a single pass.

@@ -1,6 +1,6 @@
 -- question: Which copies into and out of static buffers surround the CUDA graphs of compiled code?
 -- title: Write into the static buffers of the CUDA graph
--- causes: memory-bandwidth, copy, dispatch, launch
+-- causes: memory-bandwidth, copy, dispatch, launch, python
 -- when: compiled IN ('wrapper', 'generated')
 -- effort: medium
 -- needs: Inputs that stay at one address from call to call: parameters, buffers, and batches that are copied
@@ -32,7 +32,9 @@ WITH around AS (
 copying AS (
     SELECT c.trace_id, c.event_id, c.pid, c.tid, c.start_ns, c.dur_ns, c.name, around_id
     FROM cpu_ops AS c JOIN thread_slice AS h USING (trace_id, event_id)
-    JOIN around AS a ON h.trace_id = a.trace_id AND h.parent_id = a.around_id
+    -- Python frames may be between the two.
+    JOIN thread_slice AS p ON h.trace_id = p.trace_id AND h.parent_id = p.event_id
+    JOIN around AS a ON p.trace_id = a.trace_id AND p.cpu_op_id = a.around_id
     WHERE c.name IN ('aten::copy_', 'aten::clone', 'aten::_foreach_copy_')
 ),
 counted AS (SELECT *, count(*) OVER (PARTITION BY trace_id, around_id) AS copies FROM copying)

@@ -33,8 +33,23 @@ PRODUCT = Launch(4 * US, (("math", 3 * US),))
 FUSED = operator("triton_poi_fused_add_0", 5 * US, KERNEL)
 
 
+INDUCTOR = "torch/_inductor/cudagraph_trees.py(9): run"
+INTO = operator("aten::_foreach_copy_", 9 * US, KERNEL)
+REPLAYED = Launch(9 * US, (("math", 10 * US),) * 3, name="cudaGraphLaunch")
+
+
 def steps(*atoms, times=3):
     return [*(step(n, *atoms) for n in range(times)), Sync(US)]
+
+
+def layer(copied):
+    """A layer of 1024 by 1024 for which a tensor is copied to the device."""
+    moved = Op("copy", 100 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": 4_000_000})
+    shapes = [[64, 1024], [1024, 1024]]
+    return [
+        operator("aten::copy_", 3 * US, Launch(4 * US, (moved,)), shapes=[copied] * 2),
+        operator("aten::linear", 9 * US, PRODUCT, shapes=shapes),
+    ]
 
 
 def main(*atoms):
@@ -173,6 +188,31 @@ CASES = {
         "cuda_graph",
         [*OPS * 3, ITEM, *[operator("aten::add", 9 * US, KERNEL)] * 30, ITEM, *OPS * 3, Sync(US)],
         {},
+    ),
+    "one that reads it at its edges is": (
+        "cuda_graph",
+        [*[*OPS[:2], ITEM, *OPS * 10, ITEM] * 3, Sync(US)],
+        {(None, None): (366, 5_920_333)},
+    ),
+    "one whose layers end in reads at one place is none": (
+        "cuda_graph",
+        [*[*OPS * 4, ITEM, *OPS * 10, ITEM] * 3, Sync(US)],
+        {},
+    ),
+    "a weight that is copied to its layer could stay": (
+        "offloaded_parameters",
+        [*layer([1024, 1024]) * 3, Sync(US)],
+        {(None, "12.0 MB in all"): (3, 300_000)},
+    ),
+    "what is copied for its input could not": (
+        "offloaded_parameters",
+        [*layer([64, 1024]) * 3, Sync(US)],
+        {},
+    ),
+    "Python frames may stand around the copies into a graph's buffers": (
+        "graph_buffers",
+        main(operator("CompiledFunction", US, line(INDUCTOR, INTO, REPLAYED))),
+        {("train.py(9): main", "copies a replay: 1"): (1, 13_000)},
     ),
     "what is printed has no size that depends on data": ("data_dependent_sizes", PRINTED, {}),
     **{

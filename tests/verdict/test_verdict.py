@@ -511,6 +511,18 @@ JUDGED = {
             (900, 120, 118, 116, "not The passes are not alike"),
         )
     },
+    **{
+        f"a step of {ops} ops with {busy} ms of compute": (
+            evidence(busy=0.9, device_gain=0.5, removed={"math": 0.5}, window=STEP, steps=[
+                Period(STEP, gpu(ops, busy * MS, idle_ns=5 * MS), None, None, None, "", None)]),
+            {}, said,
+        )
+        for ops, busy, said in (
+            (1000, 40, "takes 50 ms less for as many GPU ops"),
+            (1000, 80, "not for as many GPU ops"),
+            (500, 40, "not for as many GPU ops"),
+        )
+    },
     "a single pass with work before its first op": (
         evidence(**LED, repetition=Repetition(100, 0, 0, 100, 100)), {"confidence": "low"},
         "With the 50 ms before the first GPU op, the run would be overhead-bound by python.",

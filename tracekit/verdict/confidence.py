@@ -168,6 +168,22 @@ def _has_two_states(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
     return f"The passes are not alike: {', '.join(states)}."
 
 
+def _is_uneven(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
+    """A step in which the same work took the device far less time than in the judged one."""
+    gpu, span = evidence.gpu, evidence.window.span_ns
+    if gpu is None or evidence.window.kind != "step":
+        return None
+    for step in evidence.steps:
+        less_ns = gpu.compute_ns - step.gpu.compute_ns if step.gpu else 0
+        is_alike = step.gpu is not None and step.gpu.gpu_ops == gpu.gpu_ops
+        if is_alike and less_ns >= (1 - 1 / thresholds.cold_step_ratio) * span:
+            return (
+                f"{step.window.name} takes {duration(less_ns)} less for as many GPU ops: its input "
+                "was smaller, or another program used the GPU meanwhile."
+            )
+    return None
+
+
 def _is_mostly_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     gains = evidence.gains
     if gains is None or excess_in(evidence.window, evidence.one_offs) <= gains.window_ns:
@@ -262,6 +278,7 @@ DOUBTS: tuple[Doubt, ...] = (
     _may_wait_for_ranks,
     _is_close,
     _has_two_states,
+    _is_uneven,
     _repeats_little,
     _is_mostly_once,
     _waits_unexplained,

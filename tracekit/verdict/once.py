@@ -3,6 +3,7 @@ once, and waits for other ranks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -234,10 +235,11 @@ def excess_in(window: Window, one_offs: Sequence[OneOffEvent]) -> int:
 
 
 def one_off_name(event: OneOffEvent) -> str:
-    """A one-off in a sentence."""
+    """A one-off in a sentence, without the address of a built-in method's object."""
     if event.kind == "step" and event.side == "device":
         return f"{event.cause} in {event.name}"
-    return event.name or (_UNRECORDED if event.kind == "stretch" else event.cause)
+    name = re.sub(" of .* object at 0x[0-9a-f]+>$", ">", event.name or "")
+    return name or (_UNRECORDED if event.kind == "stretch" else event.cause)
 
 
 def _by_name(evidence: Evidence) -> dict[str, list[OneOffEvent]]:
