@@ -6,6 +6,7 @@ import pytest
 
 import tracekit
 from tests.kit.traces import document, names
+from tracekit.capture.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 
@@ -28,6 +29,24 @@ def test_steps_of_a_block_are_recorded_and_timed_with_and_without_the_profiler(t
         assert len(database.verdict().steps) == 3
         _, rows = database.fetch("SELECT count(*) FROM cpu_ops WHERE name = 'aten::sin'")
     assert rows == [(3,)]
+
+
+def test_the_wait_at_the_end_of_a_recording_is_in_no_step(tmp_path, monkeypatch):
+    def wait(self):
+        with torch.profiler.record_function("waits for the device"):
+            work()
+
+    monkeypatch.setattr(Recorder, "synchronize", wait)
+    with tracekit.profile(tmp_path / "run.json.gz", steps=2, warmup=1) as run:
+        for _ in range(4):
+            work()
+            run.step()
+    with tracekit.load(tmp_path / "run.json.gz") as database:
+        _, rows = database.fetch(
+            "SELECT w.start_ns >= max(s.end_ns) FROM annotations AS w, steps AS s "
+            "WHERE w.name = 'waits for the device' GROUP BY w.event_id, w.start_ns"
+        )
+    assert rows == [(True,)]
 
 
 def test_a_whole_block_becomes_a_database(tmp_path):

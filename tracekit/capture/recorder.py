@@ -166,7 +166,7 @@ class Recorder:
             self._ends[-1] = time.perf_counter_ns()
 
     def _action(self, number: int) -> Any:
-        """What the profiler does in a step, which it asks once the step before has its end."""
+        """What the profiler is to do in a step; it asks when the step before has ended."""
         if self.steps is not None and number == self._wait + 1 + self.steps:
             # No recorded step contains this wait.
             self.synchronize()
