@@ -518,7 +518,7 @@ JUDGED = {
             {}, said,
         )
         for ops, busy, said in (
-            (1000, 40, "takes 50 ms less for as many GPU ops"),
+            (1000, 40, "computes 50 ms less in as many GPU ops"),
             (1000, 80, "not for as many GPU ops"),
             (500, 40, "not for as many GPU ops"),
         )

@@ -178,8 +178,8 @@ def _is_uneven(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
         is_alike = step.gpu is not None and step.gpu.gpu_ops == gpu.gpu_ops
         if is_alike and less_ns >= (1 - 1 / thresholds.cold_step_ratio) * span:
             return (
-                f"{step.window.name} takes {duration(less_ns)} less for as many GPU ops: its input "
-                "was smaller, or another program used the GPU meanwhile."
+                f"{step.window.name} computes {duration(less_ns)} less in as many GPU ops: its "
+                "input was smaller, or another program used the GPU meanwhile."
             )
     return None
 

@@ -129,10 +129,8 @@ class Host(Struct, frozen=True):
         return replace(host, blocked=host.blocked | host.within(start, end))
 
     def judging_rests(self, unrecorded_ns: int) -> Host:
-        """A copy in which what waits leave of an unrecorded stretch is Python.
-
-        If it is shorter than `unrecorded_ns`, and on threads whose code was recorded.
-        """
+        """A copy in which the rest of an unrecorded stretch beside a wait counts as Python, if that
+        rest is shorter than `unrecorded_ns` and the thread's code was recorded."""
         python = CAUSES.index("python")
         beside = np.append(self.blocked[1:], False) | np.append(False, self.blocked[:-1])
         rest = (self.cause == CAUSES.index(UNRECORDED)) & beside & ~self.blocked
