@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -53,10 +53,12 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
 
 
 def open_any(
-    path: str | Path, resources: Resources | None = None, output: str | None = None
+    paths: str | Path | Sequence[str],
+    resources: Resources | None = None,
+    output: str | None = None,
 ) -> Session:
-    """Opens a lake or a part of one, or a database, or loads anything else as `load` does; answers
-    go to `output`.
+    """Opens a lake or a part of one, or a database, or loads anything else as `load` does, and
+    several paths together; answers go to `output`.
 
     Raises:
         TracekitError: when it cannot be read, or `output` is one of its files.
@@ -64,9 +66,13 @@ def open_any(
     from tracekit.files import require_no_input
     from tracekit.lake.layout import may_be_lake
 
-    path, resources = str(path), resources or Resources()
+    resources = resources or Resources()
+    given = [str(paths)] if isinstance(paths, str | Path) else list(paths)
     if output is not None:
-        require_no_input(output, files_named([path], resources))
+        require_no_input(output, files_named(given, resources))
+    if len(given) > 1:
+        return load(given, resources=resources)
+    (path,) = given
     if may_be_lake(path):
         from tracekit.lake.reading import open_lake
 

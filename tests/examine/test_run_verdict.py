@@ -196,6 +196,10 @@ def test_the_command_line_begins_with_the_runs_verdict(tmp_path):
     waits = "In the run, this rank waits for others"
     said = [waits in " ".join(each["verdict"]["why"]) for each in listed["analyses"]]
     assert said == [True, False]
+    ranks = sorted(map(str, tmp_path.glob("*.json*")))
+    assert len(ranks) == 2
+    assert printed("analyze", *ranks) == printed("analyze", str(tmp_path))
+    assert printed("advise", *ranks) == printed("advise", str(tmp_path))
 
 
 def test_traces_of_different_runs_have_no_verdict_together(tmp_path):

@@ -36,7 +36,7 @@ _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 
 
 @click.command()
-@click.argument("trace")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @json_option
 @click.option(
     "--explain", is_flag=True, help="Also print the critical path, the arithmetic and the SQL."
@@ -45,17 +45,23 @@ _DEMO = Path(__file__).parents[1] / "demo.json.gz"
 @trace_id_option("all")
 @judging_options
 def analyze(
-    trace: str, as_json: bool, explain: bool, full: bool, trace_id: int | None, request: Request
+    traces: tuple[str, ...],
+    as_json: bool,
+    explain: bool,
+    full: bool,
+    trace_id: int | None,
+    request: Request,
 ) -> None:
     """Tell whether overhead or compute bounds a run, and why, on one screen.
 
-    TRACE may also be a DB.
+    TRACE may also be a DB, or a folder. Give the traces of all ranks of a run together: then it
+    also tells who waits for whom.
     """
     from tracekit.verdict.model import SCHEMA
     from tracekit.verdicts import verdict_together
 
     thresholds = request.thresholds
-    with request.open(trace) as opened, opened.sharing():
+    with request.open(*traces) as opened, opened.sharing():
         analyses = opened.verdicts(trace_id, request.window, thresholds)
         run, no_run = verdict_together(opened.session, analyses, thresholds)
         if as_json:
@@ -87,7 +93,7 @@ def analyze(
 
 
 @click.command()
-@click.argument("trace", required=False)
+@click.argument("traces", nargs=-1, metavar="[TRACE]...")
 @click.option(
     "--how",
     metavar="NAME",
@@ -99,7 +105,7 @@ def analyze(
 @trace_id_option("its only one; of the ranks of a run, the one that sets the pace")
 @judging_options
 def advise(
-    trace: str | None,
+    traces: tuple[str, ...],
     how: str | None,
     as_json: bool,
     every: bool,
@@ -108,8 +114,8 @@ def advise(
 ) -> None:
     """List what to change in a run, where, and what each change would save.
 
-    TRACE may also be a DB. Each line is priced by a replay with that change alone; below them is
-    what the best of them save together.
+    TRACE may also be a DB, or the traces of several ranks. Each line is priced by a replay with
+    that change alone; below them is what the best of them save together.
     """
     from tracekit.reporters import advise as reporter
 
@@ -118,9 +124,9 @@ def advise(
 
         reporter.render_how(remedy(how))
         return
-    if trace is None:
+    if not traces:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
-    with request.open(trace) as run:
+    with request.open(*traces) as run:
         chosen = _to_advise(run, trace_id, request.thresholds)
         fixes = run.advise(chosen, request.window, request.thresholds)
     show(fixes, as_json, partial(reporter.render, every=every))
@@ -181,7 +187,7 @@ def report(
     """
     from tracekit.commands.diff import open_pair
     from tracekit.files import require_writable
-    from tracekit.opening import files_named, load, open_any
+    from tracekit.opening import files_named, open_any
 
     with needing("reports need", "report"), _without_unused_formats():
         from tracekit.reporters.html import reports
@@ -195,8 +201,7 @@ def report(
         with pair.database as database, database.judging(judged):
             reports.write_diff(database, pair.a, pair.b, output, judged)
     else:
-        one = len(runs) == 1
-        opened = open_any(runs[0], resources) if one else load(runs, resources=resources)
+        opened = open_any(runs, resources)
         tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)

@@ -50,15 +50,15 @@ class Request:
         return Thresholds().updated(self.given.get("thresholds", ()))
 
     @contextmanager
-    def open(self, path: str) -> Iterator[Database]:
-        """Opens a trace, a database or a lake; questions judge by the thresholds."""
+    def open(self, *paths: str) -> Iterator[Database]:
+        """Opens traces, a database or a lake; questions judge by the thresholds."""
         from tracekit.opening import open_any
         from tracekit.run import Database
 
         # Nothing here has a use for BLAS: NumPy would start a thread of it for each core.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         judged = self.thresholds
-        opened = open_any(path, self.resources, self.output)
+        opened = open_any(paths, self.resources, self.output)
         tell_notes(opened)
         with Database(opened) as run, opened.judging(judged):
             yield run
