@@ -76,6 +76,8 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["analyze", "good.json", "--window", "step 9"], "no window"),
         (["query", "nonsense", "good.json"], "no query is named"),
         (["query", "top_kernels"], "query top_kernels needs one trace"),
+        (["query", "good.json"], "name a question, too"),
+        (["diff", "good.json"], "holds one trace: name another"),
         (["query", "top_kernels", "good.json", "--param", "top"], "NAME=VALUE"),
         (["query", "top_kernels", "good.json", "--param", "top=x"], "integer"),
         (["query", "top_kernels", "good.json", "--param", "no=1"], "no parameter"),

@@ -77,7 +77,11 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
     if len(runs) == 1:
         from tracekit.opening import open_any
 
-        return Pair(open_any(runs[0], resources), *trace_ids)
+        opened = open_any(runs[0], resources)
+        if trace_ids == (1, 2) and len(opened.trace_ids()) == 1:
+            opened.close()
+            raise TracekitError(f"{opened.name}: holds one trace: name another to compare it with")
+        return Pair(opened, *trace_ids)
     if any(lakes):
         if not all(lakes):
             raise TracekitError("compare two lakes, or two traces: add the trace to a lake first")

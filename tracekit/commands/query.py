@@ -80,7 +80,12 @@ def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
     from tracekit.database import catalog
 
     if len(arguments) == 1:
-        return None, catalog.query(arguments[0])
+        name = arguments[0]
+        if not catalog.is_query(name) and Path(name).exists():
+            raise TracekitError(
+                f"query {printable(name)}: name a question, too; `tracekit query --list` shows all"
+            )
+        return None, catalog.query(name)
     if len(arguments) > 2:
         raise TracekitError(f"query takes one trace and one question, not {' '.join(arguments)}")
     first, last = arguments
