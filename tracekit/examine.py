@@ -7,16 +7,15 @@ Replays and judging are imported on use: stored verdicts do not need them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.errors import TracekitError
+from tracekit.evidence.accounts import FIXED, Accounts
 from tracekit.evidence.collect import (
-    account_between,
-    accounts_of,
     dominant_of,
     events_of,
     name_links,
@@ -27,13 +26,12 @@ from tracekit.evidence.collect import (
     repeating_of,
     repetition_of,
     sites_of,
-    step_numbers,
     trace_of,
 )
-from tracekit.evidence.model import Evidence, Period, Trace
+from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.model import Analysis
+from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
 
@@ -41,11 +39,9 @@ if TYPE_CHECKING:
     from tracekit.advice.model import FixList
     from tracekit.database.session import Session
     from tracekit.replay.model import Causal, Gains
+    from tracekit.replay.one_offs import OneOff
     from tracekit.replay.prices import WindowGains
     from tracekit.replay.replay import Replay, WindowId
-
-# Windows other than steps and ranges.
-_FIXED = ("gpu_active", "host_active", "trace")
 
 
 class Examination(Struct, frozen=True):
@@ -132,123 +128,51 @@ class _Examiner:
         self.database, self.trace_id, self.thresholds = database, trace_id, thresholds
         overview = database.ask("overview", trace=trace_id)[0]
         self.trace: Trace = trace_of(database, trace_id, overview)
-        accounts = accounts_of(database, trace_id, overview)
-        main = accounts[0].gpu
-        self.devices = [a.gpu for a in accounts if a.gpu and a.window.kind == "gpu_active"]
-        self.names = list(dict.fromkeys(each.window.name for each in accounts))
-        # The windows of the main device.
-        self.accounts = [
-            each
-            for each in accounts
-            if main is None or (each.gpu and each.gpu.device_id == main.device_id)
-        ]
+        self.accounts = Accounts(database, trace_id, overview)
         # The span is unknown if no event has a duration.
         self.is_replayable = overview["span_ns"] is not None
         self.no_replay = ""
-        self.ranges: tuple[str, int | None] | None = None
         self.repetition = repetition_of(database, trace_id)
         absent = database.ask("missing", trace=trace_id)
         # The messages about missing data, by code.
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
-        from tracekit.advice.catalogue import is_against
-        from tracekit.verdict.judge import judge
-        from tracekit.verdict.next_steps import list_notes
-        from tracekit.verdict.once import longest_once, without_once
-
-        replayed = self._replayed(window)
-        main, place = self._chosen(window, replayed)
+        ranges = self._ranges(window)
+        replayed = self._replayed(ranges and ranges[0])
+        replay = replayed.replay if replayed else None
+        main, place = self.accounts.chosen(window, replay, ranges and ranges[1])
         # Replays of the host alone price changes; its verdict is by time.
-        of_host = self.accounts[0].gpu is None
-        causal = self._causal(main, place, replayed) if replayed and not of_host else None
+        of_device = replayed if self.accounts.first.gpu else None
+        causal = self._causal(main, place, of_device) if of_device else None
         fixes = None
         if replayed:
             of_window = causal.gains if causal else replayed.gains(*place)
             fixes = self._fixes(main, place, of_window, replayed, combine)
-        if of_host:
-            replayed = None
-        periods = self._periods(replayed)
-        if main not in self.accounts:
-            periods.insert(0, self._period(main, causal.gains if causal else None))
-        found = replayed.replay.one_offs if replayed else []
-        phases = phases_of(replayed) if replayed else []
-        marked_ns = None
-        if replayed and main.window.kind == "step":
-            marked_ns = replayed.replay.steps.lasted_ns[place[1]]
-        kept = replayed if keep_replays else None
+        periods = self._periods(main, causal, of_device)
+        one_offs: list[OneOff] = []
+        phases, marked_ns = [], None
+        if of_device:
+            one_offs, phases = of_device.replay.one_offs, phases_of(of_device)
+            if main.window.kind == "step":
+                marked_ns = of_device.replay.steps.lasted_ns[place[1]]
+        kept = of_device if keep_replays else None
         # Frees the graph, which is large, before the next questions are asked.
-        del replayed
-        links = causal.links if causal else []
-        ids = [each.event_id for each in found] + [link["event_id"] for link in links]
-        ids += [event_id for each in found for event_id, _ in each.inner]
-        sites = sites_of(ids, self.database, self.trace_id)
-        name_links(links, sites)
-        events = events_of(found, sites)
+        del replay, replayed, of_device
+        events = self._events(one_offs, causal)
         if fixes and causal:
-            steps = self.repetition.steps if self.repetition else 0
-            if not events and steps < self.thresholds.fewest_alike:
-                priced_ns = max((each.saves_ns for each in fixes.advice if each.once), default=0)
-                since_ns = min(each.window.start_ns for each in self.accounts)
-                period = self._period(main, causal.gains)
-                once = longest_once(period, causal, priced_ns, since_ns, self.thresholds)
-                if once is not None:
-                    events, causal = [once], without_once(causal, once)
+            events, causal = self._with_longest(events, causal, main, fixes)
             fixes = fixes.of_window(causal.gains.window_ns)
-        first = next((each for each in fixes.advice if not each.once), None) if fixes else None
         top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
-        dominant = ""
-        if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
-            dominant = dominant_of(self.database, self.trace_id, main.gpu.device_id, top)
-        untraced_ns = main.idle.causes.get("untraced", 0) if main.idle else 0
-        meanwhile = []
-        if untraced_ns >= self.thresholds.small_gain * main.window.span_ns:
-            meanwhile = self.database.ask("unrecorded_waits", trace=self.trace_id)
-        profiler, shaped = recorder_of(self.database, self.trace_id, self.missing)
-        evidence = replace(
-            main,
-            causal=causal,
-            no_replay=self.no_replay,
-            health=self.trace.health,
-            one_offs=events,
-            steps=[each for each in periods if each.window.kind == "step"],
-            windows=[each for each in periods if each.window.kind != "step"],
-            repetition=self.repetition,
-            rank_wait=rank_wait_of(self.database, self.trace_id, main, self.thresholds),
-            profiler=profiler,
-            device_word=self.trace.device_word,
-            shaped=shaped,
-            meanwhile=meanwhile,
-            dominant=dominant,
-            ops=self.accounts[0].ops,
-            advised=first.cause if first else None,
-            advised_remedy=first.remedy if first else None,
-            advised_share=(first.share or 0.0) if first else 0.0,
-        )
-        verdict = judge(evidence, self.thresholds)
-        if verdict.regime == UNKNOWN:
-            repeating = repeating_of(self.database, self.trace_id, main)
-            if repeating is not None:
-                verdict = judge(replace(evidence, repeating=repeating), self.thresholds)
-        if fixes and verdict.regime == UNKNOWN:
-            # Prices rest on data that the trace lacks.
-            fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
+        evidence = self._evidence(main, causal, events, periods, fixes, top)
+        verdict = self._verdict(main, evidence)
         if fixes:
-            notes = list_notes(fixes.advice, verdict)
-            bottleneck, advised = str(verdict.bottleneck), [a for a in fixes.advice if not a.once]
-            if bottleneck in (*LIMITS, UNKNOWN_LIMIT) and not any(
-                is_against(a, bottleneck) for a in advised
-            ):
-                # Without a remedy against it, the peak is the only bound that is known.
-                near = reached(self.database, self.trace_id, self.thresholds)
-                notes += near
-                verdict = replace(verdict, try_next=[*verdict.try_next, *near])
-            fixes = replace(fixes, bottleneck=verdict.bottleneck, notes=notes)
+            fixes, verdict = self._with_notes(fixes, verdict)
         judged = Period(
             main.window, main.gpu, main.idle, main.host, evidence.gains, verdict.regime,
             verdict.bottleneck,
         )  # fmt: skip
-        accounted = self.accounts[0] if window is None else main
+        accounted = self.accounts.first if window is None else main
         analysis = Analysis(
             trace=self.trace,
             window=accounted.window,
@@ -259,38 +183,144 @@ class _Examiner:
             verdict=verdict,
             judged=judged,
             causal=causal,
-            one_offs=list(evidence.one_offs),
+            one_offs=events,
             steps=[judged if each.window == judged.window else each for each in evidence.steps],
             phases=phases,
             windows=[judged if each.window == judged.window else each for each in evidence.windows],
-            devices=self.devices,
+            devices=self.accounts.devices,
             top_kernels=top,
             memory_traffic=self.database.ask("memory_traffic", trace=self.trace_id),
             advice=fixes.advice if fixes else [],
-            meanwhile=meanwhile,
+            meanwhile=list(evidence.meanwhile),
             marked_ns=marked_ns,
-        )  # fmt: skip
+        )
         return Examination(analysis, fixes, kept, place)
+
+    # -- evidence and judgement
+
+    def _events(self, one_offs: list[OneOff], causal: Causal | None) -> list[OneOffEvent]:
+        """The one-offs with their places in the program, which the links of the critical path get,
+        too."""
+        links = causal.links if causal else []
+        ids = [each.event_id for each in one_offs] + [link["event_id"] for link in links]
+        ids += [event_id for each in one_offs for event_id, _ in each.inner]
+        sites = sites_of(ids, self.database, self.trace_id)
+        name_links(links, sites)
+        return events_of(one_offs, sites)
+
+    def _with_longest(
+        self, events: list[OneOffEvent], causal: Causal, main: Evidence, fixes: FixList
+    ) -> tuple[list[OneOffEvent], Causal]:
+        """The one-offs, and what is gained without them: where none was found and few steps were
+        recorded, the longest event is one."""
+        from tracekit.verdict.once import longest_once, without_once
+
+        steps = self.repetition.steps if self.repetition else 0
+        if events or steps >= self.thresholds.fewest_alike:
+            return events, causal
+        priced_ns = max((each.saves_ns for each in fixes.advice if each.once), default=0)
+        since_ns = min(each.window.start_ns for each in self.accounts.all)
+        period = self._period(main, causal.gains)
+        once = longest_once(period, causal, priced_ns, since_ns, self.thresholds)
+        return (events, causal) if once is None else ([once], without_once(causal, once))
+
+    def _evidence(
+        self,
+        main: Evidence,
+        causal: Causal | None,
+        one_offs: list[OneOffEvent],
+        periods: list[Period],
+        fixes: FixList | None,
+        top: list[dict[str, Any]],
+    ) -> Evidence:
+        """All that the verdict on a window rests on; `top` are the kernels of most time."""
+        database, trace_id = self.database, self.trace_id
+        dominant = ""
+        if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
+            dominant = dominant_of(database, trace_id, main.gpu.device_id, top)
+        untraced_ns = main.idle.causes.get("untraced", 0) if main.idle else 0
+        asks_meanwhile = untraced_ns >= self.thresholds.small_gain * main.window.span_ns
+        profiler, shaped = recorder_of(database, trace_id, self.missing)
+        first = next((each for each in fixes.advice if not each.once), None) if fixes else None
+        return replace(
+            main,
+            causal=causal,
+            no_replay=self.no_replay,
+            health=self.trace.health,
+            one_offs=one_offs,
+            steps=[each for each in periods if each.window.kind == "step"],
+            windows=[each for each in periods if each.window.kind != "step"],
+            repetition=self.repetition,
+            rank_wait=rank_wait_of(database, trace_id, main, self.thresholds),
+            profiler=profiler,
+            device_word=self.trace.device_word,
+            shaped=shaped,
+            meanwhile=database.ask("unrecorded_waits", trace=trace_id) if asks_meanwhile else [],
+            dominant=dominant,
+            ops=self.accounts.first.ops,
+            advised=first.cause if first else None,
+            advised_remedy=first.remedy if first else None,
+            advised_share=(first.share or 0.0) if first else 0.0,
+        )
+
+    def _verdict(self, main: Evidence, evidence: Evidence) -> Verdict:
+        from tracekit.verdict.judge import judge
+
+        verdict = judge(evidence, self.thresholds)
+        if verdict.regime == UNKNOWN:
+            repeating = repeating_of(self.database, self.trace_id, main)
+            if repeating is not None:
+                verdict = judge(replace(evidence, repeating=repeating), self.thresholds)
+        return verdict
+
+    def _with_notes(self, fixes: FixList, verdict: Verdict) -> tuple[FixList, Verdict]:
+        """The list with how it relates to the verdict. Where it has nothing against the device's
+        limit, the only bound that is known is the peak: both say how near it is."""
+        from tracekit.advice.catalogue import is_against
+        from tracekit.verdict.next_steps import list_notes
+
+        if verdict.regime == UNKNOWN:
+            # Prices rest on data that the trace lacks.
+            fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
+        notes, bottleneck = list_notes(fixes.advice, verdict), str(verdict.bottleneck)
+        of_device = bottleneck in (*LIMITS, UNKNOWN_LIMIT)
+        if of_device and not any(is_against(a, bottleneck) for a in fixes.advice if not a.once):
+            near = reached(self.database, self.trace_id, self.thresholds)
+            notes += near
+            verdict = replace(verdict, try_next=[*verdict.try_next, *near])
+        return replace(fixes, bottleneck=verdict.bottleneck, notes=notes), verdict
 
     # -- replays
 
-    def _replayed(self, window: str | None) -> WindowGains | None:
-        """The replays of the trace; None if it cannot be replayed."""
-        if not self.is_replayable:
-            return None
-        from tracekit.replay.prices import WindowGains
-        from tracekit.replay.replay import Replay
+    def _ranges(self, window: str | None) -> tuple[str, int | None] | None:
+        """The name of the ranges that `window` names, and the number in it; None: another window.
+
+        Raises:
+            TracekitError: they cannot be judged.
+        """
         from tracekit.replay.windows import range_of
 
-        if window is not None and window not in _FIXED:
-            self.ranges = range_of(self.database, self.trace_id, window)
-        name = self.ranges and self.ranges[0]
+        if window is None or window in FIXED or not self.is_replayable:
+            return None
+        found = range_of(self.database, self.trace_id, window)
+        if found and self.accounts.first.gpu is None:
+            raise TracekitError("ranges cannot be judged: the trace has no GPU ops")
+        return found
+
+    def _replayed(self, ranges: str | None) -> WindowGains | None:
+        """The replays of the trace and of ranges of a name; None if it cannot be replayed."""
+        from tracekit.replay.prices import WindowGains
+        from tracekit.replay.replay import Replay
+
+        if not self.is_replayable:
+            return None
         try:
-            replay = Replay(self.database, self.trace_id, self.thresholds, name)
+            return WindowGains(Replay(self.database, self.trace_id, self.thresholds, ranges))
         except TracekitError as error:
+            if ranges is not None:
+                raise TracekitError(f"ranges cannot be judged: {error}") from error
             self.no_replay = str(error)
             return None
-        return WindowGains(replay)
 
     def _causal(self, main: Evidence, place: tuple[str, int], replayed: WindowGains) -> Causal:
         from tracekit.verdict.recorder import without_queued
@@ -321,65 +351,22 @@ class _Examiner:
 
     # -- windows
 
-    def _chosen(
-        self, window: str | None, replayed: WindowGains | None
-    ) -> tuple[Evidence, tuple[str, int]]:
-        """The verdict's window, and its kind and number among the replays' windows."""
-        first = self.accounts[0]
-        if window is None:
-            meant = replayed.replay.place() if first.gpu and replayed else None
-            # Without such a step, use the first account.
-            every = range(len(self.accounts))
-            at = next((at for at in every if self._place(at, replayed) == meant), 0)
-            return self.accounts[at], self._place(at, replayed)
-        if self.ranges is not None:
-            if first.gpu is None or replayed is None:
-                reason = self.no_replay or "the trace has no GPU ops"
-                raise TracekitError(f"ranges cannot be judged: {reason}")
-            return self._range(first, replayed)
-        for at, each in enumerate(self.accounts):
-            if window == each.window.name or (window in _FIXED and window == each.window.kind):
-                return each, self._place(at, replayed)
-        raise TracekitError(
-            f"no window is named {window!r}; this trace has: {', '.join(self.names)}"
-        )
-
-    def _range(self, device: Evidence, replayed: WindowGains) -> tuple[Evidence, tuple[str, int]]:
-        """The range of median length, or the one with the number in the window's name."""
-        replay, at = replayed.replay, self.ranges and self.ranges[1]
-        assert replay.ranges is not None and device.gpu is not None
-        number = replay.place(at=at)[1]
-        # On the device's clock.
-        shift_ns = replay.graph.device.shift_ns.get(device.gpu.device_id or 0, 0)
-        origin = replay.graph.host.origin_ns - shift_ns
-        begin, end = (int(each[number]) + origin for each in replay.ranges.spans(replay.measured()))
-        named = ("range", replay.ranges.names[number])
-        account = account_between(self.database, self.trace_id, device, named, (begin, end))
-        return account, ("range", number)
-
-    def _place(self, at: int, replayed: WindowGains | None) -> tuple[str, int]:
-        """The kind and number by which the replay knows the window of an account."""
-        account = self.accounts[at]
-        if account.gpu is None or replayed is None:
-            return "trace", 0
-        if account.window.kind == "step":
-            return "step", step_numbers(self.accounts, replayed.replay.steps.names)[at]
-        return account.window.kind, int(account.gpu.device_id or 0)
-
-    def _periods(self, replayed: WindowGains | None) -> list[Period]:
-        """All windows of the main device, or of the host, judged briefly."""
-        numbers = step_numbers(self.accounts, replayed.replay.steps.names) if replayed else {}
+    def _periods(
+        self, main: Evidence, causal: Causal | None, replayed: WindowGains | None
+    ) -> list[Period]:
+        """The verdict's window and all others of the main device, or of the host, judged
+        briefly."""
         found: list[Period] = []
-        for at, each in enumerate(self.accounts):
-            gains = None
-            if replayed and each.gpu:
-                kind = each.window.kind
-                gains = replayed.gains(kind, numbers.get(at, int(each.gpu.device_id or 0)))
+        places = self.accounts.places(replayed.replay if replayed else None)
+        for each, place in zip(self.accounts.all, places, strict=True):
+            gains = replayed.gains(*place) if replayed and each.gpu else None
             period = self._period(each, gains)
             if found and is_hardly_longer(each.window, found[0].window, self.thresholds):
                 first = found[0]
                 period = replace(period, regime=first.regime, bottleneck=first.bottleneck)
             found.append(period)
+        if main not in self.accounts.all:
+            found.insert(0, self._period(main, causal.gains if causal else None))
         return found
 
     def _period(self, account: Evidence, gains: Gains | None) -> Period:
@@ -389,6 +376,6 @@ class _Examiner:
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )
         regime, bottleneck = judge_briefly(period, self.thresholds)
-        if is_anecdote(bottleneck, self.accounts[0].ops, self.repetition, self.thresholds):
+        if is_anecdote(bottleneck, self.accounts.first.ops, self.repetition, self.thresholds):
             return period
         return replace(period, regime=regime, bottleneck=bottleneck)

@@ -1,34 +1,28 @@
-"""Collects evidence from questions: the accounting of a trace's windows, its health, its
-repetition, and the call sites of its events."""
+"""Collects evidence from questions: a trace's health, its repetition, and the call sites of its
+events."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict, deque
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tracekit.causes import in_words_of, words
-from tracekit.errors import TracekitError
+from tracekit.evidence.accounts import account_between
 from tracekit.evidence.model import (
     Evidence,
     Finding,
-    Gpu,
-    HostThread,
-    Idle,
-    Launch,
     OneOffEvent,
     Phase,
     RankWait,
     Repeating,
     Repetition,
     Trace,
-    Window,
+    of_row,
 )
 from tracekit.text import percent
 
@@ -65,61 +59,27 @@ S = TypeVar("S", bound=Struct)
 
 # The most characters of a kernel's name in a sentence.
 _NAME = 40
-# Kinds of windows, in the order in which they are listed.
-_ORDER = ("range", "gpu_active", "host_active", "step", "trace")
 
 
 def trace_of(database: Session, trace_id: int, overview: dict[str, Any]) -> Trace:
     """The trace, out of its row of the question `overview`."""
     health = database.ask("health", trace=trace_id)
     captured = json.loads(database.ask("capture_facts", trace=trace_id)[0]["facts"] or "null")
-    return _of_row(
+    return of_row(
         Trace,
         overview,
         health=[
-            _of_row(Finding, row, message=in_words_of(overview["device_word"], row["message"]))
+            of_row(Finding, row, message=in_words_of(overview["device_word"], row["message"]))
             for row in health
         ],
         capture=captured if isinstance(captured, dict) else None,
     )
 
 
-def accounts_of(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
-    """The windows of all devices: the main device first, and each device's GPU-active span first.
-    In a trace without GPU ops, the windows of its busiest thread; at least one."""
-    return _of_devices(database, trace_id, overview["device_word"]) or _of_host(
-        database, trace_id, overview
-    )
-
-
-def account_between(
-    database: Session, trace_id: int, of: Evidence, window: tuple[str, str], times: tuple[int, int]
-) -> Evidence:
-    """The accounting of a device between two instants, as a window of this kind and name.
-
-    Raises:
-        TracekitError: no GPU op runs there.
-    """
-    assert of.gpu is not None
-    rows = database.ask(
-        "interval_partition",
-        trace=trace_id,
-        device=of.gpu.device_id,
-        from_ns=times[0],
-        to_ns=times[1],
-    )
-    if not rows or not rows[0]["gpu_ops"]:
-        raise TracekitError(f"no GPU op runs in the {' '.join(window)}")
-    row = rows[0]
-    named = Window(*window, row["start_ns"], row["end_ns"], row["span_ns"])
-    gpu, idle = _of_row(Gpu, row), _of_row(Idle, row)
-    return Evidence(window=named, gpu=gpu, idle=idle, launch=of.launch, ops=gpu.gpu_ops)
-
-
 def repetition_of(database: Session, trace_id: int) -> Repetition | None:
     """Whether the run repeats itself; None without operators and GPU ops."""
     rows = database.ask("repetition", trace=trace_id)
-    return _of_row(Repetition, rows[0]) if rows else None
+    return of_row(Repetition, rows[0]) if rows else None
 
 
 def repeating_of(database: Session, trace_id: int, main: Evidence) -> Repeating | None:
@@ -222,19 +182,6 @@ def phases_of(replayed: WindowGains) -> list[Phase]:
     return found
 
 
-def step_numbers(accounts: Sequence[Evidence], names: Sequence[str]) -> dict[int, int]:
-    """The replay's number of each step, by the step's index among all accounts of one device."""
-    # Steps of one name are in the same order in both.
-    numbers: dict[str, deque[int]] = defaultdict(deque)
-    for number, name in enumerate(names):
-        numbers[name].append(number)
-    return {
-        at: numbers[each.window.name].popleft()
-        for at, each in enumerate(accounts)
-        if each.window.kind == "step"
-    }
-
-
 def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
     """The one-offs as reported, each with its call site.
 
@@ -306,60 +253,3 @@ def name_links(links: list[dict[str, Any]], sites: Sites) -> None:
         link["name"] = site.get("name") or words("link").get(link["cause"], "(no slice recorded)")
         for key in ("cpu_op", "module", "python_line"):
             link[key] = site.get(key)
-
-
-def _of_devices(database: Session, trace_id: int, word: str) -> list[Evidence]:
-    causes: dict[tuple[Any, ...], dict[str, int]] = {}
-    for row in database.ask("idle_causes", trace=trace_id):
-        causes.setdefault(_window_key(row), {})[row["cause"]] = row["idle_ns"]
-    launches = {
-        row["device_id"]: _of_row(Launch, row, count=row["launches"])
-        for row in database.ask("launch_stats", trace=trace_id)
-    }
-    found = []
-    for row in database.ask("partition", trace=trace_id):
-        window, gpu = _of_row(Window, row), _of_row(Gpu, row)
-        if window.kind == "gpu_active":
-            window = replace(window, name=in_words_of(word, window.name))
-        idle = _of_row(Idle, row, causes=causes.get(_window_key(row), {}))
-        launch = launches.get(row["device_id"])
-        found.append(Evidence(window=window, gpu=gpu, idle=idle, launch=launch, ops=gpu.gpu_ops))
-    ranked = "SELECT trace_id, device_id, place FROM ranked_devices"
-    ranks = dict(database.rows_of_trace(ranked, trace_id))
-    return sorted(
-        found,
-        key=lambda each: (
-            ranks[each.gpu.device_id if each.gpu else None],
-            _ORDER.index(each.window.kind),
-            each.window.start_ns,
-            each.window.end_ns,
-        ),
-    )
-
-
-_window_key = itemgetter("device_id", "kind", "name", "start_ns", "end_ns")
-
-
-def _of_host(database: Session, trace_id: int, overview: dict[str, Any]) -> list[Evidence]:
-    rows, waited = database.ask("cpu_time", trace=trace_id), []
-    if any(row["launches"] for row in rows):
-        waited = database.ask("last_wait", trace=trace_id)
-    last_wait_ns = waited[0]["last_wait_ns"] if waited else None
-    found = [
-        Evidence(
-            window=_of_row(Window, row),
-            host=_of_row(HostThread, row, last_wait_ns=last_wait_ns),
-            ops=row["operators"],
-        )
-        for row in rows
-    ]
-    if found:
-        return sorted(found, key=lambda f: (_ORDER.index(f.window.kind), f.window.start_ns))
-    start, span = overview["start_ns"] or 0, overview["span_ns"] or 0
-    return [Evidence(window=Window("trace", "whole trace", start, start + span, span))]
-
-
-def _of_row(kind: type[S], row: dict[str, Any], **given: Any) -> S:
-    """A struct with the values of a row for its fields, except the fields that are given."""
-    names = kind.__struct_fields__
-    return kind(**{name: row[name] for name in names if name not in given}, **given)

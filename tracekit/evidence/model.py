@@ -7,11 +7,13 @@ replayed length (`Gains.window_ns`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from tracekit.replay.model import Causal, Gains
+
+S = TypeVar("S", bound=Struct)
 
 
 class Finding(Struct, frozen=True):
@@ -280,3 +282,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     @property
     def gains(self) -> Gains | None:
         return None if self.causal is None else self.causal.gains
+
+
+def of_row(kind: type[S], row: dict[str, Any], **given: Any) -> S:
+    """A struct with the values of a row for its fields, except the fields that are given."""
+    names = kind.__struct_fields__
+    return kind(**{name: row[name] for name in names if name not in given}, **given)
