@@ -95,23 +95,20 @@ def add_traces(
     store = Storage(lake)
     _prepare(store)
     outcomes: list[Outcome] = []
-    unread = 0
 
-    def note(outcome: Outcome) -> None:
-        outcomes.append(outcome)
-        on_outcome(outcome)
+    def note(*some: Outcome) -> None:
+        for outcome in some:
+            outcomes.append(outcome)
+            on_outcome(outcome)
 
     chosen = None if run is None else valid_name(run)
     runs: dict[str, LakeRun] = {}
     new: dict[str, list[Source]] = defaultdict(list)
-    seen = set()
-    for source in _find_sources(sources):
+    unread = 0
+    for source in _find_sources(sources, store):
         if isinstance(source, TracekitError):
             note(failed(Source("", 0, ""), source))
             continue
-        if source.url in seen or store.holds(source.url):
-            continue
-        seen.add(source.url)
         name = chosen or run_of(source)
         if name not in runs:
             runs[name] = read_run(store, name)
@@ -127,25 +124,34 @@ def add_traces(
     ]
     for task, result in workers.each(add, tasks):
         if isinstance(result, Exception):
-            for source in task.sources:
-                note(failed(source, f"{source.url}: {reason_of(result)}"))
-            continue
-        for outcome in _publish(store, task, result, replace_others):
-            note(outcome)
-    for again in _clashes(outcomes):
-        note(again)
+            why = reason_of(result)
+            note(*(failed(each, f"{each.url}: {why}") for each in task.sources))
+        else:
+            note(*_publish(store, task, result, replace_others))
+    note(*_clashes(outcomes))
+    _follow_up(store, workers, outcomes, given, judges=judges)
+    return Added(outcomes, unread)
+
+
+def _follow_up(
+    store: Storage,
+    workers: Workers,
+    outcomes: Iterable[Outcome],
+    given: Resources,
+    *,
+    judges: bool,
+) -> None:
+    """Judges the ranks that were added, and keeps their runs compact and published."""
     touched: dict[str, set[str]] = defaultdict(set)
     for each in outcomes:
         if each.status in ("added", "replaced") and each.run and each.name:
             touched[each.run].add(each.name)
-    names = sorted(touched)
     if judges:
         judge(store, workers, touched, given)
-    many = [name for name in names if len(read_run(store, name).groups) > MOST_GROUPS]
-    compact_runs(lake, workers, many, given)
-    if names and is_published(store):
-        publish(lake, given)
-    return Added(outcomes, unread)
+    many = [name for name in sorted(touched) if len(read_run(store, name).groups) > MOST_GROUPS]
+    compact_runs(store.root, workers, many, given)
+    if touched and is_published(store):
+        publish(store.root, given)
 
 
 def _prepare(store: Storage) -> None:
@@ -184,11 +190,22 @@ def _is_in(source: Source, run: LakeRun) -> bool:
 # -- finding files
 
 
-def _find_sources(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
-    """The files at paths and URLs (files, folders and patterns), each with its state.
+def _find_sources(paths: Iterable[str], lake: Storage) -> Iterator[Source | TracekitError]:
+    """The files at paths and URLs (files, folders and patterns), each once, with its state, without
+    the lake's own.
 
     A path that does not exist yields an error.
     """
+    seen = set()
+    for source in _files_at(paths):
+        if isinstance(source, TracekitError):
+            yield source
+        elif source.url not in seen and not lake.holds(source.url):
+            seen.add(source.url)
+            yield source
+
+
+def _files_at(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
     for path in paths:
         try:
             if is_url(path):
