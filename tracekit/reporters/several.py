@@ -268,7 +268,7 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
          f"{duration(row['wait_ns'])} ({share(row['wait_ns'], max(1, done.waited_ns))})")
         for row in most[:_SIZES]
     ]  # fmt: skip
-    figures = (">message", ">calls", ">on the wire", ">bus bandwidth", ">waited, all ranks")
+    figures = (">message", ">calls", ">on the wire", ">bus bandwidth", ">waited (of all waiting)")
     out.print(table(["type", *figures], cells))
     if len(rows) > _SIZES:
         out.print(f"... and {len(rows) - _SIZES:,} more: `tracekit query link_bandwidth`")
