@@ -319,7 +319,8 @@ def regimes(ranks: Ranks) -> Figure | None:
     known = {step.regime for each in ranks.analyses for step in each.steps}
     if len(steps) < 2 or known == {UNKNOWN}:
         return None
-    rows = rows.select("rank", "step", "number", "bottleneck", colour="regime")
+    bound = pl.col("bottleneck").fill_null(UNKNOWN)
+    rows = rows.select("rank", "step", "number", bound, colour="regime")
     is_labelled = _is_labelled(ranks, rows["step"]) and rows["step"].n_unique() <= _FEW
     drawn = charts.cells(
         _matrix(ranks, rows),

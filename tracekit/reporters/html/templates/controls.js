@@ -11,7 +11,7 @@ function theme(width) {
     view: { stroke: null },
     font,
     axis,
-    legend: { columns: Math.max(2, Math.floor((width - 120) / 115)), labelColor: text, titleColor: text, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 260, symbolBaseFillColor: text, symbolBaseStrokeColor: text },
+    legend: { columns: Math.max(2, Math.floor((width - 120) / 145)), labelColor: text, titleColor: text, labelFont: font, titleFont: font, titleFontWeight: "normal", labelLimit: 260, symbolBaseFillColor: text, symbolBaseStrokeColor: text },
     header: { labelColor: text, titleColor: text },
     title: { color: text },
     rule: { color: text },
