@@ -237,7 +237,7 @@ class _Examiner:
         database, trace_id = self.database, self.trace_id
         dominant = ""
         if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
-            dominant = dominant_of(database, trace_id, main.gpu.device_id, top)
+            dominant = dominant_of(database, trace_id, top)
         untraced_ns = main.idle.causes.get("untraced", 0) if main.idle else 0
         asks_meanwhile = untraced_ns >= self.thresholds.small_gain * main.window.span_ns
         profiler, shaped = recorder_of(database, trace_id, self.missing)

@@ -116,21 +116,22 @@ def rank_wait_of(
     return RankWait(named, len(waits), sum(ns for ns, _ in waits), longest, longest_ns)
 
 
-def dominant_of(
-    database: Session, trace_id: int, device_id: int | None, top: list[dict[str, Any]]
-) -> str:
-    """What takes most of a device's kernel time, as a clause: the longest of `top` (rows of the
+def dominant_of(database: Session, trace_id: int, top: list[dict[str, Any]]) -> str:
+    """What takes most of the time of compute kernels, as a clause: the longest of `top` (rows of the
     question `top_kernels`) if it takes most of it, or else a class of kernels."""
-    one = next((row for row in top if 2 * row["share_of_kernel_time"] >= 1), None)
-    if one and one["name"]:
+    classes: Counter[str] = Counter()
+    for row in database.ask("kernel_classes", trace=trace_id):
+        classes[row["class"]] += row["total_ns"]
+    exchanged_ns = classes.pop("communication", 0)
+    of = "kernel time without communication" if exchanged_ns else "kernel time"
+    all_ns = max(1, classes.total())
+    one = next((row for row in top if row["class"] != "communication"), None)
+    if one and one["name"] and 2 * one["total_ns"] >= all_ns:
         name = one["name"].removeprefix("void ").partition("<")[0].partition("(")[0][:_NAME]
-        return f"one kernel, {name}, takes {percent(one['share_of_kernel_time'])} of kernel time"
+        return f"one kernel, {name}, takes {percent(one['total_ns'] / all_ns)} of {of}"
     named = words("kernels")
-    rows = database.ask("kernel_classes", trace=trace_id)
-    row = next((r for r in rows if r["device_id"] == device_id and r["class"] in named), None)
-    if row is None:
-        return ""
-    return f"{named[row['class']]} take {percent(row['share_of_kernel_time'])} of kernel time"
+    most = next((name for name, _ in classes.most_common() if name in named), None)
+    return f"{named[most]} take {percent(classes[most] / all_ns)} of {of}" if most else ""
 
 
 def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:

@@ -1,0 +1,33 @@
+"""Evidence out of the rows of questions."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from tracekit.evidence.collect import dominant_of
+
+REDUCED = ("ncclDevKernel_AllReduce", "communication", 900)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "said"),
+    [
+        (
+            [("void merge<float>(int)", "other", 60), ("sgemm", "gemm", 40)],
+            "one kernel, merge, takes 60.0 % of kernel time",
+        ),
+        (
+            [REDUCED, ("merge", "other", 60), ("sgemm", "gemm", 40)],
+            "one kernel, merge, takes 60.0 % of kernel time without communication",
+        ),
+        (
+            [REDUCED, ("a", "gemm", 40), ("b", "gemm", 30), ("c", "other", 30)],
+            "matrix products take 70.0 % of kernel time without communication",
+        ),
+        ([REDUCED, ("a", "other", 40), ("b", "other", 40), ("c", "other", 40)], ""),
+    ],
+)
+def test_what_takes_most_of_the_time_of_compute_kernels(kernels, said):
+    rows = [{"name": name, "class": kind, "total_ns": ns} for name, kind, ns in kernels]
+    database = SimpleNamespace(ask=lambda question, trace: rows)
+    assert dominant_of(database, 1, rows) == said
