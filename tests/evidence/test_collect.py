@@ -24,6 +24,10 @@ REDUCED = ("ncclDevKernel_AllReduce", "communication", 900)
             [REDUCED, ("a", "gemm", 40), ("b", "gemm", 30), ("c", "other", 30)],
             "matrix products take 70.0 % of kernel time without communication",
         ),
+        (
+            [("a", "gemm", 20), ("b", "gemm", 20), ("c", "copy", 35), ("d", "other", 25)],
+            "matrix products take the largest share of kernel time, 40.0 %",
+        ),
         ([REDUCED, ("a", "other", 40), ("b", "other", 40), ("c", "other", 40)], ""),
     ],
 )

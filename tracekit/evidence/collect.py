@@ -131,7 +131,12 @@ def dominant_of(database: Session, trace_id: int, top: list[dict[str, Any]]) -> 
         return f"one kernel, {name}, takes {percent(one['total_ns'] / all_ns)} of {of}"
     named = words("kernels")
     most = next((name for name, _ in classes.most_common() if name in named), None)
-    return f"{named[most]} take {percent(classes[most] / all_ns)} of {of}" if most else ""
+    if most is None:
+        return ""
+    share = percent(classes[most] / all_ns)
+    if 2 * classes[most] >= all_ns:
+        return f"{named[most]} take {share} of {of}"
+    return f"{named[most]} take the largest share of {of}, {share}"
 
 
 def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[str]:
