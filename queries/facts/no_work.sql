@@ -23,9 +23,14 @@ part AS (
 ),
 worked AS (SELECT trace_id FROM part WHERE part = 'work' AND calls >= thresholds().few_launches)
 SELECT trace_id, 'no_work_recorded' AS code, 'error' AS severity, calls AS count,
-       format('no work of a model was recorded: {:,} calls of {} {}, most of it in {}', calls,
-           duration_text(ns), CASE part WHEN 'start' THEN 'make memory, code and graphs ready'
-               WHEN 'end' THEN 'free memory and end the run' ELSE 'wait for the device' END, name) AS message,
+       if(calls = 1,
+           format('no work of a model was recorded: one call of {}, {}, {}', duration_text(ns), name,
+               CASE part WHEN 'start' THEN 'makes the run ready' WHEN 'end' THEN 'ends the run'
+                   ELSE 'waits for the device' END),
+           format('no work of a model was recorded: {:,} calls of {} in all {}, most of it in {}', calls,
+               duration_text(ns), CASE part WHEN 'start' THEN 'make memory, code and graphs ready'
+                   WHEN 'end' THEN 'free memory and end the run' ELSE 'wait for the device' END, name)
+       ) AS message,
        ns AS time_ns, NULL AS event_id
 FROM part WHERE part IN ('start', 'end', 'wait') AND trace_id NOT IN (FROM worked)
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC) = 1

@@ -17,6 +17,7 @@ from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.commands import cli
+from tracekit.evidence.model import Finding
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
 from tracekit.reporters.parts import devices_of, parts_of
@@ -133,6 +134,23 @@ def test_changes_that_save_much_come_before_details(advised, capsys, monkeypatch
     lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
     assert len(lines) <= 24 and any(line.startswith("3 ") for line in lines)
     assert not any(line.startswith("    at_0") for line in lines)
+
+
+def test_what_to_try_next_is_said_beside_changes_that_miss_the_bottleneck(
+    advised, capsys, monkeypatch
+):
+    for name, is_said in (("fused-norms", True), ("cuda-graph", False)):
+        lines = screen(advised(name), capsys, monkeypatch)
+        assert ("What to try next" in lines) == is_said
+
+
+def test_a_file_without_most_of_its_events_has_no_list_of_changes(advised, capsys, monkeypatch):
+    analysis = advised("cuda-graph")
+    trace = analysis.trace
+    thinned = Finding("thinned_file", "error", "only few events are in this file", 1)
+    lines = screen(replace(analysis, trace=replace(trace, health=[thinned])), capsys, monkeypatch)
+    assert "What to try next" in lines
+    assert not any(line.startswith("What to change") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,15 @@ JUDGED = {
     "a device that bounds the run only without the recorder": (
         evidence(**RECORDED, host_gain=0.04, device_gain=0.1), {"confidence": "low"}, "",
     ),
+    "a host that waits longer where nothing was recorded": (
+        evidence(busy=0.1, host_gain=0.4, removed={"dispatch": 0.4, "unrecorded-time": 0.45}),
+        {"bottleneck": "dispatch"},
+        "^ The host holds this run up: it dispatches operators while the GPU waits; where nothing "
+        "was recorded, the GPU waits at least as long.",
+    ),
+    "a device that is busier than the window is long without the recorder": (
+        evidence(**RECORDED | {"busy": 0.95}, host_gain=0.2, device_gain=0.4), {}, "not streams",
+    ),
     "few ops are an anecdote": (
         evidence(busy=0.9, ops=3, device_gain=0.45), {"confidence": "low"}, "",
     ),
@@ -275,6 +284,8 @@ JUDGED = {
         on_host(UNRECORDED, last_wait_ns=MS // 2),
         {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
         "so the host is late",
+        "The GPU's work was not recorded, but the host's last wait for it takes only 500 us of "
+        "100 ms.",
     ),
     "a device that had not finished its work": (
         on_host(UNRECORDED, last_wait_ns=40 * MS), {"regime": "unknown"}, "",
@@ -595,6 +606,14 @@ def test_a_launch_delay_is_near_the_floor_or_a_queue_only_where_it_is(
     assert any(said in each for each in judge(found).why)
     slow = judge(found, Thresholds().updated(["launch_floor_ns=1000000"])).why
     assert any("(floor: up to 1 ms)" in each for each in slow) == (delay_us > 0)
+
+
+def test_the_first_doubt_about_few_ops_is_how_few_they_are():
+    slowed = Finding("profiler_dilation", "warning", "profiling made a step twice as long", 1, MS)
+    given = {"busy": 0.5, "host_gain": 0.25, "device_gain": 0.2, "recorder_ns": 20 * MS}
+    few, many = (judge(evidence(**given, ops=ops, health=[slowed])).doubts for ops in (3, 1000))
+    assert few[0].startswith("Only 3 ops were recorded")
+    assert many[0] == f"{slowed.message.capitalize()}." and many[0] in few
 
 
 def test_at_most_six_reasons_are_given_and_no_doubt_hides_the_bottleneck():

@@ -126,6 +126,9 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     """What to change: a line for each change and, if there is room, a line with its place. One-off
     events that take much of the trace are listed, before changes that save less; otherwise advice
     on one-offs is shown only if it comes first."""
+    if any(each.code == "thinned_file" for each in analysis.trace.health):
+        # What takes long in a file without most of its events means nothing.
+        return _next(analysis, free)
     lists = lists_of(analysis.advice, "What to change, each alone")
     once = dict(lists).get(ONCE, [])
     lines: list[Text] = []
@@ -198,6 +201,10 @@ def _changes(
         elif not place:
             most = _ONCE if len(lists) > 1 else _CHANGES
             lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
+    recurring = [each for heading, advice in lists if heading != ONCE for each in advice]
+    if recurring and all(misses(each, analysis.verdict.bottleneck) for each in recurring):
+        # None of them is against what the first sentence names.
+        lines += _next(analysis, free - len(lines))
     return lines
 
 

@@ -82,12 +82,14 @@ def without_profiler(analysis: Analysis) -> str:
     gains, window = analysis.judged.gains, analysis.judged.window
     measured = (analysis.trace.capture or {}).get("unprofiled_step_ns")
     cost_ns = (gains.recorder_ns if gains else None) or 0
-    if isinstance(measured, int):
-        cost_ns = window.span_ns - measured if window.kind == "step" else 0
+    # The length of a step was measured, that of any other window follows from it.
+    is_measured = window.kind == "step" and isinstance(measured, int)
+    if is_measured:
+        cost_ns = window.span_ns - int(measured or 0)
     length = duration(window.span_ns - cost_ns)
     if cost_ns <= 0 or length == duration(window.span_ns):
         return ""
-    return f", {'' if isinstance(measured, int) else 'about '}{length} without the profiler"
+    return f", {'' if is_measured else 'about '}{length} without the profiler"
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:

@@ -25,6 +25,7 @@ from tracekit.verdict.regime import (
     UNKNOWN,
     Bound,
     bound_of,
+    guessed_ns,
     is_close,
     limits_alike,
     steady_busy_ns,
@@ -47,7 +48,7 @@ def headline(
         open_ = f"The trace does not tell what holds this run up: {lowered(reason)}"
         return f"{open_}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
-        return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
+        return _beside_unrecorded(verdict, evidence, thresholds)
     regime, bottleneck = verdict.regime, verdict.bottleneck
     if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
         rest = without_rank_wait(evidence)
@@ -71,6 +72,16 @@ def headline(
     if other is not None:
         said = f"{said}. {differs(evidence, bottleneck, other, thresholds)}"
     return said
+
+
+def _beside_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
+    """The sentence if only the host's last wait for the device tells who holds the run up."""
+    waited_ns = (evidence.host and evidence.host.last_wait_ns) or 0
+    return (
+        f"{_of_host(verdict, evidence, thresholds)}. The GPU's work was not recorded, but the "
+        f"host's last wait for it takes only {duration(waited_ns)} of "
+        f"{duration(evidence.window.span_ns)}"
+    )
 
 
 def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
@@ -129,7 +140,7 @@ def _one_side(
     if bound is None:
         said, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
     elif is_hosts:
-        said, other = _of_host(verdict, evidence), "the GPU"
+        said, other = _of_host(verdict, evidence, thresholds), "the GPU"
     else:
         said, other = _of_device(verdict, evidence, thresholds), "the host"
     # A host that hardly gains does not hold a busy device up.
@@ -140,11 +151,12 @@ def _one_side(
     return f"{what}, with {other} close behind{colon}{why}"
 
 
-def _of_host(verdict: Verdict, evidence: Evidence) -> str:
-    return f"The host holds this run up: {_host_does(str(verdict.bottleneck), evidence)}"
+def _of_host(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
+    does = _host_does(str(verdict.bottleneck), evidence, thresholds)
+    return f"The host holds this run up: {does}"
 
 
-def _host_does(bottleneck: str, evidence: Evidence) -> str:
+def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> str:
     """What the host does while the device waits. If a single launch, operator or call takes most of
     that time, it is named, since the others may be quick; the device may work beside a part of it.
     """
@@ -172,7 +184,23 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
         return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
+    if _is_unrecorded_longer(bottleneck, evidence, thresholds):
+        return f"{does}; where nothing was recorded, the GPU waits at least as long"
     return does
+
+
+def _is_unrecorded_longer(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether a device waits longer while nothing was recorded than for recorded calls."""
+    idle, gains = evidence.idle, evidence.gains
+    if idle is None or gains is None or not gains.window_ns:
+        return False
+    untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
+    is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
+    guesses = [UNRECORDED, "python"] if is_guess else [UNRECORDED]
+    most = max(gains.removed.get(each, 0.0) for each in guesses)
+    waited = min(most, unrecorded_ns(idle) / gains.window_ns)
+    is_of_calls = bottleneck in ("dispatch", "launch")
+    return is_of_calls and waited > gains.removed.get(bottleneck, 0.0)
 
 
 def recorded_meanwhile(evidence: Evidence) -> str:
