@@ -71,6 +71,10 @@ cut AS (
     GROUP BY trace_id HAVING count(*) FILTER (reads >= thresholds().fewest_alike) > 1
         OR count(*) > 1 AND max(reads) < thresholds().fewest_alike
             AND trace_id NOT IN (SELECT trace_id FROM steps)
+    UNION ALL
+    -- Where the host reads the sizes of an exchange, they change from step to step.
+    SELECT w.trace_id FROM waiting_call AS w JOIN annotations AS a USING (trace_id, pid, tid)
+    WHERE is_read AND has(traits, 'exchanges_sizes') AND w.start_ns BETWEEN a.start_ns AND a.end_ns
 ),
 stretch AS (
     SELECT l.trace_id, count(*) AS launches

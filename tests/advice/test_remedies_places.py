@@ -189,6 +189,15 @@ CASES = {
         [*OPS * 3, ITEM, *[operator("aten::add", 9 * US, KERNEL)] * 30, ITEM, *OPS * 3, Sync(US)],
         {},
     ),
+    "nor is one that reads the sizes of an exchange": (
+        "cuda_graph",
+        [
+            *[*OPS[:2], Slice("## all2all_data:init ##", "user_annotation", (ITEM,)), *OPS * 10]
+            * 3,
+            Sync(US),
+        ],
+        {},
+    ),
     "one that reads it at its edges is": (
         "cuda_graph",
         [*[*OPS[:2], ITEM, *OPS * 10, ITEM] * 3, Sync(US)],

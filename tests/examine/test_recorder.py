@@ -396,6 +396,11 @@ FOUND = {
         "device.",
         "unknown", "none", "no_work_recorded",
     ),
+    "launches alone": (
+        TRACES.events([launch(5 * i, 3, 10 + i) for i in range(40)]),
+        "40 launches and copies were recorded, but neither what they ran nor operators.",
+        "unknown", "none", "launches_alone",
+    ),
     "Python calls without an end": (
         UNENDED, "160 Python calls have no end in this trace",
         "overhead-bound", "low", "unended_calls",

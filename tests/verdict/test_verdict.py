@@ -200,10 +200,31 @@ JUDGED = {
         evidence(**RECORDED, host_gain=0.04, device_gain=0.1), {"confidence": "low"}, "",
     ),
     "a host that waits longer where nothing was recorded": (
-        evidence(busy=0.1, host_gain=0.4, removed={"dispatch": 0.4, "unrecorded-time": 0.45}),
+        evidence(busy=0.5, host_gain=0.25, removed={"dispatch": 0.4, "python": 0.45},
+                 idle=late_for(0, 0, 45)),
         {"bottleneck": "dispatch"},
         "^ The host holds this run up: it dispatches operators while the GPU waits; where nothing "
         "was recorded, the GPU waits at least as long.",
+    ),
+    **{
+        f"a host of which nothing was recorded between its {calls}": (
+            evidence(busy=0.5, host_gain=0.25, removed={"python": 0.45}, idle=late_for(0, 0, 45),
+                     work={"dispatch": ns}),
+            {"bottleneck": "python"},
+            "^ The host holds this run up: where nothing was recorded, it probably runs "
+            f"{what} while the GPU waits.",
+        )
+        for calls, ns, what in (
+            ("operators", 9 * MS, "Python"), ("launches", 0, "Python and operators"),
+        )
+    },
+    "a long call that is a small part of a run": (
+        evidence(busy=0.5, host_gain=0.05, removed={"dispatch": 0.06}, flip=1.3, causal=replace(
+            evidence(busy=0.5, host_gain=0.05, removed={"dispatch": 0.06}).causal,
+            links=[{"cause": "dispatch", "dur_ns": 4 * MS, "name": "aten::mm"}],
+        )),
+        {"bottleneck": "dispatch"}, "^ The host holds this run up, with the GPU close behind: it "
+        "dispatches",
     ),
     "a device that is busier than the window is long without the recorder": (
         evidence(**RECORDED | {"busy": 0.95}, host_gain=0.2, device_gain=0.4), {}, "not streams",

@@ -42,6 +42,7 @@ LEVELS = ("high", "medium", "low")
 # A verdict has at most the first number of sentences. The second is how many of them are reasons,
 # even if there are many doubts.
 MOST_REASONS, _FEWEST = 6, 4
+RECORD_OPERATORS = "Record operators ({no_operators}) to see what the host does between its calls."
 
 Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]
 
@@ -71,8 +72,7 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
             doubts.append(words("doubt")[finding.code])
     is_guess = verdict.bottleneck in ("python", UNRECORDED)
     if is_guess and evidence.gains and not evidence.gains.work_ns.get("dispatch"):
-        advice = "Record operators ({no_operators}) to see what the host does between its calls."
-        verdict = replace(verdict, try_next=[*verdict.try_next, advice])
+        verdict = replace(verdict, try_next=[*verdict.try_next, RECORD_OPERATORS])
     elif is_guess and any(each.code == "no_stacks" for each in evidence.health):
         advice = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])

@@ -180,8 +180,7 @@ def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
     if ns < thresholds.headline_share * span_ns:
         return ""
     what = f"{name} ({inside})" if inside else name
-    what = what.capitalize() if what == _UNRECORDED else what
-    return f"{what} adds {duration(ns)} once to a trace of {duration(span_ns)}"
+    return f"{duration(ns)} of the trace's {duration(span_ns)} happened once: {what}"
 
 
 def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:

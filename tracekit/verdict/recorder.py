@@ -272,7 +272,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
     (("begin_end_events", "no_time", "no_category"), _unread),
-    (("thinned_file", "no_work_recorded", "captured_only"), _nothing),
+    (("thinned_file", "no_work_recorded", "captured_only", "launches_alone"), _nothing),
     (("graph_without_kernels", "dropped_at_start", "dropped_at_end"), _lost),
     (("unended_calls",), _unended),
     (("arrival_skew",), _skewed),

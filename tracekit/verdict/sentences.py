@@ -180,27 +180,37 @@ def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> s
             ns = min(waited_ns, max(ns, waited_ns - excess_in(evidence.window, once)))
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
-    if one and longest and 2 * longest["dur_ns"] > ns:
+    least_ns = thresholds.small_gain * evidence.window.span_ns
+    if one and longest and longest["dur_ns"] >= max(ns / 2, least_ns):
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
         return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
-    if _is_unrecorded_longer(bottleneck, evidence, thresholds):
+    is_guess = _is_guess(evidence, thresholds)
+    if is_guess and bottleneck == "python":
+        has_operators = gains is not None and gains.work_ns.get("dispatch")
+        return host["guessed-python" if has_operators else "guessed-calls"]
+    is_of_calls = is_guess and bottleneck in ("dispatch", "launch")
+    if is_of_calls and _is_less_recorded(bottleneck, evidence):
         return f"{does}; where nothing was recorded, the GPU waits at least as long"
     return does
 
 
-def _is_unrecorded_longer(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> bool:
-    """Whether a device waits longer while nothing was recorded than for recorded calls."""
-    idle, gains = evidence.idle, evidence.gains
-    if idle is None or gains is None or not gains.window_ns:
+def _is_guess(evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether Python's time is mostly time in which nothing was recorded."""
+    if evidence.idle is None:
         return False
-    untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
-    is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
-    guesses = [UNRECORDED, "python"] if is_guess else [UNRECORDED]
-    most = max(gains.removed.get(each, 0.0) for each in guesses)
-    waited = min(most, unrecorded_ns(idle) / gains.window_ns)
-    is_of_calls = bottleneck in ("dispatch", "launch")
-    return is_of_calls and waited > gains.removed.get(bottleneck, 0.0)
+    untraced_ns, python_ns = (evidence.idle.causes.get(name, 0) for name in ("untraced", "python"))
+    return guessed_ns(untraced_ns, python_ns, thresholds) > 0
+
+
+def _is_less_recorded(bottleneck: str, evidence: Evidence) -> bool:
+    """Whether a device waits less for the recorded bottleneck than where nothing was recorded."""
+    idle, gains = evidence.idle, evidence.gains
+    if idle is None or gains is None:
+        return False
+    gained = max(gains.removed.get(each, 0.0) for each in ("python", UNRECORDED))
+    is_more = gained > gains.removed.get(bottleneck, 0.0)
+    return is_more and unrecorded_ns(idle) >= idle.causes.get(bottleneck, 0)
 
 
 def recorded_meanwhile(evidence: Evidence) -> str:
