@@ -136,12 +136,28 @@ def test_changes_that_save_much_come_before_details(advised, capsys, monkeypatch
     assert not any(line.startswith("    at_0") for line in lines)
 
 
-def test_what_to_try_next_is_said_beside_changes_that_miss_the_bottleneck(
+def test_what_to_try_next_is_said_beside_changes_that_miss_the_bottleneck_or_save_little(
     advised, capsys, monkeypatch
 ):
-    for name, is_said in (("fused-norms", True), ("cuda-graph", False)):
-        lines = screen(advised(name), capsys, monkeypatch)
-        assert ("What to try next" in lines) == is_said
+    for name, share, is_said in (
+        ("fused-norms", 0.2, True), ("cuda-graph", 0.2, False), ("cuda-graph", 0.02, True),
+    ):  # fmt: skip
+        analysis = advised(name)
+        (only,) = analysis.advice
+        shown = replace(analysis, advice=[replace(only, share=share)])
+        assert ("What to try next" in screen(shown, capsys, monkeypatch)) == is_said
+
+
+def test_a_window_that_shares_are_of_is_named_without_its_few_one_offs(
+    advised, capsys, monkeypatch
+):
+    analysis = advised("cuda-graph")
+    for part, is_said in ((0.03, True), (0.2, False)):
+        ns = round(part * analysis.judged.window.span_ns)
+        gains = replace(analysis.judged.gains, one_offs_ns=ns, recorder_ns=None).without(ns)
+        shown = replace(analysis, judged=replace(analysis.judged, gains=gains))
+        said = " ".join(screen(shown, capsys, monkeypatch))
+        assert (f", {tracekit.text.duration(gains.window_ns)} without one-offs" in said) == is_said
 
 
 def test_a_file_without_most_of_its_events_has_no_list_of_changes(advised, capsys, monkeypatch):

@@ -129,6 +129,10 @@ LED = {
     "busy": 0.95, "device_gain": 0.45,
     "windows": [Period(WHOLE, None, None, None, None, "overhead-bound", "python")],
 }  # fmt: skip
+BARELY = replace(
+    LED["windows"][0], gpu=gpu(1000, 90 * MS, idle_ns=60 * MS), idle=late_for(60),
+    gains=replace(evidence(host_gain=0.10, device_gain=0.07).gains, window_ns=150 * MS),
+)  # fmt: skip
 SPLIT = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
 DOUBTED = (
     "truncated", "shared_file", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch",
@@ -508,6 +512,14 @@ JUDGED = {
                  rank_wait=RankWait("alltoall", 1, 20 * MS, "alltoall", 20 * MS)),
         {"bottleneck": "sync"}, "apart from that, the host holds this run up: it waits for the GPU",
     ),
+    "a wait for a rank that is a smaller part": (
+        evidence(busy=0.3, host_gain=0.35, gpu=gpu(1000, 30 * MS, 15 * MS, idle_ns=70 * MS),
+                 removed={"dispatch": 0.6, "communication": 0.15},
+                 rank_wait=RankWait("alltoall", 1, 12 * MS, "alltoall", 12 * MS)),
+        {"bottleneck": "dispatch"},
+        "^ The host holds this run up: it dispatches operators while the GPU waits. This rank "
+        "waits 12 ms of 100 ms in one all-to-all, probably for a later rank.",
+    ),
     "collectives that hardly wait": (
         evidence(**LATE, rank_wait=RankWait("", 9, 9 * MS, "allgather", 8 * MS)), {},
         "^ The host holds this run up",
@@ -558,6 +570,21 @@ JUDGED = {
     "a single pass with work before its first op": (
         evidence(**LED, repetition=Repetition(100, 0, 0, 100, 100)), {"confidence": "low"},
         "With the 50 ms before the first GPU op, the run would be overhead-bound by python.",
+    ),
+    "such work that hardly turns the verdict": (
+        evidence(**LED | {"windows": [BARELY]}, repetition=Repetition(100, 0, 0, 100, 100)),
+        {"confidence": "low"},
+        "the run would be overhead-bound by python, if only just.",
+    ),
+    "a span that starts late, as another sentence says": (
+        evidence(busy=1, device_gain=0.5, removed={"math": 0.5}, health=["started_late"],
+                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {}, "not That is without",
+    ),
+    "one that starts with its launch": (
+        evidence(busy=1, device_gain=0.5, removed={"math": 0.5},
+                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {}, "That is without",
     ),
     "many passes with such work": (
         evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), {},

@@ -19,6 +19,7 @@ from tracekit.reporters.parts import (
     lists_of,
     parts_of,
     shares_of,
+    without_once,
     without_profiler,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
@@ -79,7 +80,10 @@ def _traced(analysis: Analysis) -> str:
         judged = [
             f"1 step of {length}" if steps == 1 else f"{steps} steps, {_step(analysis)} {length}"
         ]
-    judged = [each + _marked(analysis) + without_profiler(analysis) for each in judged]
+    judged = [
+        each + _marked(analysis) + without_profiler(analysis) + without_once(analysis)
+        for each in judged
+    ]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
@@ -202,8 +206,12 @@ def _changes(
             most = _ONCE if len(lists) > 1 else _CHANGES
             lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
     recurring = [each for heading, advice in lists if heading != ONCE for each in advice]
-    if recurring and all(misses(each, analysis.verdict.bottleneck) for each in recurring):
-        # None of them is against what the first sentence names.
+    bottleneck, least = analysis.verdict.bottleneck, Thresholds().small_gain
+    if recurring and (
+        all(misses(each, bottleneck) for each in recurring)
+        or all((each.share or 0.0) < least for each in recurring)
+    ):
+        # None of them is against what the first sentence names, or all of them save little.
         lines += _next(analysis, free - len(lines))
     return lines
 

@@ -92,6 +92,17 @@ def without_profiler(analysis: Analysis) -> str:
     return f", {'' if is_measured else 'about '}{length} without the profiler"
 
 
+def without_once(analysis: Analysis) -> str:
+    """For the end of a phrase: how long the judged window would take without a few one-offs, if
+    shares are of that length; else empty."""
+    judged, gains = analysis.judged, analysis.judged.gains
+    if gains is None or not gains.one_offs_ns or is_partly_once(judged, Thresholds()):
+        return ""
+    length = duration(gains.window_ns)
+    is_same = length == duration(gains.window_ns + gains.one_offs_ns)
+    return "" if is_same else f", {length} without one-offs"
+
+
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
     """The advice on what recurs, on throughput and on what happened once, each under its heading,
     in the order of the fix list. Recording less does not change the program, so it is left out."""

@@ -109,6 +109,12 @@ def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
     return f"the {duration(gains.window_ns)} without one-offs"
 
 
+def is_headline_wait(evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether this rank waits for others for so much of the window that it comes first."""
+    wait, span_ns = evidence.rank_wait, evidence.window.span_ns
+    return wait is not None and wait.wait_ns >= thresholds.headline_share * span_ns
+
+
 def waits_for_rank(evidence: Evidence, thresholds: Thresholds) -> str:
     """The start of the sentence if this rank waits for others for much of the window."""
     wait, span_ns = evidence.rank_wait, evidence.window.span_ns

@@ -14,6 +14,7 @@ from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
     excess_in,
+    is_headline_wait,
     is_partly_once,
     mostly_once,
     waits_for_rank,
@@ -58,7 +59,10 @@ def headline(
         verdict = replace(verdict, regime=bound.regime, bottleneck=left, margin=bound.margin)
         said = waits
         if left is not None:
-            said = f"{waits}; apart from that, {lowered(_said(verdict, rest, bound, thresholds))}"
+            other_work = _said(verdict, rest, bound, thresholds)
+            said = f"{waits}; apart from that, {lowered(other_work)}"
+            if is_same and not is_headline_wait(evidence, thresholds):
+                said = f"{other_work}. {waits}"
     else:
         said = _said(verdict, evidence, bound, thresholds)
     other = differing_window(evidence, regime, thresholds)
