@@ -21,6 +21,8 @@ from tracekit.evidence.model import Finding
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
 from tracekit.reporters.parts import devices_of, parts_of
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.once import once_share
 
 
 def screen(analysis, capsys, monkeypatch):
@@ -38,6 +40,12 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     lines = screen(analysis, capsys, monkeypatch)
     left = tracekit.text.duration(analysis.judged.gains.window_ns)
     assert analysis.judged.gains.one_offs_ns > 80 * MS
+    # What begins after the last op is not listed, and not counted.
+    last_ns = analysis.judged.window.end_ns
+    late = [replace(each, start_ns=last_ns) for each in analysis.one_offs]
+    shares = [once_share(replace(analysis, one_offs=found), Thresholds())
+              for found in (analysis.one_offs, late)]  # fmt: skip
+    assert shares[0] > 0 and shares[1] == 0
     assert any(each.endswith(f"of the other {left}") for each in lines)
     once = next(at for at, each in enumerate(lines) if each.startswith("What happened once"))
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))

@@ -60,7 +60,8 @@ def _head(analysis: Analysis) -> list[Text]:
         regime.append(f"; confidence {verdict.confidence}", "default")
     said = wrap(printable(verdict.headline), WIDTH, break_on_hyphens=False)
     headline = [Text(each, "bold") for each in said]
-    return [*headline, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
+    traced = wrap(_traced(analysis), WIDTH, break_on_hyphens=False)
+    return [*headline, regime, *(Text(each, "dim") for each in traced)]
 
 
 def _marked(analysis: Analysis) -> str:

@@ -96,11 +96,11 @@ def without_once(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without a few one-offs, if
     shares are of that length; else empty."""
     judged, gains = analysis.judged, analysis.judged.gains
-    if gains is None or not gains.one_offs_ns or is_partly_once(judged, Thresholds()):
+    thresholds = Thresholds()
+    if gains is None or is_partly_once(judged, thresholds):
         return ""
-    length = duration(gains.window_ns)
-    is_same = length == duration(gains.window_ns + gains.one_offs_ns)
-    return "" if is_same else f", {length} without one-offs"
+    is_small = gains.one_offs_ns < thresholds.named_gain * judged.window.span_ns
+    return "" if is_small else f", {duration(gains.window_ns)} without one-offs"
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:
