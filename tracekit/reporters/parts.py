@@ -18,7 +18,7 @@ from tracekit.reporters import colours
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.once import is_partly_once
+from tracekit.verdict.once import is_hardly_once, is_partly_once
 from tracekit.verdict.regime import split_bound
 
 ONCE = "What happened once (its whole time)"
@@ -96,11 +96,9 @@ def without_once(analysis: Analysis) -> str:
     """For the end of a phrase: how long the judged window would take without a few one-offs, if
     shares are of that length; else empty."""
     judged, gains = analysis.judged, analysis.judged.gains
-    thresholds = Thresholds()
-    if gains is None or is_partly_once(judged, thresholds):
+    if gains is None or not is_hardly_once(judged, Thresholds()):
         return ""
-    is_small = gains.one_offs_ns < thresholds.named_gain * judged.window.span_ns
-    return "" if is_small else f", {duration(gains.window_ns)} without one-offs"
+    return f", {duration(gains.window_ns)} without one-offs"
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:

@@ -162,6 +162,13 @@ def is_partly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
     return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
 
 
+def is_hardly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
+    """Whether one-offs take a part of the window that is small, but shows in its length."""
+    gains, span_ns = judged.gains, judged.window.span_ns
+    least, most = thresholds.named_gain * span_ns, thresholds.small_gain * span_ns
+    return gains is not None and bool(least <= gains.one_offs_ns < most)
+
+
 def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     """The part of the whole trace that the run's one-offs add to its length; 0 if that is small."""
     whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
