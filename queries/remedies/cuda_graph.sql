@@ -72,9 +72,9 @@ cut AS (
         OR count(*) > 1 AND max(reads) < thresholds().fewest_alike
             AND trace_id NOT IN (SELECT trace_id FROM steps)
     UNION ALL
-    -- Where the host reads the sizes of an exchange, they change from step to step.
-    SELECT w.trace_id FROM waiting_call AS w JOIN annotations AS a USING (trace_id, pid, tid)
-    WHERE is_read AND has(traits, 'exchanges_sizes') AND w.start_ns BETWEEN a.start_ns AND a.end_ns
+    -- Where the host reads the sizes of an exchange, which may be before the recording, they change from step
+    -- to step.
+    SELECT trace_id FROM annotations WHERE has(traits, 'exchanges_sizes')
 ),
 stretch AS (
     SELECT l.trace_id, count(*) AS launches
