@@ -1,4 +1,4 @@
--- fact: A recording of a run's start or end, or of waiting, without the work in between.
+-- fact: A recording of a run's start or end, or of waiting, without the work in between; or of launches alone.
 -- into: recorder_finding
 -- needs: gpu_ops
 -- when: kind IN ('runtime', 'driver') AND label_id >> 32 NOT IN (
@@ -11,7 +11,8 @@ WITH call AS (
 ),
 part AS (
     SELECT trace_id,
-           CASE WHEN kind = 'cpu_op' OR activity IN ('launch', 'copy') THEN 'work'
+           CASE WHEN kind = 'cpu_op' THEN 'work'
+                WHEN activity IN ('launch', 'copy') THEN 'launch'
                 WHEN kind NOT IN ('runtime', 'driver') THEN NULL
                 WHEN call IN ('free', 'free_waiting') OR regexp_matches(name, 'Destroy|Unload|Reset')
                     THEN 'end'
@@ -21,11 +22,26 @@ part AS (
            sum(calls)::BIGINT AS calls, sum(ns)::BIGINT AS ns, arg_max(name, ns) AS name
     FROM call JOIN slice_label USING (label_id) GROUP BY ALL
 ),
-worked AS (SELECT trace_id FROM part WHERE part = 'work' AND calls >= thresholds().few_launches)
+worked AS (
+    SELECT trace_id FROM part WHERE part IN ('work', 'launch')
+    GROUP BY trace_id HAVING sum(calls) >= thresholds().few_launches
+)
 SELECT trace_id, 'no_work_recorded' AS code, 'error' AS severity, calls AS count,
-       format('no work of a model was recorded: {:,} calls of {} {}, most of it in {}', calls,
-           duration_text(ns), CASE part WHEN 'start' THEN 'make memory, code and graphs ready'
-               WHEN 'end' THEN 'free memory and end the run' ELSE 'wait for the device' END, name) AS message,
+       if(calls = 1,
+           format('no work of a model was recorded: one call of {}, {}, {}', duration_text(ns), name,
+               CASE part WHEN 'start' THEN 'makes the run ready' WHEN 'end' THEN 'ends the run'
+                   ELSE 'waits for the device' END),
+           format('no work of a model was recorded: {:,} calls of {} in all {}, most of it in {}', calls,
+               duration_text(ns), CASE part WHEN 'start' THEN 'make memory, code and graphs ready'
+                   WHEN 'end' THEN 'free memory and end the run' ELSE 'wait for the device' END, name)
+       ) AS message,
        ns AS time_ns, NULL AS event_id
 FROM part WHERE part IN ('start', 'end', 'wait') AND trace_id NOT IN (FROM worked)
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC) = 1
+UNION ALL
+SELECT trace_id, 'launches_alone', 'error', calls,
+       format('{:,} launches and copies were recorded, but neither what they ran nor operators', calls), ns, NULL
+FROM part
+WHERE part = 'launch' AND calls >= thresholds().few_launches
+    AND trace_id NOT IN (SELECT trace_id FROM part WHERE part = 'work')
+    AND trace_id NOT IN (SELECT trace_id FROM gpu_ops)

@@ -30,12 +30,12 @@ blocked AS (
             >= thresholds().nearly_all * (g.end_ns - g.start_ns)
 )
 SELECT trace_id, 'queued_before' AS code, 'warning' AS severity, 1 AS count,
-       format('for the first {} the device was held up by something that was not recorded: the host waited '
+       format('for the first {} the device probably ran work from before the recording: the host waited '
            || 'for it in {}', duration_text(max(end_ns - start_ns)), any_value(name)) AS message,
        max(end_ns - start_ns) AS time_ns, any_value(event_id) AS event_id
 FROM blocked GROUP BY trace_id
 UNION ALL
 SELECT trace_id, 'started_late', 'warning', 1,
-       format('the device starts {} after its first launch: it was held up by something that was not '
-           || 'recorded', duration_text(start_ns - launch_end_ns)), start_ns - launch_end_ns, event_id
+       format('the device starts {} after its first launch: until then it probably ran work from before the '
+           || 'recording', duration_text(start_ns - launch_end_ns)), start_ns - launch_end_ns, event_id
 FROM started WHERE start_ns - launch_end_ns >= greatest(thresholds().stall_ns, thresholds().lost_share * ns)

@@ -89,6 +89,7 @@ uncached AS (
 )
 SELECT c.trace_id, e.place,
        CASE WHEN c.trace_id IN (FROM uncached) THEN 'nothing is cached: see PYTORCH_NO_CUDA_MEMORY_CACHING'
+           WHEN c.trace_id NOT IN (SELECT trace_id FROM cpu_ops) THEN 'blocks are freed and allocated again'
            WHEN e.trace_id IS NULL THEN 'memory ran out, blocks are freed to allocate others'
            ELSE 'the cache is emptied' END AS detail,
        'host' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor

@@ -71,6 +71,10 @@ cut AS (
     GROUP BY trace_id HAVING count(*) FILTER (reads >= thresholds().fewest_alike) > 1
         OR count(*) > 1 AND max(reads) < thresholds().fewest_alike
             AND trace_id NOT IN (SELECT trace_id FROM steps)
+    UNION ALL
+    -- Where the host reads the sizes of an exchange, which may be before the recording, they change from step
+    -- to step.
+    SELECT trace_id FROM annotations WHERE has(traits, 'exchanges_sizes')
 ),
 stretch AS (
     SELECT l.trace_id, count(*) AS launches

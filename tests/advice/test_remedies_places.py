@@ -189,6 +189,14 @@ CASES = {
         [*OPS * 3, ITEM, *[operator("aten::add", 9 * US, KERNEL)] * 30, ITEM, *OPS * 3, Sync(US)],
         {},
     ),
+    "nor is one whose exchanges have sizes of their own": (
+        "cuda_graph",
+        [
+            *[Slice("## all2all_data:init ##", "user_annotation", (OPS[0],)), *OPS * 10] * 3,
+            Sync(US),
+        ],
+        {},
+    ),
     "one that reads it at its edges is": (
         "cuda_graph",
         [*[*OPS[:2], ITEM, *OPS * 10, ITEM] * 3, Sync(US)],

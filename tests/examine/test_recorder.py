@@ -152,8 +152,8 @@ def captured(launches):
     ]
 
 
-def ending(name, cause):
-    return [Call("cudaGetDeviceCount", 1 * US, "runtime"), *[Call(name, 3 * MS, cause)] * 5]
+def ending(name, cause, calls=5):
+    return [Call("cudaGetDeviceCount", 1 * US, "runtime"), *[Call(name, 3 * MS, cause)] * calls]
 
 
 def stacked():
@@ -242,7 +242,7 @@ def test_a_call_that_blocks_from_the_start_waits_for_unrecorded_work(analyses, c
     assert verdict.confidence == "medium"
     assert verdict.try_next[0] == RECORD["queued_before"]
     first, *lines = screen(analyses[BLOCKED], capsys, monkeypatch)
-    assert first.startswith("For the first 20 ms the device was held up by something that was")
+    assert first.startswith("For the first 20 ms the device probably ran work from before the")
     assert verdict.headline.startswith(first)
     (part,) = [each for each in lines if each.startswith("held up, not recorded")]
     assert "20 ms  50.0 %" in part
@@ -261,7 +261,7 @@ LATE_START = starting_at(8_000)
 
 def test_a_device_that_starts_long_after_its_launch_was_held_up_by_what_nobody_recorded(analyses):
     verdict = analyses[LATE_START].verdict
-    assert verdict.headline.startswith("The device starts 8 ms after its first launch: it was held")
+    assert verdict.headline.startswith("The device starts 8 ms after its first launch: until then")
     assert (verdict.regime, verdict.confidence) == ("compute-bound", "high")
 
 
@@ -380,7 +380,8 @@ FOUND = {
     **{
         name: (
             recorded(ending(name, cause)),
-            f"No work of a model was recorded: 5 calls of 15 ms {what}, most of it in {name}.",
+            f"No work of a model was recorded: 5 calls of 15 ms in all {what}, most of it in "
+            f"{name}.",
             "unknown", "none", "no_work_recorded",
         )
         for name, cause, what in (
@@ -389,6 +390,17 @@ FOUND = {
             ("cudaDeviceSynchronize", "sync", "wait for the device"),
         )
     },
+    "a single wait": (
+        recorded(ending("cudaDeviceSynchronize", "sync", 1)),
+        "No work of a model was recorded: one call of 3 ms, cudaDeviceSynchronize, waits for the "
+        "device.",
+        "unknown", "none", "no_work_recorded",
+    ),
+    "launches alone": (
+        TRACES.events([launch(5 * i, 3, 10 + i) for i in range(40)]),
+        "40 launches and copies were recorded, but neither what they ran nor operators.",
+        "unknown", "none", "launches_alone",
+    ),
     "Python calls without an end": (
         UNENDED, "160 Python calls have no end in this trace",
         "overhead-bound", "low", "unended_calls",

@@ -17,9 +17,12 @@ from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
 from tracekit.commands import cli
+from tracekit.evidence.model import Finding
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
 from tracekit.reporters.parts import devices_of, parts_of
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.once import once_share
 
 
 def screen(analysis, capsys, monkeypatch):
@@ -37,6 +40,12 @@ def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch
     lines = screen(analysis, capsys, monkeypatch)
     left = tracekit.text.duration(analysis.judged.gains.window_ns)
     assert analysis.judged.gains.one_offs_ns > 80 * MS
+    # What begins after the last op is not listed, and not counted.
+    last_ns = analysis.judged.window.end_ns
+    late = [replace(each, start_ns=last_ns) for each in analysis.one_offs]
+    shares = [once_share(replace(analysis, one_offs=found), Thresholds())
+              for found in (analysis.one_offs, late)]  # fmt: skip
+    assert shares[0] > 0 and shares[1] == 0
     assert any(each.endswith(f"of the other {left}") for each in lines)
     once = next(at for at, each in enumerate(lines) if each.startswith("What happened once"))
     assert once < next(at for at, each in enumerate(lines) if each.startswith("What to change"))
@@ -133,6 +142,39 @@ def test_changes_that_save_much_come_before_details(advised, capsys, monkeypatch
     lines = screen(replace(analysis, verdict=verdict), capsys, monkeypatch)
     assert len(lines) <= 24 and any(line.startswith("3 ") for line in lines)
     assert not any(line.startswith("    at_0") for line in lines)
+
+
+def test_what_to_try_next_is_said_beside_changes_that_miss_the_bottleneck_or_save_little(
+    advised, capsys, monkeypatch
+):
+    for name, share, is_said in (
+        ("fused-norms", 0.2, True), ("cuda-graph", 0.2, False), ("cuda-graph", 0.02, True),
+    ):  # fmt: skip
+        analysis = advised(name)
+        (only,) = analysis.advice
+        shown = replace(analysis, advice=[replace(only, share=share)])
+        assert ("What to try next" in screen(shown, capsys, monkeypatch)) == is_said
+
+
+def test_a_window_that_shares_are_of_is_named_without_its_few_one_offs(
+    advised, capsys, monkeypatch
+):
+    analysis = advised("cuda-graph")
+    for part, is_said in ((0.03, True), (0.2, False)):
+        ns = round(part * analysis.judged.window.span_ns)
+        gains = replace(analysis.judged.gains, one_offs_ns=ns, recorder_ns=None).without(ns)
+        shown = replace(analysis, judged=replace(analysis.judged, gains=gains))
+        said = " ".join(screen(shown, capsys, monkeypatch))
+        assert (f", {tracekit.text.duration(gains.window_ns)} without one-offs" in said) == is_said
+
+
+def test_a_file_without_most_of_its_events_has_no_list_of_changes(advised, capsys, monkeypatch):
+    analysis = advised("cuda-graph")
+    trace = analysis.trace
+    thinned = Finding("thinned_file", "error", "only few events are in this file", 1)
+    lines = screen(replace(analysis, trace=replace(trace, health=[thinned])), capsys, monkeypatch)
+    assert "What to try next" in lines
+    assert not any(line.startswith("What to change") for line in lines)
 
 
 @pytest.mark.parametrize(

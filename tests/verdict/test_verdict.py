@@ -129,6 +129,10 @@ LED = {
     "busy": 0.95, "device_gain": 0.45,
     "windows": [Period(WHOLE, None, None, None, None, "overhead-bound", "python")],
 }  # fmt: skip
+BARELY = replace(
+    LED["windows"][0], gpu=gpu(1000, 90 * MS, idle_ns=60 * MS), idle=late_for(60),
+    gains=replace(evidence(host_gain=0.10, device_gain=0.07).gains, window_ns=150 * MS),
+)  # fmt: skip
 SPLIT = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
 DOUBTED = (
     "truncated", "shared_file", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch",
@@ -198,6 +202,36 @@ JUDGED = {
     ),
     "a device that bounds the run only without the recorder": (
         evidence(**RECORDED, host_gain=0.04, device_gain=0.1), {"confidence": "low"}, "",
+    ),
+    "a host that waits longer where nothing was recorded": (
+        evidence(busy=0.5, host_gain=0.25, removed={"dispatch": 0.4, "python": 0.45},
+                 idle=late_for(0, 0, 45)),
+        {"bottleneck": "dispatch"},
+        "^ The host holds this run up: it dispatches operators while the GPU waits; where nothing "
+        "was recorded, the GPU waits at least as long.",
+    ),
+    **{
+        f"a host of which nothing was recorded between its {calls}": (
+            evidence(busy=0.5, host_gain=0.25, removed={"python": 0.45}, idle=late_for(0, 0, 45),
+                     work={"dispatch": ns}),
+            {"bottleneck": "python"},
+            "^ The host holds this run up: where nothing was recorded, it probably runs "
+            f"{what} while the GPU waits.",
+        )
+        for calls, ns, what in (
+            ("operators", 9 * MS, "Python"), ("launches", 0, "Python and operators"),
+        )
+    },
+    "a long call that is a small part of a run": (
+        evidence(busy=0.5, host_gain=0.05, removed={"dispatch": 0.06}, flip=1.3, causal=replace(
+            evidence(busy=0.5, host_gain=0.05, removed={"dispatch": 0.06}).causal,
+            links=[{"cause": "dispatch", "dur_ns": 4 * MS, "name": "aten::mm"}],
+        )),
+        {"bottleneck": "dispatch"}, "^ The host holds this run up, with the GPU close behind: it "
+        "dispatches",
+    ),
+    "a device that is busier than the window is long without the recorder": (
+        evidence(**RECORDED | {"busy": 0.95}, host_gain=0.2, device_gain=0.4), {}, "not streams",
     ),
     "few ops are an anecdote": (
         evidence(busy=0.9, ops=3, device_gain=0.45), {"confidence": "low"}, "",
@@ -275,6 +309,8 @@ JUDGED = {
         on_host(UNRECORDED, last_wait_ns=MS // 2),
         {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
         "so the host is late",
+        "The GPU's work was not recorded, but the host's last wait for it takes only 500 us of "
+        "100 ms.",
     ),
     "a device that had not finished its work": (
         on_host(UNRECORDED, last_wait_ns=40 * MS), {"regime": "unknown"}, "",
@@ -476,6 +512,14 @@ JUDGED = {
                  rank_wait=RankWait("alltoall", 1, 20 * MS, "alltoall", 20 * MS)),
         {"bottleneck": "sync"}, "apart from that, the host holds this run up: it waits for the GPU",
     ),
+    "a wait for a rank that is a smaller part": (
+        evidence(busy=0.3, host_gain=0.35, gpu=gpu(1000, 30 * MS, 15 * MS, idle_ns=70 * MS),
+                 removed={"dispatch": 0.6, "communication": 0.15},
+                 rank_wait=RankWait("alltoall", 1, 12 * MS, "alltoall", 12 * MS)),
+        {"bottleneck": "dispatch"},
+        "^ The host holds this run up: it dispatches operators while the GPU waits. This rank "
+        "waits 12 ms of 100 ms in one all-to-all, probably for a later rank.",
+    ),
     "collectives that hardly wait": (
         evidence(**LATE, rank_wait=RankWait("", 9, 9 * MS, "allgather", 8 * MS)), {},
         "^ The host holds this run up",
@@ -526,6 +570,21 @@ JUDGED = {
     "a single pass with work before its first op": (
         evidence(**LED, repetition=Repetition(100, 0, 0, 100, 100)), {"confidence": "low"},
         "With the 50 ms before the first GPU op, the run would be overhead-bound by python.",
+    ),
+    "such work that hardly turns the verdict": (
+        evidence(**LED | {"windows": [BARELY]}, repetition=Repetition(100, 0, 0, 100, 100)),
+        {"confidence": "low"},
+        "the run would be overhead-bound by python, if only just.",
+    ),
+    "a span that starts late, as another sentence says": (
+        evidence(busy=1, device_gain=0.5, removed={"math": 0.5}, health=["started_late"],
+                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {}, "not That is without",
+    ),
+    "one that starts with its launch": (
+        evidence(busy=1, device_gain=0.5, removed={"math": 0.5},
+                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        {}, "That is without",
     ),
     "many passes with such work": (
         evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), {},
@@ -595,6 +654,14 @@ def test_a_launch_delay_is_near_the_floor_or_a_queue_only_where_it_is(
     assert any(said in each for each in judge(found).why)
     slow = judge(found, Thresholds().updated(["launch_floor_ns=1000000"])).why
     assert any("(floor: up to 1 ms)" in each for each in slow) == (delay_us > 0)
+
+
+def test_the_first_doubt_about_few_ops_is_how_few_they_are():
+    slowed = Finding("profiler_dilation", "warning", "profiling made a step twice as long", 1, MS)
+    given = {"busy": 0.5, "host_gain": 0.25, "device_gain": 0.2, "recorder_ns": 20 * MS}
+    few, many = (judge(evidence(**given, ops=ops, health=[slowed])).doubts for ops in (3, 1000))
+    assert few[0].startswith("Only 3 ops were recorded")
+    assert many[0] == f"{slowed.message.capitalize()}." and many[0] in few
 
 
 def test_at_most_six_reasons_are_given_and_no_doubt_hides_the_bottleneck():

@@ -19,6 +19,7 @@ from tracekit.reporters.parts import (
     lists_of,
     parts_of,
     shares_of,
+    without_once,
     without_profiler,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
@@ -59,7 +60,8 @@ def _head(analysis: Analysis) -> list[Text]:
         regime.append(f"; confidence {verdict.confidence}", "default")
     said = wrap(printable(verdict.headline), WIDTH, break_on_hyphens=False)
     headline = [Text(each, "bold") for each in said]
-    return [*headline, regime, *(Text(each, "dim") for each in wrap(_traced(analysis), WIDTH))]
+    traced = wrap(_traced(analysis), WIDTH, break_on_hyphens=False)
+    return [*headline, regime, *(Text(each, "dim") for each in traced)]
 
 
 def _marked(analysis: Analysis) -> str:
@@ -79,7 +81,10 @@ def _traced(analysis: Analysis) -> str:
         judged = [
             f"1 step of {length}" if steps == 1 else f"{steps} steps, {_step(analysis)} {length}"
         ]
-    judged = [each + _marked(analysis) + without_profiler(analysis) for each in judged]
+    judged = [
+        each + _marked(analysis) + without_profiler(analysis) + without_once(analysis)
+        for each in judged
+    ]
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
@@ -126,6 +131,9 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     """What to change: a line for each change and, if there is room, a line with its place. One-off
     events that take much of the trace are listed, before changes that save less; otherwise advice
     on one-offs is shown only if it comes first."""
+    if any(each.code == "thinned_file" for each in analysis.trace.health):
+        # What takes long in a file without most of its events means nothing.
+        return _next(analysis, free)
     lists = lists_of(analysis.advice, "What to change, each alone")
     once = dict(lists).get(ONCE, [])
     lines: list[Text] = []
@@ -198,6 +206,14 @@ def _changes(
         elif not place:
             most = _ONCE if len(lists) > 1 else _CHANGES
             lines += _listed(_ONE_OFFS, None, once[:most], analysis, left)
+    recurring = [each for heading, advice in lists if heading != ONCE for each in advice]
+    bottleneck, least = analysis.verdict.bottleneck, Thresholds().small_gain
+    if recurring and (
+        all(misses(each, bottleneck) for each in recurring)
+        or all((each.share or 0.0) < least for each in recurring)
+    ):
+        # None of them is against what the first sentence names, or all of them save little.
+        lines += _next(analysis, free - len(lines))
     return lines
 
 

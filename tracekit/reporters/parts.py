@@ -18,7 +18,7 @@ from tracekit.reporters import colours
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.once import is_partly_once
+from tracekit.verdict.once import is_hardly_once, is_partly_once
 from tracekit.verdict.regime import split_bound
 
 ONCE = "What happened once (its whole time)"
@@ -82,12 +82,23 @@ def without_profiler(analysis: Analysis) -> str:
     gains, window = analysis.judged.gains, analysis.judged.window
     measured = (analysis.trace.capture or {}).get("unprofiled_step_ns")
     cost_ns = (gains.recorder_ns if gains else None) or 0
-    if isinstance(measured, int):
-        cost_ns = window.span_ns - measured if window.kind == "step" else 0
+    # The length of a step was measured, that of any other window follows from it.
+    is_measured = window.kind == "step" and isinstance(measured, int)
+    if is_measured:
+        cost_ns = window.span_ns - int(measured or 0)
     length = duration(window.span_ns - cost_ns)
     if cost_ns <= 0 or length == duration(window.span_ns):
         return ""
-    return f", {'' if isinstance(measured, int) else 'about '}{length} without the profiler"
+    return f", {'' if is_measured else 'about '}{length} without the profiler"
+
+
+def without_once(analysis: Analysis) -> str:
+    """For the end of a phrase: how long the judged window would take without a few one-offs, if
+    shares are of that length; else empty."""
+    judged, gains = analysis.judged, analysis.judged.gains
+    if gains is None or not is_hardly_once(judged, Thresholds()):
+        return ""
+    return f", {duration(gains.window_ns)} without one-offs"
 
 
 def lists_of(advice: Sequence[Advice], recurring: str) -> list[tuple[str, list[Advice]]]:

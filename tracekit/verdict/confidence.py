@@ -28,6 +28,7 @@ from tracekit.verdict.regime import (
     guessed_ns,
     is_close,
     side_by_time,
+    steady_busy_ns,
 )
 from tracekit.verdict.windows import (
     differing_window,
@@ -41,6 +42,7 @@ LEVELS = ("high", "medium", "low")
 # A verdict has at most the first number of sentences. The second is how many of them are reasons,
 # even if there are many doubts.
 MOST_REASONS, _FEWEST = 6, 4
+RECORD_OPERATORS = "Record operators ({no_operators}) to see what the host does between its calls."
 
 Doubt = Callable[[Verdict, Evidence, Thresholds], "str | None"]
 
@@ -51,10 +53,14 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
     if verdict.regime == UNKNOWN or margin is None:
         return replace(verdict, why=verdict.why[:MOST_REASONS])
     found = (doubt(verdict, evidence, thresholds) for doubt in DOUBTS)
-    # Those that could turn the verdict come first: a screen may have room for one.
+    # A screen may have room for one. First comes that ops are too few, then what could turn the
+    # verdict.
+    first = _repeats_little(verdict, evidence, thresholds)
+    is_first = is_few(evidence.ops, evidence.repetition, thresholds)
+    turning = _turning(verdict, evidence, thresholds)
     doubts = sorted(
         (each for each in found if each),
-        key=lambda each: each not in _turning(verdict, evidence, thresholds),
+        key=lambda each: (not (is_first and each == first), each not in turning),
     )
     # They come last: the caveats mention them as well.
     for finding in evidence.health:
@@ -66,8 +72,7 @@ def with_doubts(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) ->
             doubts.append(words("doubt")[finding.code])
     is_guess = verdict.bottleneck in ("python", UNRECORDED)
     if is_guess and evidence.gains and not evidence.gains.work_ns.get("dispatch"):
-        advice = "Record operators ({no_operators}) to see what the host does between its calls."
-        verdict = replace(verdict, try_next=[*verdict.try_next, advice])
+        verdict = replace(verdict, try_next=[*verdict.try_next, RECORD_OPERATORS])
     elif is_guess and any(each.code == "no_stacks" for each in evidence.health):
         advice = "Record Python stacks ({no_stacks}) to see which lines the time goes to."
         verdict = replace(verdict, try_next=[*verdict.try_next, advice])
@@ -208,7 +213,9 @@ def _overlaps_streams(verdict: Verdict, evidence: Evidence, thresholds: Threshol
     if evidence.gpu is None or evidence.gains is None:
         return None
     bound = bound_of(evidence, thresholds)
-    if not bound.is_capped:
+    # A recorder's estimated cost may be longer than the time in which the device idles.
+    is_beyond = steady_busy_ns(evidence.gpu, evidence.gains) > evidence.gains.window_ns
+    if not bound.is_capped or is_beyond:
         return None
     return (
         f"The device is idle for only {percent(bound.host)} of the window: the host gains more "

@@ -9,7 +9,7 @@ from tracekit.evidence.model import Evidence, Gpu, Launch, Period
 from tracekit.replay.model import Gains
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.confidence import with_doubts
+from tracekit.verdict.confidence import RECORD_OPERATORS, with_doubts
 from tracekit.verdict.judge_host import RECORD_DEVICE, judge_host, times_of, unknown
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import is_captured, next_step
@@ -142,6 +142,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             "it could turn the verdict either way."
         )
         next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else _RECORD_CALLS]
+        if ns == idle.causes.get("untraced") and not gains.work_ns.get("dispatch"):
+            next_.insert(0, RECORD_OPERATORS)
         return unknown(window, why, fractions, next_, savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime

@@ -109,6 +109,12 @@ def named_rest(evidence: Evidence, thresholds: Thresholds) -> str:
     return f"the {duration(gains.window_ns)} without one-offs"
 
 
+def is_headline_wait(evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether this rank waits for others for so much of the window that it comes first."""
+    wait, span_ns = evidence.rank_wait, evidence.window.span_ns
+    return wait is not None and wait.wait_ns >= thresholds.headline_share * span_ns
+
+
 def waits_for_rank(evidence: Evidence, thresholds: Thresholds) -> str:
     """The start of the sentence if this rank waits for others for much of the window."""
     wait, span_ns = evidence.rank_wait, evidence.window.span_ns
@@ -156,6 +162,13 @@ def is_partly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
     return gains is not None and gains.one_offs_ns >= thresholds.small_gain * judged.window.span_ns
 
 
+def is_hardly_once(judged: Evidence | Period, thresholds: Thresholds) -> bool:
+    """Whether one-offs take a part of the window that is small, but shows in its length."""
+    gains, span_ns = judged.gains, judged.window.span_ns
+    least, most = thresholds.named_gain * span_ns, thresholds.small_gain * span_ns
+    return gains is not None and bool(least <= gains.one_offs_ns < most)
+
+
 def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
     """The part of the whole trace that the run's one-offs add to its length; 0 if that is small."""
     whole = next((each for each in analysis.windows if each.window.kind == "trace"), None)
@@ -163,7 +176,7 @@ def once_share(analysis: Analysis, thresholds: Thresholds) -> float:
         return 0.0
     start_ns = excess_in(whole.window, _profilers_start(analysis))
     # What the recording cut off is left out of gains, and is no one-off.
-    listed_ns = min(whole.gains.one_offs_ns, excess_in(whole.window, analysis.one_offs))
+    listed_ns = min(whole.gains.one_offs_ns, excess_in(whole.window, _of_work(analysis)))
     taken = (listed_ns - start_ns) / whole.window.span_ns
     return taken if taken >= thresholds.small_gain else 0.0
 
@@ -180,8 +193,7 @@ def also_once(evidence: Evidence, thresholds: Thresholds) -> str:
     if ns < thresholds.headline_share * span_ns:
         return ""
     what = f"{name} ({inside})" if inside else name
-    what = what.capitalize() if what == _UNRECORDED else what
-    return f"{what} adds {duration(ns)} once to a trace of {duration(span_ns)}"
+    return f"{duration(ns)} of the trace's {duration(span_ns)} happened once: {what}"
 
 
 def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
@@ -189,12 +201,10 @@ def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
     first call:
     their name, what took the time, if it has another name, their time beyond the usual, and when
     the first begins, since the trace's start; the highest time first."""
-    outer = [each.window for each in analysis.windows]
-    start_ns = min(each.start_ns for each in outer)
-    until_ns = max(each.end_ns for each in outer if each.kind != "trace")
+    start_ns, until_ns = min(each.window.start_ns for each in analysis.windows), _last_ns(analysis)
     seen = Window("", "", start_ns, until_ns, until_ns - start_ns)
     start = _profilers_start(analysis)
-    of_run = [e for e in analysis.one_offs if e.start_ns < until_ns and e not in start]
+    of_run = [each for each in _of_work(analysis) if each not in start]
     slow = [each for each in of_run if each.kind in ("step", "call")]
     alike: dict[str, list[OneOffEvent]] = {}
     for each in of_run:
@@ -207,6 +217,19 @@ def once_rows(analysis: Analysis | Evidence) -> list[tuple[str, str, int, int]]:
         if ns:
             rows.append((*_once_words(name, longer), ns, events[0].start_ns - start_ns))
     return sorted(rows, key=lambda row: -row[2])
+
+
+def _last_ns(found: Analysis | Evidence) -> int:
+    """When the trace's work ends."""
+    outer = [each.window for each in found.windows]
+    inner = [each.end_ns for each in outer if each.kind != "trace"]
+    return max(inner or [each.end_ns for each in outer])
+
+
+def _of_work(found: Analysis | Evidence) -> list[OneOffEvent]:
+    """The one-offs that begin before the trace's work ends."""
+    until_ns = _last_ns(found)
+    return [each for each in found.one_offs if each.start_ns < until_ns]
 
 
 def _profilers_start(found: Analysis | Evidence) -> list[OneOffEvent]:

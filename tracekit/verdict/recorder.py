@@ -19,6 +19,7 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import LEVELS, MOST_REASONS
 from tracekit.verdict.model import Analysis, Verdict
 from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of
+from tracekit.verdict.windows import is_few
 
 # In ascending order; `none` belongs to an unknown regime.
 _LEVELS = ("none", *reversed(LEVELS))
@@ -129,10 +130,14 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
     # What recording cost stands beside the window's length; the rest comes before the regime.
     costs = ("recorder_cost", "profiler_dilation")
     first = [each.sentence for each in found if each.code not in costs][:1]
+    doubts = [*sentences, *verdict.doubts]
+    if is_few(evidence.ops, evidence.repetition, thresholds):
+        # How long they take without the profiler matters less than how few they are.
+        doubts = [*verdict.doubts, *sentences]
     return replace(
         verdict,
         headline=" ".join([*first, verdict.headline]),
-        doubts=[*sentences, *verdict.doubts],
+        doubts=doubts,
         confidence=min(verdict.confidence, level, key=_LEVELS.index),
         why=[*sentences, *verdict.why][:MOST_REASONS],
         try_next=[*advice, *verdict.try_next],
@@ -267,7 +272,7 @@ def _waited(evidence: Evidence, margin: float) -> float:
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
     (("begin_end_events", "no_time", "no_category"), _unread),
-    (("thinned_file", "no_work_recorded", "captured_only"), _nothing),
+    (("thinned_file", "no_work_recorded", "captured_only", "launches_alone"), _nothing),
     (("graph_without_kernels", "dropped_at_start", "dropped_at_end"), _lost),
     (("unended_calls",), _unended),
     (("arrival_skew",), _skewed),

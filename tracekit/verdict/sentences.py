@@ -14,6 +14,7 @@ from tracekit.verdict.model import Verdict
 from tracekit.verdict.once import (
     also_once,
     excess_in,
+    is_headline_wait,
     is_partly_once,
     mostly_once,
     waits_for_rank,
@@ -25,6 +26,7 @@ from tracekit.verdict.regime import (
     UNKNOWN,
     Bound,
     bound_of,
+    guessed_ns,
     is_close,
     limits_alike,
     steady_busy_ns,
@@ -47,7 +49,7 @@ def headline(
         open_ = f"The trace does not tell what holds this run up: {lowered(reason)}"
         return f"{open_}{_repeating(evidence)}"
     if evidence.gpu is None and evidence.host is not None and evidence.host.launches:
-        return f"{_of_host(verdict, evidence)}, though the GPU's work was not recorded"
+        return _beside_unrecorded(verdict, evidence, thresholds)
     regime, bottleneck = verdict.regime, verdict.bottleneck
     if bound is not None and (waits := waits_for_rank(evidence, thresholds)):
         rest = without_rank_wait(evidence)
@@ -57,7 +59,10 @@ def headline(
         verdict = replace(verdict, regime=bound.regime, bottleneck=left, margin=bound.margin)
         said = waits
         if left is not None:
-            said = f"{waits}; apart from that, {lowered(_said(verdict, rest, bound, thresholds))}"
+            other_work = _said(verdict, rest, bound, thresholds)
+            said = f"{waits}; apart from that, {lowered(other_work)}"
+            if is_same and not is_headline_wait(evidence, thresholds):
+                said = f"{other_work}. {waits}"
     else:
         said = _said(verdict, evidence, bound, thresholds)
     other = differing_window(evidence, regime, thresholds)
@@ -71,6 +76,16 @@ def headline(
     if other is not None:
         said = f"{said}. {differs(evidence, bottleneck, other, thresholds)}"
     return said
+
+
+def _beside_unrecorded(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
+    """The sentence if only the host's last wait for the device tells who holds the run up."""
+    waited_ns = (evidence.host and evidence.host.last_wait_ns) or 0
+    return (
+        f"{_of_host(verdict, evidence, thresholds)}. The GPU's work was not recorded, but the "
+        f"host's last wait for it takes only {duration(waited_ns)} of "
+        f"{duration(evidence.window.span_ns)}"
+    )
 
 
 def _said(verdict: Verdict, evidence: Evidence, bound: Bound | None, thresholds: Thresholds) -> str:
@@ -129,7 +144,7 @@ def _one_side(
     if bound is None:
         said, other = _of_cpu(verdict), "the work" if is_hosts else "overhead"
     elif is_hosts:
-        said, other = _of_host(verdict, evidence), "the GPU"
+        said, other = _of_host(verdict, evidence, thresholds), "the GPU"
     else:
         said, other = _of_device(verdict, evidence, thresholds), "the host"
     # A host that hardly gains does not hold a busy device up.
@@ -140,11 +155,12 @@ def _one_side(
     return f"{what}, with {other} close behind{colon}{why}"
 
 
-def _of_host(verdict: Verdict, evidence: Evidence) -> str:
-    return f"The host holds this run up: {_host_does(str(verdict.bottleneck), evidence)}"
+def _of_host(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str:
+    does = _host_does(str(verdict.bottleneck), evidence, thresholds)
+    return f"The host holds this run up: {does}"
 
 
-def _host_does(bottleneck: str, evidence: Evidence) -> str:
+def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> str:
     """What the host does while the device waits. If a single launch, operator or call takes most of
     that time, it is named, since the others may be quick; the device may work beside a part of it.
     """
@@ -168,11 +184,37 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
             ns = min(waited_ns, max(ns, waited_ns - excess_in(evidence.window, once)))
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
-    if one and longest and 2 * longest["dur_ns"] > ns:
+    least_ns = thresholds.small_gain * evidence.window.span_ns
+    if one and longest and longest["dur_ns"] >= max(ns / 2, least_ns):
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
         return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
+    is_guess = _is_guess(evidence, thresholds)
+    if is_guess and bottleneck == "python":
+        has_operators = gains is not None and gains.work_ns.get("dispatch")
+        return host["guessed-python" if has_operators else "guessed-calls"]
+    is_of_calls = is_guess and bottleneck in ("dispatch", "launch")
+    if is_of_calls and _is_less_recorded(bottleneck, evidence):
+        return f"{does}; where nothing was recorded, the GPU waits at least as long"
     return does
+
+
+def _is_guess(evidence: Evidence, thresholds: Thresholds) -> bool:
+    """Whether Python's time is mostly time in which nothing was recorded."""
+    if evidence.idle is None:
+        return False
+    untraced_ns, python_ns = (evidence.idle.causes.get(name, 0) for name in ("untraced", "python"))
+    return guessed_ns(untraced_ns, python_ns, thresholds) > 0
+
+
+def _is_less_recorded(bottleneck: str, evidence: Evidence) -> bool:
+    """Whether a device waits less for the recorded bottleneck than where nothing was recorded."""
+    idle, gains = evidence.idle, evidence.gains
+    if idle is None or gains is None:
+        return False
+    gained = max(gains.removed.get(each, 0.0) for each in ("python", UNRECORDED))
+    is_more = gained > gains.removed.get(bottleneck, 0.0)
+    return is_more and unrecorded_ns(idle) >= idle.causes.get(bottleneck, 0)
 
 
 def recorded_meanwhile(evidence: Evidence) -> str:

@@ -11,7 +11,7 @@ from tracekit.causes import UNRECORDED
 from tracekit.evidence.model import Evidence, Period, Repetition, Window
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
-from tracekit.verdict.regime import UNKNOWN, bound_by
+from tracekit.verdict.regime import UNKNOWN, bound_by, bound_of, is_close
 
 _NAMED = 3
 # What the span of a trace's work begins and ends with.
@@ -48,15 +48,18 @@ def differs(
     bound = (
         f"{other.regime} by {bottleneck}" if is_same else bound_by(other.regime, other.bottleneck)
     )
+    is_device = other.gpu is not None and other.idle is not None and other.gains is not None
+    is_barely = is_device and is_close(bound_of(other, thresholds).margin, thresholds)
+    barely = ", if only just" if is_barely else ""
     if span.kind == "trace":
         lead = f"{duration(window.start_ns - span.start_ns)} before the first GPU op"
         if window.kind == "host_active":
             lead = _ends_beyond(span, window, _ends(window), thresholds.small_gain)
-        return f"With the {lead}, the run would be {bound}"
+        return f"With the {lead}, the run would be {bound}{barely}"
     names = ("its first GPU op", "its last GPU op")
     named = _ends_beyond(window, span, names, thresholds.named_gain)
     left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
-    return f"The GPU-active span alone would be {bound}{left_out}"
+    return f"The GPU-active span alone would be {bound}{barely}{left_out}"
 
 
 def outside(evidence: Evidence, thresholds: Thresholds) -> str:
@@ -64,6 +67,9 @@ def outside(evidence: Evidence, thresholds: Thresholds) -> str:
     are most of it."""
     window = evidence.window
     whole = next((each.window for each in evidence.windows if each.window.kind == "trace"), None)
+    if any(each.code == "started_late" for each in evidence.health):
+        # Another sentence says how late.
+        return ""
     if whole is None or window.name not in _OP or 2 * window.span_ns >= whole.span_ns:
         return ""
     ends = _ends_beyond(whole, window, _ends(window), thresholds.headline_share)
