@@ -117,8 +117,8 @@ def rank_wait_of(
 
 
 def dominant_of(database: Session, trace_id: int, top: list[dict[str, Any]]) -> str:
-    """What takes most of the time of compute kernels, as a clause: the longest of `top` (rows of the
-    question `top_kernels`) if it takes most of it, or else a class of kernels."""
+    """What takes most of the time of compute kernels, as a clause: the longest of `top` (rows of
+    the question `top_kernels`) if it takes most of it, or else a class of kernels."""
     classes: Counter[str] = Counter()
     for row in database.ask("kernel_classes", trace=trace_id):
         classes[row["class"]] += row["total_ns"]
