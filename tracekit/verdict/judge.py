@@ -21,6 +21,7 @@ from tracekit.verdict.regime import (
     UNKNOWN,
     Bound,
     bound_of,
+    removed_of,
     side_by_time,
     steady_busy_ns,
 )
@@ -171,8 +172,7 @@ def _advised(evidence: Evidence, bound: Bound) -> str | None:
 def _removed(evidence: Evidence) -> dict[str, float]:
     """What removing each cause gains, the most first; at least what the first advice against it
     gains."""
-    assert evidence.gains is not None
-    removed, advised = dict(evidence.gains.removed), evidence.advised
+    removed, advised = removed_of(evidence), evidence.advised
     if advised in _WAITING:
         removed[advised] = max(removed.get(advised, 0.0), evidence.advised_share)
     return dict(sorted(removed.items(), key=lambda item: -item[1]))

@@ -161,7 +161,8 @@ def _cut(case: RuleInput, finding: Finding) -> str:
     part, and are if anything tells of a GPU."""
     evidence = case.evidence
     if evidence.gpu is not None:
-        return "medium"
+        # What is missing could only make the GPU busier.
+        return "low" if case.verdict.regime == OVERHEAD else "medium"
     return "none" if evidence.host is not None and evidence.host.device_evidence else "low"
 
 
@@ -176,17 +177,23 @@ def _unread(case: RuleInput, finding: Finding) -> str | None:
 
 
 def _lost(case: RuleInput, finding: Finding) -> str | None:
-    """Kernels of graph replays, or of a session's first or last launches, are missing. If most are,
-    nobody knows what the run did. A step without its last kernels is judged if it is the only one.
+    """Kernels of graph replays, of a session's first or last launches, or of a file that was cut
+    off are missing. If most are, nobody knows what the run did. A step without its last kernels is
+    judged if it is the only one.
     """
     if finding.severity == "error":
         return "none"
-    if finding.code == "dropped_at_start":
+    if finding.code in ("dropped_at_start", "lost_in_cut"):
         return "low"
     repetition = case.evidence.repetition
     if finding.code == "dropped_at_end" and (repetition is None or repetition.steps != 1):
         return None
     return "low" if _share(finding, case.evidence) >= case.thresholds.lost_share else None
+
+
+def _misdated(case: RuleInput, finding: Finding) -> str | None:
+    """Most of the device's times are not on the host's clock: nobody knows what waits for what."""
+    return "none" if finding.severity == "error" else None
 
 
 def _unended(case: RuleInput, finding: Finding) -> str | None:
@@ -266,6 +273,8 @@ def _waited(evidence: Evidence, margin: float) -> float:
 # Codes of findings with their rule; the first finding that matters is reported.
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
+    (("lost_in_cut",), _lost),
+    (("starts_before_launch",), _misdated),
     (("begin_end_events", "no_time", "no_category"), _unread),
     (("thinned_file", "no_work_recorded", "captured_only"), _nothing),
     (("graph_without_kernels", "dropped_at_start", "dropped_at_end"), _lost),

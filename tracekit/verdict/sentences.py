@@ -30,7 +30,7 @@ from tracekit.verdict.regime import (
     steady_busy_ns,
     unrecorded_ns,
 )
-from tracekit.verdict.windows import differing_window, differs, outside
+from tracekit.verdict.windows import differing_window, differs, other_steps, outside
 
 _NAMED = 3
 # The least share of such waits that names what was recorded meanwhile.
@@ -68,7 +68,9 @@ def headline(
         also = also_once(evidence, thresholds)
     if is_open and (also := also or outside(evidence, thresholds)):
         said = f"{said}. {also}"
-    if other is not None:
+    if steps := other_steps(evidence, regime):
+        said = f"{said}. {steps}"
+    elif other is not None:
         said = f"{said}. {differs(evidence, bottleneck, other, thresholds)}"
     return said
 

@@ -9,7 +9,7 @@ from statistics import median_low
 
 from tracekit.causes import UNRECORDED
 from tracekit.evidence.model import Evidence, Period, Repetition, Window
-from tracekit.text import duration
+from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import UNKNOWN, bound_by
 
@@ -37,6 +37,29 @@ def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) ->
         if other == "gpu_active" or is_led:
             return each
     return None
+
+
+def other_steps(evidence: Evidence, regime: str) -> str:
+    """The steps with a different regime from the judged one, in a sentence, if they take most of
+    the steps' time, as prompts do between the decoding steps of a server."""
+    steps, once = evidence.steps, {each.name for each in evidence.one_offs if each.kind == "step"}
+    others = [
+        each
+        for each in steps
+        if each.regime not in (regime, UNKNOWN) and each.window.name not in once
+    ]
+    if evidence.window.kind != "step" or not others:
+        return ""
+    ns, whole_ns = (sum(each.window.span_ns for each in some) for some in (others, steps))
+    if 2 * ns <= whole_ns:
+        return ""
+    most = Counter[str]()
+    for each in others:
+        most[bound_by(each.regime, each.bottleneck)] += each.window.span_ns
+    (bound, _), *_ = most.most_common(1)
+    are = "is" if len(others) == 1 else "are"
+    taken = f"{share(ns, whole_ns)} of their time"
+    return f"{len(others)} of the {len(steps)} steps, {taken}, {are} {bound}"
 
 
 def differs(
