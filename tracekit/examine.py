@@ -217,6 +217,7 @@ class _Examiner:
             rank_wait=rank_wait_of(self.database, self.trace_id, main, self.thresholds),
             profiler=profiler,
             device_word=self.trace.device_word,
+            has_calls="no_runtime_calls" not in self.missing,
             shaped=shaped,
             meanwhile=meanwhile,
             dominant=dominant,

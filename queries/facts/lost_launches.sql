@@ -1,5 +1,5 @@
--- fact: Launches whose kernels are missing at the start or end of a recording, or in a file that was cut off,
--- and those only captured.
+-- fact: Launches whose kernels are missing: at the start or end of a recording, in a file that was cut off, or
+-- most of them; and those only captured.
 -- into: recorder_finding
 -- needs: launch_call, graph_captures, trace_span
 -- when: call IN ('launch_kernel', 'launch_graph')
@@ -37,14 +37,15 @@ total AS (
     GROUP BY c.trace_id
 )
 -- A file that was cut off lost its end, not its start or the device's last work.
-SELECT trace_id, 'lost_in_cut' AS code,
+SELECT trace_id, 'lost_kernels' AS code,
        if(unseen >= thresholds().unseen_share * (launches - captured), 'error', 'warning') AS severity,
        unseen AS count,
-       format('{:,} of {:,} launches have no kernels in what is left of the file', unseen, launches - captured)
-           AS message,
+       format('{:,} of {:,} launches have no kernels in {}', unseen, launches - captured,
+           if(is_cut, 'what is left of the file', 'this trace')) AS message,
        NULL::BIGINT AS time_ns, NULL AS event_id
 FROM total
-WHERE is_cut AND unseen >= greatest(thresholds().fewest_lost, thresholds().lost_share * (launches - captured))
+WHERE ops > 0 AND if(is_cut, unseen, unseen - unseen_first - unseen_last) >= greatest(thresholds().fewest_lost,
+    if(is_cut, thresholds().lost_share, thresholds().unseen_share) * (launches - captured))
 UNION ALL
 SELECT trace_id, 'dropped_at_start',
        if(unseen_first >= thresholds().unseen_share * (launches - captured), 'error', 'warning'), unseen_first,

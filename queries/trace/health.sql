@@ -10,7 +10,8 @@ WITH op AS (
            count(*) FILTER (launch_delay_ns < 0) AS early, -min(launch_delay_ns) AS earliest_ns,
            count(*) FILTER (launch_delay_ns < -thresholds().clock_shift_ns)
                >= thresholds().unseen_share * count(launch_id) AS is_misdated,
-           count(*) FILTER (start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous
+           count(*) FILTER (start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous,
+           min(pid) < max(pid) AS is_merged
     FROM (
         SELECT *, max(end_ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end_ns
@@ -100,7 +101,8 @@ findings AS (
         ('starts_before_launch', if(is_misdated, 'error', 'warning'), early,
             if(is_misdated, 'most GPU ops', 'GPU ops') || ' start before their launch call began, by up to '
             || duration_text(earliest_ns) || ': device and host clocks differ'),
-        ('begin_end_events', 'warning', begins_and_ends,
+        ('begin_end_events', if(begins_and_ends >= thresholds().unseen_share * events, 'error', 'warning'),
+            begins_and_ends,
             'events mark a begin or an end (phases B and E) instead of a duration: they are kept and not '
             || 'analysed'),
         ('no_category', 'warning', uncategorized,
@@ -108,6 +110,9 @@ findings AS (
             || 'kept and not analysed, so operators, calls or GPU ops may be missing'),
         ('ambiguous_correlation', 'warning', ambiguous,
             'GPU ops have a correlation that several processes use: their launch is not known'),
+        ('several_processes', 'warning', is_merged::BIGINT,
+            'several processes launch GPU ops in this file: the verdict is about the device with the most '
+            || 'kernel time, whichever process uses it'),
         ('no_gpu_ops', 'info', (events > 0 AND ops IS NULL)::BIGINT, 'no GPU op is in the trace'),
         ('no_steps', 'info', (events > 0 AND steps IS NULL)::BIGINT,
             'no profiler steps are marked: ' || switch_of(profiler, 'no_steps')),

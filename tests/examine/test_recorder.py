@@ -11,7 +11,7 @@ import random
 import pytest
 
 import tracekit
-from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
+from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, line, operator, step
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Machine, Simulation
 from tests.kit.traces import gpu_op, launch
@@ -394,6 +394,12 @@ FOUND = {
         recorded([*EAGER * 200, WAIT], later(-5 * MS)),
         "Most GPU ops start before their launch call began, by up to 4.99 ms: device and host",
         "unknown", "none", "starts_before_launch",
+    ),
+    "kernels that are missing all through the trace, though copies are not": (
+        recorded([*[*EAGER * 20, BlockingCopy(5 * US, 9 * US)] * 10],
+                 lambda events: [each for each in events if each.get("cat") != "kernel"]),
+        "200 of 200 launches have no kernels in this trace",
+        "unknown", "none", "lost_kernels",
     ),
     "a capture in place of the replays": (
         recorded([*EAGER * 3, *captured(400), WAIT]),

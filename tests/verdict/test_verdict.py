@@ -144,6 +144,12 @@ LED = {
     "windows": [Period(WHOLE, None, None, None, None, "overhead-bound", "python")],
 }  # fmt: skip
 SPLIT = {"communication": 0.13, "memory-bandwidth": 0.11, "math": 0.08}
+NIL = evidence(**LATE, work={"dispatch": 60}, removed={"dispatch": 0.0})
+UNLINKED = replace(
+    evidence(busy=0.3, unknown=0.6),
+    gpu=replace(gpu(1000, 30 * MS, idle_ns=70 * MS), linked=0),
+    idle=Idle(0, 0, 0, 70 * MS, 0, {}, 0),
+)
 DOUBTED = (
     "shared_file", "unlinked_gpu_ops", "graph_without_kernels", "starts_before_launch",
 )  # fmt: skip
@@ -195,6 +201,46 @@ JUDGED = {
         for code in DOUBTED
         if code != "unlinked_gpu_ops"
     },
+    "a span of which much is in no step": (
+        evidence(**LATE, window=STEP, windows=[gpu_active("compute-bound")], steps=[
+            Period(Window("step", name, at * MS, (at + 15) * MS, 15 * MS), None, None, None, None,
+                   "overhead-bound", "python") for name, at in (("a", 0), ("b", 20))]), {},
+        "The GPU-active span alone would be compute-bound by math: 40.0 % of it is in no step.",
+    ),
+    "host events that are most of the trace and are not analysed": (
+        evidence(**LATE, health=[Finding("begin_end_events", "error", "events mark", 9)]),
+        {"regime": "unknown"}, "^ Events mark.",
+    ),
+    "a few of them": (
+        evidence(**LATE, health=[Finding("begin_end_events", "warning", "events mark", 9)]),
+        {"regime": "overhead-bound"}, "not Events mark",
+    ),
+    "such events beside a device that is busy": (
+        evidence(busy=0.95, device_gain=0.45,
+                 health=[Finding("begin_end_events", "error", "events mark", 9)]),
+        {"regime": "compute-bound"}, "",
+    ),
+    "many durations that are negative": (
+        evidence(**LATE, health=[Finding("negative_duration", "warning", "events are wrong", 60)]),
+        {"confidence": "low"}, "^ Events are wrong.",
+    ),
+    "a few of them in a thousand": (
+        evidence(**LATE, health=[Finding("negative_duration", "warning", "events are wrong", 6)]),
+        {"confidence": "high"}, "not Events are wrong.",
+    ),
+    "one long operator of a cause that gains nothing if it is removed": (
+        replace(NIL, causal=replace(NIL.causal, links=[
+            {"cause": "dispatch", "name": "CompiledFunction", "dur_ns": 8 * MS}])), {},
+        "it dispatches operators", "not CompiledFunction",
+    ),
+    "GPU ops and calls without a correlation": (
+        replace(UNLINKED, has_calls=True), {"regime": "unknown"},
+        "no GPU op has the correlation",
+    ),
+    "GPU ops without calls": (
+        replace(UNLINKED, has_calls=False), {"regime": "unknown"},
+        "Record the host's calls, too",
+    ),
     "an overhead that what a cut took away may deny": (
         evidence(**LATE, health=[CUT]), {"confidence": "low"}, "^ The end is missing",
     ),
@@ -208,6 +254,10 @@ JUDGED = {
     "prompts between decoding steps": (
         evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 6)), {"confidence": "low"},
         "1 of the 4 steps, 66.7 % of their time, is compute-bound by math.",
+    ),
+    "long steps with the same regime and another bottleneck": (
+        evidence(**PYTHON, window=STEP, steps=stepping(3, "overhead-bound", 6)), {},
+        "1 of the 4 steps, 66.7 % of their time, is bound by math.",
     ),
     "a short step of another kind": (
         evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 2)), {},
@@ -404,7 +454,7 @@ JUDGED = {
         evidence(**TURNS | {"removed": {"communication": 0.5}}, window=STEP, windows=[
             replace(gpu_active("compute-bound"), bottleneck="communication")]),
         {"bottleneck": "communication"},
-        "The GPU-active span alone would be compute-bound by communication",
+        "The GPU-active span alone would be compute-bound.",
     ),
     "kernels that are too small, and a host that is late": (
         evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}), {"bottleneck": "latency"},

@@ -324,7 +324,7 @@ def _is_low_at_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
         or is_unrepeated(evidence.repetition)
         or _is_mostly_once(*given)
         or differing_window(evidence, verdict.regime, thresholds)
-        or other_steps(evidence, verdict.regime)
+        or other_steps(evidence, verdict.regime, verdict.bottleneck, thresholds)
     ):
         return True
     if gpu is None:

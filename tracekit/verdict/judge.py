@@ -33,6 +33,10 @@ _MORE_WORK = "Record more of the run: {warm}."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _MEANWHILE = "Look at what ran in these waits: `tracekit query unrecorded_waits`."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
+_KEEP_LINKS = (
+    "Get the file as the profiler wrote it: no GPU op has the correlation of the call that "
+    "launched it."
+)
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
@@ -142,7 +146,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
-        next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else _RECORD_CALLS]
+        unlinked = _KEEP_LINKS if evidence.has_calls else _RECORD_CALLS
+        next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else unlinked]
         return unknown(window, why, fractions, next_, savings, margin)
     gained = _gain_sentences(evidence, bound, bottleneck, thresholds)
     agrees = REGIMES[side_by_time(gpu, idle, gains)] == regime

@@ -68,7 +68,7 @@ def headline(
         also = also_once(evidence, thresholds)
     if is_open and (also := also or outside(evidence, thresholds)):
         said = f"{said}. {also}"
-    if steps := other_steps(evidence, regime):
+    if steps := other_steps(evidence, regime, bottleneck, thresholds):
         said = f"{said}. {steps}"
     elif other is not None:
         said = f"{said}. {differs(evidence, bottleneck, other, thresholds)}"
@@ -170,7 +170,8 @@ def _host_does(bottleneck: str, evidence: Evidence) -> str:
             ns = min(waited_ns, max(ns, waited_ns - excess_in(evidence.window, once)))
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
-    if one and longest and 2 * longest["dur_ns"] > ns:
+    # A cause whose removal gains nothing has no part that explains it.
+    if one and longest and 0 < ns < 2 * longest["dur_ns"]:
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
         return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
