@@ -330,6 +330,10 @@ JUDGED = {
         evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {},
         "^ The GPU holds this run up: communication and memory limit it alike.",
     ),
+    "small kernels without gaps, and another cause": (
+        evidence(busy=0.98, device_gain=0.4, removed={"latency": 0.12, "memory-bandwidth": 0.11}),
+        {}, "^ The GPU holds this run up: small kernels and memory limit it alike.",
+    ),
     "causes that gain the same because the host comes next": (
         evidence(busy=0.95, device_gain=0.2, flip=1.3,
                  removed={"math": 0.2, "memory-bandwidth": 0.2},

@@ -200,8 +200,9 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
     not show the kernels' limit."""
     bottleneck, causal = str(verdict.bottleneck), evidence.causal
     assert causal is not None
-    is_small = bottleneck == "latency" and not _has_gaps(evidence, thresholds)
-    does = words("device_does")["small" if is_small else bottleneck]
+    # Where a device hardly waits for itself, its kernels are too small.
+    kinds = {} if _has_gaps(evidence, thresholds) else {"latency": "small"}
+    does = words("device_does")[kinds.get(bottleneck, bottleneck)]
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
@@ -211,7 +212,8 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
         return f"{does}; the host comes next, once the GPU is {causal.flip:.2g} times faster"
     if not others:
         return does
-    named = [words("device_limits")[each] for each in (*others, last)]
+    limits = words("device_limits")
+    named = [limits[kinds.get(each, each)] for each in (*others, last)]
     return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
 
 
