@@ -254,6 +254,7 @@ class _Examiner:
             rank_wait=rank_wait_of(database, trace_id, main, self.thresholds),
             profiler=profiler,
             device_word=self.trace.device_word,
+            has_calls="no_runtime_calls" not in self.missing,
             shaped=shaped,
             meanwhile=database.ask("unrecorded_waits", trace=trace_id) if asks_meanwhile else [],
             dominant=dominant,

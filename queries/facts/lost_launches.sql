@@ -1,4 +1,5 @@
--- fact: Launches at the start or end of a recording whose kernels are missing, and those only captured.
+-- fact: Launches whose kernels are missing: at the start or end of a recording, in a file that was cut off, or
+-- most of them; and those only captured.
 -- into: recorder_finding
 -- needs: launch_call, graph_captures, trace_span
 -- when: call IN ('launch_kernel', 'launch_graph')
@@ -26,21 +27,32 @@ total AS (
            count(*) FILTER (NOT is_captured AND start_ns > last_ns) AS unseen_last,
            count(*) FILTER (NOT is_captured AND start_ns > greatest(last_ns, done_ns)) AS unqueued_last,
            min(start_ns) FILTER (NOT is_captured AND start_ns > last_ns) AS cut_ns,
+           count(*) FILTER (NOT is_captured AND NOT is_seen) AS unseen,
+           any_value(damage IS NOT NULL) AS is_cut,
            any_value(coalesce(o.unlinked, 0)) AS unlinked, any_value(coalesce(o.ops, 0)) AS ops
-    FROM counted AS c LEFT JOIN (
+    FROM counted AS c JOIN trace USING (trace_id) LEFT JOIN (
         SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked, max(end_ns) AS done_ns
         FROM gpu_ops GROUP BY trace_id
     ) AS o USING (trace_id)
     GROUP BY c.trace_id
 )
-SELECT trace_id, 'dropped_at_start' AS code,
-       if(unseen_first >= thresholds().unseen_share * (launches - captured), 'error', 'warning') AS severity,
-       unseen_first AS count,
-       format('the first {:,} of {:,} launches have no kernels in this trace, and later ones have: the '
-           || 'recorder dropped what ran at its start', unseen_first, launches - captured) AS message,
+-- A file that was cut off lost its end, not its start or the device's last work.
+SELECT trace_id, 'lost_kernels' AS code,
+       if(unseen >= thresholds().unseen_share * (launches - captured), 'error', 'warning') AS severity,
+       unseen AS count,
+       format('{:,} of {:,} launches have no kernels in {}', unseen, launches - captured,
+           if(is_cut, 'what is left of the file', 'this trace')) AS message,
        NULL::BIGINT AS time_ns, NULL AS event_id
 FROM total
-WHERE unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
+WHERE ops > 0 AND if(is_cut, unseen, unseen - unseen_first - unseen_last) >= greatest(thresholds().fewest_lost,
+    if(is_cut, thresholds().lost_share, thresholds().unseen_share) * (launches - captured))
+UNION ALL
+SELECT trace_id, 'dropped_at_start',
+       if(unseen_first >= thresholds().unseen_share * (launches - captured), 'error', 'warning'), unseen_first,
+       format('the first {:,} of {:,} launches have no kernels in this trace, and later ones have: the '
+           || 'recorder dropped what ran at its start', unseen_first, launches - captured), NULL, NULL
+FROM total
+WHERE NOT is_cut AND unseen_first >= greatest(thresholds().fewest_lost, unlinked + 1)
     AND unseen_first >= thresholds().lost_share * (launches - captured)
     AND launches - captured - seen - unseen_first <= thresholds().lost_share * seen
 UNION ALL
@@ -52,7 +64,7 @@ SELECT t.trace_id, 'dropped_at_end',
        end_ns - cut_ns, NULL
 FROM total AS t JOIN trace_span USING (trace_id)
 -- Ops without a launch may be theirs, unless they start before it.
-WHERE unseen_last >= greatest(thresholds().fewest_lost, 1 + (SELECT count(*) FROM gpu_ops AS o
+WHERE NOT is_cut AND unseen_last >= greatest(thresholds().fewest_lost, 1 + (SELECT count(*) FROM gpu_ops AS o
         WHERE o.trace_id = t.trace_id AND launch_id IS NULL AND o.start_ns >= cut_ns))
     AND launches - captured - seen - unseen_last <= thresholds().lost_share * seen
 UNION ALL

@@ -8,7 +8,10 @@
 WITH op AS (
     SELECT trace_id, count(*) AS ops, count(*) - count(launch_id) AS unlinked,
            count(*) FILTER (launch_delay_ns < 0) AS early, -min(launch_delay_ns) AS earliest_ns,
-           count(*) FILTER (start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous
+           count(*) FILTER (launch_delay_ns < -thresholds().clock_shift_ns)
+               >= thresholds().unseen_share * count(launch_id) AS is_misdated,
+           count(*) FILTER (start_ns < earlier_end_ns) AS overlapping, count(is_shared) AS ambiguous,
+           min(pid) < max(pid) AS is_merged
     FROM (
         SELECT *, max(end_ns) OVER (PARTITION BY trace_id, device_id, stream ORDER BY start_ns, event_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier_end_ns
@@ -37,7 +40,10 @@ timed AS (
     GROUP BY e.trace_id
 ),
 step AS (
-    SELECT trace_id, count(*) AS steps, arg_min(dur_ns, start_ns) / nullif(median(dur_ns), 0) AS first_ratio
+    SELECT trace_id, count(*) AS steps, arg_min(dur_ns, start_ns) AS opening_ns,
+           opening_ns / nullif(median(dur_ns), 0) AS first_ratio,
+           len(list_filter(list(dur_ns), lambda ns: thresholds().cold_step_ratio * ns > opening_ns))
+               >= thresholds().fewest_alike AS is_usual
     FROM steps GROUP BY trace_id
 ),
 dilated AS (SELECT *, profiled_ns / nullif(unprofiled_ns, 0) AS dilation FROM measured_steps),
@@ -60,7 +66,8 @@ started AS (
 findings AS (
     SELECT trace_id, unnest([
         ('truncated', 'error', (damage IS NOT NULL)::BIGINT,
-            'the end is missing: ' || damage || ', and ' || events || ' whole events were loaded'),
+            'the end is missing: ' || damage || ', and ' || format('{:,}', events)
+            || ' whole events were loaded'),
         ('rejected_events', 'error', rejected,
             'stretches of the file are no events: the table rejected keeps their text'),
         -- A point of a sweep that could not run has no events.
@@ -91,10 +98,11 @@ findings AS (
         ('stream_overlap', 'info', overlapping,
             'GPU ops begin before an earlier one on their stream has ended (dependent launch, or a stream '
             || 'that stands for several)'),
-        ('starts_before_launch', 'warning', early,
-            'GPU ops start before their launch call began, by up to ' || earliest_ns
-            || ' ns: device and host clocks differ'),
-        ('begin_end_events', 'warning', begins_and_ends,
+        ('starts_before_launch', if(is_misdated, 'error', 'warning'), early,
+            if(is_misdated, 'most GPU ops', 'GPU ops') || ' start before their launch call began, by up to '
+            || duration_text(earliest_ns) || ': device and host clocks differ'),
+        ('begin_end_events', if(begins_and_ends >= thresholds().unseen_share * events, 'error', 'warning'),
+            begins_and_ends,
             'events mark a begin or an end (phases B and E) instead of a duration: they are kept and not '
             || 'analysed'),
         ('no_category', 'warning', uncategorized,
@@ -102,6 +110,9 @@ findings AS (
             || 'kept and not analysed, so operators, calls or GPU ops may be missing'),
         ('ambiguous_correlation', 'warning', ambiguous,
             'GPU ops have a correlation that several processes use: their launch is not known'),
+        ('several_processes', 'warning', is_merged::BIGINT,
+            'several processes launch GPU ops in this file: the verdict is about the device with the most '
+            || 'kernel time, whichever process uses it'),
         ('no_gpu_ops', 'info', (events > 0 AND ops IS NULL)::BIGINT, 'no GPU op is in the trace'),
         ('no_steps', 'info', (events > 0 AND steps IS NULL)::BIGINT,
             'no profiler steps are marked: ' || switch_of(profiler, 'no_steps')),
@@ -110,7 +121,7 @@ findings AS (
             || switch_of(profiler, 'no_stacks') || ')'),
         ('cold_first_step', 'warning',
             (steps >= thresholds().cold_steps AND first_ratio > thresholds().cold_step_ratio
-                AND coalesce(warmup_steps, 0) = 0)::BIGINT,
+                AND NOT is_usual AND coalesce(warmup_steps, 0) = 0)::BIGINT,
             'the first step takes ' || round(first_ratio, 1)
             || ' times the median step: warm up before profiling'),
         ('warmed_up', 'info', if(steps > 0, warmup_steps, 0),

@@ -5,13 +5,15 @@ A program runs in the simulator; its trace then loses what a recorder would lose
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
-from tests.kit.atoms import MS, US, Call, Launch, Sync, Work, line, operator, step
-from tests.kit.simulated import Programs
-from tests.kit.simulator import Machine
+import tracekit
+from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, line, operator, step
+from tests.kit.simulated import Programs, write
+from tests.kit.simulator import Machine, Simulation
 from tests.kit.traces import gpu_op, launch
 from tests.reporters.test_screens import screen
 from tracekit.causes import in_switches_of, words
@@ -88,6 +90,15 @@ def dropped(first, last=None, each=1):
     return recorded([*EAGER * 200, WAIT], lose)
 
 
+def later(ns):
+    def move(events):
+        return [
+            each | {"ts": each["ts"] + ns / 1000} if each["pid"] == 0 else each for each in events
+        ]
+
+    return move
+
+
 # Recording stopped while the device still ran the second step.
 STOPPED = recorded(
     [step(1, *EAGER * 20), step(2, *EAGER * 20), WAIT],
@@ -111,6 +122,23 @@ def test_a_step_whose_last_kernels_are_missing_is_not_judged(trace, analyses):
     analysis = analyses[trace]
     assert any(each.code == "dropped_at_end" for each in analysis.trace.health)
     assert analysis.verdict.window.name == "ProfilerStep#1"
+
+
+@pytest.mark.parametrize(("ops", "confidence"), [(80, "none"), (150, "low"), (199, "low")])
+def test_a_file_that_was_cut_off_says_how_many_launches_lack_their_kernel(
+    ops, confidence, tmp_path
+):
+    # Recorders write the device's events after those of the host.
+    path = write(tmp_path / "whole.json", Simulation([*EAGER * 200, WAIT]))
+    events = json.loads(path.read_text())["traceEvents"]
+    on_host, on_device = ([e for e in events if (e["pid"] == 0) == is_op] for is_op in (0, 1))
+    text = ",\n".join(map(json.dumps, [*on_host, *on_device[:ops]]))
+    path.write_text('{"traceEvents": [' + text + ', {"ph": "X", "na')
+    with tracekit.load(path) as run:
+        analysis = run.verdicts()[0]
+    assert analysis.verdict.confidence == confidence
+    said = f"{200 - ops} of 200 launches have no kernels in what is left of the file"
+    assert (said in [each.message for each in analysis.trace.health]) == (ops < 199)
 
 
 UPDATE = operator("aten::add_", 20 * US, Launch(6 * US, (("memory-bandwidth", 4 * US),)))
@@ -361,6 +389,17 @@ FOUND = {
     "most kernels dropped at its end": (
         dropped(60), "The last 140 of 200 launches have no kernels",
         "unknown", "none", "dropped_at_end",
+    ),
+    "a device whose clock is far from the host's": (
+        recorded([*EAGER * 200, WAIT], later(-5 * MS)),
+        "Most GPU ops start before their launch call began, by up to 4.99 ms: device and host",
+        "unknown", "none", "starts_before_launch",
+    ),
+    "kernels that are missing all through the trace, though copies are not": (
+        recorded([*[*EAGER * 20, BlockingCopy(5 * US, 9 * US)] * 10],
+                 lambda events: [each for each in events if each.get("cat") != "kernel"]),
+        "200 of 200 launches have no kernels in this trace",
+        "unknown", "none", "lost_kernels",
     ),
     "a capture in place of the replays": (
         recorded([*EAGER * 3, *captured(400), WAIT]),

@@ -7,7 +7,7 @@ import pytest
 
 import tracekit
 from tests.conftest import OWN_TRACES
-from tests.kit.traces import Together, document, slice_event
+from tests.kit.traces import Together, document, gpu_op, slice_event
 from tracekit.causes import in_words_of
 
 # What the files of queries/names call what CUDA calls otherwise.
@@ -87,3 +87,17 @@ def test_metadata_and_marks_need_no_category(shared_ask):
     # Only the events that every profiler writes without a category are without one.
     health = shared_ask("no-categories.json.gz", "health")
     assert "no_category" not in [row["code"] for row in health]
+
+
+ADDS_UP = "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3"
+PRODUCTS = TRACES.events([
+    gpu_op(10 * place, 5, name=name)
+    for place, name in enumerate((ADDS_UP, "volta_sgemm_64x64_nt", "igemm_fwd_nhwc_fp32"))
+])  # fmt: skip
+
+
+def test_a_product_that_adds_up_in_fp32_is_no_fp32_product(loaded):
+    plain = "SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32') AND name IN ({})"
+    names = f"SELECT name FROM kernels WHERE trace_id = {PRODUCTS}"
+    found = {name for (name,) in loaded.fetch(plain.format(names))[1]}
+    assert found == {"volta_sgemm_64x64_nt", "igemm_fwd_nhwc_fp32"}

@@ -210,6 +210,28 @@ def test_a_slow_first_step_is_told_with_what_it_does_longer(analyses):
     assert "more idle by untraced" in sentence
 
 
+def slowed(number):
+    """A loop whose host is the slower side, but in one step, kernels take far longer."""
+    atoms = []
+    for each in range(9):
+        kernel = Launch(6 * US, (("math", (100 if each == number else 20) * US),))
+        atoms.append(step(each, *[operator("aten::mm", 30 * US, kernel)] * 40))
+    return TRACES.program([*atoms, Sync(2 * US)])
+
+
+SLOWED = {number: slowed(number) for number in (0, 5)}
+
+
+@pytest.mark.parametrize("number", SLOWED)
+def test_a_step_that_finds_the_work_of_a_slow_one_waiting_is_not_judged(number, analyses):
+    analysis = analyses[SLOWED[number]]
+    verdict = analysis.verdict
+    assert verdict.regime == LATE
+    assert analysis.judged.idle.host_late_ns > 0.3 * verdict.window.span_ns
+    # No warm-up helps against what comes after steps that show what is usual.
+    assert any(each.remedy == "warm-up" for each in analysis.advice) == (number == 0)
+
+
 def started(cold):
     loading = [Call("cuModuleLoadData", 300 * US, "runtime")] * 12 if cold else []
     call_ns = 1_500 * US if cold else 6 * US

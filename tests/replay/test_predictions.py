@@ -243,9 +243,9 @@ def test_a_call_waits_for_ops_whose_launch_is_not_recorded(replay):
     assert predicted(replay) - predicted(replay, "device*0.5") == 25 + 150 + 50
 
 
-def queued():
+def queued(kernels=1_000):
     """A queue of 600 kernels; one call goes on for 500 us after the queue has room."""
-    late, depth, kernels = 800, 600, 1_000
+    late, depth = 800, 600
     events, at = [], 0.0
     start = [600.0 * (1 + place) for place in range(kernels)]
     for place in range(kernels):
@@ -264,6 +264,12 @@ def test_a_launch_that_goes_on_after_there_is_room_works(replay):
     launching = CAUSES.index("launch")
     worked = np.diff(host.borders)[(host.cause == launching) & ~host.blocked]
     assert worked.max() == 502 * US
+
+
+@TRACES.of(*queued(680))
+def test_calls_that_wait_longer_than_usual_at_one_depth_show_a_full_queue_however_few(replay):
+    host = replay.graph.host
+    assert host.blocked[host.cause == CAUSES.index("launch")].sum() == 80
 
 
 # -- waits that no call marks: slices that repeatedly end just after the awaited op ----------------

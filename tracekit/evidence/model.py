@@ -259,6 +259,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     """None: it is not known which part repeats."""
     rank_wait: RankWait | None = None
     """None: no collective took longer than it had to."""
+    has_calls: bool = True
+    """Whether calls of the device's runtime or driver were recorded."""
     shaped: bool = False
     """Whether the operators' shapes were recorded."""
     profiler: str = "kineto"

@@ -141,7 +141,7 @@ class Replay:
     def typical_step(self) -> int | None:
         """The number of the profiler's step of median length, without one-offs; None if no step
         gives the device work. Whole steps come before those whose last ops were not recorded or
-        that the recording ends in, and steps that hold hardly any one-offs before those that do.
+        that the recording ends in, and steps that one-offs hardly change before the others.
         """
         steps = self.steps
         if not steps.are_steps:
@@ -157,7 +157,12 @@ class Replay:
             # The recording ends early in it.
             working = others
         most = 1 + self.thresholds.close_margin
-        usual = [each for each in working if recorded[each] <= most * lengths[each]] or working
+        # A step after a slow one may find the device's work waiting, and is shorter than usual.
+        usual = [
+            each
+            for each in working
+            if lengths[each] / most <= recorded[each] <= most * lengths[each]
+        ] or working
         return usual[typical([int(lengths[each]) for each in usual])] if usual else None
 
     @cached_property

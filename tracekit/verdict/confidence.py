@@ -35,6 +35,7 @@ from tracekit.verdict.windows import (
     is_few,
     is_single_pass,
     is_unrepeated,
+    other_steps,
 )
 
 # From the surest down; each doubt lowers it by one.
@@ -330,6 +331,7 @@ def _is_low_at_once(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
         or is_unrepeated(evidence.repetition)
         or _is_mostly_once(*given)
         or differing_window(evidence, verdict.regime, thresholds)
+        or other_steps(evidence, verdict.regime, verdict.bottleneck, thresholds)
     ):
         return True
     if gpu is None:

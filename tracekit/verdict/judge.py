@@ -21,6 +21,7 @@ from tracekit.verdict.regime import (
     UNKNOWN,
     Bound,
     bound_of,
+    removed_of,
     side_by_time,
     steady_busy_ns,
 )
@@ -32,6 +33,10 @@ _MORE_WORK = "Record more of the run: {warm}."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _MEANWHILE = "Look at what ran in these waits: `tracekit query unrecorded_waits`."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
+_KEEP_LINKS = (
+    "Get the file as the profiler wrote it: no GPU op has the correlation of the call that "
+    "launched it."
+)
 _NOTHING = "The trace has neither GPU ops nor operators: there is nothing to judge."
 _SNAPSHOT = "This is a memory snapshot: it tells who holds memory, and nothing of where time goes."
 _ASK_MEMORY = f"See who holds it: {OF_MEMORY}."
@@ -141,7 +146,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
-        next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else _RECORD_CALLS]
+        unlinked = _KEEP_LINKS if evidence.has_calls else _RECORD_CALLS
+        next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else unlinked]
         if ns == idle.causes.get("untraced") and not gains.work_ns.get("dispatch"):
             next_.insert(0, RECORD_OPERATORS)
         return unknown(window, why, fractions, next_, savings, margin)
@@ -173,8 +179,7 @@ def _advised(evidence: Evidence, bound: Bound) -> str | None:
 def _removed(evidence: Evidence) -> dict[str, float]:
     """What removing each cause gains, the most first; at least what the first advice against it
     gains."""
-    assert evidence.gains is not None
-    removed, advised = dict(evidence.gains.removed), evidence.advised
+    removed, advised = removed_of(evidence), evidence.advised
     if advised in _WAITING:
         removed[advised] = max(removed.get(advised, 0.0), evidence.advised_share)
     return dict(sorted(removed.items(), key=lambda item: -item[1]))

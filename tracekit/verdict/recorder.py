@@ -166,7 +166,8 @@ def _cut(case: RuleInput, finding: Finding) -> str:
     part, and are if anything tells of a GPU."""
     evidence = case.evidence
     if evidence.gpu is not None:
-        return "medium"
+        # What is missing could only make the GPU busier.
+        return "low" if case.verdict.regime == OVERHEAD else "medium"
     return "none" if evidence.host is not None and evidence.host.device_evidence else "low"
 
 
@@ -176,22 +177,39 @@ def _nothing(case: RuleInput, finding: Finding) -> str:
 
 
 def _unread(case: RuleInput, finding: Finding) -> str | None:
-    """Events of a form that is not analysed, in a trace where nothing else is."""
-    return "none" if case.evidence.gpu is None and case.evidence.host is None else None
+    """Events of a form that is not analysed, in a trace where nothing else is, or where they are
+    most of the host's."""
+    if case.evidence.gpu is None and case.evidence.host is None:
+        return "none"
+    return "none" if finding.severity == "error" and case.verdict.regime == OVERHEAD else None
 
 
 def _lost(case: RuleInput, finding: Finding) -> str | None:
-    """Kernels of graph replays, or of a session's first or last launches, are missing. If most are,
-    nobody knows what the run did. A step without its last kernels is judged if it is the only one.
+    """Kernels of graph replays, of a session's first or last launches, or of others are missing.
+    If most are, nobody knows what the run did. A step without its last kernels is
+    judged if it is the only one.
     """
+    if finding.code == "lost_kernels" and "thinned_file" in case.findings:
+        # That says more.
+        return None
     if finding.severity == "error":
         return "none"
-    if finding.code == "dropped_at_start":
+    if finding.code in ("dropped_at_start", "lost_kernels"):
         return "low"
     repetition = case.evidence.repetition
     if finding.code == "dropped_at_end" and (repetition is None or repetition.steps != 1):
         return None
     return "low" if _share(finding, case.evidence) >= case.thresholds.lost_share else None
+
+
+def _misdated(case: RuleInput, finding: Finding) -> str | None:
+    """Most of the device's times are not on the host's clock: nobody knows what waits for what."""
+    return "none" if finding.severity == "error" else None
+
+
+def _negative(case: RuleInput, finding: Finding) -> str | None:
+    """Work whose length is not known counts as none."""
+    return "low" if finding.count >= case.thresholds.lost_share * case.evidence.ops else None
 
 
 def _unended(case: RuleInput, finding: Finding) -> str | None:
@@ -271,9 +289,11 @@ def _waited(evidence: Evidence, margin: float) -> float:
 # Codes of findings with their rule; the first finding that matters is reported.
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("truncated",), _cut),
+    (("starts_before_launch",), _misdated),
+    (("negative_duration",), _negative),
     (("begin_end_events", "no_time", "no_category"), _unread),
     (("thinned_file", "no_work_recorded", "captured_only", "launches_alone"), _nothing),
-    (("graph_without_kernels", "dropped_at_start", "dropped_at_end"), _lost),
+    (("graph_without_kernels", "dropped_at_start", "dropped_at_end", "lost_kernels"), _lost),
     (("unended_calls",), _unended),
     (("arrival_skew",), _skewed),
     (("queued_before",), _queued),

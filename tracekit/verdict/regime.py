@@ -130,9 +130,7 @@ def bound_of(found: Evidence | Period, thresholds: Thresholds) -> Bound:
     untraced_ns, python_ns = (idle.causes.get(name, 0) for name in ("untraced", "python"))
     is_guess = guessed_ns(untraced_ns, python_ns, thresholds) > 0
     guesses = {UNRECORDED, "python"} if is_guess else {UNRECORDED}
-    # To wait for a device costs at most the time in which it idles.
-    waits = cap_host_gain(gains.removed.get("sync", 0.0), gains.window_ns, busy_ns)
-    gains = replace(gains, removed=gains.removed | {"sync": waits})
+    gains = replace(gains, removed=removed_of(found))
     bottleneck = _bottleneck(names, gains, guesses, thresholds)
     if bottleneck == UNRECORDED:
         # Threads without a record hold up no device that does not wait for them.
@@ -203,6 +201,21 @@ def cap_host_gain(host: float, window_ns: float, busy_ns: float) -> float:
     gain more than the time in which the device is idle. `busy_ns` is its busy time in the window.
     """
     return min(host, max(1 - busy_ns / window_ns, 0.0)) if window_ns else host
+
+
+def removed_of(found: Evidence | Period) -> dict[str, float]:
+    """What removing each cause gains, the most first. To wait for a device costs at most the time
+    in which it idles, and no more than the host may have waited: while the device was busy or
+    waited for itself, and in waiting calls."""
+    gpu, idle, gains = found.gpu, found.idle, found.gains
+    assert gpu is not None and idle is not None and gains is not None
+    sync = cap_host_gain(
+        gains.removed.get("sync", 0.0), gains.window_ns, steady_busy_ns(gpu, gains)
+    )
+    calls_ns = sum(idle.causes.get(cause, 0) for cause in ("sync", "copy"))
+    waited_ns = gpu.busy_ns + idle.device_ns + idle.unlinked_ns + calls_ns
+    removed = gains.removed | {"sync": min(sync, waited_ns / max(1, gains.window_ns))}
+    return dict(sorted(removed.items(), key=lambda item: -item[1]))
 
 
 def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:

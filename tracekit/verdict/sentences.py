@@ -32,7 +32,7 @@ from tracekit.verdict.regime import (
     steady_busy_ns,
     unrecorded_ns,
 )
-from tracekit.verdict.windows import differing_window, differs, outside
+from tracekit.verdict.windows import differing_window, differs, other_steps, outside
 
 _NAMED = 3
 # The least share of such waits that names what was recorded meanwhile.
@@ -73,7 +73,9 @@ def headline(
         also = also_once(evidence, thresholds)
     if is_open and (also := also or outside(evidence, thresholds)):
         said = f"{said}. {also}"
-    if other is not None:
+    if steps := other_steps(evidence, regime, bottleneck, thresholds):
+        said = f"{said}. {steps}"
+    elif other is not None:
         said = f"{said}. {differs(evidence, bottleneck, other, thresholds)}"
     return said
 
@@ -185,7 +187,8 @@ def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> s
         return f"{does} for {duration(ns)}{f', in {known}' if known else ''}"
     longest = next((link for link in links if link["cause"] == bottleneck), None)
     least_ns = thresholds.small_gain * evidence.window.span_ns
-    if one and longest and longest["dur_ns"] >= max(ns / 2, least_ns):
+    # A cause whose removal gains nothing has no part that explains it.
+    if one and longest and ns and longest["dur_ns"] >= max(ns / 2, least_ns):
         taken = duration(longest["dur_ns"])
         recorded = ", as recorded" if gains is not None and gains.recorder_ns else ""
         return f"{one}, {longest['name']}, takes {taken} of its own{recorded}"
@@ -239,8 +242,9 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
     not show the kernels' limit."""
     bottleneck, causal = str(verdict.bottleneck), evidence.causal
     assert causal is not None
-    is_small = bottleneck == "latency" and not _has_gaps(evidence, thresholds)
-    does = words("device_does")["small" if is_small else bottleneck]
+    # Where a device hardly waits for itself, its kernels are too small.
+    kinds = {} if _has_gaps(evidence, thresholds) else {"latency": "small"}
+    does = words("device_does")[kinds.get(bottleneck, bottleneck)]
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
@@ -250,7 +254,8 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
         return f"{does}; the host comes next, once the GPU is {causal.flip:.2g} times faster"
     if not others:
         return does
-    named = [words("device_limits")[each] for each in (*others, last)]
+    limits = words("device_limits")
+    named = [limits[kinds.get(each, each)] for each in (*others, last)]
     return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
 
 

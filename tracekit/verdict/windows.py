@@ -9,7 +9,7 @@ from statistics import median_low
 
 from tracekit.causes import UNRECORDED
 from tracekit.evidence.model import Evidence, Period, Repetition, Window
-from tracekit.text import duration
+from tracekit.text import duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import UNKNOWN, bound_by, bound_of, is_close
 
@@ -39,15 +39,46 @@ def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) ->
     return None
 
 
+def other_steps(
+    evidence: Evidence, regime: str, bottleneck: str | None, thresholds: Thresholds
+) -> str:
+    """The steps of another kind than the judged one, in a sentence, if they take most of the steps'
+    time, as prompts do between the decoding steps of a server: those with another regime, or far
+    longer ones with another bottleneck."""
+    steps, once = evidence.steps, {each.name for each in evidence.one_offs if each.kind == "step"}
+    longer_ns = thresholds.cold_step_ratio * evidence.window.span_ns
+    others = [
+        each
+        for each in steps
+        if each.regime != UNKNOWN
+        and each.window.name not in once
+        and (
+            each.regime != regime
+            or (each.bottleneck != bottleneck and each.window.span_ns > longer_ns)
+        )
+    ]
+    if evidence.window.kind != "step" or not others:
+        return ""
+    ns, whole_ns = (sum(each.window.span_ns for each in some) for some in (others, steps))
+    if 2 * ns <= whole_ns:
+        return ""
+    most = Counter[str]()
+    for each in others:
+        most[bound_by(each.regime, each.bottleneck)] += each.window.span_ns
+    (bound, _), *_ = most.most_common(1)
+    are = "is" if len(others) == 1 else "are"
+    taken = f"{share(ns, whole_ns)} of their time"
+    return f"{len(others)} of the {len(steps)} steps, {taken}, {are} {bound}"
+
+
 def differs(
     evidence: Evidence, bottleneck: str | None, other: Period, thresholds: Thresholds
 ) -> str:
     """Why another window has a different regime from the judged one, which has this bottleneck."""
     window, span = evidence.window, other.window
+    # The same bottleneck would not tell them apart.
     is_same = other.bottleneck == bottleneck
-    bound = (
-        f"{other.regime} by {bottleneck}" if is_same else bound_by(other.regime, other.bottleneck)
-    )
+    bound = other.regime if is_same else bound_by(other.regime, other.bottleneck)
     is_device = other.gpu is not None and other.idle is not None and other.gains is not None
     is_barely = is_device and is_close(bound_of(other, thresholds).margin, thresholds)
     barely = ", if only just" if is_barely else ""
@@ -58,8 +89,16 @@ def differs(
         return f"With the {lead}, the run would be {bound}{barely}"
     names = ("its first GPU op", "its last GPU op")
     named = _ends_beyond(window, span, names, thresholds.named_gain)
-    left_out = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
-    return f"The GPU-active span alone would be {bound}{barely}{left_out}"
+    reason = f": it leaves out {named}" if named and len(evidence.steps) == 1 else ""
+    if len(evidence.steps) > 1:
+        inside = (
+            min(each.window.end_ns, span.end_ns) - max(each.window.start_ns, span.start_ns)
+            for each in evidence.steps
+        )
+        left_ns = span.span_ns - sum(max(0, ns) for ns in inside)
+        if left_ns >= thresholds.small_gain * span.span_ns:
+            reason = f": {share(left_ns, span.span_ns)} of it is in no step"
+    return f"The GPU-active span alone would be {bound}{barely}{reason}"
 
 
 def outside(evidence: Evidence, thresholds: Thresholds) -> str:

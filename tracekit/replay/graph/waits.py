@@ -188,7 +188,12 @@ def _full_queues(recorded: Recording) -> Waits:
         limit = int(depth.max())
         blocked = depth >= limit - thresholds.full_slack
         deep = int((depth >= thresholds.queue_depth).sum())
-        if blocked.sum() < max(thresholds.full_calls, thresholds.full_share * deep, 1) or not deep:
+        if blocked.sum() < max(thresholds.full_calls, 1) or not deep:
+            continue
+        # A queue that is full for a short time has few such calls, but they are long.
+        blocked_ns = np.median((device.call_end[op] - device.call[op])[blocked])
+        is_long = blocked_ns >= thresholds.one_range_ratio * recorded.usual.call_ns
+        if blocked.sum() < thresholds.full_share * deep and not is_long:
             continue
         # The op whose start made room is the last one that started before the call returned.
         release = np.where(blocked, room, np.arange(len(op)) - limit)
