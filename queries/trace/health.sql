@@ -60,7 +60,7 @@ started AS (
 findings AS (
     SELECT trace_id, unnest([
         ('truncated', 'error', (damage IS NOT NULL)::BIGINT,
-            'the end is missing: ' || damage || ', and ' || events || ' whole events were loaded'),
+            'the end is missing: ' || damage || ', and ' || format('{:,}', events) || ' whole events were loaded'),
         ('rejected_events', 'error', rejected,
             'stretches of the file are no events: the table rejected keeps their text'),
         -- A point of a sweep that could not run has no events.

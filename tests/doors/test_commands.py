@@ -96,6 +96,11 @@ def test_a_report_goes_beside_its_trace_and_says_where(run, tmp_path):
         assert _beside(given) == written
 
 
+def test_sql_takes_the_trace_and_the_statement_in_either_order(run, database):
+    statement = "SELECT count(*) AS n FROM trace -- " + "x" * 5000
+    assert run("sql", statement, database).stdout == run("sql", database, statement).stdout != ""
+
+
 def test_explain_prints_the_sql_behind_the_numbers(run, database):
     done = run("analyze", database, "--explain")
     assert "-- tracekit query partition" in done.stdout

@@ -201,7 +201,7 @@ def report(
         with pair.database as database, database.judging(judged):
             reports.write_diff(database, pair.a, pair.b, output, judged)
     else:
-        opened = open_any(runs, resources)
+        opened = open_any(runs, resources, skips_bad=True)
         tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)
