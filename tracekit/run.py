@@ -106,7 +106,7 @@ class Database:
     ) -> Analysis:
         """What bounds this run, what causes it, and what a fix would save.
 
-        `trace` is a trace_id, `window` the name of a window, such as "step 9".
+        `trace` is a trace_id, `window` the name of a window, such as "ProfilerStep#9".
 
         Raises:
             TracekitError: when there are several traces and `trace` does not choose one, or when
@@ -186,7 +186,7 @@ class Database:
     ) -> FixList:
         """Possible changes to this run: what to change, where, and what each change would save.
 
-        `trace` is a trace_id, `window` the name of a window, such as "step 9".
+        `trace` is a trace_id, `window` the name of a window, such as "ProfilerStep#9".
 
         Raises:
             TracekitError: when there are several traces and `trace` does not choose one, when there
