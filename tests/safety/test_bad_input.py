@@ -86,6 +86,8 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["diff", "good.json", "good.json", "--fail-if", "5%"], "1.05 * a.span_ns"),
         (["advise", "--how", "cuda-graphs"], "did you mean 'cuda-graph'?"),
         (["whatif", "good.json", "torch-compile"], "remedy:NAME"),
+        (["whatif", "good.json", "good.json", "host*0.5"], "good.json: is a file, not a change"),
+        (["history", "good.json", "good.json"], "argument (good.json). See"),
         (["query", "top_kernels", "good.json", "--param", "top"], "NAME=VALUE"),
         (["query", "top_kernels", "good.json", "--param", "top=x"], "integer"),
         (["query", "top_kernels", "good.json", "--param", "no=1"], "no parameter"),

@@ -191,7 +191,7 @@ def _usage(error: click.ClickException) -> str:
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
-    end = "" if message.endswith((".", "?", ")")) else "."
+    end = "" if message.endswith((".", "?")) else "."
     return f"{message}{end} See `{error.ctx.command_path} --help`."
 
 
