@@ -80,6 +80,7 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["query", "nonsense", "good.json"], "no query is named"),
         (["query", "top_kernels"], "query top_kernels needs one trace"),
         (["query", "good.json"], "name a question, too"),
+        (["query", "good.json", "overview", "--param", "trace=9"], "has no trace 9"),
         (["query", "good.json", "SELECT 1"], "`tracekit sql TRACE` runs SQL"),
         (["query", "good.json", "top_kernels", "top=5"], "give parameters with --param"),
         (["diff", "good.json"], "holds one trace: name another"),

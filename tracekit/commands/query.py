@@ -65,6 +65,8 @@ def query(
     )
     with request.open(source) as run:
         variables = run.session.of_own(question, parameters)
+        if isinstance(trace := variables.get("trace"), int):
+            run.session.only(trace)
         statement = run.session.shown_sql(question, variables)
         units = {each.name: each.unit for each in question.columns}
         count = request.render(run.session, statement, variables, chosen, units)
