@@ -85,6 +85,7 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["query", "good.json", "top_kernels", "top=5"], "give parameters with --param"),
         (["diff", "good.json"], "holds one trace: name another"),
         (["diff", "good.json", "good.json", "--fail-if", "5%"], "1.05 * a.span_ns"),
+        (["advise", "good.json", "cuda-graph"], "`tracekit advise --how cuda-graph`"),
         (["advise", "--how", "cuda-graphs"], "did you mean 'cuda-graph'?"),
         (["whatif", "good.json", "torch-compile"], "remedy:NAME"),
         (["whatif", "good.json", "good.json", "host*0.5"], "good.json: is a file, not a change"),
