@@ -43,9 +43,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         from tracekit.text import suggestion
 
-        raise AttributeError(
-            f"module 'tracekit' has no attribute {name!r}{suggestion(name, __all__)}"
-        )
+        similar = suggestion(name, __all__) or "; begin with tracekit.load(TRACE)"
+        raise AttributeError(f"module 'tracekit' has no attribute {name!r}{similar}")
     import importlib
 
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
 # counted: while it is in memory, DuckDB holds little.
 _OUTSIDE_QUERIES_MB = 200
+_MOST_NOTED = 5
 # A pattern for tables that verdicts fill, in any SQL; and one for questions that read them.
 _OF_VERDICTS = re.compile(r"\b(verdict|evidence|one_off|advice)\b", re.IGNORECASE)
 _ASKS_VERDICTS = re.compile(r"\b(FROM|JOIN) (verdict|evidence|one_off|advice)\b")
@@ -56,9 +57,12 @@ def open_any(
     paths: str | Path | Sequence[str],
     resources: Resources | None = None,
     output: str | None = None,
+    *,
+    skips_bad: bool = False,
 ) -> Session:
     """Opens a lake or a part of one, or a database, or loads anything else as `load` does, and
-    several paths together; answers go to `output`.
+    several paths together; answers go to `output`. With `skips_bad`, files in a folder that are no
+    traces become notes.
 
     Raises:
         TracekitError: when it cannot be read, or `output` is one of its files.
@@ -70,6 +74,8 @@ def open_any(
     given = [str(paths)] if isinstance(paths, str | Path) else list(paths)
     if output is not None:
         require_no_input(output, files_named(given, resources))
+    if skips_bad and any(Path(each).is_dir() and not may_be_lake(each) for each in given):
+        return _without_bad(given, resources)
     if len(given) > 1:
         return load(given, resources=resources)
     (path,) = given
@@ -90,6 +96,16 @@ def open_any(
     memory_mb = resources.memory_mb
     limit_mb = None if memory_mb is None else memory_mb - _OUTSIDE_QUERIES_MB
     return open_database(path, limit_mb, resources.spill_mb, copy)
+
+
+def _without_bad(paths: Sequence[str], resources: Resources) -> Session:
+    """Loads traces without the bad ones, which become notes."""
+    bad: list[TracekitError] = []
+    loaded = load(paths, resources=resources, on_bad=bad.append)
+    more = [f"{len(bad) - _MOST_NOTED:,} more are not loaded"] * (len(bad) > _MOST_NOTED)
+    noted = [f"not loaded: {each}" for each in bad[:_MOST_NOTED]]
+    loaded.notes = [*loaded.notes, *noted, *more]
+    return loaded
 
 
 def open_database(
@@ -128,6 +144,8 @@ def load(
     from tracekit.trace.paths import trace_paths
 
     resources = resources or Resources()
+    if isinstance(traces, Mapping) or hasattr(traces, "read"):
+        raise TracekitError(f"load takes paths of traces, not a {type(traces).__name__}")
     given = [traces] if isinstance(traces, str | Path) else list(traces)
     paths = trace_paths(map(str, given))
     if not paths:

@@ -74,11 +74,16 @@ class Database:
         return sorted({*own, *_OF_SESSION, *asked})
 
     def __repr__(self) -> str:
-        traces = len(self.session.trace_ids())
+        name = self.session.name
+        try:
+            traces = len(self.session.trace_ids())
+        except TracekitError as error:
+            return printable(f"tracekit run {name}: {error}")
         rows = self.session.fetch(
             f"SELECT path, events FROM trace ORDER BY trace_id LIMIT {_MOST_LISTED}"
         )[1]
-        lines = [f"tracekit run {self.session.name}, {counted(traces, 'trace')}:"]
+        number = counted(traces, "trace")
+        lines = [f"tracekit run {'of' if name == number else f'{name},'} {number}:"]
         lines += [f"  {path}: {events:,} events" for path, events in rows]
         lines += [f"  ... and {traces - len(rows):,} more"] * (traces > len(rows))
         hint = "Try .verdict(), .advise(), .report(), .top_kernels(10), .sql('SELECT ...')"
@@ -101,7 +106,7 @@ class Database:
     ) -> Analysis:
         """What bounds this run, what causes it, and what a fix would save.
 
-        `trace` is a trace_id, `window` the name of a window, such as "step 9".
+        `trace` is a trace_id, `window` the name of a window, such as "ProfilerStep#9".
 
         Raises:
             TracekitError: when there are several traces and `trace` does not choose one, or when
@@ -181,7 +186,7 @@ class Database:
     ) -> FixList:
         """Possible changes to this run: what to change, where, and what each change would save.
 
-        `trace` is a trace_id, `window` the name of a window, such as "step 9".
+        `trace` is a trace_id, `window` the name of a window, such as "ProfilerStep#9".
 
         Raises:
             TracekitError: when there are several traces and `trace` does not choose one, when there
@@ -237,6 +242,8 @@ class Database:
         """
         from tracekit.compare.diff import diff
 
+        if not isinstance(a, int):
+            raise TracekitError("diff takes trace_ids: load([before, after]).diff(1, 2)")
         return diff(self.session, a, b, top)
 
     def export(

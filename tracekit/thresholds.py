@@ -17,6 +17,7 @@ from msgspec import Struct, defstruct
 from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
+from tracekit.text import suggestion
 
 # Former names; `--threshold` still accepts them.
 FORMER = {
@@ -80,8 +81,9 @@ class _Settings(Struct, frozen=True):
             name, _, text = setting.partition("=")
             name = FORMER.get(name, name)
             if name not in TABLE:
-                names = ", ".join(each.name for each in TABLE.values() if each.is_settable)
-                raise TracekitError(f"no threshold is named {name!r}; there are: {names}")
+                names = [each.name for each in TABLE.values() if each.is_settable]
+                known = suggestion(name, names) or f"; there are: {', '.join(names)}"
+                raise TracekitError(f"no threshold is named {name!r}{known}")
             if not TABLE[name].is_settable:
                 raise TracekitError(
                     f"threshold {name} cannot be set for one run: what a database stores depends "

@@ -1,6 +1,7 @@
 """The library: each shell command has one obvious line of Python."""
 
 import inspect
+import io
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 
@@ -85,6 +86,28 @@ def test_questions_are_methods_with_a_signature_and_help(run):
 def test_a_typo_gets_a_suggestion(run, ask, meant):
     with pytest.raises((AttributeError, tracekit.TracekitError), match=f"did you mean .*{meant}"):
         ask(run)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda run: tracekit.load(io.BytesIO()), "load takes paths of traces, not a BytesIO"),
+        (lambda run: tracekit.load({"traceEvents": []}), "not a dict"),
+        (lambda run: tracekit.analyze("t.json"), r"begin with tracekit.load\(TRACE\)"),
+        (lambda run: run.diff(run), r"load\(\[before, after\]\).diff\(1, 2\)"),
+    ],
+)
+def test_natural_mistakes_are_told_what_to_write(run, ask, said):
+    with pytest.raises((AttributeError, tracekit.TracekitError), match=said):
+        ask(run)
+
+
+def test_a_closed_run_says_so(tmp_path):
+    run = tracekit.load(traces.write(tmp_path / "t.json", EVENTS))
+    run.close()
+    assert repr(run).endswith("t.json: the database is closed: load or open it again")
+    with pytest.raises(tracekit.TracekitError, match="the database is closed"):
+        run.top_kernels()
 
 
 def test_results_show_themselves_in_a_screen(run):

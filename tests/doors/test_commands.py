@@ -96,6 +96,17 @@ def test_a_report_goes_beside_its_trace_and_says_where(run, tmp_path):
         assert _beside(given) == written
 
 
+def test_sql_takes_the_trace_and_the_statement_in_either_order(run, database):
+    statement = "SELECT count(*) AS n FROM trace -- " + "x" * 5000
+    assert run("sql", statement, database).stdout == run("sql", database, statement).stdout != ""
+
+
+@pytest.mark.parametrize("group", [(), ("lake",), ("baseline",), ("skill",)])
+def test_no_description_of_a_command_is_cut(run, group):
+    _, *lines = run(*group, "--help").stdout.splitlines()
+    assert not [line for line in lines if line.endswith("...")]
+
+
 def test_explain_prints_the_sql_behind_the_numbers(run, database):
     done = run("analyze", database, "--explain")
     assert "-- tracekit query partition" in done.stdout

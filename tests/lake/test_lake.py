@@ -64,7 +64,7 @@ def test_the_answers_of_a_lake_have_the_columns_of_their_questions_and_the_run(m
 def test_a_part_of_a_lake_is_chosen_by_its_path(made):
     with open_lake(f"{made}/lake/run=tuesday/rank=2") as lake:
         assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
-    with pytest.raises(TracekitError, match="its runs are monday, tuesday"):
+    with pytest.raises(TracekitError, match="no such run; its runs are monday, tuesday"):
         open_lake(f"{made}/lake/run=friday")
     # An error of the caller passes through.
     with pytest.raises(KeyError), open_lake(f"{made}/lake"):

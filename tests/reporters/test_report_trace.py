@@ -369,6 +369,7 @@ def steps(run):
 
 def test_each_figure_is_a_method_that_returns_a_chart_with_its_rows(run, steps):
     assert {"timeline", "steps", "faster", "flame", "queue"} <= set(dir(run.plot))
+    assert ".timeline(), " in repr(run.plot)
     drawn = steps.properties(height=77).to_dict()
     [values] = drawn["datasets"].values()
     assert (drawn["height"], len(values)) == (77, 6)

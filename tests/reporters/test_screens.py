@@ -32,6 +32,17 @@ def screen(analysis, capsys, monkeypatch):
     return capsys.readouterr().out.splitlines()
 
 
+def test_a_narrow_terminal_gets_every_word(shared_verdict, capsys, monkeypatch):
+    analysis = shared_verdict("h100-bert-small")
+    whole = screen(analysis, capsys, monkeypatch)
+    monkeypatch.setenv("COLUMNS", "50")
+    render(analysis)
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) == 50
+    words = {word for line in whole for word in line.split() if "█" not in word}
+    assert words <= set(narrow.split())
+
+
 def test_shares_name_what_is_left_without_one_offs(tmp_path, capsys, monkeypatch):
     small = operator("aten::add", 20 * US, Launch(4 * US, (("memory-bandwidth", 3 * US),)))
     atoms = [*[small] * 60, operator("aten::mm", 10 * US, Work(90 * MS)), *[small] * 300]

@@ -70,24 +70,44 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["sql", "good.json", "SELEC 1"], "syntax error"),
         (["sql", "good.json", "SELECT 1; SELECT 2"], "one SELECT"),
         (["sql", "good.json", "FROM read_text('good.json')"], "disabled"),
-        (["nonsense"], "No such command"),
-        (["analyze"], "Missing argument"),
+        (["sql", "good.json", "text.duckdb"], "text.duckdb: is a file; give its text"),
+        (["nonsense"], "No such command 'nonsense'. See `tracekit --help`"),
+        (["analyze"], "Missing argument 'TRACE...'. See `tracekit analyze --help`"),
+        (["baseline", "list"], "See `tracekit baseline --help`"),
+        (["completion"], "Choose from: bash, zsh, fish. See"),
         (["analyze", "good.json", "--trace-id", "9"], "no trace 9"),
         (["analyze", "good.json", "--window", "step 9"], "no window"),
         (["query", "nonsense", "good.json"], "no query is named"),
         (["query", "top_kernels"], "query top_kernels needs one trace"),
         (["query", "good.json"], "name a question, too"),
+        (["query", "good.json", "overview", "--param", "trace=9"], "has no trace 9"),
+        (["query", "good.json", "SELECT 1"], "`tracekit sql TRACE` runs SQL"),
+        (["query", "good.json", "top_kernels", "top=5"], "give parameters with --param"),
         (["diff", "good.json"], "holds one trace: name another"),
+        (["diff", "good.json", "good.json", "--fail-if", "5%"], "1.05 * a.span_ns"),
+        (["advise", "good.json", "cuda-graph"], "`tracekit advise --how cuda-graph`"),
+        (["advise", "--how", "cuda-graphs"], "did you mean 'cuda-graph'?"),
+        (["whatif", "good.json", "torch-compile"], "remedy:NAME"),
+        (["whatif", "good.json", "good.json", "host*0.5"], "good.json: is a file, not a change"),
+        (["history", "good.json", "good.json"], "argument (good.json). See"),
         (["query", "top_kernels", "good.json", "--param", "top"], "NAME=VALUE"),
         (["query", "top_kernels", "good.json", "--param", "top=x"], "integer"),
         (["query", "top_kernels", "good.json", "--param", "no=1"], "no parameter"),
-        (["capture", "nonsense"], "no workload is named"),
+        (["capture", "nonsense"], "`tracekit workloads` lists them"),
+        (["capture", "mlp-egaer"], "did you mean 'mlp-eager'"),
+        (["capture", "train.py"], "train.py: no such file"),
+        (["analyze", "ftp://no.invalid/t.json"], "ftp://no.invalid/t.json: cannot be reached"),
+        (["analyze", "good.json", "--threshold", "smal_gain=1"], "did you mean 'small_gain'"),
+        (["advise", "good.json", "good.json"], "(--trace-id): 1, 2"),
         (["capture", "no.such.module:f"], "cannot import"),
         (["capture", "json:no_such_function"], "no function"),
         (["capture", "matmul-add", "--dim", "0"], "at least 1"),
         (["capture", "matmul-add", "--active", "0"], "at least one active"),
         (["load", "good.json", "-o", "."], "is a directory"),
+        *((["load", "good.json", "-o", output], "would write a DuckDB database")
+          for output in ("trace.json", "rows.parquet", "text")),
         (["load", "good.json", "-o", "no/run.duckdb"], "no/run.duckdb: cannot be written"),
+        (["export", "good.json", "-o", "rows.csv"], "`query` and `sql` .csv"),
         (["export", "good.json", "-o", "no/run.json"], "no/run.json: cannot be written"),
         (["annotate", "-", "-o", "out.json"], "give a file"),
         *((["analyze", "good.json", *given.split()], reason) for given, reason in (
@@ -129,7 +149,8 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
 )  # fmt: skip
 def test_wrong_use_is_refused_in_one_line(arguments, reason, refused, trace):
     (trace.parent / "empty").mkdir()
-    (trace.parent / "text.duckdb").write_text("text")
+    for name in ("text", "text.duckdb"):
+        (trace.parent / name).write_text("text")
     # Python keeps its own files beside a module.
     (trace.parent / "own").mkdir()
     failing = "def step():\n    raise RuntimeError('no\\nway')\n"
@@ -137,6 +158,16 @@ def test_wrong_use_is_refused_in_one_line(arguments, reason, refused, trace):
     before = sorted(trace.parent.iterdir())
     assert reason in refused(*arguments)
     assert sorted(trace.parent.iterdir()) == before
+
+
+def test_a_folder_is_read_without_the_files_that_are_no_traces(run, trace):
+    (trace.parent / "config.json").write_text('{"model": "bert"}')
+    for command in ("analyze .", "query . overview --format json", "report . -o page.html"):
+        done = run(*command.split())
+        assert done.returncode == 0
+        assert ".: not loaded: config.json: is not a trace" in done.stderr
+    trace.unlink()
+    assert "config.json: is not a trace" in run("analyze", ".").stderr
 
 
 def test_other_databases_than_tracekits_are_refused(refused, tmp_path):

@@ -18,6 +18,7 @@ from tracekit.advice.model import Advice
 from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.database.catalog import header, query, remedies
 from tracekit.errors import TracekitError
+from tracekit.text import suggestion
 
 EFFORTS = ("low", "medium", "high")
 
@@ -147,6 +148,6 @@ def remedy(name: str) -> Remedy:
     """
     found = catalogue().get(name)
     if found is None:
-        known = ", ".join(catalogue())
-        raise TracekitError(f"no remedy is named {name!r}; there are: {known}")
+        known = suggestion(name, catalogue()) or f"; there are: {', '.join(catalogue())}"
+        raise TracekitError(f"no remedy is named {name!r}{known}")
     return found

@@ -27,6 +27,7 @@ from tracekit.capture.usercode import find_step, name_errors, restored_streams
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_no_input
 from tracekit.stages import stage
+from tracekit.text import suggestion
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -212,9 +213,9 @@ def parameters_of(target: str, options: Options, device: torch.device) -> dict[s
     if ":" in target:
         return {}
     if target not in WORKLOADS:
-        known = ", ".join(WORKLOADS)
+        similar = suggestion(target, WORKLOADS) or "; `tracekit workloads` lists them"
         raise TracekitError(
-            f"no workload is named {target!r}: use one of {known}, or module:function"
+            f"no workload is named {target!r}{similar}. Your own are script.py or module:function"
         )
     sizes = _sizes(target, options, device)
     names = WORKLOADS[target].sizes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -120,7 +121,7 @@ def _may_be_trace(word: str) -> bool:
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__)
+@click.version_option(__version__, "-V", "--version")
 def cli() -> None:
     """Turn PyTorch profiler traces into a verdict and a database to query.
 
@@ -149,7 +150,7 @@ def main() -> None:
         click.echo(error.format_message())
         status = 0
     except click.ClickException as error:
-        status = _complain(error.format_message())
+        status = _complain(_usage(error))
     except (click.Abort, KeyboardInterrupt):
         status = _INTERRUPTED
     except io.UnsupportedOperation:
@@ -185,6 +186,15 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def _usage(error: click.ClickException) -> str:
+    """What was wrong, and where the right use is described."""
+    message = error.format_message()
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return message
+    end = "" if message.endswith((".", "?")) else "."
+    return f"{message}{end} See `{error.ctx.command_path} --help`."
+
+
 def _complain(message: str, status: int = _FAILED) -> int:
-    click.echo("tracekit: " + printable(" ".join(message.split("\n"))), err=True)
+    click.echo("tracekit: " + printable(re.sub(r"\n\s*", " ", message)), err=True)
     return status

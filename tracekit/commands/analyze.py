@@ -117,15 +117,16 @@ def advise(
     TRACE may also be a DB, or the traces of several ranks. Each line is priced by a replay with
     that change alone; below them is what the best of them save together.
     """
+    from tracekit.advice.catalogue import catalogue, remedy
     from tracekit.reporters import advise as reporter
 
     if how is not None:
-        from tracekit.advice.catalogue import remedy
-
         reporter.render_how(remedy(how))
         return
     if not traces:
         raise click.UsageError("Missing argument 'TRACE' (or --how NAME).")
+    if (last := traces[-1]) in catalogue() and not Path(last).exists():
+        raise TracekitError(f"{last}: is a remedy; `tracekit advise --how {last}` tells of it")
     with request.open(*traces) as run:
         chosen = _to_advise(run, trace_id, request.thresholds)
         fixes = run.advise(chosen, request.window, request.thresholds)
@@ -201,7 +202,7 @@ def report(
         with pair.database as database, database.judging(judged):
             reports.write_diff(database, pair.a, pair.b, output, judged)
     else:
-        opened = open_any(runs, resources)
+        opened = open_any(runs, resources, skips_bad=True)
         tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)

@@ -65,6 +65,11 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
         raise click.UsageError("a workbook is about whole traces: omit --format and the part")
     unit = "events" if form == "trace" else "stacks"
     with open_any(source, Resources(), output) as opened:
+        if output.endswith((".csv", ".parquet", ".html")):
+            raise TracekitError(
+                f"{output}: export writes traces and workbooks; `report` writes .html, `query` "
+                "and `sql` .csv and .parquet (--format)"
+            )
         if is_book:
             with needing("a workbook needs", "excel"):
                 from tracekit.reporters import workbook

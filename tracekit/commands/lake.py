@@ -137,7 +137,7 @@ def add(
     replace: bool,
     request: Request,
 ) -> None:
-    """Add traces to a lake: files, folders, patterns, tar archives, or URLs of these.
+    """Add traces to a lake. SOURCE is a file, folder, pattern, tar archive, or a URL of these.
 
     Only what is new or changed is read, so an interrupted addition is resumed by the same command.
     A bad trace does not stop the others: it is reported, with exit status 2.
@@ -173,7 +173,7 @@ def add(
 @options.pairs_option("--param parameters", "Set a parameter.")
 @options.requesting(*_WORKERS, *options.ROWS, *options.RESOURCES)
 def ask(question: str, target: str, parameters: dict[str, str], request: Request) -> None:
-    """Ask each rank by itself a named question, many at a time, and show all answers.
+    """Ask each rank a named question. Many are asked at a time, and all answers shown.
 
     `tracekit query` asks all ranks together: that is for questions that compare ranks.
     """
@@ -198,7 +198,7 @@ def ask(question: str, target: str, parameters: dict[str, str], request: Request
 @options.requesting(*_WORKERS, *options.RESOURCES)
 @options.writing
 def compact(target: str, request: Request) -> Steps:
-    """Put the ranks of each run into one file a table, which makes asking faster.
+    """Put the ranks of each run into one file a table. That makes asking faster.
 
     LAKE/run=NAME compacts one run. `lake add` compacts a run by itself once it has many files. The
     former files stay for readers that have them open: `lake clean` removes them.
@@ -220,7 +220,7 @@ def compact(target: str, request: Request) -> Steps:
 @options.resource_options
 @options.writing
 def publish(target: str, request: Request) -> Steps:
-    """Publish the small tables as Delta tables, for Spark, Trino, ClickHouse, DuckDB and polars.
+    """Publish the small tables as Delta tables. Spark, Trino, ClickHouse, DuckDB, polars read them.
 
     Each table is LAKE/tables/NAME. From then on, `lake add` publishes what it adds, in one commit a
     table. Needs the extra `lake`.
@@ -241,7 +241,7 @@ def publish(target: str, request: Request) -> Steps:
     default=24.0,
 )
 def clean(target: str, as_json: bool, hours: float) -> None:
-    """Remove the files of ranks that were replaced or not finished, and tell their names.
+    """Remove the files of ranks that were replaced or not finished. Prints their names.
 
     Links are not followed, and files that a lake does not name so are left.
     """
@@ -261,7 +261,7 @@ def clean(target: str, as_json: bool, hours: float) -> None:
 @click.argument("table")
 @options.writing
 def files(target: str, table: str) -> Steps:
-    """List the Parquet files of a table, for other engines to read: those that readers see now."""
+    """List the Parquet files of a table. These are all that readers see now."""
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
     from tracekit.lake.storage import Storage

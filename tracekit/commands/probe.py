@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from tracekit.commands import completion, options
 from tracekit.commands.options import Request, json_option, list_option, option
-from tracekit.errors import is_interrupt
+from tracekit.errors import TracekitError, is_interrupt
 from tracekit.replay.grammar import HELP
 
 
@@ -30,6 +31,10 @@ def whatif(
     """
     from tracekit.reporters import advise as reporter
 
+    if Path(changes[0]).is_file():
+        raise TracekitError(
+            f"{changes[0]}: is a file, not a change; the ranks of a run are one folder or DB"
+        )
     thresholds, window = request.thresholds, request.window
     with request.open(trace) as run:
         if trace_id is None and window is None and len(run.trace_ids()) > 1:

@@ -65,6 +65,8 @@ def query(
     )
     with request.open(source) as run:
         variables = run.session.of_own(question, parameters)
+        if isinstance(trace := variables.get("trace"), int):
+            run.session.only(trace)
         statement = run.session.shown_sql(question, variables)
         units = {each.name: each.unit for each in question.columns}
         count = request.render(run.session, statement, variables, chosen, units)
@@ -87,8 +89,13 @@ def _asked(arguments: tuple[str, ...]) -> tuple[str | None, Query]:
             )
         return None, catalog.query(name)
     if len(arguments) > 2:
-        raise TracekitError(f"query takes one trace and one question, not {' '.join(arguments)}")
+        raise TracekitError(
+            f"query takes one trace and one question, not {' '.join(arguments)}: give parameters "
+            "with --param, and `tracekit load` several traces into one database"
+        )
     first, last = arguments
+    if " " in last:
+        raise TracekitError(f"no query is named {last!r}: `tracekit sql TRACE` runs SQL")
     if catalog.is_query(first) and not catalog.is_query(last):
         return last, catalog.query(first)
     return first, catalog.query(last)
@@ -139,10 +146,24 @@ def sql(source: str, statement: str | None, request: Request) -> None:
     if statement is None:
         _open_shell(source)
         return
+    if " " in source and _exists(statement) and not _exists(source):
+        source, statement = statement, source
+    if _exists(statement):
+        raise TracekitError(
+            f'{statement}: is a file; give its text: tracekit sql {source} "$(cat {statement})"'
+        )
     with request.open(source) as run:
         run.session.require_select(statement)
         if not request.render(run.session, statement):
             click.echo("0 rows", err=True)
+
+
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:
+        # A statement may be longer than a name can be.
+        return False
 
 
 def _open_shell(source: str) -> None:

@@ -172,7 +172,10 @@ def fails(database: Session, expression: str, a: int = 1, b: int = 2) -> bool:
         _, rows = database.fetch(query)
     except TracekitError as error:
         reason = str(error).removeprefix("SQL: ").split(" | ")[0]
-        raise TracekitError(f"cannot evaluate the condition {expression!r}: {reason}") from error
+        raise TracekitError(
+            f"cannot evaluate the condition {expression!r}: {reason}. Compare columns of a and b, "
+            "as in 'b.span_ns > 1.05 * a.span_ns'"
+        ) from error
     if len(rows) != 1 or rows[0][0] is None:
         reason = "it is NULL" if rows else "one of the runs has no GPU ops"
         raise TracekitError(f"cannot evaluate the condition {expression!r}: {reason}")

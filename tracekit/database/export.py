@@ -47,7 +47,7 @@ def export(
     chosen = [row for row in traces if trace in (None, row[0])]
     if len(chosen) != 1:
         ids = ", ".join(str(row[0]) for row in traces)
-        raise TracekitError(f"{database.name}: choose a trace by its trace_id: {ids}")
+        raise TracekitError(f"{database.name}: choose a trace by its trace_id (--trace-id): {ids}")
     trace_id, form, metadata, original = chosen[0]
     # Edit the text: Python cannot decode some numbers and deep nesting.
     head, tail = _frame(form, metadata[1:-1].encode() if original is None else original)

@@ -156,6 +156,8 @@ def _resident_bytes() -> int | None:
 
 
 def _sql_error(error: duckdb.Error) -> TracekitError:
+    if "Connection already closed" in str(error):
+        return TracekitError("the database is closed: load or open it again")
     lines = [line.strip() for line in str(error).splitlines() if line.strip(" ^\n")]
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         # The rest is a stack of DuckDB's own code.

@@ -11,6 +11,7 @@ import duckdb
 
 from tracekit.database.connection import (
     connect,
+    is_database,
     leftover_log,
     logs_of,
     require_database,
@@ -36,6 +37,7 @@ from tracekit.ingest.resources import (
     plan_briefly,
 )
 from tracekit.ingest.resume import begin, require_same
+from tracekit.trace.paths import ENDINGS
 from tracekit.trace.source import ByteStream
 
 
@@ -107,7 +109,13 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
             f"{database}: {log.name} beside it holds unfinished changes by another program: close "
             f"that program, open the database with DuckDB once, or remove {log.name}"
         )
-    base = Path(database) if append and Path(database).exists() else None
+    target = Path(database)
+    is_other = target.exists() and target.stat().st_size and not is_database(target)
+    if not append and (is_other or target.name.endswith((*ENDINGS, ".parquet", ".csv"))):
+        raise TracekitError(
+            f"{database}: load would write a DuckDB database here; name one that ends in .duckdb"
+        )
+    base = target if append and target.exists() else None
     if base is not None:
         # Before any trace is read.
         require_database(base)

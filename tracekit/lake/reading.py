@@ -83,8 +83,9 @@ def selected_parts(where: Selection) -> list[LakeRun]:
     ]
     parts = [each for each in found if each.ranks]
     if not parts:
+        what = "rank" if found else "run"
         runs = ", ".join([each.name for each in read_runs(lake)][:8]) or "none"
-        raise TracekitError(f"{where}: the lake has no such rank; its runs are {runs}")
+        raise TracekitError(f"{where}: the lake has no such {what}; its runs are {runs}")
     return parts
 
 

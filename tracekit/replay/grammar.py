@@ -105,7 +105,7 @@ def parse(text: str) -> Change:
     if not star or not re.fullmatch(r"\d+(\.\d*)?|\.\d+", number):
         raise TracekitError(
             f"{text!r} is not a change: write WHAT*FACTOR, such as host*0.5 or kernel:gemm*0.8, "
-            "cuda-graph, steady or fuse"
+            f"cuda-graph, steady, fuse or {REMEDY}:NAME of the fix list"
         )
     factor = float(number)
     if not factor < 1e6:
@@ -120,5 +120,5 @@ def parse(text: str) -> Change:
     name = _ALIASES.get(body, body)
     if name not in ("host", "device", BATCH, *CAUSES) or name == "unknown":
         known = ", ".join(["host", "device", BATCH, *CAUSES[:-1]])
-        raise TracekitError(f"{text!r} is not a change: {body!r} is none of {known}")
+        raise TracekitError(f"{text!r} is not a change: {body!r} is none of {known}, kernel:NAME")
     return Change(text, name, None, factor)

@@ -14,7 +14,7 @@ from rich.text import Text
 from tracekit.experiments.points import Point, Shape, Sweep
 from tracekit.reporters import colours
 from tracekit.reporters.terminal import Cell, clipped, console, section, table
-from tracekit.text import duration, percent, printable, share, size
+from tracekit.text import counted, duration, percent, printable, share, size
 
 if TYPE_CHECKING:
     from tracekit.experiments.probing import Applied, AppliedAdvice, Experiment, Probe
@@ -30,7 +30,7 @@ def render_sweep(sweep: Sweep, markdown: bool = False) -> None:
     out = console()
     if markdown:
         out.width = _MARKDOWN_WIDTH
-    about = f"{sweep.database}: {len(sweep.points):,} points on {sweep.device}"
+    about = f"{sweep.database}: {counted(len(sweep.points), 'point')} on {sweep.device}"
     out.print(Text(printable(f"{about}, {sweep.captured:,} of them new")))
     for title, left, right, rows in (*_points(sweep), *_maps(sweep)):
         section(out, title)

@@ -50,7 +50,9 @@ def render(analysis: Analysis) -> None:
     is_snapshot = any(each.code == "memory_snapshot" for each in analysis.trace.health)
     more = Text(_MORE_OF_MEMORY if is_snapshot else _MORE, "dim")
     for line in [*head, *parts, *_advice(analysis, free), *end, more]:
-        out.print(line, no_wrap=True, overflow="ellipsis")
+        # On a narrower terminal, only bars are cut off.
+        fits = out.width >= WIDTH or line.plain.endswith("█")
+        out.print(line, no_wrap=fits, overflow="ellipsis")
 
 
 def _head(analysis: Analysis) -> list[Text]:

@@ -81,7 +81,7 @@ class ReadableTable(Struct, frozen=True):
             minor = [at for at, head in enumerate(heads) if _MINOR.match(head)]
             at = (alike or minor or range(len(heads)))[-1]
             if alike:
-                found.shared.append(f"{heads[at]} {texts[at][0]}")
+                found.shared.append(f"{heads[at]} {texts[at][0] or '-'}")
             elif len(found.left_out) < self.spare:
                 found = replace(found, left_out=[heads[at], *found.left_out])
             else:

@@ -85,6 +85,9 @@ def filesystem(url: str) -> tuple[Any, str]:
         raise TracekitError(
             f"{shown(url)}: cannot be reached: {_reason(error)} (pip install 'tracekit[remote]')"
         ) from error
+    except OSError as error:
+        # Some file systems connect at once.
+        raise StorageError(f"{shown(url)}: cannot be reached: {_reason(error)}") from error
     return fs, str(path).rstrip("/")
 
 

@@ -46,7 +46,7 @@ def not_one_run(database: Session) -> str | None:
     if len(traces) < 2:
         return "there is only one trace"
     if None in ranks:
-        return f"{ranks.count(None)} of the {len(ranks)} traces do not tell which rank they are"
+        return f"the rank is not recorded in {ranks.count(None)} of the {len(ranks)} traces"
     if len(set(ranks)) < len(ranks):
         return "several traces are of the same rank"
     jobs = {row[0] for row in database.fetch("SELECT DISTINCT job FROM jobs")[1]}

@@ -17,7 +17,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import View, part_of, told_view
-from tracekit.text import printable
+from tracekit.text import counted, printable
 from tracekit.verdict.regime import UNKNOWN
 
 # Columns of the table of points.
@@ -39,7 +39,7 @@ def sweep_view(sweep: Sweep) -> View:
         ("points", "All points", (figures.points,)),
     )
     ran = sum(1 for point in sweep.points if point.step_ns)
-    about = f"{len(sweep.points)} points on {sweep.device}, {ran} of them ran"
+    about = f"{counted(len(sweep.points), 'point')} on {sweep.device}, {ran} of them ran"
     parts = [part_of(page, section) for section in sections]
     headline = f"Sweep of {', '.join(sweep.variants)}"
     return told_view("sweep", sweep.database, headline, about, page.sentences(), parts)

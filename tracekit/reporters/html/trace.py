@@ -229,3 +229,6 @@ class Plots:
 
     def __dir__(self) -> list[str]:
         return sorted([*super().__dir__(), *_FIGURES])
+
+    def __repr__(self) -> str:
+        return f"charts: {', '.join(f'.{name}()' for name in _FIGURES)}"
