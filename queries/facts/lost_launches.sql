@@ -1,5 +1,4 @@
--- fact: Launches whose kernels are missing: at the start or end of a recording, in a file that was cut off, or
--- most of them; and those only captured.
+-- fact: Launches whose kernels are missing, most of them or at one end of the recording; and those captured.
 -- into: recorder_finding
 -- needs: launch_call, graph_captures, trace_span
 -- when: call IN ('launch_kernel', 'launch_graph')
@@ -44,11 +43,13 @@ SELECT trace_id, 'lost_kernels' AS code,
            if(is_cut, 'what is left of the file', 'this trace')) AS message,
        NULL::BIGINT AS time_ns, NULL AS event_id
 FROM total
-WHERE ops > 0 AND if(is_cut, unseen, unseen - unseen_first - unseen_last) >= greatest(thresholds().fewest_lost,
+WHERE ops > 0 AND if(is_cut, unseen, unseen - unseen_first - unseen_last) >= greatest(
+    thresholds().fewest_lost,
     if(is_cut, thresholds().lost_share, thresholds().unseen_share) * (launches - captured))
 UNION ALL
 SELECT trace_id, 'dropped_at_start',
-       if(unseen_first >= thresholds().unseen_share * (launches - captured), 'error', 'warning'), unseen_first,
+       if(unseen_first >= thresholds().unseen_share * (launches - captured), 'error', 'warning'),
+       unseen_first,
        format('the first {:,} of {:,} launches have no kernels in this trace, and later ones have: the '
            || 'recorder dropped what ran at its start', unseen_first, launches - captured), NULL, NULL
 FROM total

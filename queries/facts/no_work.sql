@@ -1,4 +1,4 @@
--- fact: A recording of a run's start or end, or of waiting, without the work in between; or of launches alone.
+-- fact: A recording of a run's start or end, or of waiting, without work; or of launches alone.
 -- into: recorder_finding
 -- needs: gpu_ops
 -- when: kind IN ('runtime', 'driver') AND label_id >> 32 NOT IN (
