@@ -40,7 +40,8 @@ FROM part WHERE part IN ('start', 'end', 'wait') AND trace_id NOT IN (FROM worke
 QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC) = 1
 UNION ALL
 SELECT trace_id, 'launches_alone', 'error', calls,
-       format('{:,} launches and copies were recorded, but neither what they ran nor operators', calls), ns, NULL
+       format('{:,} launches and copies were recorded, but neither what they ran nor operators', calls), ns,
+       NULL
 FROM part
 WHERE part = 'launch' AND calls >= thresholds().few_launches
     AND trace_id NOT IN (SELECT trace_id FROM part WHERE part = 'work')
