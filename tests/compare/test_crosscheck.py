@@ -32,11 +32,18 @@ every_trace = pytest.mark.parametrize(
     or shared_trace_names(),
 )
 
+ANALYSES = ("temporal", "kernels", "overlap", "idle", "launches", "queue")
 # In traces without GPU work HTA finds no streams, and fails on empty tables.
 HTA_FAILS = {
     f"{name}.json.gz": {"temporal": "IndexError", "idle": "ValueError"}
-    for name in ("cpu-only", "a100-cupti-counters", "a100-nccl-no-gpu-events", "no-categories")
-}
+    for name in (
+        "cpu-only", "a100-cupti-counters", "a100-nccl-no-gpu-events", "no-categories",
+        "rtx3060-attention",
+    )
+}  # fmt: skip
+# It reads no trace that is an array, and stops where its compute takes longer than all kernels do.
+HTA_FAILS["cpu-pippy-rpc.json.gz"] = dict.fromkeys(ANALYSES, "AttributeError")
+HTA_FAILS["h100-qwen-small.json.gz"] = {"temporal": "AssertionError"}
 
 
 # -- HolisticTraceAnalysis -------------------------------------------------------------------------
