@@ -60,7 +60,9 @@ def test_hta_gives_the_numbers_by_its_rules_which_explain_each_difference(name):
     for each in report.figures:
         differs = None not in (each.hta, each.tracekit) and each.hta != each.tracekit
         assert bool(each.reasons) == differs, each
-        assert each.by_hta_rules is None or each.analysis not in found, each
+        if found.get(each.analysis) in ("IndexError", "ValueError"):
+            # Its rules have no answer, either.
+            assert each.by_hta_rules is None, each
 
 
 def test_rounding_by_hta_makes_kernels_empty(shared_ask, small_traces):

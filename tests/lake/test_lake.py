@@ -218,7 +218,7 @@ def change_rows(path, change):
     ("table", "changed", "command"),
     [
         ("answer_partition", "* REPLACE (-9223372036854775807 AS device_id)", "advise RANK"),
-        ("verdict", "* REPLACE (replace(analysis, 'share_of', 'part_of') AS analysis)",
+        ("verdict", "* REPLACE (replace(analysis, 'regime', 'rule') AS analysis)",
          "analyze RANK"),
         ("answer_overview", "* REPLACE (NULL AS devices)", "analyze RANK --window all"),
         ("verdict", "* REPLACE ('null' AS analysis)", "analyze RUN"),
