@@ -49,13 +49,16 @@ def _port(page):
 @pytest.mark.parametrize("name", [SIMULATED, *(n for n in trace_names() if n != SIMULATED)])
 def test_perfetto_reads_all_that_was_drawn_and_all_that_was_there(page, tmp_path, name):
     page.opens(trace_file(name))
-    problems = page.query(PROBLEMS)
+    problems = Counter(dict(page.query(PROBLEMS)))
     ((own_slices,),), own_counters = page.query(SLICE_COUNT), page.query(COUNTERS)
     output = tmp_path / "out.json.gz"
     annotate(trace_file(name), output)
     drawn = added(output)
     page.opens(output)
-    assert page.query(PROBLEMS) == problems
+    # An arrow may lead to a slice that the page drops, since another one overlaps it.
+    more = Counter(dict(page.query(PROBLEMS))) - problems
+    assert more.keys() <= {"flow_no_enclosing_slice"}
+    assert more.total() <= problems["slice_drop_overlapping_complete_event"]
     tracks = {each["tid"]: each["args"]["name"] for each in drawn if each["name"] == "thread_name"}
     slices = Counter(
         (tracks[each["tid"]], each["name"], as_read(int(each["ts"] * 1000)),
