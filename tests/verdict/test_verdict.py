@@ -245,6 +245,11 @@ JUDGED = {
         replace(UNLINKED, has_calls=False), {"regime": "unknown"},
         "Record the host's calls, too",
     ),
+    "operators and GPU ops without calls": (
+        replace(UNLINKED, has_calls=False, causal=replace(UNLINKED.causal, gains=replace(
+            UNLINKED.causal.gains, work_ns={"dispatch": MS}))), {"regime": "unknown"},
+        "Record the runtime's calls, too", "not Record the host's calls",
+    ),
     "an overhead that what a cut took away may deny": (
         evidence(**LATE, health=[CUT]), {"confidence": "low"}, "^ The end is missing",
     ),
@@ -469,6 +474,10 @@ JUDGED = {
     "ops of which most have one, meanwhile": (
         linked_ops(40, 21, 0.7, 0.01), {"regime": "compute-bound"}, "",
     ),
+    "ops of which most have one, while the device waits longest for the others": (
+        replace(linked_ops(40, 70, 0.3, 0.01), idle=UNLINKED.idle), {"regime": "unknown"},
+        "gaps before ops of unknown launch",
+    ),
     "two sides that take turns": (
         evidence(**TURNS), {"regime": "overhead-bound", "confidence": "low"},
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",
@@ -498,7 +507,7 @@ JUDGED = {
     ),
     "kernels that are too small, and a host that is late": (
         evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}), {"bottleneck": "latency"},
-        "^ The GPU holds this run up: its kernels are too small for it",
+        "^ The GPU holds this run up: its kernels are too small for it", "not idle_gaps",
     ),
     "Python that nobody recorded": (
         evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), {"confidence": "medium"},
@@ -646,6 +655,14 @@ JUDGED = {
             (900, 120, 118, 116, "not The passes are not alike"),
         )
     },
+    "passes of a host that runs ahead of its device": (
+        evidence(
+            busy=1, device_gain=0.5, removed={"math": 0.5},
+            launch=Launch(1000, 0, 0, 9 * MS, 5000, 90, None),
+            repetition=replace(PASSES, pass_lengths=[13 * MS, 14 * MS, 140 * MS, 145 * MS]),
+        ),
+        {"regime": "compute-bound"}, "not The passes are not alike",
+    ),
     **{
         f"a step of {ops} ops with {busy} ms of compute": (
             evidence(busy=0.9, device_gain=0.5, removed={"math": 0.5}, window=STEP, steps=[

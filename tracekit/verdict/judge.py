@@ -25,7 +25,7 @@ from tracekit.verdict.regime import (
     side_by_time,
     steady_busy_ns,
 )
-from tracekit.verdict.sentences import headline, recorded_meanwhile
+from tracekit.verdict.sentences import headline, kinds_of, recorded_meanwhile
 from tracekit.verdict.windows import is_anecdote, is_few, outside, step_sentences, window_sentences
 
 _WARM_RUN = "Record a warm run first: here, launches load the code of their kernels."
@@ -33,6 +33,10 @@ _MORE_WORK = "Record more of the run: {warm}."
 _UNEXPLAINED = "Look at the longest gaps: `tracekit query idle_gaps`."
 _MEANWHILE = "Look at what ran in these waits: `tracekit query unrecorded_waits`."
 _RECORD_CALLS = "Record the host's calls, too: {no_runtime_calls}."
+_RECORD_LAUNCHES = (
+    "Record the runtime's calls, too: operators and GPU ops are in the trace, but no call between "
+    "them."
+)
 _KEEP_LINKS = (
     "Get the file as the profiler wrote it: no GPU op has the correlation of the call that "
     "launched it."
@@ -146,7 +150,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
             f"{share(ns, span)} of the window goes to {what}, which the trace does not explain: "
             "it could turn the verdict either way."
         )
-        unlinked = _KEEP_LINKS if evidence.has_calls else _RECORD_CALLS
+        unlinked = _RECORD_LAUNCHES if gains.work_ns.get("dispatch") else _RECORD_CALLS
+        unlinked = _KEEP_LINKS if evidence.has_calls else unlinked
         next_ = [_MEANWHILE if known else _UNEXPLAINED if gpu.linked else unlinked]
         if ns == idle.causes.get("untraced") and not gains.work_ns.get("dispatch"):
             next_.insert(0, RECORD_OPERATORS)
@@ -157,7 +162,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     why = [*why, *gained] if agrees else [gained[0], *why, *gained[1:]]
     why += _limit_sentences(gains, regime, thresholds)
     why += _exposed_sentences(gpu, span, thresholds)
-    advice = [next_step(bottleneck, evidence.launch, thresholds, shaped=evidence.shaped)]
+    kind = kinds_of(evidence, thresholds).get(bottleneck, bottleneck)
+    advice = [next_step(kind, evidence.launch, thresholds, shaped=evidence.shaped)]
     return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
 
 

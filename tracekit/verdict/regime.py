@@ -160,11 +160,13 @@ def _is_unexplained(found: Evidence | Period, bound: Bound, thresholds: Threshol
     """Whether the device waits long although nothing was recorded, while replay and accounting
     disagree: the host's path in a sampled trace may be just as incomplete. So it is if time alone
     speaks for the host, or if neither side gains in a replay that does not know what most ops wait
-    for."""
+    for, or what the device waits for longer than it works."""
     assert found.gpu is not None and found.idle is not None and found.gains is not None
     span_ns = found.gpu.busy_ns + found.gpu.idle_ns
+    unlinked_ns = found.idle.unlinked_ns
     is_loose = found.gpu.linked < (1 - thresholds.unlinked_majority) * found.gpu.gpu_ops
-    if bound.by_time and is_loose and found.idle.unlinked_ns >= thresholds.unknown_share * span_ns:
+    is_loose = is_loose or unlinked_ns > steady_busy_ns(found.gpu, found.gains)
+    if bound.by_time and is_loose and unlinked_ns >= thresholds.unknown_share * span_ns:
         return True
     if bound.by_time and bound.side == "host":
         return bool(unrecorded_share(found.gpu, found.idle) >= thresholds.unknown_share)

@@ -242,8 +242,7 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
     not show the kernels' limit."""
     bottleneck, causal = str(verdict.bottleneck), evidence.causal
     assert causal is not None
-    # Where a device hardly waits for itself, its kernels are too small.
-    kinds = {} if _has_gaps(evidence, thresholds) else {"latency": "small"}
+    kinds = kinds_of(evidence, thresholds)
     does = words("device_does")[kinds.get(bottleneck, bottleneck)]
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
@@ -259,11 +258,13 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
     return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
 
 
-def _has_gaps(evidence: Evidence, thresholds: Thresholds) -> bool:
-    """Whether the device waits for itself for long, not for the host."""
+def kinds_of(evidence: Evidence, thresholds: Thresholds) -> dict[str, str]:
+    """Bottlenecks of which words.csv knows a kind: where a device hardly waits for itself, its
+    kernels are too small."""
     idle = evidence.idle
     assert idle is not None
-    return bool(idle.device_ns >= thresholds.doubtful_share * evidence.window.span_ns)
+    has_gaps = idle.device_ns >= thresholds.doubtful_share * evidence.window.span_ns
+    return {} if has_gaps else {"latency": "small"}
 
 
 def _of_cpu(verdict: Verdict) -> str:
