@@ -50,7 +50,8 @@ near AS (
 ),
 shaped AS (
     SELECT f.*, place,
-           nullif(concat_ws(', ', nullif(operator, place), 'mostly ' || (e.args->'Input Dims'->>0)), '') AS told
+           nullif(concat_ws(', ', nullif(operator, place), 'mostly ' || (e.args->'Input Dims'->>0)), '')
+               AS told
     FROM near AS f LEFT JOIN call_site USING (trace_id, event_id)
     JOIN event_row AS e ON f.trace_id = e.trace_id AND f.copy_id = e.event_id
     WHERE place NOT IN (SELECT name FROM slice_label WHERE has(traits, 'backward'))
