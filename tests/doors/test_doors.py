@@ -111,7 +111,7 @@ def require_texts(run, database: tracekit.Database, analysis: Analysis, folder: 
     prices = re.findall(r'<data value="(\d+)" data-advice="([^"]+)">', written)
     known = {(str(each.saves_ns), each.remedy) for each in analysis.advice}
     assert set(prices) <= known and len(prices) == min(len(prices), len(analysis.advice))
-    assert bool(prices) == bool(known)
+    assert prices or not priced
 
 
 @pytest.mark.sampled(60)
@@ -130,6 +130,12 @@ def test_all_doors_give_one_answer(name, run, tmp_path):
                 predicted = database.whatif(each.change, window=window)
                 assert predicted.saves_ns == each.saves_ns, each.change
         if gains is not None:
+            # The length in which changes are priced is without the recorder's cost.
+            recorded_ns = gains.window_ns + (gains.recorder_ns or 0)
             steady = database.whatif("steady", window=window)
-            assert steady.predicted_ns == gains.window_ns
+            if steady.predicted_ns == steady.window_ns:
+                # What only judging sets apart: a start that is held up, or the longest wait of a
+                # run that does not repeat.
+                recorded_ns += gains.one_offs_ns
+            assert steady.predicted_ns == recorded_ns
         require_texts(run, database, analysis, tmp_path)
