@@ -111,11 +111,12 @@ def _is_early(event: OneOff, replay: Replay) -> bool:
     """Whether it happened before most launches; for kernels that take longer in one step, also
     before other steps showed what is usual."""
     device, steps = replay.graph.device, replay.steps
-    slow = {each.name for each in replay.one_offs if each.kind == "step"}
-    ends = zip(steps.names, steps.began_ns, steps.lasted_ns, strict=True)
-    done = [name for name, began, ns in ends if began + ns <= event.start_ns and name not in slow]
-    if event.ops and steps.are_steps and len(done) >= replay.thresholds.fewest_alike:
-        return False
+    if event.ops and steps.are_steps:
+        slow = {each.name for each in replay.one_offs if each.kind == "step"}
+        ends = zip(steps.names, steps.began_ns, steps.lasted_ns, strict=True)
+        done = sum(began + ns <= event.start_ns and name not in slow for name, began, ns in ends)
+        if done >= replay.thresholds.fewest_alike:
+            return False
     launched_ns = device.call[device.linked] + replay.graph.host.origin_ns
     before = int(np.count_nonzero(launched_ns < event.start_ns))
     return bool(before <= replay.thresholds.allocation_settled_by * len(launched_ns))
