@@ -3,28 +3,36 @@
 -- needs: gpu_ops
 -- when: kind = 'cpu_op'
 -- The main thread is the one that launches most or, if nothing is launched, runs the most operators.
+-- A slow host also records slowly: an event costs some lengths of an operator that does next to nothing.
 WITH launching AS (SELECT trace_id, pid, tid, count(*) AS launches FROM gpu_ops WHERE launch_id IS NOT NULL
     GROUP BY ALL),
 recorded AS (
     SELECT trace_id, max(ts_ns + dur_ns) - min(ts_ns) AS span_ns,
-           count(*) FILTER (kind = 'cpu_op') AS operators, count(*) FILTER (kind = 'python') AS frames
+           count(*) FILTER (kind = 'cpu_op') AS operators, count(*) FILTER (kind = 'python') AS frames,
+           count(*) FILTER (kind IN ('runtime', 'driver')) AS calls,
+           count(*) FILTER (has(traits, 'trivial')) AS trivial,
+           median(dur_ns) FILTER (has(traits, 'trivial')) AS trivial_ns
     FROM event_row JOIN slice_label USING (label_id) LEFT JOIN launching USING (trace_id, pid, tid)
-    WHERE kind IN ('cpu_op', 'python') AND dur_ns BETWEEN 0 AND thresholds().late_time_ns
+    WHERE kind IN ('cpu_op', 'python', 'runtime', 'driver')
+        AND dur_ns BETWEEN 0 AND thresholds().late_time_ns
     GROUP BY trace_id, pid, tid
     QUALIFY row_number() OVER (PARTITION BY trace_id
         ORDER BY max(coalesce(launches, 0)) DESC, operators DESC, pid, tid) = 1
 ),
 priced AS (
     SELECT r.*, coalesce(record_shapes, FALSE) AS is_shaped,
-           operators * (thresholds().recorded_operator_ns + if(is_shaped, thresholds().recorded_shapes_ns, 0)
-               + if(coalesce(profile_memory, FALSE), thresholds().recorded_memory_ns, 0))
-           + frames * thresholds().recorded_frame_ns AS ns
+           CASE WHEN trivial < thresholds().fewest_trivial THEN thresholds().trivial_operator_ns
+                ELSE least(trivial_ns, thresholds().slow_trivial_ns) END AS unit_ns,
+           (unit_ns * (operators * (thresholds().recorded_operator
+                   + if(is_shaped, thresholds().recorded_shapes, 0)
+                   + if(coalesce(profile_memory, FALSE), thresholds().recorded_memory, 0))
+               + calls * thresholds().recorded_call + frames * thresholds().recorded_frame))::BIGINT AS ns
     FROM recorded AS r JOIN trace USING (trace_id)
 )
-SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames AS count,
-       format('recording took about {} of the host''s main thread: {:,} operators{}{}',
-           format('{:.1f} %', 100 * ns / span_ns), operators,
-           if(is_shaped, ' with shapes (record_shapes)', ''),
+SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames + calls AS count,
+       format('recording took at least {} of the host''s main thread: {:,} operators{}, {:,} calls of the '
+           'GPU''s runtime{}', format('{:.1f} %', 100 * ns / span_ns), operators,
+           if(is_shaped, ' with shapes (record_shapes)', ''), calls,
            if(frames > 0, format(' and {:,} Python frames (with_stack)', frames), '')) AS message,
        ns AS time_ns, NULL AS event_id
 FROM priced WHERE operators >= thresholds().few_launches

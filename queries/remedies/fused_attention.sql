@@ -4,8 +4,8 @@
 -- when: work = 'softmax'
 -- needs: Attention weights that are not used elsewhere, and a mask that the fused kernels take; for flash
 --     attention fp16 or bf16.
--- caveat: Only the forward pass on the device is counted: the backward pass and the launches gain too.
---     Without shapes, the products are taken to stay as they are.
+-- caveat: Only the forward pass is counted: the backward pass gains too. The first product's operator stands
+--     for the call that replaces all of them. Without shapes, the products are taken to stay as they are.
 -- blind: unknown_device
 -- before:
 --     scores = q @ k.transpose(-2, -1) * scale
@@ -23,7 +23,8 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html
 --     https://arxiv.org/abs/2205.14135
 -- column factor (fraction of the time taken): both products' FLOPs, or reading query, key and value and
---     writing the output, at the share of the roofs that the products reach now
+--     writing the output, at the share of the roofs that the products reach now; 0 for the host's work on all
+--     operators but the first one
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH known AS (SELECT * FROM attention_part WHERE NOT is_fallback AND is_asked(trace_id)),
 -- Without shapes: what runs between two batched products, if it is a softmax and elementwise work.
@@ -49,5 +50,36 @@ op AS (
            event_id AS gpu_op_id, start_ns, dur_ns, 0 AS factor, 'op' AS target, dur_ns AS ns
     FROM part JOIN run USING (trace_id, device_id, stream, run)
     WHERE has_softmax AND begins AND ends AND NOT is_border
+),
+-- An operator that calls others, such as aten::matmul, goes with them; a compiled region stays.
+call AS (
+    SELECT k.trace_id, k.op_id, c.place, k.told, h.outer_op_id AS event_id, s.pid, s.tid, s.ts_ns AS start_ns,
+           s.ts_ns + s.dur_ns AS end_ns
+    FROM known AS k JOIN gpu_ops AS g ON k.trace_id = g.trace_id AND k.gpu_op_id = g.event_id
+    JOIN thread_slice AS h ON g.trace_id = h.trace_id AND g.launch_id = h.event_id
+    JOIN event_row AS s ON h.trace_id = s.trace_id AND h.outer_op_id = s.event_id
+    JOIN slice_label AS l ON s.label_id = l.label_id AND starts_with(l.name, 'aten::')
+    LEFT JOIN call_site AS c ON h.trace_id = c.trace_id AND h.event_id = c.event_id
+),
+-- From the end of the first product's call, which stands for the fused one.
+replaced AS (
+    SELECT trace_id, op_id, any_value(place) AS place, any_value(told) AS told, max(event_id) AS event_id,
+           pid, tid, min(end_ns) AS start_ns, max(end_ns) AS end_ns
+    FROM call GROUP BY trace_id, op_id, pid, tid HAVING min(end_ns) < max(end_ns)
+),
+-- Between the calls may be others, such as those that make a mask.
+mixed AS (
+    SELECT r.trace_id, r.op_id FROM replaced AS r JOIN gpu_ops AS g
+      ON r.trace_id = g.trace_id AND r.pid = g.pid AND r.tid = g.tid
+        AND g.launch_start_ns >= r.start_ns AND g.launch_start_ns < r.end_ns
+    WHERE g.kind = 'kernel' AND g.event_id NOT IN (SELECT gpu_op_id FROM known)
 )
 FROM changed_ops('op')
+UNION ALL
+SELECT trace_id, place, told, 'overhead', event_id, pid, tid, start_ns, end_ns - start_ns, 0
+FROM replaced ANTI JOIN mixed USING (trace_id, op_id)
+UNION ALL
+SELECT trace_id, place, told, 'host', event_id, pid, tid, start_ns, end_ns - start_ns, 0
+FROM call SEMI JOIN mixed USING (trace_id, op_id)
+QUALIFY row_number() OVER (PARTITION BY trace_id, event_id) = 1
+    AND start_ns > min(start_ns) OVER (PARTITION BY trace_id, op_id)

@@ -25,7 +25,7 @@
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.rms_norm.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.gelu.html
 -- column factor (fraction of the time taken): of a GPU op, what remains if only the first input and the last
---     output pass through memory, at least the shortest piece; 0 for the host's work, but the last piece's
+--     output pass through memory, at least the shortest piece; 0 for the host's work up to the last piece
 -- doubts: no_gpu_ops, no_shapes, unlinked_gpu_ops, no_stacks
 -- The pieces run one after another on a stream. Each has a letter, and each kind of chain a pattern of them:
 -- c casts to float, C back, so that a chain does not take the first cast of the next one.
@@ -101,6 +101,9 @@ SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS p
        dur_ns, factor
 FROM detailed_op
 UNION ALL
-SELECT t.trace_id, place, detail, 'host', op_id, s.pid, s.tid, s.ts_ns, s.dur_ns, 0
+-- From the first piece's call to the last one's, which stands for the operator's.
+SELECT t.trace_id, any_value(place), any_value(detail), 'overhead', arg_min(op_id, s.ts_ns), s.pid, s.tid,
+       min(s.ts_ns), max(s.ts_ns) - min(s.ts_ns), 0
 FROM detailed_op AS t JOIN event_row AS s ON t.trace_id = s.trace_id AND op_id = s.event_id
-WHERE turn < last_place AND known_from = 'call'
+WHERE known_from = 'call'
+GROUP BY t.trace_id, chain_id, s.pid, s.tid

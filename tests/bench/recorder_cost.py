@@ -1,11 +1,17 @@
-"""Measures the cost of PyTorch's profiler to the host for each recorded event, on this CPU.
+"""Measures the cost of PyTorch's profiler to the host for each recorded event.
 
     python -m tests.bench.recorder_cost [TURNS]
 
-trains a small model in turns without a profiler and with each of its settings, and prints the cost
-of a setting for each operator, and of stacks for each Python frame. A cost is the median over the
-turns of the thread's CPU time, minus that of the previous turn without a profiler, divided by the
-events in the trace. `queries/thresholds.csv` keeps the figures (`recorded_*_ns`).
+trains a small model on this CPU in turns without a profiler and with each of its settings, and
+prints the cost of a setting for each operator, and of stacks for each Python frame. A cost is the
+median over the turns of the thread's CPU time, minus that of the previous turn without a profiler,
+divided by the events in the trace.
+
+    python -m tests.bench.recorder_cost CAPTURE...
+
+prints for each trace of a run that waits for its host, and whose step was also timed without the
+profiler, that cost beside the estimate. `queries/thresholds.csv` keeps what the estimate is made of
+(`recorded_*`).
 """
 
 from __future__ import annotations
@@ -23,11 +29,15 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+import tracekit
+
 _STEPS = 20
 # The profiler's settings, with the events that each of them costs.
 COUNTED = {
     "record_shapes": "cpu_op", "profile_memory": "cpu_op", "with_stack": "python_function",
 }  # fmt: skip
+
+_STEPS = "SELECT (SELECT count(*) FROM steps), (SELECT coalesce(sum(dur_ns), 0) FROM gpu_ops)"
 
 
 def training() -> Callable[[], None]:
@@ -78,6 +88,22 @@ def _events(recorder: Any) -> Counter[str]:
     return Counter({name: n // 2 for name, n in Counter(e.get("cat") for e in found).items()})
 
 
+def of_captures(paths: list[str]) -> None:
+    """Prints what recording a step cost where the GPU waits for the host, and the estimate."""
+    ratios = []
+    for path in paths:
+        with tracekit.load(path) as database:
+            _, profiled_ns, unprofiled_ns, cost_ns = database.recorder().row(0)
+            steps, busy_ns = database.sql(_STEPS).row(0)
+        if not unprofiled_ns or busy_ns > steps * unprofiled_ns / 2:
+            continue
+        measured, estimate = profiled_ns - unprofiled_ns, (cost_ns or 0) / steps
+        ratios.append(estimate / measured)
+        print(f"{measured:12,} ns a step, estimated {estimate:12,.0f}, {ratios[-1]:.2f}: {path}")
+    low, *_, high = statistics.quantiles(ratios, n=10)
+    print(f"{len(ratios)}: median {statistics.median(ratios):.2f}, tenths {low:.2f} {high:.2f}")
+
+
 def main(turns: int) -> None:
     """Prints the table."""
     torch.set_num_threads(1)
@@ -91,4 +117,5 @@ def main(turns: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 25)
+    first = sys.argv[1] if len(sys.argv) > 1 else "25"
+    main(int(first)) if first.isdigit() else of_captures(sys.argv[1:])

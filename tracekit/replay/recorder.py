@@ -15,6 +15,8 @@ from tracekit.replay.simulator import Scale
 _RECORDED = [CAUSES.index(name) for name in ("launch", "dispatch", "python")]
 # The smallest factor on the host's work that is tried, and how often the range is halved.
 _LEAST, _TRIES = 0.1, 12
+# Windows that differ less are equally long.
+_CLOSE = 0.99
 
 
 class RecorderCost(Struct, frozen=True):
@@ -37,19 +39,23 @@ class RecorderCost(Struct, frozen=True):
 
 
 def fitted(
-    dilation: float, recorded_ns: int, length: Callable[[RecorderCost], int]
+    dilation: float, recorded_ns: int, pace: float, length: Callable[[RecorderCost], int]
 ) -> RecorderCost:
     """The measured cost: without it, the window is as long as the step without the profiler.
 
-    If no factor on the host's work gives that length, for example because the recorder slowed the
-    device, that work shrinks as the step did. `length` is the window's without a cost.
+    A window that waits for the device is as long at many factors on the host's work: of these, the
+    estimate, `pace`, is taken. If no factor gives that length, for example because the recorder
+    slowed the device, that work shrinks as the step did. `length` is the window's without a cost.
     """
+    aim_ns = recorded_ns / max(1.0, dilation)
+    low, high = _LEAST, 1.0
+    estimate = RecorderCost(dilation, pace)
+    if _CLOSE * aim_ns <= length(estimate) <= aim_ns:
+        return estimate
     if dilation <= 1:
         return RecorderCost(dilation)
-    aim_ns = recorded_ns / dilation
-    low, high = _LEAST, 1.0
     if length(RecorderCost(dilation, low)) > aim_ns:
-        return RecorderCost(dilation, max(_LEAST, 1 / dilation))
+        return RecorderCost(dilation, min(pace, max(_LEAST, 1 / dilation)))
     for _ in range(_TRIES):
         middle = (low + high) / 2
         is_longer = length(RecorderCost(dilation, middle)) > aim_ns

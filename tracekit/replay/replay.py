@@ -90,10 +90,9 @@ class Replay:
         """What recording cost the host, fitted to the verdict's window where it was measured."""
         (row,) = self.database.ask("recorder", trace=self.trace_id)
         profiled_ns, unprofiled_ns = row["profiled_ns"], row["unprofiled_ns"]
+        estimate = estimated(row["cost_ns"] or 0, self.graph)
         if not profiled_ns or not unprofiled_ns:
-            return estimated(row["cost_ns"] or 0, self.graph)
-        if profiled_ns <= unprofiled_ns:
-            return RecorderCost(1.0)
+            return estimate
         kind, number = self.place()
         window = self.window(kind, number)
 
@@ -101,8 +100,13 @@ class Replay:
             return window.length(self.run(base=cost.removed_from(self.steady)))
 
         recorded_ns = length(RecorderCost())
-        aim_ns = unprofiled_ns if kind == "step" else recorded_ns * unprofiled_ns / profiled_ns
-        return fitted(recorded_ns / aim_ns, recorded_ns, length)
+        if profiled_ns <= unprofiled_ns:
+            dilation = 1.0
+        elif kind == "step":
+            dilation = recorded_ns / unprofiled_ns
+        else:
+            dilation = profiled_ns / unprofiled_ns
+        return fitted(dilation, recorded_ns, estimate.pace, length)
 
     @cached_property
     def unrecorded(self) -> Scale:
