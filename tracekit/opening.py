@@ -40,17 +40,27 @@ def files_named(paths: Iterable[str], resources: Resources) -> Iterator[str | Pa
     Raises:
         TracekitError: for a directory or pattern without a trace.
     """
-    from tracekit.lake.layout import may_be_lake, selection
-    from tracekit.lake.storage import Storage, local_files
     from tracekit.trace.paths import trace_paths
     from tracekit.trace.remote import is_url
 
     yield from resources.inputs
     for path in paths:
-        if may_be_lake(path):
+        if _may_be_lake(path):
+            from tracekit.lake.layout import selection
+            from tracekit.lake.storage import Storage, local_files
+
             yield from local_files(Storage(selection(path).root))
         elif not is_url(path):
             yield from trace_paths([path])
+
+
+def _may_be_lake(path: str) -> bool:
+    """Whether a path is a lake or a part of one; a file is not, which needs no module of lakes."""
+    if Path(path).is_file():
+        return False
+    from tracekit.lake.layout import may_be_lake
+
+    return may_be_lake(path)
 
 
 def open_any(
@@ -68,18 +78,17 @@ def open_any(
         TracekitError: when it cannot be read, or `output` is one of its files.
     """
     from tracekit.files import require_no_input
-    from tracekit.lake.layout import may_be_lake
 
     resources = resources or Resources()
     given = [str(paths)] if isinstance(paths, str | Path) else list(paths)
     if output is not None:
         require_no_input(output, files_named(given, resources))
-    if skips_bad and any(Path(each).is_dir() and not may_be_lake(each) for each in given):
+    if skips_bad and any(Path(each).is_dir() and not _may_be_lake(each) for each in given):
         return _without_bad(given, resources)
     if len(given) > 1:
         return load(given, resources=resources)
     (path,) = given
-    if may_be_lake(path):
+    if _may_be_lake(path):
         from tracekit.lake.reading import open_lake
 
         if resources.annotations:

@@ -36,7 +36,6 @@ from tracekit.ingest.resources import (
     json_bytes,
     plan_briefly,
 )
-from tracekit.ingest.resume import begin, require_same
 from tracekit.trace.paths import ENDINGS
 from tracekit.trace.source import ByteStream
 
@@ -121,6 +120,8 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
         require_database(base)
     with written_whole(database, job.inputs, resumes=job.resume) as beside:
         if beside.exists():
+            from tracekit.ingest.resume import require_same
+
             require_same(beside, base, job.paths)
         elif job.resume:
             # Logs may remain from a partial database that the user removed.
@@ -146,6 +147,8 @@ def _begin(
     job: Job, fresh: Path, base: Path | None, database: str | Path, resources: Resources
 ) -> None:
     """Makes the database that a resumable load adds to."""
+    from tracekit.ingest.resume import begin
+
     if base is not None:
         shutil.copyfile(base, fresh)
     settings = resources.settings(fresh) | block_size(job.paths)
