@@ -17,8 +17,8 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
-from msgspec import Struct, convert, to_builtins
-from msgspec.json import schema_components
+from msgspec import Struct, convert
+from msgspec.json import decode, encode, schema_components
 
 R = TypeVar("R")
 Schema = dict[str, Any]
@@ -35,7 +35,7 @@ class Record(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return ({"schema": self.form} if self.form else {}) | dict(to_builtins(self))
+        return ({"schema": self.form} if self.form else {}) | decode(encode(self))
 
 
 class Shown(Record, frozen=True):
