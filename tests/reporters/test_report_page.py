@@ -228,6 +228,11 @@ def test_a_fix_unfolds_how_to_apply_it_and_leads_to_its_place(report, bert):
 
 def test_a_row_leads_to_the_time_line_the_flame_graph_and_perfetto(bert):
     timeline = bert.page.locator("#trace1-timeline")
+    for name in ("gaps", "kernels"):
+        table = bert.page.locator(f"#trace1-{name}")
+        table.scroll_into_view_if_needed()
+        # The page's script has made it a table whose rows open.
+        table.locator("th.dt-orderable-asc").first.wait_for()
     bert.page.locator("#trace1-gaps tbody tr").first.click()
     row = bert.page.locator("#trace1-gaps .described")
     assert " --from " in row.locator("code").inner_text()
