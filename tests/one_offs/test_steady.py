@@ -11,6 +11,7 @@ from tests.kit.atoms import (
     US,
     BlockingCopy,
     Call,
+    Fetch,
     Launch,
     Op,
     Slice,
@@ -145,6 +146,9 @@ ONCE = {
         ([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)], LATE, {}),
     "what every step does":
         ([*(step(n, Work(50 * MS), *loop(1)[:-1]) for n in range(6)), Sync(2 * US)], LATE, {}),
+    "fetches that never find a batch, the first of them too":
+        ([*(step(n, Fetch(60 * US, 20 * MS), *loop(1)[0].atoms) for n in range(5)), Sync(2 * US)],
+         LATE, {}),
     "two models, one after the other":
         ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
     "a heavy step in three":
