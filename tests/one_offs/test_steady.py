@@ -236,6 +236,28 @@ def test_a_step_that_finds_the_work_of_a_slow_one_waiting_is_not_judged(number, 
     assert any(each.remedy == "warm-up" for each in analysis.advice) == (number == 0)
 
 
+def shaped(size):
+    """A loop in which the second step's operator takes long, with inputs of this size."""
+    kernel = Launch(6 * US, (("math", 400 * US),))
+    usual, long = (
+        operator("aten::conv2d", ns, kernel, shapes=[[8, 3, width, width]])
+        for ns, width in ((20 * US, 64), (200 * MS, size))
+    )
+    return TRACES.program(
+        [*(step(n, *[usual] * 10, *[long] * (n == 1)) for n in range(9)), Sync(2 * US)]
+    )
+
+
+SHAPED = {size: shaped(size) for size in (64, 96)}
+
+
+@pytest.mark.parametrize(("size", "remedy"), [(64, "warm-up"), (96, "few-shapes")])
+def test_a_new_shape_is_not_what_a_warm_up_helps_against(size, remedy, analyses):
+    analysis = analyses[SHAPED[size]]
+    assert [each.remedy for each in analysis.advice if each.once] == [remedy]
+    assert [each.calls for each in analysis.one_offs] == [None if size == 64 else "a new shape"]
+
+
 def started(cold):
     loading = [Call("cuModuleLoadData", 300 * US, "runtime")] * 12 if cold else []
     call_ns = 1_500 * US if cold else 6 * US
