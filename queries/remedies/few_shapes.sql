@@ -10,5 +10,4 @@
 --         train_step(pad(batch, multiple_of=64))
 -- risks: Padding is work, too. A library may choose a slower algorithm for a rounded shape than for its own.
 -- check: tracekit query TRACE one_offs
--- sources: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
---     https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/graph-api.html
+-- sources: https://docs.nvidia.com/deeplearning/cudnn/frontend/latest/utilities/dynamic-kernel-cache.html
