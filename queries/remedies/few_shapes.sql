@@ -1,7 +1,7 @@
 -- title: Pad inputs to a few shapes
 -- causes: dispatch
 -- once: new-shape
--- needs: Inputs that can be padded and masked, or sorted by length; each shape once before the steps that count.
+-- needs: Inputs that can be padded and masked; a step of each shape before the steps that count.
 -- before:
 --     for batch in loader:                 # padded to its longest row: hardly two batches are alike
 --         train_step(pad(batch))
