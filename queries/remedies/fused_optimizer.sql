@@ -23,13 +23,25 @@ WITH stepper (optimizer, is_fusable) AS (VALUES
     ('Adamax', FALSE), ('ASGD', FALSE), ('NAdam', FALSE), ('RAdam', FALSE), ('RMSprop', FALSE),
     ('Rprop', FALSE)
 ),
-step AS (
+called AS (
     SELECT s.*, optimizer, is_fusable FROM slices AS s JOIN (
         SELECT label_id, optimizer, is_fusable FROM slice_label JOIN stepper
           ON name = 'Optimizer.step#' || optimizer || '.step'
         WHERE kind IN ('cpu_op', 'annotation')
     ) USING (label_id)
     WHERE is_asked(s.trace_id)
+),
+-- A closure, which runs the model in the optimizer's step, ends with its backward pass, on any thread.
+closure AS (
+    SELECT s.trace_id, s.event_id, max(b.end_ns) AS done_ns
+    FROM slices AS b SEMI JOIN (FROM slice_label WHERE has(traits, 'backward')) USING (label_id)
+    ASOF JOIN called AS s ON b.trace_id = s.trace_id AND b.pid = s.pid AND b.start_ns >= s.start_ns
+    WHERE b.end_ns < s.end_ns GROUP BY ALL
+),
+step AS (
+    SELECT c.* REPLACE (coalesce(done_ns, start_ns) AS start_ns,
+                        end_ns - coalesce(done_ns, start_ns) AS dur_ns)
+    FROM called AS c LEFT JOIN closure USING (trace_id, event_id)
 ),
 launched AS (
     SELECT s.trace_id, s.event_id AS step_id, l.event_id, l.launch_id, l.is_graph, h.cpu_op_id, n.name,

@@ -12,6 +12,7 @@
 --     capture, or of the kernels of that name
 -- columns cause, name
 -- column at_place (list of start_ns and dur_ns): of recurring events, all stretches at this call site
+-- column is_new_shape (boolean): an earlier step ran the operator, and none did with these shapes
 -- when: class = 'communication' OR activity IN ('compilation', 'allocation') OR call = 'begin_capture'
 --     OR kind = 'annotation' AND NOT has(traits, 'step')
 --     OR (SELECT count(*) FROM trace) > (SELECT count(*) FROM (SELECT 1 FROM steps GROUP BY trace_id
@@ -256,7 +257,18 @@ first_call AS (
         AND EXISTS (FROM once AS o WHERE o.trace_id = c.trace_id AND o.pid = c.pid AND o.tid = c.tid
             AND o.start_ns >= c.start_ns AND o.end_ns <= c.end_ns)
 ),
-listed AS (FROM once UNION ALL BY NAME FROM first_call)
+listed AS (FROM once UNION ALL BY NAME FROM first_call),
+-- An operator that an earlier step ran, with other shapes.
+shaped AS (
+    SELECT o.trace_id, o.event_id FROM listed AS o
+    JOIN event_row AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+    JOIN event_row AS b ON e.trace_id = b.trace_id AND e.label_id = b.label_id AND b.ts_ns < e.ts_ns
+    JOIN slice_label AS n ON e.label_id = n.label_id AND n.kind = 'cpu_op'
+    ASOF JOIN step AS s ON o.trace_id = s.trace_id AND o.start_ns >= s.start_ns
+    WHERE len(shapes_of(e.args->'Input Dims')) > 0
+    GROUP BY o.trace_id, o.event_id
+    HAVING bool_or(b.ts_ns < s.start_ns) AND NOT bool_or((b.args->'Input Dims') = (e.args->'Input Dims'))
+)
 SELECT o.trace_id,
        -- A call of the runtime is recorded when it returns: its end is in doubt only at the trace's very end.
        CASE WHEN o.kind = 'stretch' AND slice_kind IS NOT NULL
@@ -266,7 +278,8 @@ SELECT o.trace_id,
        o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns, o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication'
            ELSE host_cause(o.activity, o.end_ns - o.start_ns) END AS cause,
-       coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place
+       coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place,
+       (o.trace_id, o.event_id) IN (FROM shaped) IS TRUE AS is_new_shape
 FROM listed AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
 LEFT JOIN thread AS t ON o.trace_id = t.trace_id AND o.pid = t.pid AND o.tid = t.tid
 ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id

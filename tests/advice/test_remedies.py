@@ -91,7 +91,7 @@ def test_words_are_whole():
     for name, remedy in catalogue().items():
         assert remedy.effort in EFFORTS, name
         assert remedy.causes and set(remedy.causes) <= set(CAUSES), name
-        assert set(remedy.once) <= {*CAUSES, "capture", "late-rank"}, name
+        assert set(remedy.once) <= {*CAUSES, "capture", "late-rank", "new-shape"}, name
         titles = [remedy.title, *(e.partition(": ")[2] for e in remedy.titled.split("; ") if e)]
         assert all(each and len(each) <= 60 and not each.endswith(".") for each in titles), name
         assert remedy.needs.endswith("."), name

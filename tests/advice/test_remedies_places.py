@@ -85,6 +85,14 @@ def items(calling=None):
     return main(*around, line(calling, *calls)) if calling else main(*calls)
 
 
+def stepping(*atoms):
+    return Slice("Optimizer.step#Adam.step", "user_annotation", atoms)
+
+
+BACKWARD = operator("MmBackward0", 5 * US, *OPS[:2])
+FOREACH = [operator(f"aten::_foreach_{n}_", 9 * US, KERNEL) for n in "abcdefg"]
+
+
 def replaying(name):
     kernels = (Op("math", 200 * US, name), Op("memory-bandwidth", 20 * US, "add_kernel")) * 10
     graph = operator("graph", 9 * US, Launch(9 * US, kernels, name="cudaGraphLaunch"))
@@ -131,6 +139,16 @@ CASES = {
         "dataloader_workers",
         main(*steps(line("PIL/Image.py(9): resize", Work(MS)), *OPS)),
         {},
+    ),
+    "what a closure does in the optimizer's step is not the optimizer's": (
+        "fused_optimizer",
+        steps(stepping(*OPS, BACKWARD, *FOREACH)),
+        {
+            ("Optimizer.step#Adam.step", "fused=True instead of foreach"): (
+                3,
+                3 * 7 * 13 * US * 6 // 7,
+            )
+        },
     ),
     "a server that schedules ahead prepares the next step already": (
         "overlapped_scheduling",

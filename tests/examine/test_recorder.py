@@ -344,7 +344,7 @@ def test_the_screen_says_how_long_a_window_takes_without_the_recorder(
     assert slow.judged.gains.recorder_ns == pytest.approx(cost_ns, rel=0.1)
     left_ns = slow.judged.window.span_ns - slow.judged.gains.recorder_ns
     screens = (" ".join(screen(each, capsys, monkeypatch)) for each in (slow, busy))
-    assert f", about {duration(left_ns)} without the profiler" in next(screens)
+    assert f", at most {duration(left_ns)} without the profiler" in next(screens)
     assert "without the profiler" not in next(screens)
 
 

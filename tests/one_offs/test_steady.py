@@ -11,6 +11,7 @@ from tests.kit.atoms import (
     US,
     BlockingCopy,
     Call,
+    Fetch,
     Launch,
     Op,
     Slice,
@@ -145,6 +146,9 @@ ONCE = {
         ([ranged(10), ranged(10), ranged(170), ranged(10), Sync(2 * US)], LATE, {}),
     "what every step does":
         ([*(step(n, Work(50 * MS), *loop(1)[:-1]) for n in range(6)), Sync(2 * US)], LATE, {}),
+    "fetches that never find a batch, the first of them too":
+        ([*(step(n, Fetch(60 * US, 20 * MS), *loop(1)[0].atoms) for n in range(5)), Sync(2 * US)],
+         LATE, {}),
     "two models, one after the other":
         ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
     "a heavy step in three":
@@ -230,6 +234,28 @@ def test_a_step_that_finds_the_work_of_a_slow_one_waiting_is_not_judged(number, 
     assert analysis.judged.idle.host_late_ns > 0.3 * verdict.window.span_ns
     # No warm-up helps against what comes after steps that show what is usual.
     assert any(each.remedy == "warm-up" for each in analysis.advice) == (number == 0)
+
+
+def shaped(size):
+    """A loop in which the second step's operator takes long, with inputs of this size."""
+    kernel = Launch(6 * US, (("math", 400 * US),))
+    usual, long = (
+        operator("aten::conv2d", ns, kernel, shapes=[[8, 3, width, width]])
+        for ns, width in ((20 * US, 64), (200 * MS, size))
+    )
+    return TRACES.program(
+        [*(step(n, *[usual] * 10, *[long] * (n == 1)) for n in range(9)), Sync(2 * US)]
+    )
+
+
+SHAPED = {size: shaped(size) for size in (64, 96)}
+
+
+@pytest.mark.parametrize(("size", "remedy"), [(64, "warm-up"), (96, "few-shapes")])
+def test_a_new_shape_is_not_what_a_warm_up_helps_against(size, remedy, analyses):
+    analysis = analyses[SHAPED[size]]
+    assert [each.remedy for each in analysis.advice if each.once] == [remedy]
+    assert [each.calls for each in analysis.one_offs] == [None if size == 64 else "a new shape"]
 
 
 def started(cold):

@@ -124,6 +124,10 @@ RECORDED = {
     "busy": 0.83, "recorder_ns": 8 * MS, "work": {"memory-bandwidth": 50 * MS},
     "health": [Finding("recorder_cost", "info", "recording took about 8 % of it", 1, 8 * MS)],
 }  # fmt: skip
+SLOWED = {
+    "recorder_ns": 20 * MS, "removed": {"dispatch": 0.6},
+    "health": [Finding("recorder_cost", "info", "recording took about 20 % of it", 1, 20 * MS)],
+}  # fmt: skip
 STEP = Window("step", "ProfilerStep#1", 0, SPAN_NS, SPAN_NS)
 
 
@@ -276,6 +280,22 @@ JUDGED = {
         evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 6), one_offs=[
             OneOffEvent(0, MS, 0, MS, "step", "host", "python", "ProfilerStep#9", None)]), {},
         "not of their time",
+    ),
+    "a step that is long only by what happened once in it": (
+        evidence(**PYTHON, window=STEP, steps=[
+            *stepping(3, "overhead-bound", 2)[:3],
+            replace(stepping(3, "overhead-bound", 6)[3], gains=replace(
+                evidence().causal.gains, one_offs_ns=5 * SPAN_NS))]), {},
+        "not of their time",
+    ),
+    "a device that may be busy, as recording often costs more than is sure": (
+        evidence(**SLOWED | {"busy": 0.38}, host_gain=0.45), {"confidence": "medium"},
+        "Recording made the GPU-active span at least 20 ms longer, and often costs 2.5 times this "
+        "least: without it, the GPU may be busy most of the time.",
+    ),
+    "a device that is not busy even so": (
+        evidence(**SLOWED | {"busy": 0.2}, host_gain=0.45), {"confidence": "high"},
+        "not may be busy",
     ),
     "no doubt": (evidence(**LATE), {"confidence": "high"}, "not Without the profiler's cost"),
     "a mended clock": (

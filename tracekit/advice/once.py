@@ -146,5 +146,5 @@ def _answers(remedy: Remedy, event: OneOff) -> bool:
         return False
     # A kernel that communicates for long waits for another rank, which no warm-up here changes.
     kinds = {"capture": "capture", "op": "late-rank", "loading": "launch"}
-    answered = kinds.get(event.kind, event.cause)
+    answered = "new-shape" if event.is_new_shape else kinds.get(event.kind, event.cause)
     return answered in remedy.once

@@ -215,7 +215,9 @@ def events_of(found: list[OneOff], sites: Sites) -> list[OneOffEvent]:
                 event_id=event_id,
                 pid=first.pid,
                 tid=first.tid,
-                calls=_calls([pair for each in parts for pair in each.inner], sites, first.name),
+                calls="a new shape"
+                if first.is_new_shape
+                else _calls([pair for each in parts for pair in each.inner], sites, first.name),
             )
         )
     return events

@@ -164,7 +164,8 @@ class OneOffEvent(Struct, frozen=True):
     pid: int | None = None
     tid: int | None = None
     calls: str | None = None
-    """Of a step, range or start: the slices or GPU ops in which its cause takes most time."""
+    """Of a step, range or start: the slices or GPU ops in which its cause takes most time; of an
+    operator that met a new shape: that it did."""
 
 
 class Repetition(Struct, frozen=True):

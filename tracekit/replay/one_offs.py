@@ -50,6 +50,8 @@ class OneOff(Struct, frozen=True):
     """The indices of the long ops; empty: it is on the host."""
     pid: int | None = None
     tid: int | None = None
+    is_new_shape: bool = False
+    """Whether an earlier step ran the operator, with other shapes only."""
     inner: tuple[tuple[int, int], ...] = ()
     """Of a step, range or start: the longest slices or GPU ops of its cause, and their time."""
 
@@ -76,6 +78,7 @@ def _one_off(
     given |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
     given |= {key: row.get(key) for key in ("pid", "tid")}
     inner = tuple(row.get("inner", ()))
+    given["is_new_shape"] = row.get("is_new_shape", False)
     return OneOff(**given, begin=begin, end=end, ops=frozenset(ops), inner=inner)
 
 

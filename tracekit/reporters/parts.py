@@ -89,7 +89,9 @@ def without_profiler(analysis: Analysis) -> str:
     length = duration(window.span_ns - cost_ns)
     if cost_ns <= 0 or length == duration(window.span_ns):
         return ""
-    return f", {'' if is_measured else 'about '}{length} without the profiler"
+    # An estimate of the recorder's cost is the least that it can be.
+    roughly = "about " if isinstance(measured, int) else "at most "
+    return f", {'' if is_measured else roughly}{length} without the profiler"
 
 
 def without_once(analysis: Analysis) -> str:

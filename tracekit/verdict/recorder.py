@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from tracekit.causes import words
 from tracekit.evidence.model import Evidence, Finding, Window
 from tracekit.replay.model import Causal
+from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import LEVELS, MOST_REASONS
 from tracekit.verdict.model import Analysis, Verdict
-from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of
+from tracekit.verdict.once import named_window
+from tracekit.verdict.regime import OVERHEAD, UNKNOWN, Bound, bound_of, steady_busy_ns
 from tracekit.verdict.windows import is_few
 
 # In ascending order; `none` belongs to an unknown regime.
@@ -270,11 +272,30 @@ def _costly(case: RuleInput) -> Omission | None:
     if measured is not None and gains is not None and gains.recorder_ns:
         return Omission(measured.code, _sentence(measured), "high")
     estimated = case.findings.get("recorder_cost")
-    if estimated is None or _share(estimated, case.evidence) < _waited(
-        case.evidence, case.verdict.margin
-    ):
+    if estimated is None:
         return None
-    return Omission("recorder_cost", _sentence(estimated), "low")
+    if _share(estimated, case.evidence) >= _waited(case.evidence, case.verdict.margin):
+        return Omission(estimated.code, _sentence(estimated), "low")
+    told = _often_costlier(case)
+    return Omission(estimated.code, told, "medium") if told else None
+
+
+def _often_costlier(case: RuleInput) -> str:
+    """The sentence if recording, at what it often costs beyond the estimate, may leave a window in
+    which the device is busy most of the time, and nothing else is doubtful."""
+    gains, gpu = case.evidence.gains, case.evidence.gpu
+    is_sure = case.verdict.confidence == LEVELS[0]
+    if not is_sure or gains is None or gpu is None or not gains.recorder_ns:
+        return ""
+    often, busy_ns = case.thresholds.recorder_often, steady_busy_ns(gpu, gains)
+    left_ns = gains.recorded_ns - often * gains.recorder_ns
+    if 2 * busy_ns < left_ns or 2 * busy_ns >= gains.window_ns:
+        return ""
+    return (
+        f"Recording made {named_window(case.evidence.window)} at least "
+        f"{duration(gains.recorder_ns)} longer, and often costs {often:g} times this least: "
+        "without it, the GPU may be busy most of the time."
+    )
 
 
 def _waited(evidence: Evidence, margin: float) -> float:

@@ -46,29 +46,35 @@ def other_steps(
     time, as prompts do between the decoding steps of a server: those with another regime, or far
     longer ones with another bottleneck."""
     steps, once = evidence.steps, {each.name for each in evidence.one_offs if each.kind == "step"}
-    longer_ns = thresholds.cold_step_ratio * evidence.window.span_ns
+    longer_ns = thresholds.cold_step_ratio * _steady_ns(evidence)
     others = [
         each
         for each in steps
         if each.regime != UNKNOWN
         and each.window.name not in once
+        and each.window != evidence.window
         and (
             each.regime != regime
-            or (each.bottleneck != bottleneck and each.window.span_ns > longer_ns)
+            or (each.bottleneck != bottleneck and _steady_ns(each) > longer_ns)
         )
     ]
     if evidence.window.kind != "step" or not others:
         return ""
-    ns, whole_ns = (sum(each.window.span_ns for each in some) for some in (others, steps))
+    ns, whole_ns = (sum(_steady_ns(each) for each in some) for some in (others, steps))
     if 2 * ns <= whole_ns:
         return ""
     most = Counter[str]()
     for each in others:
-        most[bound_by(each.regime, each.bottleneck)] += each.window.span_ns
+        most[bound_by(each.regime, each.bottleneck)] += _steady_ns(each)
     (bound, _), *_ = most.most_common(1)
     are = "is" if len(others) == 1 else "are"
     taken = f"{share(ns, whole_ns)} of their time"
     return f"{len(others)} of the {len(steps)} steps, {taken}, {are} {bound}"
+
+
+def _steady_ns(period: Evidence | Period) -> int:
+    """The length of a window without what happened once."""
+    return period.window.span_ns - (period.gains.one_offs_ns if period.gains else 0)
 
 
 def differs(

@@ -252,18 +252,22 @@ def _fetches(recorded: Recording) -> Waits:
 
     The loader works while the thread does other things. In a replay, it takes as long from one
     batch to the next as it did in the trace. Where most fetches find none, the loader never rests:
-    it takes as long from one late batch to the next, however soon those between were taken.
+    it takes as long from one late batch to the next, however soon those between were taken. The
+    first fetch then waits as the others do, unless it takes far longer: its workers start.
     """
     rows = recorded.database.arrays("input_waits", trace=recorded.trace_id)
     thread, start, end = recorded.host.slices(rows)
-    long = rows["dur_ns"] > recorded.thresholds.prefetched_ns
+    long = (rows["dur_ns"] > recorded.thresholds.prefetched_ns) & (thread >= 0)
     follows = np.append(False, thread[1:] == thread[:-1])[: len(thread)]
-    chosen = np.flatnonzero(long & follows & (thread >= 0))
-    before = chosen - 1
-    if 2 * len(chosen) > len(thread) and len(chosen) > 1:
+    chosen = np.flatnonzero(long & follows)
+    since = end[chosen - 1]
+    if 2 * len(chosen) > len(thread):
         last = chosen[:-1]
-        before[1:] = np.where(thread[last] == thread[chosen[1:]], last, before[1:])
-    ready = rows["dur_ns"][~long]
+        since[1:] = np.where(thread[last] == thread[chosen[1:]], end[last], since[1:])
+        usual_ns = recorded.thresholds.one_range_ratio * np.median(end[chosen] - since)
+        first = np.flatnonzero(long & ~follows & (end - start < usual_ns))
+        chosen, since = np.append(first, chosen), np.append(start[first], since)
+    ready = rows["dur_ns"][rows["dur_ns"] <= recorded.thresholds.prefetched_ns]
     own = int(np.median(ready)) if len(ready) else 0
     return Waits.make(
         EdgeKind.LOADER,
@@ -271,8 +275,8 @@ def _fetches(recorded: Recording) -> Waits:
         end[chosen],
         own_ns=own,
         own_cause=CAUSES.index("input"),
-        instant=end[before],
-        lag_ns=end[chosen] - end[before],
+        instant=since,
+        lag_ns=end[chosen] - since,
     )
 
 

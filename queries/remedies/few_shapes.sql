@@ -1,0 +1,13 @@
+-- title: Pad inputs to a few shapes
+-- causes: dispatch
+-- once: new-shape
+-- needs: Inputs that can be padded and masked; a step of each shape before the steps that count.
+-- before:
+--     for batch in loader:                 # padded to its longest row: hardly two batches are alike
+--         train_step(pad(batch))
+-- after:
+--     for batch in loader:
+--         train_step(pad(batch, multiple_of=64))
+-- risks: Padding is work, too. A library may choose a slower algorithm for a rounded shape than for its own.
+-- check: tracekit query TRACE one_offs
+-- sources: https://docs.nvidia.com/deeplearning/cudnn/frontend/latest/utilities/dynamic-kernel-cache.html
