@@ -35,7 +35,8 @@ class Record(Struct, frozen=True):
 
     def as_dict(self) -> dict[str, Any]:
         """The object that `--json` prints."""
-        return ({"schema": self.form} if self.form else {}) | decode(encode(self))
+        plain: dict[str, Any] = decode(encode(self))
+        return ({"schema": self.form} if self.form else {}) | plain
 
 
 class Shown(Record, frozen=True):
