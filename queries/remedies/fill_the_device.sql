@@ -46,7 +46,8 @@ kernel AS (
 ),
 -- A kernel that was launched before the recording belongs where its name does.
 at_place AS (
-    SELECT * REPLACE (coalesce(place, min(place) OVER (PARTITION BY trace_id, short_name), short_name) AS place)
+    SELECT * REPLACE (
+        coalesce(place, min(place) OVER (PARTITION BY trace_id, short_name), short_name) AS place)
     FROM placed_ops('kernel')
 )
 SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,

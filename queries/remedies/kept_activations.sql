@@ -18,8 +18,8 @@
 -- sources: https://docs.pytorch.org/docs/stable/checkpoint.html
 --     https://arxiv.org/abs/1604.06174
 -- doubts: no_gpu_ops, unlinked_gpu_ops
--- Operators inside a node of autograd have sequence numbers if they are a forward pass of their own. Formulas of
--- gradients of gradients have them, too, but never call a whole layer.
+-- Operators inside a node of autograd have sequence numbers if they are a forward pass of their own. Formulas
+-- of gradients of gradients have them, too, but never call a whole layer.
 WITH node AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns FROM cpu_ops
     WHERE has(traits, 'autograd_node') AND is_asked(trace_id)

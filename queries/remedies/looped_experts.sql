@@ -4,8 +4,8 @@
 -- when: has(traits, 'data_dependent_size')
 -- effort: medium
 -- needs: Experts of one shape, with their weights in one tensor.
--- caveat: The host's work for one expert is assumed to do for all. The device's work stays as it is: sorting the
---     tokens takes a little, and fewer, larger kernels take less.
+-- caveat: The host's work for one expert is assumed to do for all. The device's work stays as it is: sorting
+--     the tokens takes a little, and fewer, larger kernels take less.
 -- blind: no_runtime_calls
 -- before:
 --     for e in range(experts):
@@ -21,7 +21,8 @@
 -- sources: https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.grouped_mm.html
 --     https://arxiv.org/abs/2211.15841
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
--- A turn of the loop: a size is read, products run, and rows are written. Products between two turns end a loop.
+-- A turn of the loop: a size is read, products run, and rows are written. Products between two turns end a
+-- loop.
 WITH sized AS (
     SELECT trace_id, event_id, pid, tid, start_ns, end_ns FROM slices
     WHERE kind = 'cpu_op' AND has(traits, 'data_dependent_size') AND is_asked(trace_id)
@@ -60,6 +61,6 @@ counted AS (
     FROM loop AS l LEFT JOIN call_site USING (trace_id, event_id)
     QUALIFY turns >= thresholds().fewest_batched
 )
-SELECT trace_id, place, format('{} experts one by one', max(turns) OVER (PARTITION BY trace_id, place)) AS detail,
+SELECT trace_id, place, max(turns) OVER (PARTITION BY trace_id, place) || ' experts one by one' AS detail,
        'host' AS target, event_id, pid, tid, since_ns AS start_ns, done_ns - since_ns AS dur_ns, 0 AS factor
 FROM counted WHERE NOT is_first

@@ -116,14 +116,12 @@ share AS (
 ),
 fused AS (
     SELECT l.*, event_id, g.start_ns AS op_start_ns, g.dur_ns, factor, vanishes
-    FROM share JOIN gpu_ops AS g USING (trace_id, event_id)
-    JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
+    FROM share JOIN gpu_ops AS g USING (trace_id, event_id) JOIN launch AS l USING (trace_id, launch_id)
 ),
-fused_away AS (SELECT trace_id, launch_id FROM fused WHERE vanishes),
+gone AS (SELECT trace_id, launch_id FROM fused WHERE vanishes),
 -- A unit's host work is cut by its launches and by the work that stays; its end cuts, too.
 cut AS (
-    SELECT trace_id, unit_id, start_ns, end_ns, (trace_id, launch_id) IN (FROM fused_away) AS vanishes
-    FROM launch
+    SELECT trace_id, unit_id, start_ns, end_ns, (trace_id, launch_id) IN (FROM gone) AS vanishes FROM launch
     UNION ALL
     SELECT k.trace_id, u.event_id, k.start_ns, k.end_ns, FALSE
     FROM fixed_call AS k ASOF JOIN unit AS u
@@ -135,8 +133,8 @@ cut AS (
 stretch AS (
     SELECT c.trace_id, u.name AS place, u.event_id, u.pid, u.tid,
            lag(c.end_ns, 1, u.start_ns)
-               OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns) AS start_ns, c.start_ns AS end_ns,
-           vanishes
+               OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns) AS start_ns,
+           c.start_ns AS end_ns, vanishes
     FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
 )
 SELECT trace_id, place,
