@@ -167,7 +167,7 @@ class _Examiner:
         evidence = self._evidence(main, causal, events, periods, fixes, top)
         verdict = self._verdict(main, evidence)
         if fixes:
-            fixes, verdict = self._with_notes(fixes, verdict)
+            fixes, verdict = self._with_notes(fixes, verdict, causal)
         judged = Period(
             main.window, main.gpu, main.idle, main.host, evidence.gains, verdict.regime,
             verdict.bottleneck,
@@ -274,7 +274,9 @@ class _Examiner:
                 verdict = judge(replace(evidence, repeating=repeating), self.thresholds)
         return verdict
 
-    def _with_notes(self, fixes: FixList, verdict: Verdict) -> tuple[FixList, Verdict]:
+    def _with_notes(
+        self, fixes: FixList, verdict: Verdict, causal: Causal | None
+    ) -> tuple[FixList, Verdict]:
         """The list with how it relates to the verdict. Where it has nothing against the device's
         limit, the only bound that is known is the peak: both say how near it is."""
         from tracekit.advice.catalogue import is_against
@@ -283,7 +285,8 @@ class _Examiner:
         if verdict.regime == UNKNOWN:
             # Prices rest on data that the trace lacks.
             fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
-        notes, bottleneck = list_notes(fixes.advice, verdict), str(verdict.bottleneck)
+        graph = causal.gains.cuda_graph if causal else 0.0
+        notes, bottleneck = list_notes(fixes.advice, verdict, graph), str(verdict.bottleneck)
         of_device = bottleneck in (*LIMITS, UNKNOWN_LIMIT)
         if of_device and not any(is_against(a, bottleneck) for a in fixes.advice if not a.once):
             near = reached(self.database, self.trace_id, self.thresholds)

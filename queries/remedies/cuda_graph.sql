@@ -99,7 +99,9 @@ SELECT trace_id, NULL AS place,
        CASE WHEN trace_id IN (SELECT trace_id FROM label JOIN slice_label USING (label_id)
            WHERE has(traits, 'of_vllm')) THEN 'vLLM does it, without --enforce-eager'
            WHEN s.launches < thresholds().graph_launches
-           THEN format('launches a step: {:.0f}', s.launches) END AS detail,
+           THEN format('launches a step: {:.0f}', s.launches)
+           WHEN trace_id NOT IN (SELECT trace_id FROM cpu_ops)
+           THEN 'at least: no operators were recorded' END AS detail,
        'cuda-graph' AS target, event_id, pid, tid, start_ns, dur_ns, 0 AS factor
 FROM counted SEMI JOIN (SELECT trace_id, kernel FROM launch GROUP BY ALL
     HAVING count(*) >= thresholds().fewest_alike) USING (trace_id, kernel)

@@ -4,7 +4,7 @@
 -- when: class IN ('gemm', 'convolution', 'attention')
 -- effort: medium
 -- needs: More work for each launch (a larger batch), or the same work in more blocks: split-K products, split
---     attention, persistent kernels.
+--     attention, persistent kernels, another algorithm of a convolution.
 -- caveat: An upper bound: it assumes that every SM works all the time. With a larger batch the gain is
 --     throughput, not a shorter step. Work of other streams beside these kernels is not counted.
 -- before:
@@ -16,6 +16,8 @@
 --     # Products of few rows and columns but long sums: kernels that split the sum.
 --     torch._inductor.config.max_autotune_gemm = True
 --     model = torch.compile(model, mode="max-autotune")
+--
+--     torch.backends.cudnn.benchmark = True       # convolutions: cuDNN tries its algorithms once
 -- risks: A larger batch takes more memory, and in training it may need another learning rate. Split sums are
 --     added in another order, so results differ in the last bits.
 -- check: tracekit query after.json kernel_grids; tracekit diff before.json after.json
@@ -42,7 +44,12 @@ kernel AS (
     JOIN gpu_ops AS k ON g.trace_id = k.trace_id AND g.kernel_id = k.event_id
     WHERE k.dur_ns > thresholds().launch_floor_ns
 ),
-at_place AS (SELECT * REPLACE (coalesce(place, short_name) AS place) FROM placed_ops('kernel'))
+-- A kernel that was launched before the recording belongs where its name does.
+at_place AS (
+    SELECT * REPLACE (
+        coalesce(place, min(place) OVER (PARTITION BY trace_id, short_name), short_name) AS place)
+    FROM placed_ops('kernel')
+)
 SELECT trace_id, place, detail, 'op' AS target, gpu_op_id AS event_id, NULL AS pid, NULL AS tid, start_ns,
        dur_ns, factor
 FROM detailed('at_place')

@@ -53,7 +53,7 @@ owned AS (
     FROM called WINDOW here AS (PARTITION BY trace_id, name)
 )
 SELECT o.trace_id, o.name AS place,
-       format('{:.0f} us of its own in the median call', median_ns / 1e3) AS detail,
+       duration_text(median_ns) || ' of its own in the median call' AS detail,
        'host' AS target, owner_id AS event_id, pid, tid, s.start_ns, s.end_ns - s.start_ns AS dur_ns,
        0 AS factor
 FROM thread_segment AS s JOIN owned AS o USING (thread, event_id) JOIN span USING (trace_id)

@@ -5,9 +5,9 @@
 -- effort: medium
 -- needs: PyTorch 2 or later, a compiler for the device, and shapes and control flow that mostly stay the
 --     same.
--- caveat: Dispatch and Python are assumed to halve; only a trial shows the true saving. Fused operators are
---     assumed to shrink with the bytes that they move. Intermediates that the backward pass reads are written
---     even if their operators are fused.
+-- caveat: Dispatch and Python are assumed to halve, and to vanish for operators that run inside others; only
+--     a trial shows the true saving. Fused operators are assumed to shrink with the bytes that they move.
+--     Intermediates that the backward pass reads are written even if their operators are fused.
 -- blind: no_runtime_calls, no_operators
 -- before:
 --     model = Model().to(device)
@@ -108,23 +108,6 @@ launch AS (
       ON l.trace_id = k.trace_id AND l.pid = k.pid AND l.tid = k.tid AND l.start_ns >= k.start_ns
     WHERE l.start_ns < u.end_ns AND (l.start_ns >= k.end_ns) IS NOT FALSE
 ),
--- A unit's host work is cut by its launches and by the work that stays; its end cuts, too.
-cut AS (
-    SELECT trace_id, unit_id, start_ns, end_ns FROM launch
-    UNION ALL
-    SELECT k.trace_id, u.event_id, k.start_ns, k.end_ns
-    FROM fixed_call AS k ASOF JOIN unit AS u
-      ON k.trace_id = u.trace_id AND k.pid = u.pid AND k.tid = u.tid AND k.start_ns >= u.start_ns
-    WHERE k.start_ns < u.end_ns
-    UNION ALL
-    SELECT trace_id, event_id, end_ns, end_ns FROM unit
-),
-stretch AS (
-    SELECT c.trace_id, u.name AS place, u.event_id, u.pid, u.tid,
-           lag(c.end_ns, 1, u.start_ns)
-               OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns) AS start_ns, c.start_ns AS end_ns
-    FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
-),
 -- A product of fusion: the op that writes the intermediate runs inside the one that reads it.
 share AS (
     SELECT trace_id, event_id, 1 - least(1, sum(intermediate) / any_value(moved)) AS factor,
@@ -133,13 +116,31 @@ share AS (
 ),
 fused AS (
     SELECT l.*, event_id, g.start_ns AS op_start_ns, g.dur_ns, factor, vanishes
-    FROM share JOIN gpu_ops AS g USING (trace_id, event_id)
-    JOIN launch AS l ON g.trace_id = l.trace_id AND g.launch_id = l.launch_id
+    FROM share JOIN gpu_ops AS g USING (trace_id, event_id) JOIN launch AS l USING (trace_id, launch_id)
+),
+gone AS (SELECT trace_id, launch_id FROM fused WHERE vanishes),
+-- A unit's host work is cut by its launches and by the work that stays; its end cuts, too.
+cut AS (
+    SELECT trace_id, unit_id, start_ns, end_ns, (trace_id, launch_id) IN (FROM gone) AS vanishes FROM launch
+    UNION ALL
+    SELECT k.trace_id, u.event_id, k.start_ns, k.end_ns, FALSE
+    FROM fixed_call AS k ASOF JOIN unit AS u
+      ON k.trace_id = u.trace_id AND k.pid = u.pid AND k.tid = u.tid AND k.start_ns >= u.start_ns
+    WHERE k.start_ns < u.end_ns
+    UNION ALL
+    SELECT trace_id, event_id, end_ns, end_ns, FALSE FROM unit
+),
+stretch AS (
+    SELECT c.trace_id, u.name AS place, u.event_id, u.pid, u.tid,
+           lag(c.end_ns, 1, u.start_ns)
+               OVER (PARTITION BY c.trace_id, c.unit_id ORDER BY c.start_ns) AS start_ns,
+           c.start_ns AS end_ns, vanishes
+    FROM cut AS c JOIN unit AS u ON c.trace_id = u.trace_id AND c.unit_id = u.event_id
 )
 SELECT trace_id, place,
        if(trace_id IN (FROM traced), 'its compiler generates no code: see backend=', NULL) AS detail,
        'overhead' AS target, event_id, pid, tid, start_ns, end_ns - start_ns AS dur_ns,
-       thresholds().compiled_overhead AS factor
+       if(vanishes, 0, thresholds().compiled_overhead) AS factor
 FROM stretch WHERE end_ns > start_ns AND trace_id NOT IN (SELECT trace_id FROM step_launches('launched')
     WHERE steps >= thresholds().fewest_alike AND launches < thresholds().compiled_launches)
 UNION ALL

@@ -126,6 +126,24 @@ def copied(size):
     return operator("aten::to", 2 * US, operator("aten::copy_", 2 * US, back))
 
 
+def selecting(*between):
+    """A loop that selects rows eight times, with other atoms in it, and writes them."""
+    turn = [
+        operator("aten::nonzero", 9 * US, KERNEL, Sync(3 * US, 7)),
+        *between,
+        operator("aten::index_put_", 9 * US, KERNEL),
+    ]
+    return steps(OPS[0], *turn * 8)
+
+
+def numbered(name, *atoms):
+    return Slice(name, "cpu_op", (Work(9 * US, "dispatch"), *atoms), {"Sequence number": 3})
+
+
+def gradients(*atoms):
+    return steps(operator("autograd::engine::evaluate_function: MulBackward0", 9 * US, *atoms))
+
+
 PRINTED = main(*OPS, line("torch/_tensor_str.py(640): _str", SIZED), *OPS)
 NEW = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
 
@@ -245,7 +263,7 @@ CASES = {
         f"nobody is told to change what the compiler wrote in {written}": (
             "python_lines",
             main(Work(10 * MS), *OPS, line(written, *OPS, Work(20 * MS)), *OPS),
-            {("train.py(9): main", f"{ns // 1000} us of its own in the median call"): (rows, ns)},
+            {("train.py(9): main", f"{ns // MS} ms of its own in the median call"): (rows, ns)},
         )
         for written, rows, ns in WRITTEN
     },
@@ -311,6 +329,22 @@ CASES = {
         items("model.py(9): generate"),
         {},
     ),
+    "a loop that multiplies each expert's tokens is one": (
+        "looped_experts",
+        selecting(operator("aten::mm", 9 * US, PRODUCT)),
+        {("aten::nonzero", "8 experts one by one"): (21, 992_241)},
+    ),
+    "a loop that only selects rows has no experts": ("looped_experts", selecting(), {}),
+    "a layer that runs in the backward pass runs again": (
+        "kept_activations",
+        gradients(numbered("aten::linear", PRODUCT), numbered("aten::relu", KERNEL)),
+        {(None, None): (3, 78 * US)},
+    ),
+    "the gradient of a gradient does not run layers again": (
+        "kept_activations",
+        gradients(numbered("aten::mm", PRODUCT), numbered("aten::mul", KERNEL)),
+        {},
+    ),
     "a loop over steps is not a loop over items": ("batch_items", items(), {}),
     "products of a graph are priced without their shapes": (
         "tensor_cores",
@@ -363,6 +397,21 @@ def begun(events):
 
 
 STARTING, RUNNING = TRACES.program(MADE_ROOM), TRACES.program(MADE_ROOM, lose=begun)
+
+
+READING = TRACES.program(steps(*[*OPS[:6], ITEM] * 6, times=5))
+NARROW = TRACES.program(CONTROLS["fill_the_device"].faulty, lose=begun)
+
+
+def test_reads_of_values_stand_in_the_way_of_a_graph(loaded):
+    found = loaded.advise(trace=READING)
+    assert "cuda-graph" not in {each.remedy for each in found.advice}
+    assert "sync-by-line comes first" in found.notes[0]
+
+
+def test_kernels_launched_before_the_recording_belong_where_their_names_do(loaded):
+    found = Counter(row["place"] for row in loaded.ask("fill_the_device", trace=NARROW))
+    assert found == {CONTROLS["fill_the_device"].place: 40}
 
 
 @pytest.mark.parametrize(("trace", "calls"), [(STARTING, 0), (RUNNING, 5)])

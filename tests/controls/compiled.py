@@ -84,13 +84,14 @@ EAGER = (
     Work(6 * US),
     launched("aten::relu", 12 * US, ("memory-bandwidth", RELU_NS), shapes=[SQUARE]),
 )
-COMPILED = (product(6 * US), Work(3 * US), launched("triton_poi_fused_add_relu_0", 12 * US, FUSED))
+COMPILED = (product(6 * US), Work(3 * US), launched("triton_poi_fused_add_relu_0", 6 * US, FUSED))
 
 
 @planted("Block_0", faulty=EAGER * 12,
          fixed=(Slice("Torch-Compiled Region: 0/0", "cpu_op", COMPILED * 12),))  # fmt: skip
 def torch_compile(place, *block):
-    """A module run eagerly; in the twin, compiled: chains fused, dispatch and Python halved."""
+    """A module run eagerly; in the twin, compiled: chains fused, the rest of dispatch and Python
+    halved."""
     return steps(line(f"nn.Module: {place}", *block), Work(4 * US), SYNC)
 
 

@@ -1,6 +1,8 @@
 """Faults of the device's work: what it does in vain, and kernels that are slower than others."""
 
-from tests.controls.planting import PAUSE, SYNC, launched, planted, products, steps
+from dataclasses import replace
+
+from tests.controls.planting import PAUSE, SYNC, launched, planted, products, reading, steps
 from tests.kit.atoms import NAMES, US, Launch, Op, Slice, Work, line, operator
 
 HALF, BF16 = "c10::Half", "c10::BFloat16"
@@ -86,6 +88,36 @@ def grouped_products(place, *gathers_ns):
     experts = line(place, indexed, launched("aten::bmm", 9 * US, product, shapes=shapes))
     rest = [launched("aten::mm", 9 * US, ("math", 30 * US), 4 * US)] * 4
     return [*steps(experts, *rest, Work(5 * US), times=5), SYNC]
+
+
+@planted("moe.py(31): forward", faulty=(8, 1), fixed=(1, 8))
+def looped_experts(place, turns, experts):
+    """A loop selects each expert's tokens and multiplies them; in the twin, one turn is for all."""
+    counted = launched("aten::nonzero", 30 * US, moved(3 * US, "write_indices"))
+    selected = replace(counted, atoms=(*counted.atoms, reading()))
+    rows = moved(2 * US * experts, "void at::native::vectorized_gather_kernel<16, long>(char*)")
+    product = Op("math", 8 * US * experts, "nvjet_sm90_tst_64x136_64x8_2x1_v_bz_NNT")
+    added = moved(2 * US * experts, "indexFuncLargeIndex")
+    turn = [
+        selected, launched("aten::index", 90 * US, rows), launched("aten::mm", 90 * US, product),
+        launched("aten::index_add_", 90 * US, added),
+    ]  # fmt: skip
+    router = launched("aten::mm", 12 * US, ("math", 20 * US))
+    return [*steps(line(place, router, *turn * turns), PAUSE), SYNC]
+
+
+@planted(None, faulty=(True,), fixed=(False,))
+def kept_activations(is_again):
+    """The backward pass runs each layer again; in the twin, the results of the layers were kept."""
+    layer = [
+        replace(launched(name, 14 * US, ("math", 40 * US)), args={"Sequence number": n})
+        for n, name in enumerate(("aten::linear", "aten::gelu", "aten::linear"))
+    ]
+    again = layer if is_again else []
+    node = operator(
+        "autograd::engine::evaluate_function: AddmmBackward0", 6 * US, *again, *products(4, 40 * US)
+    )
+    return [*steps(*layer * 4, *[node] * 4, PAUSE), SYNC]
 
 
 # An A100 multiplies fp32 at 19.5 TFLOP/s and TF32 at 156.

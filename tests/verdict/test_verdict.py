@@ -393,6 +393,12 @@ JUDGED = {
         evidence(busy=0.98, device_gain=0.4, removed={"latency": 0.12, "memory-bandwidth": 0.11}),
         {}, "^ The GPU holds this run up: small kernels and memory limit it alike.",
     ),
+    "four causes of which none leads": (
+        evidence(busy=0.98, device_gain=0.4, removed={
+            "latency": 0.12, "memory-bandwidth": 0.12, "communication": 0.12, "copy": 0.12}), {},
+        "^ The GPU holds this run up, and no single cause leads: communication, copies, memory, "
+        "small kernels.",
+    ),
     "causes that gain the same because the host comes next": (
         evidence(busy=0.95, device_gain=0.2, flip=1.3,
                  removed={"math": 0.2, "memory-bandwidth": 0.2},
@@ -528,6 +534,11 @@ JUDGED = {
     "kernels that are too small, and a host that is late": (
         evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}), {"bottleneck": "latency"},
         "^ The GPU holds this run up: its kernels are too small for it", "not idle_gaps",
+    ),
+    "long kernels of few blocks, and a remedy for them": (
+        replace(evidence(busy=0.98, device_gain=0.4, removed={"latency": 0.6}, advised="latency",
+                         advised_share=0.5), advised_remedy="fill-the-device"), {},
+        "^ The GPU holds this run up: kernels of few blocks leave most of it idle.",
     ),
     "Python that nobody recorded": (
         evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), {"confidence": "medium"},
@@ -675,6 +686,11 @@ JUDGED = {
             (900, 120, 118, 116, "not The passes are not alike"),
         )
     },
+    "several passes in each marked step": (
+        evidence(**PYTHON, repetition=replace(
+            PASSES, steps=2, pass_lengths=[118 * MS, 116 * MS, 1_015 * MS, 1_068 * MS])),
+        {}, "not The passes are not alike",
+    ),
     "passes of a host that runs ahead of its device": (
         evidence(
             busy=1, device_gain=0.5, removed={"math": 0.5},

@@ -160,11 +160,14 @@ def _repeats_little(verdict: Verdict, evidence: Evidence, thresholds: Thresholds
 
 def _has_two_states(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> str | None:
     """Passes of two lengths, far apart: the run changed while it was recorded. Passes are the
-    host's: where it runs ahead of a busy device, they last as long as its queue lets them."""
-    launch = evidence.launch
+    host's: where it runs ahead of a busy device, they last as long as its queue lets them. Several
+    passes in each marked step are parts of it."""
+    launch, repetition = evidence.launch, evidence.repetition
     if verdict.regime == COMPUTE and launch is not None and launch.queue_depth_p50 > 1:
         return None
-    found = sorted((evidence.repetition and evidence.repetition.pass_lengths) or [])
+    found = sorted((repetition and repetition.pass_lengths) or [])
+    if repetition is not None and 1 < repetition.steps <= len(found) / 2:
+        return None
     apart = [after / max(1, before) for before, after in pairwise(found)]
     if not apart or max(apart) < thresholds.one_range_ratio:
         return None

@@ -9,7 +9,7 @@ from tracekit.advice.catalogue import is_against
 from tracekit.advice.model import Advice
 from tracekit.causes import words
 from tracekit.evidence.model import HostThread, Launch
-from tracekit.text import duration
+from tracekit.text import duration, percent
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import UNKNOWN
@@ -41,8 +41,9 @@ def next_step(
     return words("next")[bottleneck]
 
 
-def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
-    """How the fix list relates to the bottleneck; for an empty list, what is left to try."""
+def list_notes(advice: Sequence[Advice], verdict: Verdict, graph: float) -> list[str]:
+    """How the fix list relates to the bottleneck; for an empty list, what is left to try. `graph`
+    is what free launches would gain."""
     recurring = [each for each in advice if not each.once]
     if not recurring and verdict.regime == UNKNOWN:
         return verdict.try_next or ["The trace does not tell what a change would save."]
@@ -52,16 +53,28 @@ def list_notes(advice: Sequence[Advice], verdict: Verdict) -> list[str]:
             *verdict.try_next,
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
-    first = recurring[0]
+    first, reading = (
+        recurring[0],
+        next((each for each in recurring if is_against(each, "sync")), None),
+    )
+    notes = []
+    is_found = any(each.remedy == "cuda-graph" for each in recurring)
+    if reading is not None and not is_found and graph > (first.share or 0.0):
+        notes.append(
+            f"Free launches, as in a CUDA graph, would save {percent(graph)}, but only where the "
+            f"host reads no values of the device: {reading.remedy} comes first."
+        )
     if saving is None or is_against(first, verdict.bottleneck) or not saving.saves_at_most_ns:
-        return []
+        return notes
     most = f"{duration(saving.saves_at_most_ns)} if it were removed whole"
     if any(is_against(each, verdict.bottleneck) for each in recurring):
         return [
+            *notes,
             f"The bottleneck, {verdict.bottleneck}, would save {most}; {first.remedy}, against "
-            f"{first.cause}, saves more than what was found against it."
+            f"{first.cause}, saves more than what was found against it.",
         ]
     return [
+        *notes,
         f"The bottleneck, {verdict.bottleneck}, would save {most}, but no remedy against it was "
-        f"found; {first.remedy} is against {first.cause}."
+        f"found; {first.remedy} is against {first.cause}.",
     ]

@@ -169,10 +169,7 @@ def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> s
     host, one = words("host_does"), words("longest_does").get(bottleneck)
     does = host[bottleneck]
     gains, links = evidence.gains, evidence.causal.links if evidence.causal else []
-    most = gains.removed.get(bottleneck, 0.0) if gains is not None else 1.0
-    is_most = 2 * evidence.advised_share >= most
-    explains = evidence.advised == bottleneck or evidence.advised_share > most
-    if is_most and explains and evidence.advised_remedy in host:
+    if _explains(bottleneck, evidence) and evidence.advised_remedy in host:
         return host[evidence.advised_remedy]
     ns = evidence.host.unrecorded_ns if evidence.host else 0
     if gains is not None:
@@ -200,6 +197,13 @@ def _host_does(bottleneck: str, evidence: Evidence, thresholds: Thresholds) -> s
     if is_of_calls and _is_less_recorded(bottleneck, evidence):
         return f"{does}; where nothing was recorded, the GPU waits at least as long"
     return does
+
+
+def _explains(bottleneck: str, evidence: Evidence) -> bool:
+    """Whether the first fix would save most of what removing the bottleneck would."""
+    gains, saved = evidence.gains, evidence.advised_share
+    most = gains.removed.get(bottleneck, 0.0) if gains is not None else 1.0
+    return 2 * saved >= most and (evidence.advised == bottleneck or saved > most)
 
 
 def _is_guess(evidence: Evidence, thresholds: Thresholds) -> bool:
@@ -242,8 +246,10 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
     not show the kernels' limit."""
     bottleneck, causal = str(verdict.bottleneck), evidence.causal
     assert causal is not None
-    kinds = kinds_of(evidence, thresholds)
-    does = words("device_does")[kinds.get(bottleneck, bottleneck)]
+    kinds, device = kinds_of(evidence, thresholds), words("device_does")
+    does = device[kinds.get(bottleneck, bottleneck)]
+    if bottleneck == "latency" and _explains(bottleneck, evidence):
+        does = device.get(str(evidence.advised_remedy), does)
     if bottleneck == UNKNOWN_LIMIT:
         open_ = "the trace does not show whether math or memory is the limit"
         return f"{does}: {evidence.dominant}; {open_}" if evidence.dominant else f"{does}; {open_}"
@@ -255,6 +261,8 @@ def _of_device(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) -> 
         return does
     limits = words("device_limits")
     named = [limits[kinds.get(each, each)] for each in (*others, last)]
+    if len(named) > _NAMED:
+        return f"The GPU holds this run up, and no single cause leads: {', '.join(named)}"
     return f"The GPU holds this run up: {', '.join(named[:-1])} and {named[-1]} limit it alike"
 
 
