@@ -53,11 +53,8 @@ def list_notes(advice: Sequence[Advice], verdict: Verdict, graph: float) -> list
             *verdict.try_next,
         ]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
-    first, reading = (
-        recurring[0],
-        next((each for each in recurring if is_against(each, "sync")), None),
-    )
-    notes = []
+    first, notes = recurring[0], []
+    reading = next((each for each in recurring if is_against(each, "sync")), None)
     is_found = any(each.remedy == "cuda-graph" for each in recurring)
     if reading is not None and not is_found and graph > (first.share or 0.0):
         notes.append(
