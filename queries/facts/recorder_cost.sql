@@ -30,9 +30,10 @@ priced AS (
     FROM recorded AS r JOIN trace USING (trace_id)
 )
 SELECT trace_id, 'recorder_cost' AS code, 'info' AS severity, operators + frames + calls AS count,
-       format('recording took at least {} of the host''s main thread: {:,} operators{}, {:,} calls of the '
-           'GPU''s runtime{}', format('{:.1f} %', 100 * ns / span_ns), operators,
-           if(is_shaped, ' with shapes (record_shapes)', ''), calls,
+       format('recording took at least {} of the host''s main thread: {:,} operators{}{}{}',
+           format('{:.1f} %', 100 * ns / span_ns), operators,
+           if(is_shaped, ' with shapes (record_shapes)', ''),
+           if(calls > 0, format(', {:,} calls of the GPU''s runtime', calls), ''),
            if(frames > 0, format(' and {:,} Python frames (with_stack)', frames), '')) AS message,
        ns AS time_ns, NULL AS event_id
 FROM priced WHERE operators >= thresholds().few_launches
