@@ -136,7 +136,9 @@ def test_load_replaces_a_database_or_appends_to_it_and_leaves_it_alone_when_it_f
     file = tmp_path / "run.duckdb"
     few = ("--memory-mb", "400", "--threads", "1")
     for more, traces_held in (((), 1), (few, 1), (("--append", "--threads", "160"), 2)):
-        assert run("load", "t.json", "-o", file.name, "--no-verdict", *more).returncode == 0
+        done = run("load", "t.json", "-o", file.name, "--no-verdict", *more)
+        assert done.returncode == 0
+        assert ("t.json is in run.duckdb 2 times" in done.stderr) == (traces_held == 2)
         with duckdb.connect(str(file), read_only=True) as client:
             assert client.execute("SELECT count(*) FROM trace").fetchall() == [(traces_held,)]
             events = client.execute("FROM event WHERE trace_id = 1 ORDER BY event_id").fetchall()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,9 @@ def load(
                     f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
                 )
             options.tell_errors(database)
+            for path, times in Counter(row["path"] for row in rows).items():
+                if times > 1:
+                    options.warn(f"{path} is in {output} {times} times: sums count each of them")
     except BaseException as ended:
         if is_interrupt(ended):
             if _state_of(output) != before:
