@@ -113,13 +113,11 @@ ONCE = {
     "a long stretch without steps":
         (loop(once=[Work(200 * MS)], marked=False), BUSY,
          {("stretch", "host", "unrecorded-time"): 200}),
-    "a long launch in a step":
-        (loop(once=[LONG_CALL]), BUSY, {("stretch", "host", "launch"): 200}),
+    "a long launch in a step": (loop(once=[LONG_CALL]), BUSY, {("stretch", "host", "launch"): 200}),
     "a long launch without steps":
         (loop(once=[LONG_CALL], marked=False), BUSY, {("stretch", "host", "launch"): 200}),
     # It may wait, but finds nothing to wait for.
-    "a long free in a step":
-        (loop(9, FREE), BUSY, {("allocation", "host", "allocation"): 200}),
+    "a long free in a step": (loop(9, FREE), BUSY, {("allocation", "host", "allocation"): 200}),
     "a long free without steps":
         (loop(9, FREE, marked=False), BUSY, {("allocation", "host", "allocation"): 200}),
     # Before most launches, as one that a warm-up helps against.
@@ -149,8 +147,7 @@ ONCE = {
     "fetches that never find a batch, the first of them too":
         ([*(step(n, Fetch(60 * US, 20 * MS), *loop(1)[0].atoms) for n in range(5)), Sync(2 * US)],
          LATE, {}),
-    "two models, one after the other":
-        ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
+    "two models, one after the other": ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
     "a heavy step in three":
         ([*(loop(1, kernel_ns=(400 if n % 3 else 1_200) * US)[0] for n in range(12)), Sync(2 * US)],
          BUSY, {}),
