@@ -37,8 +37,7 @@ def is_large(name):
 
 # Small traces are one database.
 every_database = pytest.mark.parametrize(
-    "name",
-    [SMALL, *(n for n in judged(trace_names()) if is_large(n) or not isinstance(n, str))],
+    "name", [SMALL, *(n for n in judged(trace_names()) if is_large(n) or not isinstance(n, str))]
 )
 
 

@@ -55,8 +55,7 @@ def commands(language: str, text: str) -> list[list[str]]:
 @pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page",
-    ["README.md", "docs/tutorial/tour.md", "docs/howto/profile.md", "workloads/README.md"],
+    "page", ["README.md", "docs/tutorial/tour.md", "docs/howto/profile.md", "workloads/README.md"]
 )
 def test_the_tour_runs_from_top_to_bottom(page, run, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
