@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tracekit
+from tests.examine.test_shared_traces import parts_add_up
 from tests.kit import traces
 from tests.kit.sampling import sample
 from tests.kit.traces import DEVICE, HOST, gpu_op, launch, slice_event, step
@@ -76,20 +77,6 @@ N = sample("threads, steps and the like of a trace", 1200, 100)
 TRACES = traces.Together()
 
 
-def parts_add_up(loaded: tracekit.Database, trace: int) -> int:
-    """Checks that the parts of each window add up; returns the number of windows."""
-    causes: dict[tuple[Any, ...], int] = {}
-    for row in loaded.ask("idle_causes", trace=trace):
-        key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
-        causes[key] = causes.get(key, 0) + row["idle_ns"]
-    rows = loaded.ask("partition", trace=trace)
-    for row in rows:
-        key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
-        assert row["busy_ns"] + row["idle_ns"] == row["span_ns"]
-        assert causes.get(key, 0) == row["host_late_ns"]
-    return len(rows)
-
-
 TURNS = TRACES.events(threads(N))
 
 
@@ -127,7 +114,7 @@ STEPS = TRACES.events(steps(N))
 
 
 def test_each_of_many_overlapping_steps_has_its_parts(loaded):
-    assert parts_add_up(loaded, STEPS) == N + 2
+    assert parts_add_up(loaded, trace=STEPS) == N + 2
     rows = {row["name"]: row for row in loaded.ask("partition", trace=STEPS, kind="step")}
     first, last = rows["ProfilerStep#0"], rows[f"ProfilerStep#{N - 1}"]
     assert first["gpu_ops"] == N
@@ -151,7 +138,7 @@ DEVICES = TRACES.events(devices(N))
 
 
 def test_each_device_has_its_parts(loaded):
-    assert parts_add_up(loaded, DEVICES) == 2 * N
+    assert parts_add_up(loaded, trace=DEVICES) == 2 * N
     rows = loaded.ask("partition", trace=DEVICES, kind="trace")
     assert all(row["compute_ns"] == KERNEL * 1000 for row in rows)
     # The first device's launch begins with the trace.

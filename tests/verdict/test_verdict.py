@@ -50,10 +50,14 @@ def test_a_run_that_gains_by_a_faster_side_is_blamed_on_that_sides_work(
         assert savings[cause] == (most_ns or 80 * MS)
 
 
+def period(window, regime, cause=None, **known):
+    """A window of the trace, judged."""
+    absent = dict.fromkeys(("gpu", "idle", "host", "gains"))
+    return Period(window=window, regime=regime, bottleneck=cause, **absent | known)
+
+
 def gpu_active(regime):
-    """Another window of the trace, judged."""
-    window = Window("gpu_active", "gpu_active", 0, 50 * MS, 50 * MS)
-    return Period(window, None, None, None, None, regime, "math")
+    return period(Window("gpu_active", "gpu_active", 0, 50 * MS, 50 * MS), regime, "math")
 
 
 def late_for(python_ms, device_ms=0, untraced_ms=0):
@@ -96,9 +100,8 @@ def test_the_longest_wait_is_a_one_off_if_a_remedy_against_one_offs_prices_it(pr
     link = {"cause": "launch", "name": "hipLaunchKernel", "start_ns": 5, "dur_ns": 50 * MS}
     link |= dict.fromkeys(("event_id", "cpu_op", "module", "python_line"))
     causal = replace(found.causal, links=[link])
-    judged = Period(
-        found.window, found.gpu, found.idle, None, causal.gains, "overhead-bound", "launch"
-    )
+    known = {"gpu": found.gpu, "idle": found.idle, "gains": causal.gains}
+    judged = period(found.window, "overhead-bound", "launch", **known)
     event = longest_once(judged, causal, priced_ms * MS, 0, Thresholds())
     assert (event is not None) == (left is not None)
     if event is not None:
@@ -135,8 +138,8 @@ def stepping(alike, other, longer):
     """Steps as the judged one, and one with another regime that is longer."""
     long = Window("step", "ProfilerStep#9", SPAN_NS, (1 + longer) * SPAN_NS, longer * SPAN_NS)
     return [
-        *[Period(STEP, None, None, None, None, "overhead-bound", "python")] * alike,
-        Period(long, None, None, None, None, other, "math"),
+        *[period(STEP, "overhead-bound", "python")] * alike,
+        period(long, other, "math"),
     ]
 
 
@@ -145,7 +148,7 @@ WHOLE = Window("trace", "whole trace", -50 * MS, SPAN_NS, 150 * MS)
 LONG = Window("trace", "whole trace", -150 * MS, SPAN_NS + 200 * MS, SPAN_NS + 350 * MS)
 LED = {
     "busy": 0.95, "device_gain": 0.45,
-    "windows": [Period(WHOLE, None, None, None, None, "overhead-bound", "python")],
+    "windows": [period(WHOLE, "overhead-bound", "python")],
 }  # fmt: skip
 BARELY = replace(
     LED["windows"][0], gpu=gpu(1000, 90 * MS, idle_ns=60 * MS), idle=late_for(60),
@@ -207,8 +210,8 @@ JUDGED = {
     },
     "a span of which much is in no step": (
         evidence(**LATE, window=STEP, windows=[gpu_active("compute-bound")], steps=[
-            Period(Window("step", name, at * MS, (at + 15) * MS, 15 * MS), None, None, None, None,
-                   "overhead-bound", "python") for name, at in (("a", 0), ("b", 20))]), "",
+            period(Window("step", name, at * MS, (at + 15) * MS, 15 * MS), "overhead-bound")
+            for name, at in (("a", 0), ("b", 20))]), "",
         "The GPU-active span alone would be compute-bound by math: 40.0 % of it is in no step.",
     ),
     "host events that are most of the trace and are not analysed": (
@@ -340,7 +343,7 @@ JUDGED = {
         "holds this run up: only 3 GPU ops were recorded, too few to represent a run.",
     ),
     "few ops, and a trace that is far longer": (
-        evidence(**PYTHON, ops=3, windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        evidence(**PYTHON, ops=3, windows=[period(LONG, "unknown")]),
         "unknown", "only 3 GPU ops were recorded, too few to represent a run.",
     ),
     "few ops that repeat in each step": (
@@ -665,7 +668,7 @@ JUDGED = {
     **{
         f"a step of {ops} ops with {busy} ms of compute": (
             evidence(busy=0.9, device_gain=0.5, removed={"math": 0.5}, window=STEP, steps=[
-                Period(STEP, gpu(ops, busy * MS, idle_ns=5 * MS), None, None, None, "", None)]),
+                period(STEP, "", gpu=gpu(ops, busy * MS, idle_ns=5 * MS))]),
             "", said,
         )
         for ops, busy, said in (
@@ -684,12 +687,11 @@ JUDGED = {
     ),
     "a span that starts late, as another sentence says": (
         evidence(busy=1, device_gain=0.5, removed={"math": 0.5}, health=["started_late"],
-                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+                 windows=[period(LONG, "unknown")]),
         "", "not That is without",
     ),
     "one that starts with its launch": (
-        evidence(busy=1, device_gain=0.5, removed={"math": 0.5},
-                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+        evidence(busy=1, device_gain=0.5, removed={"math": 0.5}, windows=[period(LONG, "unknown")]),
         "", "That is without",
     ),
     "many passes with such work": (
@@ -698,12 +700,11 @@ JUDGED = {
     ),
     "a few ops in less than half of the trace": (
         evidence(busy=1, ops=1, device_gain=0.5, removed={"math": 0.5},
-                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
+                 windows=[period(LONG, "unknown")]),
         "unknown", "only 1 GPU op was recorded",
     ),
     "work in less than half of the trace": (
-        evidence(**PYTHON, windows=[Period(LONG, None, None, None, None, "overhead-bound", None)]),
-        "",
+        evidence(**PYTHON, windows=[period(LONG, "overhead-bound")]), "",
         "without 150 ms before the first GPU op and 200 ms after the last GPU op, in a trace of",
     ),
 }  # fmt: skip
