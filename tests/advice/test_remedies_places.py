@@ -320,13 +320,6 @@ LONG = operator("aten::mm", 12 * US, Launch(4 * US, (("math", 400 * US),)))
 
 TRACES = Programs()
 TRACE = {title: TRACES.program(atoms) for title, (_, atoms, _) in CASES.items()}
-AHEAD = TRACES.program([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
-LATE = TRACES.program(
-    [
-        step(n, Fetch(60 * US, (2 * MS if n % 3 else 20 * US)), Work(400 * US), *OPS)
-        for n in range(9)
-    ]
-)
 
 
 MADE_ROOM = [
@@ -346,18 +339,16 @@ def begun(events):
 STARTING, RUNNING = TRACES.program(MADE_ROOM), TRACES.program(MADE_ROOM, lose=begun)
 
 
-READING = TRACES.program(steps(*[*OPS[:6], ITEM] * 6, times=5))
-NARROW = TRACES.program(CONTROLS["fill_the_device"].faulty, lose=begun)
-
-
-def test_reads_of_values_stand_in_the_way_of_a_graph(loaded):
-    found = loaded.advise(trace=READING)
+@TRACES.running(steps(*[*OPS[:6], ITEM] * 6, times=5))
+def test_reads_of_values_stand_in_the_way_of_a_graph(trace, loaded):
+    found = loaded.advise(trace=trace)
     assert "cuda-graph" not in {each.remedy for each in found.advice}
     assert "sync-by-line comes first" in found.notes[0]
 
 
-def test_kernels_launched_before_the_recording_belong_where_their_names_do(loaded):
-    found = Counter(row["place"] for row in loaded.ask("fill_the_device", trace=NARROW))
+@TRACES.running(CONTROLS["fill_the_device"].faulty, lose=begun)
+def test_kernels_launched_before_the_recording_belong_where_their_names_do(trace, loaded):
+    found = Counter(row["place"] for row in loaded.ask("fill_the_device", trace=trace))
     assert found == {CONTROLS["fill_the_device"].place: 40}
 
 
@@ -366,9 +357,12 @@ def test_a_run_that_began_before_the_recording_is_not_at_its_start(trace, calls,
     assert len(loaded.ask("allocator", trace=trace)) == calls
 
 
-def test_a_faster_host_waits_longer_for_a_loader_that_never_rests(loaded):
+@TRACES.running([
+    step(n, Fetch(60 * US, 2 * MS if n % 3 else 20 * US), Work(400 * US), *OPS) for n in range(9)
+])  # fmt: skip
+def test_a_faster_host_waits_longer_for_a_loader_that_never_rests(trace, loaded):
     """Two of three fetches come late, so the third batch is there because of the others' waits."""
-    found = loaded.whatif("python*0", trace=LATE, window="trace")
+    found = loaded.whatif("python*0", trace=trace, window="trace")
     assert found.saves_ns == pytest.approx(400 * US, rel=0.01)  # the last step's
 
 
@@ -384,8 +378,9 @@ def test_a_remedy_applies_at_these_places(title, loaded):
     assert found == expected
 
 
-def test_a_host_that_runs_ahead_makes_the_copies_of_a_step_before_its_window(loaded):
-    (found,) = loaded.advise(trace=AHEAD).advice
+@TRACES.running([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
+def test_a_host_that_runs_ahead_makes_the_copies_of_a_step_before_its_window(trace, loaded):
+    (found,) = loaded.advise(trace=trace).advice
     assert (found.remedy, found.count) == ("ddp-copies", 4)
     assert found.saves_ns == pytest.approx(4 * 100 * US, rel=0.05)
 

@@ -276,11 +276,11 @@ def test_advice_on_a_cold_start_begins_with_recording_a_warm_run(cold, analyses)
 
 
 METHOD = "<built-in method write of _io.BufferedWriter object at 0x7f2f4c0b3a80>"
-BUILT_IN = TRACES.program(loop(steps=9, once=[line(METHOD, Work(200 * MS))]))
 
 
-def test_a_built_in_function_is_not_a_line_to_warm_up(analyses):
-    analysis = analyses[BUILT_IN]
+@TRACES.running(loop(steps=9, once=[line(METHOD, Work(200 * MS))]))
+def test_a_built_in_function_is_not_a_line_to_warm_up(trace, analyses):
+    analysis = analyses[trace]
     assert [each.name for each in analysis.one_offs] == [METHOD]
     assert analysis.verdict.headline.endswith("happened once: <built-in method write>.")
     assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
@@ -324,22 +324,18 @@ def stopped(events):
     return [each for each in events if each not in kernels[23:]]
 
 
-STOPPED = TRACES.program(loop(5), lose=stopped)
+@TRACES.running(loop(5), lose=stopped)
+def test_steps_whose_ops_were_not_recorded_are_not_what_is_usual(trace, analyses):
+    assert [each for each in analyses[trace].one_offs if each.side == "device"] == []
 
 
-def test_steps_whose_ops_were_not_recorded_are_not_what_is_usual(analyses):
-    assert [each for each in analyses[STOPPED].one_offs if each.side == "device"] == []
-
-
-SINGLE = TRACES.program([
+@TRACES.running([
     *(operator("aten::mm", 20 * US, Launch(6 * US, ((cause, 400 * US),)))
       for cause in ("math", "memory-bandwidth", "latency") * 2),
     Sync(2 * US),
 ])  # fmt: skip
-
-
-def test_a_run_in_which_nothing_repeats_is_reported(analyses):
-    verdict = analyses[SINGLE].verdict
+def test_a_run_in_which_nothing_repeats_is_reported(trace, analyses):
+    verdict = analyses[trace].verdict
     assert any("nothing repeats" in why for why in verdict.why)
     assert verdict.confidence == "low"
 
