@@ -10,19 +10,9 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 import tracekit
-from tests.kit.atoms import (
-    US,
-    BlockingCopy,
-    Fetch,
-    Launch,
-    Op,
-    Slice,
-    Sync,
-    Work,
-    line,
-    operator,
-    step,
-)
+from tests.controls.host import LOADER, READ, SYNCHRONIZED, pinned
+from tests.controls.planting import SYNC
+from tests.kit.atoms import US, BlockingCopy, Fetch, Launch, Slice, Work, line, operator, step
 from tests.kit.sampling import sample
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
@@ -37,9 +27,7 @@ from tracekit.reporters.advise import _bound_then, render
 from tracekit.reporters.parts import ONCE, lists_of
 from tracekit.thresholds import Thresholds
 
-LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 SMALL = 8_000_000
-READ = operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US, Sync(3 * US, 7)))
 # For each remedy: a step's atoms with a fault, and the atoms without it.
 FAULTS = {
     "dataloader-workers": (
@@ -47,22 +35,14 @@ FAULTS = {
         [Fetch(100 * US, 500 * US, ahead=4)],
     ),
     "sync-by-line": (
-        [READ],
-        [operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US))],
+        [READ], [operator("aten::item", US, operator("aten::_local_scalar_dense", 2 * US))],
     ),
-    "explicit-synchronize": ([line("<built-in function _cuda_synchronize>", Sync(3 * US))], []),
+    "explicit-synchronize": ([SYNCHRONIZED], []),
     "pinned-copies": (
         [operator("aten::copy_", 3 * US, BlockingCopy(400 * US, 900 * US, bytes=SMALL))],
-        [
-            operator(
-                "aten::copy_",
-                3 * US,
-                Launch(5 * US, (Op("copy", 320 * US, "Memcpy HtoD (Pinned -> Device)"),)),
-            )
-        ],
+        [operator("aten::copy_", 3 * US, pinned(SMALL, 320 * US))],
     ),
-}
-PINNED = Op("copy", 320 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": SMALL})
+}  # fmt: skip
 COPIES = ["pinned-copies", "dataloader-workers"]
 SEEDS = sample("pairs and triples of planted faults", list(range(40)), [0, 4])
 
@@ -78,11 +58,11 @@ def program(seed, planted, kept):
         return [operator("aten::mm", host_us * US, Launch(5 * US, ops))] * rng.randint(15, 40)
 
     # Labels come from pinned memory, so the speed of such copies is known.
-    atoms = [line("data.py(3): labels", operator("aten::copy_", 3 * US, Launch(5 * US, (PINNED,))))]
+    atoms = [line("data.py(3): labels", operator("aten::copy_", 3 * US, pinned(SMALL, 320 * US)))]
     atoms += stretch()
     for name in planted:
         atoms += [line(f"train.py(7): {name}", *FAULTS[name][name not in kept]), *stretch()]
-    return [step(n, *atoms, Work(10 * US)) for n in range(4)] + [Sync(2 * US)]
+    return [step(n, *atoms, Work(10 * US)) for n in range(4)] + [SYNC]
 
 
 def span(seed, planted, kept):
@@ -118,9 +98,7 @@ STEPS = {
         line(EVIL, *products(20, 12, 20), *FAULTS["sync-by-line"][0], *products(20, 12, 20))
     ],
 }  # fmt: skip
-PROGRAMS = {
-    name: [*(step(n, *atoms) for n in range(4)), Sync(2 * US)] for name, atoms in STEPS.items()
-}
+PROGRAMS = {name: [*(step(n, *atoms) for n in range(4)), SYNC] for name, atoms in STEPS.items()}
 PROGRAMS |= {seed: program(seed, planted_in(seed), planted_in(seed)) for seed in SEEDS}
 PROGRAMS["copies and loads"] = program(1, COPIES, COPIES)
 TRACES = Programs()

@@ -37,7 +37,7 @@ COUNTED = {
     "record_shapes": "cpu_op", "profile_memory": "cpu_op", "with_stack": "python_function",
 }  # fmt: skip
 
-_STEPS = "SELECT (SELECT count(*) FROM steps), (SELECT coalesce(sum(dur_ns), 0) FROM gpu_ops)"
+_SIZE = "SELECT (SELECT count(*) FROM steps), (SELECT coalesce(sum(dur_ns), 0) FROM gpu_ops)"
 
 
 def training() -> Callable[[], None]:
@@ -94,7 +94,7 @@ def of_captures(paths: list[str]) -> None:
     for path in paths:
         with tracekit.load(path) as database:
             _, profiled_ns, unprofiled_ns, cost_ns = database.recorder().row(0)
-            steps, busy_ns = database.sql(_STEPS).row(0)
+            steps, busy_ns = database.sql(_SIZE).row(0)
         if not unprofiled_ns or busy_ns > steps * unprofiled_ns / 2:
             continue
         measured, estimate = profiled_ns - unprofiled_ns, (cost_ns or 0) / steps

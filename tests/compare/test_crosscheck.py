@@ -5,13 +5,12 @@ import json
 from importlib.util import find_spec
 
 import pytest
-from click.testing import CliRunner
 
 import tracekit
 from tests.conftest import SHARED_TRACES, expected_numbers, shared_trace_names, trace_file
 from tests.kit import traces
+from tests.kit.processes import invoke
 from tests.kit.sampling import sample
-from tracekit.commands import cli
 from tracekit.compare.crosscheck import crosscheck
 from tracekit.compare.hta import analysis_of
 from tracekit.errors import TracekitError
@@ -183,11 +182,11 @@ def test_tracelens_gives_the_numbers_by_its_rules(name, shared_ask):
 def test_the_command_prints_both_numbers_and_why_they_differ(tmp_path):
     events = [*QUIRKS["a stream that is a number in quotes"], *LAUNCHED]
     path = traces.write(tmp_path / "t.json", events)
-    done = invoke(path)
+    done = invoke("crosscheck", path)
     assert (done.exit_code, done.stderr) == (0, "")
     assert "counts host events that name a stream as GPU work (1)" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
-    report = json.loads(invoke(path, "--json").stdout)
+    report = json.loads(invoke("crosscheck", path, "--json").stdout)
     assert report["schema"] == "tracekit/crosscheck/1"
     assert report["agrees"] is True
     (compute,) = (f for f in report["figures"] if f["name"] == "compute")
@@ -195,13 +194,10 @@ def test_the_command_prints_both_numbers_and_why_they_differ(tmp_path):
     assert numbers == [90_000, 90_000, 10_000]
 
 
-def invoke(*arguments):
-    return CliRunner().invoke(cli, ["crosscheck", *map(str, arguments)], catch_exceptions=False)
-
-
 @needs_hta
 def test_a_trace_that_hta_fails_on_is_reported(tmp_path):
-    done = invoke(traces.write(tmp_path / "t.json", [traces.operator("aten::mm", 0, 50)]))
+    path = traces.write(tmp_path / "t.json", [traces.operator("aten::mm", 0, 50)])
+    done = invoke("crosscheck", path)
     assert done.exit_code == 0
     assert "HTA fails: " in done.stdout
 
@@ -252,4 +248,4 @@ def test_a_file_that_hta_cannot_read_is_refused(tmp_path):
         ("run.duckdb", "is a database"),
     ):
         with pytest.raises(TracekitError, match=f"^[^\n]*{reason}[^\n]*$"):
-            invoke(tmp_path / name)
+            invoke("crosscheck", tmp_path / name)

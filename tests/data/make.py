@@ -11,17 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.kit.atoms import (
-    US,
-    Fetch,
-    Launch,
-    Slice,
-    StreamWait,
-    Sync,
-    Work,
-    operator,
-    step,
-)
+from tests.kit.atoms import US, Fetch, Launch, Slice, StreamWait, Sync, Work, operator, step
 from tests.kit.programs import random_program
 from tests.kit.simulated import ranks, write
 from tests.kit.simulator import Simulation

@@ -74,30 +74,20 @@ def test_questions_are_methods_with_a_signature_and_help(run):
 
 
 @pytest.mark.parametrize(
-    ("ask", "meant"),
-    [
-        (lambda run: run.top_kernel, "'top_kernels'"),
-        (lambda run: run.verdit, "'verdict'"),
-        (lambda run: run.query("top_kernel"), "'top_kernels'"),
-        (lambda run: run.top_kernels(tpo=1), "'top'"),
-        (lambda run: tracekit.lod, "'load'"),
-    ],
-)
-def test_a_typo_gets_a_suggestion(run, ask, meant):
-    with pytest.raises((AttributeError, tracekit.TracekitError), match=f"did you mean .*{meant}"):
-        ask(run)
-
-
-@pytest.mark.parametrize(
     ("ask", "said"),
     [
+        (lambda run: run.top_kernel, "did you mean .*'top_kernels'"),
+        (lambda run: run.verdit, "did you mean .*'verdict'"),
+        (lambda run: run.query("top_kernel"), "did you mean .*'top_kernels'"),
+        (lambda run: run.top_kernels(tpo=1), "did you mean .*'top'"),
+        (lambda run: tracekit.lod, "did you mean .*'load'"),
         (lambda run: tracekit.load(io.BytesIO()), "load takes paths of traces, not a BytesIO"),
         (lambda run: tracekit.load({"traceEvents": []}), "not a dict"),
         (lambda run: tracekit.analyze("t.json"), r"begin with tracekit.load\(TRACE\)"),
         (lambda run: run.diff(run), r"load\(\[before, after\]\).diff\(1, 2\)"),
     ],
 )
-def test_natural_mistakes_are_told_what_to_write(run, ask, said):
+def test_typos_and_natural_mistakes_are_told_what_to_write(run, ask, said):
     with pytest.raises((AttributeError, tracekit.TracekitError), match=said):
         ask(run)
 

@@ -29,10 +29,7 @@ from tracekit.verdict.regime import REGIMES
 
 # GPU ops by device: start and length in microseconds, stream, kind.
 BY_KERNELS = [(10, 300, 7, "kernel")]
-BY_SUM = [
-    (20, 100, 7, "kernel"),
-    *((120, 400, stream, "gpu_memcpy") for stream in (8, 9, 10)),
-]
+BY_SUM = [(20, 100, 7, "kernel"), *((120, 400, stream, "gpu_memcpy") for stream in (8, 9, 10))]
 BY_BUSY = [(30, 200, 7, "kernel"), (230, 500, 7, "gpu_memset")]
 SPANS_NS = {"kernels": 300_000, "sum": 500_000, "busy": 700_000}
 

@@ -99,25 +99,23 @@ def later(ns):
     return move
 
 
-# Recording stopped while the device still ran the second step.
-STOPPED = recorded(
-    [step(1, *EAGER * 20), step(2, *EAGER * 20), WAIT],
-    lambda events: without_ops_of(events, calls(events)[30:]),
-)
+TWO_STEPS = [step(1, *EAGER * 20), step(2, *EAGER * 20), WAIT]
 
 
-# It had begun while the device ran what was launched before.
-SLICED = recorded(
-    [*EAGER * 15, step(1, *EAGER * 20), step(2, *EAGER * 20), WAIT],
-    lambda events: [
-        each
-        for each in without_ops_of(events, calls(events)[45:])
-        if each not in calls(events)[:15]
+def sliced(events):
+    """Recording began while the device ran what was launched before, and stopped amid its work."""
+    launched = calls(events)
+    return [each for each in without_ops_of(events, launched[45:]) if each not in launched[:15]]
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        # Recording stopped while the device still ran the second step.
+        recorded(TWO_STEPS, lambda events: without_ops_of(events, calls(events)[30:])),
+        recorded([*EAGER * 15, *TWO_STEPS], sliced),
     ],
 )
-
-
-@pytest.mark.parametrize("trace", [STOPPED, SLICED])
 def test_a_step_whose_last_kernels_are_missing_is_not_judged(trace, analyses):
     analysis = analyses[trace]
     assert any(each.code == "dropped_at_end" for each in analysis.trace.health)
@@ -144,11 +142,9 @@ def test_a_file_that_was_cut_off_says_how_many_launches_lack_their_kernel(
 UPDATE = operator("aten::add_", 20 * US, Launch(6 * US, (("memory-bandwidth", 4 * US),)))
 
 
-BROKEN_OFF = recorded([step(1, *EAGER * 20, UPDATE), step(2, *EAGER * 5), WAIT])
-
-
-def test_a_step_amid_which_recording_stopped_is_not_judged(analyses):
-    assert analyses[BROKEN_OFF].verdict.window.name == "ProfilerStep#1"
+@TRACES.running([step(1, *EAGER * 20, UPDATE), step(2, *EAGER * 5), WAIT])
+def test_a_step_amid_which_recording_stopped_is_not_judged(trace, analyses):
+    assert analyses[trace].verdict.window.name == "ProfilerStep#1"
 
 
 def thinned(every):

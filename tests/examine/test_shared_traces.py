@@ -37,8 +37,7 @@ def is_large(name):
 
 # Small traces are one database.
 every_database = pytest.mark.parametrize(
-    "name",
-    [SMALL, *(n for n in judged(trace_names()) if is_large(n) or not isinstance(n, str))],
+    "name", [SMALL, *(n for n in judged(trace_names()) if is_large(n) or not isinstance(n, str))]
 )
 
 
@@ -84,11 +83,17 @@ def test_answers_are_the_committed_ones(name, shared_verdict):
 @pytest.mark.sampled(6)
 @every_database
 def test_the_partition_adds_up_to_every_window(database):
+    parts_add_up(database)
+
+
+def parts_add_up(database, **asked):
+    """Checks that the parts of each window add up; returns the number of windows."""
     window = itemgetter("trace_id", "device_id", "kind", "name", "start_ns", "end_ns")
     causes = Counter()
-    for row in database.ask("idle_causes"):
+    for row in database.ask("idle_causes", **asked):
         causes[window(row)] += row["idle_ns"]
-    for row in database.ask("partition"):
+    rows = database.ask("partition", **asked)
+    for row in rows:
         busy = row["compute_ns"] + row["exposed_comm_ns"] + row["exposed_memcpy_ns"]
         idle = ("host_late_ns", "device_ns", "unlinked_ns", "after_last_op_ns")
         assert busy == row["busy_ns"]
@@ -96,6 +101,7 @@ def test_the_partition_adds_up_to_every_window(database):
         assert sum(row[part] for part in idle) == row["idle_ns"]
         assert row["device_in_launch_ns"] <= row["device_ns"]
         assert causes[window(row)] == row["host_late_ns"]
+    return len(rows)
 
 
 @pytest.mark.sampled(2)

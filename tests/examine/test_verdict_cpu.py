@@ -157,15 +157,13 @@ def test_waits_for_other_ranks_take_as_long_at_any_speed_of_the_host(change, lef
     assert (found.window_ns, found.predicted_ns) == (10_000_000, left_us * 1000)
 
 
-CALLED = TRACES.events([
+@TRACES.of(
     step(1, 0, 40_000), *products(),
     slice_event("user_annotation", "rpc_async#f(worker0 -> worker1)", 20_000, 20_000),
-])  # fmt: skip
-
-
-def test_the_replay_attributes_time_as_the_verdict_does(judged, loaded):
-    shares = loaded.whatif("host*1", trace=CALLED).bound_by
-    told = judged(CALLED)[0].shares
+)  # fmt: skip
+def test_the_replay_attributes_time_as_the_verdict_does(trace, judged, loaded):
+    shares = loaded.whatif("host*1", trace=trace).bound_by
+    told = judged(trace)[0].shares
     assert shares == pytest.approx({"math": 0.45, "communication": 0.5, "python": 0.05})
     assert (told["compute"], told["communication"], told["untraced"]) == (0.45, 0.5, 0.05)
 

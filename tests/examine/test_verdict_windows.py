@@ -10,25 +10,23 @@ from tests.kit.traces import Together, frame, gpu_op, launch, operator, step
 TRACES = Together()
 
 
-STEPS = TRACES.events([
+@TRACES.of(
     step(1, 0, 1000),
     *(launch(i, 0.5, i) for i in range(1, 11)),
     *(gpu_op(i * 99, 99, i) for i in range(1, 11)),
     step(2, 1100, 900),
     *(launch(1100 + i * 50, 1, 20 + i) for i in range(1, 11)),
     *(gpu_op(1105 + i * 50, 1, 20 + i) for i in range(1, 11)),
-])  # fmt: skip
-
-
-def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(analyses):
-    analysis = analyses[STEPS]
+)  # fmt: skip
+def test_steps_of_one_trace_may_differ_and_the_verdict_says_so(trace, analyses):
+    analysis = analyses[trace]
     assert [step.regime for step in analysis.steps] == ["compute-bound", "overhead-bound"]
     # No call waits for the device, so the host's time between the two limits both gains.
     assert analysis.verdict.regime == "overhead-bound"
     assert any("1 compute-bound" in why for why in analysis.verdict.why)
 
 
-CUT = TRACES.events([
+@TRACES.of(*(
     event
     for number, ops in ((1, 10), (2, 4))
     for event in (
@@ -36,11 +34,9 @@ CUT = TRACES.events([
         *(launch(number * 1000 + 99 * n, 5, 100 * number + n) for n in range(ops)),
         *(gpu_op(number * 1000 + 99 * n + 7, 9, 100 * number + n) for n in range(ops)),
     )
-])  # fmt: skip
-
-
-def test_a_step_that_the_recording_ends_in_is_not_the_typical_one(analyses):
-    assert analyses[CUT].verdict.window.name == "ProfilerStep#1"
+))  # fmt: skip
+def test_a_step_that_the_recording_ends_in_is_not_the_typical_one(trace, analyses):
+    assert analyses[trace].verdict.window.name == "ProfilerStep#1"
 
 
 def back_to_back(lead_us):
@@ -58,29 +54,25 @@ def test_a_host_that_launches_back_to_back_into_an_idle_gpu_is_the_limit(trace, 
     assert (verdict.regime, verdict.bottleneck) == ("overhead-bound", "launch")
 
 
-QUEUED = TRACES.events([
+@TRACES.of(
     *(launch(i, 0.5, i + 1) for i in range(100)),
     *(gpu_op(200 + 10 * i, 8, i + 1) for i in range(100)),
-])  # fmt: skip
-
-
-def test_work_that_was_queued_before_the_gap_is_the_devices_matter(analyses):
-    analysis = analyses[QUEUED]
+)  # fmt: skip
+def test_work_that_was_queued_before_the_gap_is_the_devices_matter(trace, analyses):
+    analysis = analyses[trace]
     assert analysis.verdict.regime == "compute-bound"
     assert analysis.idle.device_in_launch_ns == 0
     assert analysis.idle.device_ns == 99 * 2000
 
 
-GRAPH = TRACES.events([
+@TRACES.of(
     launch(0, 5, 1), gpu_op(10, 5, 1),
     launch(100, 5, 2, "cudaGraphLaunch"),
     *(gpu_op(112 + 50 * i, 40, 2) for i in range(60)),
     launch(4000, 5, 3), gpu_op(4011, 5, 3),
-])  # fmt: skip
-
-
-def test_a_graph_of_many_kernels_is_one_launch_in_the_median_delay(analyses):
-    found = analyses[GRAPH].launch
+)  # fmt: skip
+def test_a_graph_of_many_kernels_is_one_launch_in_the_median_delay(trace, analyses):
+    found = analyses[trace].launch
     assert (found.count, found.first_delay_p50_ns, found.launch_call_p50_ns) == (3, 11_000, 5000)
     assert found.delay_p50_ns > 1 * MS
 

@@ -116,11 +116,7 @@ def predictor(atoms, tmp_path, delay_ns, machine=None):
     host_ns = 20 * (atoms[0].atoms[0].atoms[0].ns + 5 * US)
     waits = len(atoms[0].atoms) > 20
     timed = Rounds([span_ns // 5], [span_ns // 5 if waits else host_ns])
-    return (
-        OnDevice(database, database.verdict(), timed, delay_ns, Thresholds()),
-        span_ns,
-        host_ns,
-    )
+    return (OnDevice(database, database.verdict(), timed, delay_ns, Thresholds()), span_ns, host_ns)
 
 
 @pytest.mark.sampled(2)
@@ -255,9 +251,7 @@ def test_a_probe_holds_each_experiment_against_its_prediction(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(
-    monkeypatch,
-):
+def test_a_probe_of_a_gpu_names_its_replay_and_fails_with_the_verdict(monkeypatch):
     ratio = StepRatio(1.02, 1.01, 1.03)
     more = Experiment(
         name=MORE, what="batch 8 to 16",

@@ -32,13 +32,7 @@ from tracekit.experiments.probing import (
     take_turns,
 )
 from tracekit.experiments.timing import Rounds, StepRatio
-from tracekit.experiments.variants import (
-    APPLIED,
-    UNCHANGED,
-    RemedyVariants,
-    Variant,
-    in_tf32,
-)
+from tracekit.experiments.variants import APPLIED, UNCHANGED, RemedyVariants, Variant, in_tf32
 from tracekit.reporters.experiments import render_advice
 
 LOADING = """

@@ -1,4 +1,5 @@
-"""Every command, query and program in the README and the pages beside it runs, in order."""
+"""Every command, query and program in the README and the pages beside it runs, in order; what
+CONTRIBUTING.md names is there."""
 
 import os
 import re
@@ -55,8 +56,7 @@ def commands(language: str, text: str) -> list[list[str]]:
 @pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page",
-    ["README.md", "docs/tutorial/tour.md", "docs/howto/profile.md", "workloads/README.md"],
+    "page", ["README.md", "docs/tutorial/tour.md", "docs/howto/profile.md", "workloads/README.md"]
 )
 def test_the_tour_runs_from_top_to_bottom(page, run, tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
@@ -168,3 +168,29 @@ def test_each_number_that_is_printed_is_defined_in_one_file(name, shared_verdict
     labels = {label for label in labels if not re.match("waits(, most)? in ", label)}
     assert labels & {"compute", "communication"}
     assert labels - said == set(), "printed, and in no row of queries/README.md"
+
+
+# -- CONTRIBUTING.md -------------------------------------------------------------------------------
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+# Placeholders for any name.
+_ANY = re.compile(r"\b(TOPIC|NAME|VENDOR)\b")
+
+
+def test_each_file_and_folder_that_it_names_is_there():
+    named = set(re.findall(r"`((?:queries|tracekit|tests|docs|workloads)[\w/.]*)`", CONTRIBUTING))
+    assert len(named) > 15
+    assert {each for each in named if not list(ROOT.glob(_ANY.sub("*", each)))} == set()
+
+
+def test_each_command_that_it_shows_names_things_that_exist():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = set(re.findall(r"^make ([\w-]+)|`make ([\w-]+)`", CONTRIBUTING, re.MULTILINE))
+    assert {one or other for one, other in shown} <= targets
+    files = re.findall(r"pytest -n 0 ((?:tests/[\w/.]+ ?)+)", CONTRIBUTING)
+    assert files and all((ROOT / each).exists() for line in files for each in line.split())
+
+
+def test_each_list_of_rules_that_it_names_is_in_its_file():
+    for name, file in re.findall(r"`([A-Z_]+)` in `([\w/.]+\.py)`", CONTRIBUTING):
+        assert re.search(rf"^{name}\b", (ROOT / file).read_text(), re.MULTILINE), (name, file)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tracekit
+from tests.examine.test_shared_traces import parts_add_up
 from tests.kit import traces
 from tests.kit.sampling import sample
 from tests.kit.traces import DEVICE, HOST, gpu_op, launch, slice_event, step
@@ -76,45 +77,29 @@ N = sample("threads, steps and the like of a trace", 1200, 100)
 TRACES = traces.Together()
 
 
-def parts_add_up(loaded: tracekit.Database, trace: int) -> int:
-    """Checks that the parts of each window add up; returns the number of windows."""
-    causes: dict[tuple[Any, ...], int] = {}
-    for row in loaded.ask("idle_causes", trace=trace):
-        key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
-        causes[key] = causes.get(key, 0) + row["idle_ns"]
-    rows = loaded.ask("partition", trace=trace)
-    for row in rows:
-        key = (row["device_id"], row["kind"], row["name"], row["start_ns"], row["end_ns"])
-        assert row["busy_ns"] + row["idle_ns"] == row["span_ns"]
-        assert causes.get(key, 0) == row["host_late_ns"]
-    return len(rows)
-
-
-TURNS = TRACES.events(threads(N))
-
-
-def test_threads_that_launch_in_turns_hand_nothing_over(loaded):
-    analysis = loaded.verdict(TURNS)
+@TRACES.of(*threads(N))
+def test_threads_that_launch_in_turns_hand_nothing_over(trace, loaded):
+    analysis = loaded.verdict(trace)
     assert analysis.gpu.linked == analysis.gpu.gpu_ops >= N
     assert analysis.causal.gains.unknown == 0
     assert analysis.verdict.regime == "overhead-bound"
     assert sum(analysis.causal.path.values()) == pytest.approx(1)
-    assert not len(Replay(loaded, TURNS).graph.joins)
+    assert not len(Replay(loaded, trace).graph.joins)
 
 
 # One thread calls backward while another works; the other threads end before that.
 AT = EACH * N
-WAITING = TRACES.events([
+
+
+@TRACES.of(
     *threads(N),
     slice_event("cpu_op", "forward", AT, 50), slice_event("cpu_op", "backward", AT + 60, 900),
     slice_event("cpu_op", "step", AT + 970, 20),
     launch(AT + 200, 500, 9 * N) | {"tid": 7}, gpu_op(AT + 800, 50, 9 * N),
     launch(AT + 975, 5, 9 * N + 1), gpu_op(AT + 990, 50, 9 * N + 1),
-])  # fmt: skip
-
-
-def test_the_waiting_thread_is_found_among_many(loaded):
-    graph = Replay(loaded, WAITING).graph
+)  # fmt: skip
+def test_the_waiting_thread_is_found_among_many(trace, loaded):
+    graph = Replay(loaded, trace).graph
     # The worker waits for work; the calling thread waits until the work is done.
     joined = {
         (graph.host.threads[int(key // graph.host.span_ns)][1], int(key % graph.host.span_ns))
@@ -123,12 +108,10 @@ def test_the_waiting_thread_is_found_among_many(loaded):
     assert {(7, (AT + 200) * 1000), (HOST, (AT + 700) * 1000)} <= joined
 
 
-STEPS = TRACES.events(steps(N))
-
-
-def test_each_of_many_overlapping_steps_has_its_parts(loaded):
-    assert parts_add_up(loaded, STEPS) == N + 2
-    rows = {row["name"]: row for row in loaded.ask("partition", trace=STEPS, kind="step")}
+@TRACES.of(*steps(N))
+def test_each_of_many_overlapping_steps_has_its_parts(trace, loaded):
+    assert parts_add_up(loaded, trace=trace) == N + 2
+    rows = {row["name"]: row for row in loaded.ask("partition", trace=trace, kind="step")}
     first, last = rows["ProfilerStep#0"], rows[f"ProfilerStep#{N - 1}"]
     assert first["gpu_ops"] == N
     assert first["compute_ns"] == N * KERNEL * 1000
@@ -136,7 +119,7 @@ def test_each_of_many_overlapping_steps_has_its_parts(loaded):
     # A gap that the second step's start cuts counts for that step, too.
     causes = {
         row["cause"]: (row["idle_ns"], row["gaps"])
-        for row in loaded.ask("idle_causes", trace=STEPS, kind="step")
+        for row in loaded.ask("idle_causes", trace=trace, kind="step")
         if row["name"] == "ProfilerStep#1"
     }
     assert causes == {
@@ -144,15 +127,13 @@ def test_each_of_many_overlapping_steps_has_its_parts(loaded):
         "launch_latency": ((N - 1) * 4 * 1000, N - 1),
         "untraced": ((N - 2) * 1000, N - 2),
     }
-    assert len(loaded.verdict(STEPS).steps) == N
+    assert len(loaded.verdict(trace).steps) == N
 
 
-DEVICES = TRACES.events(devices(N))
-
-
-def test_each_device_has_its_parts(loaded):
-    assert parts_add_up(loaded, DEVICES) == 2 * N
-    rows = loaded.ask("partition", trace=DEVICES, kind="trace")
+@TRACES.of(*devices(N))
+def test_each_device_has_its_parts(trace, loaded):
+    assert parts_add_up(loaded, trace=trace) == 2 * N
+    rows = loaded.ask("partition", trace=trace, kind="trace")
     assert all(row["compute_ns"] == KERNEL * 1000 for row in rows)
     # The first device's launch begins with the trace.
     assert [row["host_late_ns"] for row in rows] == [
@@ -160,18 +141,18 @@ def test_each_device_has_its_parts(loaded):
     ]
     causes = {
         (row["device_id"], row["cause"]): (row["idle_ns"], row["gaps"])
-        for row in loaded.ask("idle_causes", trace=DEVICES, kind="trace")
+        for row in loaded.ask("idle_causes", trace=trace, kind="trace")
     }
     # Before its own launch the host launches for other devices; in between it is untraced.
     last = DEVICE + N - 1
     assert causes[last, "launch"] == (N * CALL * 1000, 1)
     assert causes[last, "untraced"] == ((N - 1) * (EACH - CALL) * 1000, 1)
     assert causes[last, "launch_latency"] == (4 * 1000, 1)
-    analysis = loaded.verdict(DEVICES)
+    analysis = loaded.verdict(trace)
     assert len(analysis.devices) == N
     assert analysis.gpu.device_id == DEVICE
     # Their timelines have few rows.
-    of = f"WHERE trace_id = {DEVICES}"
+    of = f"WHERE trace_id = {trace}"
     _, rows = loaded.fetch(f"SELECT count(*) FROM gpu_timeline {of}")
     assert rows[0][0] <= 6 * N
     _, rows = loaded.fetch(
@@ -181,23 +162,19 @@ def test_each_device_has_its_parts(loaded):
     assert {ns for _, ns in rows} == {span[0][0]}
 
 
-STREAMS = TRACES.events(streams(N))
+@TRACES.of(*streams(N))
+def test_every_stream_is_waited_for(trace, loaded):
+    assert loaded.verdict(trace).gpu.linked == N
+    assert (Replay(loaded, trace).graph.unknown == 0).all()
 
 
-def test_every_stream_is_waited_for(loaded):
-    assert loaded.verdict(STREAMS).gpu.linked == N
-    assert (Replay(loaded, STREAMS).graph.unknown == 0).all()
-
-
-PYTHON = TRACES.events(python_threads(N))
-
-
-def test_each_python_thread_has_its_time(loaded):
+@TRACES.of(*python_threads(N))
+def test_each_python_thread_has_its_time(trace, loaded):
     _, rows = loaded.fetch(
-        f"SELECT count(DISTINCT tid), sum(self_ns) FROM host_slice WHERE trace_id = {PYTHON}"
+        f"SELECT count(DISTINCT tid), sum(self_ns) FROM host_slice WHERE trace_id = {trace}"
     )
     assert rows == [(N + 1, (9 * N + CALL) * 1000)]
-    assert loaded.verdict(PYTHON).gpu.linked == 1
+    assert loaded.verdict(trace).gpu.linked == 1
 
 
 # -- sums along the timeline, and the joins that they replace --------------------------------------
@@ -316,11 +293,11 @@ def test_causes_are_the_same_whether_stored_once_or_for_each_device(loaded):
 MOST = [*devices(70), *(step(place, 100 * place, 100) for place in range(5))]
 # The last device works longest.
 MOST[2 * 69 + 1]["dur"] = 500
-MOST_WORK = TRACES.events(MOST)
 
 
-def test_step_windows_are_kept_for_the_64_devices_with_most_work(loaded):
-    chosen = {row["device_id"] for row in loaded.ask("partition", trace=MOST_WORK, kind="step")}
+@TRACES.of(*MOST)
+def test_step_windows_are_kept_for_the_64_devices_with_most_work(trace, loaded):
+    chosen = {row["device_id"] for row in loaded.ask("partition", trace=trace, kind="step")}
     assert chosen == {69, *range(63)}
-    assert len(loaded.ask("partition", trace=MOST_WORK, kind="trace")) == 70
-    assert len(loaded.verdict(MOST_WORK).steps) == 5
+    assert len(loaded.ask("partition", trace=trace, kind="trace")) == 70
+    assert len(loaded.verdict(trace).steps) == 5

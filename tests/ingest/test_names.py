@@ -90,14 +90,14 @@ def test_metadata_and_marks_need_no_category(shared_ask):
 
 
 ADDS_UP = "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3"
-PRODUCTS = TRACES.events([
+
+
+@TRACES.of(*(
     gpu_op(10 * place, 5, name=name)
     for place, name in enumerate((ADDS_UP, "volta_sgemm_64x64_nt", "igemm_fwd_nhwc_fp32"))
-])  # fmt: skip
-
-
-def test_a_product_that_adds_up_in_fp32_is_no_fp32_product(loaded):
+))  # fmt: skip
+def test_a_product_that_adds_up_in_fp32_is_no_fp32_product(trace, loaded):
     plain = "SELECT name FROM gpu_op_name WHERE has(traits, 'plain_fp32') AND name IN ({})"
-    names = f"SELECT name FROM kernels WHERE trace_id = {PRODUCTS}"
+    names = f"SELECT name FROM kernels WHERE trace_id = {trace}"
     found = {name for (name,) in loaded.fetch(plain.format(names))[1]}
     assert found == {"volta_sgemm_64x64_nt", "igemm_fwd_nhwc_fp32"}

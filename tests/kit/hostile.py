@@ -54,9 +54,7 @@ RENAMED = "ALTER TABLE trace RENAME TO trace_before"
 
 # The attacker's statements, by their aims; {secret} is a file that no query may read.
 ATTEMPTS = {
-    "a macro says that the configuration is locked": [
-        "CREATE MACRO current_setting(name) AS TRUE",
-    ],
+    "a macro says that the configuration is locked": ["CREATE MACRO current_setting(name) AS TRUE"],
     "a macro takes the place of an operator": ["CREATE MACRO \"||\"(a, b) AS 'else'"],
     "a macro takes the place of an aggregate": ["CREATE MACRO sum(x) AS 1"],
     "a macro of tracekit's reads a file": [

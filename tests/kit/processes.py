@@ -1,4 +1,4 @@
-"""Programs in processes of their own."""
+"""Programs in processes of their own, and commands in this one."""
 
 import os
 import struct
@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
+
+from tracekit.commands import cli
 
 
 def ran(
@@ -21,6 +24,11 @@ def ran(
         cwd=cwd, env=os.environ | environment, capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
+
+
+def invoke(*arguments: object) -> Result:
+    """Runs `tracekit ...` in this process; an error is raised."""
+    return CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)
 
 
 def on_terminal(

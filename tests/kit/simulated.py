@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.kit.atoms import (
     BlockingCopy,
     Border,
@@ -104,6 +106,10 @@ class Programs(Together):
             write(path, Simulation(atoms, machine, seed=seed), lose, **base | metadata)
 
         return self.add(make)
+
+    def running(self, atoms: Iterable[Any], **how: Any) -> pytest.MarkDecorator:
+        """A decorator that passes the trace_id of this program as the test's argument `trace`."""
+        return pytest.mark.parametrize("trace", [self.program(atoms, **how)], ids=[""])
 
 
 def lengths(

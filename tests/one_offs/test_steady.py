@@ -113,13 +113,11 @@ ONCE = {
     "a long stretch without steps":
         (loop(once=[Work(200 * MS)], marked=False), BUSY,
          {("stretch", "host", "unrecorded-time"): 200}),
-    "a long launch in a step":
-        (loop(once=[LONG_CALL]), BUSY, {("stretch", "host", "launch"): 200}),
+    "a long launch in a step": (loop(once=[LONG_CALL]), BUSY, {("stretch", "host", "launch"): 200}),
     "a long launch without steps":
         (loop(once=[LONG_CALL], marked=False), BUSY, {("stretch", "host", "launch"): 200}),
     # It may wait, but finds nothing to wait for.
-    "a long free in a step":
-        (loop(9, FREE), BUSY, {("allocation", "host", "allocation"): 200}),
+    "a long free in a step": (loop(9, FREE), BUSY, {("allocation", "host", "allocation"): 200}),
     "a long free without steps":
         (loop(9, FREE, marked=False), BUSY, {("allocation", "host", "allocation"): 200}),
     # Before most launches, as one that a warm-up helps against.
@@ -149,8 +147,7 @@ ONCE = {
     "fetches that never find a batch, the first of them too":
         ([*(step(n, Fetch(60 * US, 20 * MS), *loop(1)[0].atoms) for n in range(5)), Sync(2 * US)],
          LATE, {}),
-    "two models, one after the other":
-        ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
+    "two models, one after the other": ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
     "a heavy step in three":
         ([*(loop(1, kernel_ns=(400 if n % 3 else 1_200) * US)[0] for n in range(12)), Sync(2 * US)],
          BUSY, {}),
@@ -279,11 +276,11 @@ def test_advice_on_a_cold_start_begins_with_recording_a_warm_run(cold, analyses)
 
 
 METHOD = "<built-in method write of _io.BufferedWriter object at 0x7f2f4c0b3a80>"
-BUILT_IN = TRACES.program(loop(steps=9, once=[line(METHOD, Work(200 * MS))]))
 
 
-def test_a_built_in_function_is_not_a_line_to_warm_up(analyses):
-    analysis = analyses[BUILT_IN]
+@TRACES.running(loop(steps=9, once=[line(METHOD, Work(200 * MS))]))
+def test_a_built_in_function_is_not_a_line_to_warm_up(trace, analyses):
+    analysis = analyses[trace]
     assert [each.name for each in analysis.one_offs] == [METHOD]
     assert analysis.verdict.headline.endswith("happened once: <built-in method write>.")
     assert (analysis.advice[0].remedy, analysis.advice[0].where) == ("warm-up", None)
@@ -327,22 +324,18 @@ def stopped(events):
     return [each for each in events if each not in kernels[23:]]
 
 
-STOPPED = TRACES.program(loop(5), lose=stopped)
+@TRACES.running(loop(5), lose=stopped)
+def test_steps_whose_ops_were_not_recorded_are_not_what_is_usual(trace, analyses):
+    assert [each for each in analyses[trace].one_offs if each.side == "device"] == []
 
 
-def test_steps_whose_ops_were_not_recorded_are_not_what_is_usual(analyses):
-    assert [each for each in analyses[STOPPED].one_offs if each.side == "device"] == []
-
-
-SINGLE = TRACES.program([
+@TRACES.running([
     *(operator("aten::mm", 20 * US, Launch(6 * US, ((cause, 400 * US),)))
       for cause in ("math", "memory-bandwidth", "latency") * 2),
     Sync(2 * US),
 ])  # fmt: skip
-
-
-def test_a_run_in_which_nothing_repeats_is_reported(analyses):
-    verdict = analyses[SINGLE].verdict
+def test_a_run_in_which_nothing_repeats_is_reported(trace, analyses):
+    verdict = analyses[trace].verdict
     assert any("nothing repeats" in why for why in verdict.why)
     assert verdict.confidence == "low"
 

@@ -112,9 +112,7 @@ changes = st.one_of(
     st.tuples(st.just("cause"), few, st.integers(0, CAUSES - 1)),
     st.tuples(st.just("where"), few, flags),
     st.tuples(
-        st.just("each"),
-        st.lists(few, min_size=4, max_size=4),
-        st.permutations(range(PARTS)),
+        st.just("each"), st.lists(few, min_size=4, max_size=4), st.permutations(range(PARTS))
     ),
 )
 

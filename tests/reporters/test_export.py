@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import click
 import pytest
-from click.testing import CliRunner
 
 import tracekit
 from tests.kit import traces
+from tests.kit.processes import invoke
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.reporters.stacks import stacks
@@ -144,8 +144,7 @@ def sheets_of(path):
 
 def exported(*arguments):
     pytest.importorskip("xlsxwriter")
-    given = ["export", *map(str, arguments)]
-    return CliRunner().invoke(cli, given, catch_exceptions=False)
+    return invoke("export", *arguments)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.compare.test_part import STEPS
 from tests.conftest import trace_file, trace_names
-from tests.kit.perfetto_page import perfetto, require_port
+from tests.kit.browser import perfetto, require_port
 from tests.reporters.test_perfetto import SMALL, added
 from tracekit.perfetto.annotate import annotate
 from tracekit.perfetto.tracks import as_read

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 import tracekit
-from tests.kit import traces
-from tests.kit.atoms import US, Launch, StreamWait, Sync, Work, line, operator, step
-from tests.kit.simulated import ranks, write
+from tests.kit import ranks_simulated, traces
+from tests.kit.atoms import US
+from tests.kit.ranks_simulated import LOGGING, Job
 from tests.kit.traces import gpu_op, launch
 from tests.kit.traces import step as marked
 from tests.questions.test_ranks import collective
@@ -20,20 +20,10 @@ from tracekit.reporters.html.ranks import Ranks, in_order_of_interest
 from tracekit.reporters.html.subject import Replayed, Subject
 
 RANKS, LATE, STEPS = 3, 1, 3
-SLOWER_NS, TIMES = 300 * US, 4
+LATE_NS = 1_200 * US
 # How far the clock of each rank is ahead.
 AHEAD_NS = [0, 5_000_000, -123_456]
-PLACE = "model.py(12): forward"
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202etxt"
-
-
-def program(slower_ns=0):
-    """Steps in which the ranks meet once."""
-    reduce = operator("nccl", 3 * US, Launch(4 * US, (("communication", 200 * US),), 20))
-    work = [operator("aten::mm", 3 * US, Launch(4 * US, (("math", 40 * US),)))] * TIMES
-    slower = [line(PLACE, Work(slower_ns))] * TIMES if slower_ns else []
-    body = [*work, *slower, *work, StreamWait(US, 7, 20), reduce, StreamWait(US, 20, 7)]
-    return [step(number, *body) for number in range(STEPS)] + [Sync(2 * US)]
 
 
 def judged(run):
@@ -42,24 +32,13 @@ def judged(run):
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """The traces of ranks, one of which has a slow host; their clocks differ."""
+def job(tmp_path_factory):
+    """The database, in a file, of ranks one of which has a slow host; their clocks differ."""
     folder = tmp_path_factory.mktemp("ranks")
-    runs = ranks([program(SLOWER_NS if rank == LATE else 0) for rank in range(RANKS)])
-    return [
-        write(
-            folder / f"rank{rank}.json", run,
-            distributedInfo={"rank": rank, "world_size": RANKS, "backend": "nccl"},
-            baseTimeNanoseconds=10**18 + AHEAD_NS[rank],
-        )
-        for rank, run in enumerate(runs)
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def job(files):
-    """Their database, in a file."""
-    with tracekit.load(files, files[0].with_name("job.duckdb"), verdicts=False) as run:
+    clocks = dict(enumerate(AHEAD_NS))
+    made = Job(RANKS, steps=STEPS, kernel_ns=40 * US, late={LATE: LATE_NS}, clocks=clocks)
+    ranks_simulated.write(folder, made, baseTimeNanoseconds=10**18)
+    with tracekit.load(folder, folder / "job.duckdb", verdicts=False) as run:
         yield run
 
 
@@ -86,7 +65,7 @@ def test_clocks_are_aligned_by_the_ends_of_collectives(job):
     assert max(abs(row["begins_ns"]) for row in found.values()) < 10 * US
     rows = job.ask("collective_times")
     assert len(rows) == STEPS * RANKS
-    for number in range(STEPS):
+    for number in range(1, STEPS + 1):
         of_step = [row for row in rows if row["step"] == number]
         ends = [row["end_ns"] for row in of_step]
         begun = [row["start_ns"] + row["wait_ns"] for row in of_step]
@@ -111,11 +90,11 @@ def test_the_late_rank_is_named_with_its_own_cause_and_place(job, analyses, view
     told = " ".join(found.reasons)
     assert f"for rank {LATE}, which comes last in {STEPS} of {STEPS} collectives" in told
     said = "more on python in the average step than the median of the ranks that do the same"
-    assert f"{said}, most of it in {PLACE}" in told
+    assert f"{said}, most of it in {LOGGING}" in told
     assert "recording begins" not in told
     worst = figures["excess"].rows.row(0, named=True)
     assert (worst["name"], worst["part"]) == (f"rank {LATE}", "waits for Python")
-    assert TIMES * SLOWER_NS / 2 < worst["excess_ns"] <= TIMES * SLOWER_NS
+    assert LATE_NS / 2 < worst["excess_ns"] <= LATE_NS
     assert found.first[0].trace.rank == LATE
     assert in_order_of_interest(job)[:2] == [1, LATE + 1]
 
@@ -139,7 +118,7 @@ def test_each_step_of_each_rank_is_a_cell(figures, analyses):
     assert len(rows) == RANKS * STEPS == len(figures["regimes"].rows)
     late = rows.filter(rank=f"rank {LATE}")
     assert set(late["waited_ns"]) == {0}
-    assert min(late["held_up_ns"]) > (RANKS - 1) * TIMES * SLOWER_NS / 2
+    assert min(late["held_up_ns"]) > (RANKS - 1) * LATE_NS / 2
     lengths = [each.window.span_ns for each in analyses[LATE].steps]
     assert late.sort("number")["step_ns"].to_list() == lengths
 

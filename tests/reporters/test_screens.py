@@ -5,18 +5,17 @@ import json
 from itertools import pairwise
 
 import pytest
-from click.testing import CliRunner
 from msgspec.structs import replace
 
 import tracekit
 from tests.conftest import judged_together, trace_names
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS, US, BlockingCopy, Call, Launch, Sync, Work, operator, step
+from tests.kit.processes import invoke
 from tests.kit.ranks_simulated import Job
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue
-from tracekit.commands import cli
 from tracekit.evidence.model import Finding
 from tracekit.reporters import several
 from tracekit.reporters.first_screen import render
@@ -354,10 +353,6 @@ def job(tmp_path_factory):
     ranks_simulated.write(folder, Job(data=5, steps=2, late={2: 3 * MS}))
     tracekit.load(folder, folder / "run.duckdb").close()
     return str(folder / "run.duckdb")
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
 
 def test_ranks_that_agree_are_one_line(job):

@@ -14,32 +14,20 @@ from tracekit.database import catalog, facts, sandbox, stored
 
 # A statement of each kind that DuckDB's parser knows; {file} is a path that it must not touch.
 STATEMENTS = {
-    "ALTER": "ALTER TABLE trace ADD COLUMN x INTEGER",
-    "ANALYZE": "ANALYZE trace",
-    "ATTACH": "ATTACH '{file}' AS other",
-    "CALL": "CALL pragma_version()",
+    "ALTER": "ALTER TABLE trace ADD COLUMN x INTEGER", "ANALYZE": "ANALYZE trace",
+    "ATTACH": "ATTACH '{file}' AS other", "CALL": "CALL pragma_version()",
     "COPY": "COPY (SELECT 1) TO '{file}' (USE_TMP_FILE false)",
     "COPY_DATABASE": "COPY FROM DATABASE memory TO other",
-    "CREATE": "CREATE TABLE mine (x INTEGER)",
-    "CREATE_FUNC": "CREATE MACRO mine() AS 1",
-    "DELETE": "DELETE FROM event_row",
-    "DETACH": "DETACH other",
-    "DROP": "DROP VIEW kernels",
-    "EXECUTE": "EXECUTE mine",
-    "EXPORT": "EXPORT DATABASE '{file}'",
-    "EXTENSION": "INSTALL httpfs",
-    "INSERT": "INSERT INTO trace BY NAME SELECT * FROM trace",
-    "LOAD": "LOAD httpfs",
+    "CREATE": "CREATE TABLE mine (x INTEGER)", "CREATE_FUNC": "CREATE MACRO mine() AS 1",
+    "DELETE": "DELETE FROM event_row", "DETACH": "DETACH other", "DROP": "DROP VIEW kernels",
+    "EXECUTE": "EXECUTE mine", "EXPORT": "EXPORT DATABASE '{file}'", "EXTENSION": "INSTALL httpfs",
+    "INSERT": "INSERT INTO trace BY NAME SELECT * FROM trace", "LOAD": "LOAD httpfs",
     "MERGE_INTO": "MERGE INTO trace USING trace AS t USING (trace_id) WHEN MATCHED THEN DELETE",
-    "MULTI": "PIVOT trace ON path",
-    "PRAGMA": "PRAGMA version",
-    "PREPARE": "PREPARE mine AS SELECT 1",
-    "SET": "SET enable_external_access = true",
-    "TRANSACTION": "COMMIT",
-    "UPDATE": "UPDATE trace SET path = 'x'",
-    "VACUUM": "VACUUM",
+    "MULTI": "PIVOT trace ON path", "PRAGMA": "PRAGMA version",
+    "PREPARE": "PREPARE mine AS SELECT 1", "SET": "SET enable_external_access = true",
+    "TRANSACTION": "COMMIT", "UPDATE": "UPDATE trace SET path = 'x'", "VACUUM": "VACUUM",
     "VARIABLE_SET": "SET VARIABLE x = 1",
-}
+}  # fmt: skip
 PREFIXES = ["", "EXPLAIN ANALYZE ", "EXPLAIN ", "EXPLAIN (ANALYZE) "]
 PREFIXES = sample("ways to explain a statement that is refused", PREFIXES, PREFIXES[:2])
 # Statements that only read.
@@ -47,18 +35,9 @@ READING = {"SELECT": "SELECT 1", "EXPLAIN": "EXPLAIN SELECT 1"}
 # Kinds of statements that have no text.
 WITHOUT_TEXT = {"INVALID", "LOGICAL_PLAN", "RELATION"}
 MORE_STATEMENTS = [
-    "CHECKPOINT",
-    "FORCE CHECKPOINT",
-    "BEGIN",
-    "ROLLBACK",
-    "CREATE TEMP TABLE mine AS SELECT 1",
-    "CREATE SECRET mine (TYPE http)",
-    "RESET memory_limit",
-    "USE memory",
-    "UPDATE EXTENSIONS",
-    "IMPORT DATABASE '{file}'",
-    "COMMENT ON TABLE trace IS 'x'",
-    "TRUNCATE event_row",
+    "CHECKPOINT", "FORCE CHECKPOINT", "BEGIN", "ROLLBACK", "CREATE TEMP TABLE mine AS SELECT 1",
+    "CREATE SECRET mine (TYPE http)", "RESET memory_limit", "USE memory", "UPDATE EXTENSIONS",
+    "IMPORT DATABASE '{file}'", "COMMENT ON TABLE trace IS 'x'", "TRUNCATE event_row",
     "WITH a AS (COPY (SELECT 1) TO '{file}' (USE_TMP_FILE false)) SELECT 1",
     "WITH a AS (INSERT INTO trace BY NAME SELECT * FROM trace RETURNING *) SELECT * FROM a",
     "WITH a AS (DELETE FROM event_row RETURNING *) SELECT * FROM a",
@@ -67,7 +46,7 @@ MORE_STATEMENTS = [
     "FROM query('WITH a AS (COPY (SELECT 1) TO ''{file}'' (USE_TMP_FILE false)) SELECT 1')",
     "SELECT 1; COPY (SELECT 1) TO '{file}' (USE_TMP_FILE false)",
     "FROM enable_logging(storage = 'file', storage_config = {{'path': '{file}'}})",
-]
+]  # fmt: skip
 
 
 def test_every_kind_of_statement_of_this_duckdb_is_tried():

@@ -4,13 +4,12 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
 
 import tracekit
 from tests.conftest import SHARED_TRACES
 from tests.kit.other_formats import space
+from tests.kit.processes import invoke
 from tests.trace.test_nsys import report
-from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.trace.paths import trace_paths
 
@@ -137,7 +136,7 @@ def test_every_command_takes_it(name, tmp_path):
         ["sql", lake, judged, "--format", "csv"],
         ["annotate", files[-1], "-o", str(tmp_path / "annotated.json")],
     ):
-        done = CliRunner().invoke(cli, command, catch_exceptions=False)
+        done = invoke(*command)
         assert done.exit_code == 0, f"{command}: {done.output}"
         if command[0] == "sql" and not name:
             assert done.stdout.split() == ["profiler", "jax", "nsys"]

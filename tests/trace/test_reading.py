@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.kit.sampling import sample
@@ -72,20 +72,6 @@ def document(events=EVENTS, indent=None, before=True, after=True) -> str:
     if after:
         whole |= {"traceName": "t", "INFO": ["}, {", "]"], "baseTimeNanoseconds": 7}
     return json.dumps(whole, indent=indent, ensure_ascii=False)
-
-
-@pytest.mark.parametrize("indent", [None, 0, 2])
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("after", [True, False])
-@pytest.mark.parametrize("batch_bytes", [1, 50, 200, 1 << 20])
-def test_events_may_come_first_last_or_between(read, indent, before, after, batch_bytes, tmp_path):
-    text = document(indent=indent, before=before, after=after)
-    events, reader = read(text.encode(), batch_bytes, tmp_path)
-    assert events == EVENTS
-    assert reader.damage is None
-    assert json.loads(reader.metadata_text) == {
-        k: v for k, v in json.loads(text).items() if k != "traceEvents"
-    }
 
 
 GOOD = {"ph": "X", "name": "good", "ts": 1}
@@ -345,12 +331,18 @@ json_values = st.recursive(
 @given(
     st.lists(st.dictionaries(st.sampled_from(["ph", "name", "args"]), json_values), max_size=8),
     st.integers(1, 300),
-    st.sampled_from([None, 1]),
+    st.sampled_from([None, 0, 1]),
+    st.booleans(),
+    st.booleans(),
 )
-def test_any_events_survive_any_cut(read, tmp_path_factory, events, batch_bytes, indent):
-    found, reader = read(
-        document(events, indent=indent).encode(), batch_bytes, tmp_path_factory.mktemp("cut")
-    )
+@example(EVENTS, 1, 2, True, False)
+@example(EVENTS, 1 << 20, None, False, True)
+def test_any_events_survive_any_cut_before_after_or_between_metadata(
+    read, tmp_path_factory, events, batch_bytes, indent, before, after
+):
+    text = document(events, indent, before, after)
+    found, reader = read(text.encode(), batch_bytes, tmp_path_factory.mktemp("cut"))
     assert found == events
-    assert reader.damage is None
-    assert reader.rejected == 0
+    assert (reader.damage, reader.rejected) == (None, 0)
+    rest = {key: value for key, value in json.loads(text).items() if key != "traceEvents"}
+    assert json.loads(reader.metadata_text) == rest

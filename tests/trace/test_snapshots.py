@@ -8,12 +8,11 @@ import tracemalloc
 from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
 import tracekit
 from tests.kit import snapshots
+from tests.kit.processes import invoke
 from tests.kit.snapshots import Allocator, trained, write
-from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.trace.other import snapshot
 from tracekit.trace.other.converted import OneProcess
@@ -167,15 +166,12 @@ def two(tmp_path_factory):
 
 
 def test_commands_take_a_snapshot(two, tmp_path):
-    def printed(*arguments):
-        return CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout
-
-    path = str(write(tmp_path / "a.pickle", trained()))
-    assert "this is a memory snapshot" in printed("analyze", path)
+    path = write(tmp_path / "a.pickle", trained())
+    assert "this is a memory snapshot" in invoke("analyze", path).stdout
     for command in (("advise",), ("whatif", "cuda-graph")):
         with pytest.raises(TracekitError, match=r"a\.pickle: is a memory snapshot.*memory_sites"):
-            printed(command[0], path, *command[1:])
-    compared = printed("diff", two.name)
+            invoke(command[0], path, *command[1:])
+    compared = invoke("diff", two.name).stdout
     assert "Memory at the peak: 18.9 MB in a, 40.9 MB in b" in compared
     assert "+22 MB" in compared and "/app/train.py(33): log" in compared
 

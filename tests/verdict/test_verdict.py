@@ -50,10 +50,14 @@ def test_a_run_that_gains_by_a_faster_side_is_blamed_on_that_sides_work(
         assert savings[cause] == (most_ns or 80 * MS)
 
 
+def period(window, regime, cause=None, **known):
+    """A window of the trace, judged."""
+    absent = dict.fromkeys(("gpu", "idle", "host", "gains"))
+    return Period(window=window, regime=regime, bottleneck=cause, **absent | known)
+
+
 def gpu_active(regime):
-    """Another window of the trace, judged."""
-    window = Window("gpu_active", "gpu_active", 0, 50 * MS, 50 * MS)
-    return Period(window, None, None, None, None, regime, "math")
+    return period(Window("gpu_active", "gpu_active", 0, 50 * MS, 50 * MS), regime, "math")
 
 
 def late_for(python_ms, device_ms=0, untraced_ms=0):
@@ -96,9 +100,8 @@ def test_the_longest_wait_is_a_one_off_if_a_remedy_against_one_offs_prices_it(pr
     link = {"cause": "launch", "name": "hipLaunchKernel", "start_ns": 5, "dur_ns": 50 * MS}
     link |= dict.fromkeys(("event_id", "cpu_op", "module", "python_line"))
     causal = replace(found.causal, links=[link])
-    judged = Period(
-        found.window, found.gpu, found.idle, None, causal.gains, "overhead-bound", "launch"
-    )
+    known = {"gpu": found.gpu, "idle": found.idle, "gains": causal.gains}
+    judged = period(found.window, "overhead-bound", "launch", **known)
     event = longest_once(judged, causal, priced_ms * MS, 0, Thresholds())
     assert (event is not None) == (left is not None)
     if event is not None:
@@ -135,8 +138,8 @@ def stepping(alike, other, longer):
     """Steps as the judged one, and one with another regime that is longer."""
     long = Window("step", "ProfilerStep#9", SPAN_NS, (1 + longer) * SPAN_NS, longer * SPAN_NS)
     return [
-        *[Period(STEP, None, None, None, None, "overhead-bound", "python")] * alike,
-        Period(long, None, None, None, None, other, "math"),
+        *[period(STEP, "overhead-bound", "python")] * alike,
+        period(long, other, "math"),
     ]
 
 
@@ -145,7 +148,7 @@ WHOLE = Window("trace", "whole trace", -50 * MS, SPAN_NS, 150 * MS)
 LONG = Window("trace", "whole trace", -150 * MS, SPAN_NS + 200 * MS, SPAN_NS + 350 * MS)
 LED = {
     "busy": 0.95, "device_gain": 0.45,
-    "windows": [Period(WHOLE, None, None, None, None, "overhead-bound", "python")],
+    "windows": [period(WHOLE, "overhead-bound", "python")],
 }  # fmt: skip
 BARELY = replace(
     LED["windows"][0], gpu=gpu(1000, 90 * MS, idle_ns=60 * MS), idle=late_for(60),
@@ -166,159 +169,148 @@ SWITCHES = {
     "rocprofv3": "rocprofv3 records none", "jax": "its profiler records none",
     "perfetto": "record_shapes=True",
 }  # fmt: skip
-# Cases by title: the evidence, the expected verdict, and words that the verdict has, begins with
-# ("^ ...") or lacks ("not ...").
+# Cases by title: the evidence; the expected regime, bottleneck and confidence, as far as they
+# matter; and words that the verdict has, begins with ("^ ...") or lacks ("not ...").
 JUDGED = {
     # The host dispatches without a pause: faster kernels gain nothing.
     "a busy device does not make a run compute-bound": (
         evidence(busy=0.86, host_gain=0.2, device_gain=0.01, removed={"dispatch": 0.2}),
-        {"regime": "overhead-bound"},
-        "By time alone",
+        "overhead-bound", "By time alone",
     ),
     "a busy device of which half the work gains nothing": (
         evidence(busy=0.86, host_gain=0.2, device_gain=0.0, removed={"dispatch": 0.2}),
-        {"regime": "overhead-bound"},
-        "not By time alone",
+        "overhead-bound", "not By time alone",
     ),
     "a close call": (
-        evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}),
-        {"confidence": "low"},
-        "close call",
+        evidence(host_gain=0.24, device_gain=0.20, removed={"python": 0.3}), "low", "close call",
     ),
     "a close call that the host loses": (
-        evidence(host_gain=0.09, device_gain=0.04, removed={"python": 0.1}), {},
+        evidence(host_gain=0.09, device_gain=0.04, removed={"python": 0.1}), "",
         "^ The host holds this run up, with the GPU close behind: it runs Python",
     ),
     "a close call that the device loses": (
-        evidence(busy=0.9, host_gain=0.06, device_gain=0.09), {}, "the host close behind",
+        evidence(busy=0.9, host_gain=0.06, device_gain=0.09), "", "the host close behind",
     ),
     "one in which the host hardly gains": (
-        evidence(busy=0.96, host_gain=0.3, device_gain=0.09), {}, "not close behind",
+        evidence(busy=0.96, host_gain=0.3, device_gain=0.09), "", "not close behind",
     ),
     "no close call": (
-        evidence(busy=0.1, host_gain=0.4, removed={"python": 0.4}), {}, "not close behind",
+        evidence(busy=0.1, host_gain=0.4, removed={"python": 0.4}), "", "not close behind",
     ),
     "the verdict flips at some speed": (
-        evidence(busy=0.1, host_gain=0.4, flip=2.3), {}, "2.3 times faster",
+        evidence(busy=0.1, host_gain=0.4, flip=2.3), "", "2.3 times faster",
     ),
     "it flips beyond any meaning": (
-        evidence(busy=0.1, host_gain=0.4, flip=47.0), {}, "not times faster",
+        evidence(busy=0.1, host_gain=0.4, flip=47.0), "", "not times faster",
     ),
     **{
-        f"a trace with {code}": (evidence(**LATE, health=[code]), {"confidence": "medium"}, "")
+        f"a trace with {code}": (evidence(**LATE, health=[code]), "medium", "")
         for code in DOUBTED
         if code != "unlinked_gpu_ops"
     },
     "a span of which much is in no step": (
         evidence(**LATE, window=STEP, windows=[gpu_active("compute-bound")], steps=[
-            Period(Window("step", name, at * MS, (at + 15) * MS, 15 * MS), None, None, None, None,
-                   "overhead-bound", "python") for name, at in (("a", 0), ("b", 20))]), {},
+            period(Window("step", name, at * MS, (at + 15) * MS, 15 * MS), "overhead-bound")
+            for name, at in (("a", 0), ("b", 20))]), "",
         "The GPU-active span alone would be compute-bound by math: 40.0 % of it is in no step.",
     ),
     "host events that are most of the trace and are not analysed": (
         evidence(**LATE, health=[Finding("begin_end_events", "error", "events mark", 9)]),
-        {"regime": "unknown"}, "^ Events mark.",
+        "unknown", "^ Events mark.",
     ),
     "a few of them": (
         evidence(**LATE, health=[Finding("begin_end_events", "warning", "events mark", 9)]),
-        {"regime": "overhead-bound"}, "not Events mark",
+        "overhead-bound", "not Events mark",
     ),
     "such events beside a device that is busy": (
         evidence(busy=0.95, device_gain=0.45,
                  health=[Finding("begin_end_events", "error", "events mark", 9)]),
-        {"regime": "compute-bound"}, "",
+        "compute-bound",
     ),
     "many durations that are negative": (
         evidence(**LATE, health=[Finding("negative_duration", "warning", "events are wrong", 60)]),
-        {"confidence": "low"}, "^ Events are wrong.",
+        "low", "^ Events are wrong.",
     ),
     "a few of them in a thousand": (
         evidence(**LATE, health=[Finding("negative_duration", "warning", "events are wrong", 6)]),
-        {"confidence": "high"}, "not Events are wrong.",
+        "high", "not Events are wrong.",
     ),
     "one long operator of a cause that gains nothing if it is removed": (
         replace(NIL, causal=replace(NIL.causal, links=[
-            {"cause": "dispatch", "name": "CompiledFunction", "dur_ns": 8 * MS}])), {},
+            {"cause": "dispatch", "name": "CompiledFunction", "dur_ns": 8 * MS}])), "",
         "it dispatches operators", "not CompiledFunction",
     ),
     "GPU ops and calls without a correlation": (
-        replace(UNLINKED, has_calls=True), {"regime": "unknown"},
-        "no GPU op has the correlation",
+        replace(UNLINKED, has_calls=True), "unknown", "no GPU op has the correlation",
     ),
     "GPU ops without calls": (
-        replace(UNLINKED, has_calls=False), {"regime": "unknown"},
-        "Record the host's calls, too",
+        replace(UNLINKED, has_calls=False), "unknown", "Record the host's calls, too",
     ),
     "operators and GPU ops without calls": (
         replace(UNLINKED, has_calls=False, causal=replace(UNLINKED.causal, gains=replace(
-            UNLINKED.causal.gains, work_ns={"dispatch": MS}))), {"regime": "unknown"},
+            UNLINKED.causal.gains, work_ns={"dispatch": MS}))), "unknown",
         "Record the runtime's calls, too", "not Record the host's calls",
     ),
     "an overhead that what a cut took away may deny": (
-        evidence(**LATE, health=[CUT]), {"confidence": "low"}, "^ The end is missing",
+        evidence(**LATE, health=[CUT]), "low", "^ The end is missing",
     ),
     "a busy device in a file that was cut off": (
-        evidence(busy=0.95, device_gain=0.45, health=[CUT]), {"confidence": "medium"}, "",
+        evidence(busy=0.95, device_gain=0.45, health=[CUT]), "medium",
     ),
     "waits that end while the device idles for other reasons": (
         evidence(busy=0.07, host_gain=0.45, removed={"sync": 0.9, "python": 0.5}),
-        {"bottleneck": "python"}, "sync 7.0 %",
+        "python", "sync 7.0 %",
     ),
     "prompts between decoding steps": (
-        evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 6)), {"confidence": "low"},
+        evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 6)), "low",
         "1 of the 4 steps, 66.7 % of their time, is compute-bound by math.",
     ),
     "long steps with the same regime and another bottleneck": (
-        evidence(**PYTHON, window=STEP, steps=stepping(3, "overhead-bound", 6)), {},
+        evidence(**PYTHON, window=STEP, steps=stepping(3, "overhead-bound", 6)), "",
         "1 of the 4 steps, 66.7 % of their time, is bound by math.",
     ),
     "a short step of another kind": (
-        evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 2)), {},
+        evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 2)), "",
         "not of their time",
     ),
     "a long step that happened once": (
         evidence(**LATE, window=STEP, steps=stepping(3, "compute-bound", 6), one_offs=[
-            OneOffEvent(0, MS, 0, MS, "step", "host", "python", "ProfilerStep#9", None)]), {},
+            OneOffEvent(0, MS, 0, MS, "step", "host", "python", "ProfilerStep#9", None)]), "",
         "not of their time",
     ),
     "a step that is long only by what happened once in it": (
         evidence(**PYTHON, window=STEP, steps=[
             *stepping(3, "overhead-bound", 2)[:3],
             replace(stepping(3, "overhead-bound", 6)[3], gains=replace(
-                evidence().causal.gains, one_offs_ns=5 * SPAN_NS))]), {},
+                evidence().causal.gains, one_offs_ns=5 * SPAN_NS))]), "",
         "not of their time",
     ),
     "a device that may be busy, as recording often costs more than is sure": (
-        evidence(**SLOWED | {"busy": 0.38}, host_gain=0.45), {"confidence": "medium"},
+        evidence(**SLOWED | {"busy": 0.38}, host_gain=0.45), "medium",
         "Recording made the GPU-active span at least 20 ms longer, and often costs 2.5 times this "
         "least: without it, the GPU may be busy most of the time.",
     ),
     "a device that is not busy even so": (
-        evidence(**SLOWED | {"busy": 0.2}, host_gain=0.45), {"confidence": "high"},
-        "not may be busy",
+        evidence(**SLOWED | {"busy": 0.2}, host_gain=0.45), "high", "not may be busy",
     ),
-    "no doubt": (evidence(**LATE), {"confidence": "high"}, "not Without the profiler's cost"),
+    "no doubt": (evidence(**LATE), "high", "not Without the profiler's cost"),
     "a mended clock": (
-        evidence(**LATE, shift_ns=3_000), {"confidence": "medium"},
-        "3 us were added to the device's times",
+        evidence(**LATE, shift_ns=3_000), "medium", "3 us were added to the device's times",
     ),
-    "dilation matters to overhead": (
-        evidence(**LATE, health=["profiler_dilation"]), {"confidence": "medium"}, "",
-    ),
+    "dilation matters to overhead": (evidence(**LATE, health=["profiler_dilation"]), "medium"),
     "and to nothing else": (
-        evidence(busy=0.95, health=["profiler_dilation"], device_gain=0.45),
-        {"confidence": "high"}, "",
+        evidence(busy=0.95, health=["profiler_dilation"], device_gain=0.45), "high",
     ),
     "a device that would bound the run as recorded, too": (
-        evidence(**RECORDED, host_gain=0.04, device_gain=0.4), {"confidence": "high"}, "",
+        evidence(**RECORDED, host_gain=0.04, device_gain=0.4), "high",
     ),
     "a device that bounds the run only without the recorder": (
-        evidence(**RECORDED, host_gain=0.04, device_gain=0.1), {"confidence": "low"}, "",
+        evidence(**RECORDED, host_gain=0.04, device_gain=0.1), "low",
     ),
     "a host that waits longer where nothing was recorded": (
         evidence(busy=0.5, host_gain=0.25, removed={"dispatch": 0.4, "python": 0.45},
                  idle=late_for(0, 0, 45)),
-        {"bottleneck": "dispatch"},
+        "dispatch",
         "^ The host holds this run up: it dispatches operators while the GPU waits; where nothing "
         "was recorded, the GPU waits at least as long.",
     ),
@@ -326,7 +318,7 @@ JUDGED = {
         f"a host of which nothing was recorded between its {calls}": (
             evidence(busy=0.5, host_gain=0.25, removed={"python": 0.45}, idle=late_for(0, 0, 45),
                      work={"dispatch": ns}),
-            {"bottleneck": "python"},
+            "python",
             "^ The host holds this run up: where nothing was recorded, it probably runs "
             f"{what} while the GPU waits.",
         )
@@ -339,63 +331,60 @@ JUDGED = {
             evidence(busy=0.5, host_gain=0.05, removed={"dispatch": 0.06}).causal,
             links=[{"cause": "dispatch", "dur_ns": 4 * MS, "name": "aten::mm"}],
         )),
-        {"bottleneck": "dispatch"}, "^ The host holds this run up, with the GPU close behind: it "
+        "dispatch", "^ The host holds this run up, with the GPU close behind: it "
         "dispatches",
     ),
     "a device that is busier than the window is long without the recorder": (
-        evidence(**RECORDED | {"busy": 0.95}, host_gain=0.2, device_gain=0.4), {}, "not streams",
+        evidence(**RECORDED | {"busy": 0.95}, host_gain=0.2, device_gain=0.4), "", "not streams",
     ),
-    "few ops are an anecdote": (
-        evidence(busy=0.9, ops=3, device_gain=0.45), {"confidence": "low"}, "",
-    ),
+    "few ops are an anecdote": (evidence(busy=0.9, ops=3, device_gain=0.45), "low"),
     "few ops, and a host of which nothing was recorded": (
-        evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8}),
-        {"regime": "unknown", "confidence": "none"},
+        evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8}), "unknown none",
         "holds this run up: only 3 GPU ops were recorded, too few to represent a run.",
     ),
     "few ops, and a trace that is far longer": (
-        evidence(**PYTHON, ops=3, windows=[Period(LONG, None, None, None, None, "unknown", None)]),
-        {"regime": "unknown"}, "only 3 GPU ops were recorded, too few to represent a run.",
+        evidence(**PYTHON, ops=3, windows=[period(LONG, "unknown")]),
+        "unknown", "only 3 GPU ops were recorded, too few to represent a run.",
     ),
     "few ops that repeat in each step": (
         evidence(**LATE, ops=3, removed={"unrecorded-time": 0.8},
                  repetition=replace(PASSES, steps=3)),
-        {"regime": "overhead-bound", "confidence": "medium"}, "not too few",
+        "overhead-bound medium", "not too few",
     ),
     "a busy side whose halving gains nothing": (
         evidence(busy=0.95, host_gain=0.03, work={"math": 90, "python": 50},
                  removed={"python": 0.02}),
-        {"regime": "overhead-bound", "bottleneck": "python", "confidence": "low"},
+        "overhead-bound python low",
         "Half the host's work",
     ),
     "a gain below nothing is none": (
-        evidence(busy=0.1, host_gain=0.4, device_gain=-0.03, removed={"python": 0.4}), {},
+        evidence(busy=0.1, host_gain=0.4, device_gain=-0.03, removed={"python": 0.4}), "",
         "half the device's, no shorter",
     ),
     # Copies are on the critical path by chance; the device spends its time on math.
     "a cause that gains next to nothing": (
         evidence(busy=0.95, host_gain=0.01, device_gain=0.02, removed={"copy": 0.001},
                  work={"math": 90 * MS, "copy": 1 * MS}),
-        {"regime": "compute-bound", "bottleneck": "math"}, "",
+        "compute-bound math",
     ),
     "a faster host gains no more than the idle time": (
         evidence(busy=0.97, host_gain=0.3, device_gain=0.1, removed={"math": 0.2, "python": 0.4}),
-        {"regime": "compute-bound"}, "idle for only 3.0 %",
+        "compute-bound", "idle for only 3.0 %",
     ),
     "what limits kernels is one part against communication": (
-        evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {"bottleneck": "memory-bandwidth"}, "",
+        evidence(busy=0.98, device_gain=0.4, removed=SPLIT), "memory-bandwidth",
     ),
     "causes of which none leads": (
-        evidence(busy=0.98, device_gain=0.4, removed=SPLIT), {},
+        evidence(busy=0.98, device_gain=0.4, removed=SPLIT), "",
         "^ The GPU holds this run up: communication and memory limit it alike.",
     ),
     "small kernels without gaps, and another cause": (
         evidence(busy=0.98, device_gain=0.4, removed={"latency": 0.12, "memory-bandwidth": 0.11}),
-        {}, "^ The GPU holds this run up: small kernels and memory limit it alike.",
+        "", "^ The GPU holds this run up: small kernels and memory limit it alike.",
     ),
     "four causes of which none leads": (
         evidence(busy=0.98, device_gain=0.4, removed={
-            "latency": 0.12, "memory-bandwidth": 0.12, "communication": 0.12, "copy": 0.12}), {},
+            "latency": 0.12, "memory-bandwidth": 0.12, "communication": 0.12, "copy": 0.12}), "",
         "^ The GPU holds this run up, and no single cause leads: communication, copies, memory, "
         "small kernels.",
     ),
@@ -403,207 +392,189 @@ JUDGED = {
         evidence(busy=0.95, device_gain=0.2, flip=1.3,
                  removed={"math": 0.2, "memory-bandwidth": 0.2},
                  work={"math": 30 * MS, "memory-bandwidth": 60 * MS}),
-        {"bottleneck": "memory-bandwidth"},
+        "memory-bandwidth",
         "^ The GPU holds this run up: its kernels wait for memory; the host comes next, once the "
         "GPU is 1.3 times faster.",
     ),
     "kernels of unknown limit": (
         evidence(busy=0.98, device_gain=0.4, removed={"math-or-memory": 0.4},
-                 dominant="matrix products take 66.0 % of kernel time"), {},
+                 dominant="matrix products take 66.0 % of kernel time"), "",
         "^ The GPU holds this run up: matrix products take 66.0 % of kernel time; the trace does",
     ),
     "more communication": (
         evidence(busy=0.98, device_gain=0.4, removed=SPLIT | {"communication": 0.3}),
-        {"bottleneck": "communication"}, "",
+        "communication",
     ),
-    "operators without a device": (
-        host_evidence(90, untraced=10), {"regime": "compute-bound"}, "",
-    ),
+    "operators without a device": (host_evidence(90, untraced=10), "compute-bound"),
     "dispatch without a device": (
-        host_evidence(20, dispatch=50, python=30),
-        {"regime": "overhead-bound", "bottleneck": "dispatch"}, "",
+        host_evidence(20, dispatch=50, python=30), "overhead-bound dispatch",
     ),
-    "nothing recorded": (host_evidence(0, untraced=100), {"regime": "unknown"}, ""),
-    "a device that was not recorded": (
-        host_evidence(90, untraced=10, launches=5), {"regime": "unknown"}, "",
-    ),
+    "nothing recorded": (host_evidence(0, untraced=100), "unknown"),
+    "a device that was not recorded": (host_evidence(90, untraced=10, launches=5), "unknown"),
     "a device that was done with the last launch, and was not recorded": (
-        on_host(UNRECORDED, last_wait_ns=MS // 2),
-        {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
+        on_host(UNRECORDED, last_wait_ns=MS // 2), "overhead-bound dispatch low",
         "so the host is late",
         "The GPU's work was not recorded, but the host's last wait for it takes only 500 us of "
         "100 ms.",
     ),
     "a device that had not finished its work": (
-        on_host(UNRECORDED, last_wait_ns=40 * MS), {"regime": "unknown"}, "",
+        on_host(UNRECORDED, last_wait_ns=40 * MS), "unknown",
     ),
     "work beside other ranks": (
         on_host(host_evidence(30), communication_ns=60 * MS, remote_ns=0),
-        {"confidence": "high"}, "not micro-batch",
+        "high", "not micro-batch",
     ),
     # Work may hide beside their calls.
     "collectives on a thread that does nothing else": (
-        on_host(host_evidence(0, untraced=40), communication_ns=60 * MS), {"regime": "unknown"},
+        on_host(host_evidence(0, untraced=40), communication_ns=60 * MS), "unknown",
         "only collectives were recorded on the busiest thread (60.0 %)",
     ),
     "work beside other workers": (
         on_host(host_evidence(30), communication_ns=60 * MS, remote_ns=60 * MS),
-        {"confidence": "medium"}, "micro-batch",
+        "medium", "micro-batch",
     ),
     # The last wait that was read need not have been the last one.
     "nor is that known of a file that is cut": (
-        on_host(UNRECORDED, CUT, last_wait_ns=MS // 2), {"regime": "unknown"}, "",
+        on_host(UNRECORDED, CUT, last_wait_ns=MS // 2), "unknown",
     ),
     "a cut file": (
-        on_host(host_evidence(90, 5), CUT), {"confidence": "low"},
-        "^ The end is missing", "Get the whole file",
+        on_host(host_evidence(90, 5), CUT), "low", "^ The end is missing", "Get the whole file",
     ),
     "a cut file of a job with a GPU": (
         on_host(host_evidence(90, 5), CUT, device_evidence="a listed device"),
-        {"regime": "unknown"}, "^ The end is missing", "Get the whole file",
+        "unknown", "^ The end is missing", "Get the whole file",
     ),
     "a host that reads a device of which nothing was recorded": (
         on_host(host_evidence(90, 5), device_evidence="backend nccl", device_read_ns=9 * MS),
-        {"regime": "unknown"}, "^ The trace does not tell what holds this run up: this job uses",
+        "unknown", "^ The trace does not tell what holds this run up: this job uses",
     ),
-    "nothing at all": (Evidence(window=WINDOW), {"regime": "unknown"}, ""),
+    "nothing at all": (Evidence(window=WINDOW), "unknown"),
     "events of a form that is not analysed": (
         Evidence(window=WINDOW, health=[Finding("begin_end_events", "warning", "B and E", 9)]),
-        {"regime": "unknown"}, "^ B and E", "complete event",
+        "unknown", "^ B and E", "complete event",
     ),
     "a busy device where neither half gains": (
-        evidence(busy=0.99, **TIED),
-        {"regime": "compute-bound", "bottleneck": "math", "confidence": "low"}, "no slack",
+        evidence(busy=0.99, **TIED), "compute-bound math low", "no slack",
     ),
-    "an idle one": (evidence(busy=0.2, **TIED), {"regime": "overhead-bound"}, ""),
+    "an idle one": (evidence(busy=0.2, **TIED), "overhead-bound"),
     "waits that could turn the verdict": (
-        evidence(host_gain=0.1, device_gain=0.05, unknown=0.5), {"regime": "unknown"}, "",
+        evidence(host_gain=0.1, device_gain=0.05, unknown=0.5), "unknown",
     ),
     "a part of such a run that repeats": (
         evidence(host_gain=0.1, device_gain=0.05, unknown=0.5,
                  repeating=Repeating(50, MS, 50 * MS, gpu(500, 40 * MS, 35 * MS, idle_ns=10 * MS))),
-        {"regime": "unknown"},
+        "unknown",
         "In the 50 ms in which its work repeats, 50 times, 1 ms each in the median: 70.0 % "
         "communication that nothing covers, 20.0 % idle, 10.0 % compute.",
     ),
     # Even if the host caused them, the device's work outweighs them.
     "waits that could not": (
         evidence(busy=0.7, host_gain=0.02, device_gain=0.35, unknown=0.25),
-        {"regime": "compute-bound"}, "does not explain",
+        "compute-bound", "does not explain",
     ),
-    "ops of which most have a launch": (linked_ops(40, 9), {"confidence": "medium"}, ""),
-    "ops of which most have none": (linked_ops(20, 9), {"confidence": "low"}, ""),
-    "the same, for which the device hardly waits": (linked_ops(20, 1), {"doubts": []}, ""),
+    "ops of which most have a launch": (linked_ops(40, 9), "medium"),
+    "ops of which most have none": (linked_ops(20, 9), "low"),
+    "the same, for which the device hardly waits": (linked_ops(20, 1), "", "not Some GPU ops"),
     "the same, while neither side gains": (
-        linked_ops(20, 21, 0.7, 0.01), {"regime": "unknown"}, "gaps before ops of unknown launch",
+        linked_ops(20, 21, 0.7, 0.01), "unknown", "gaps before ops of unknown launch",
     ),
-    "ops of which most have one, meanwhile": (
-        linked_ops(40, 21, 0.7, 0.01), {"regime": "compute-bound"}, "",
-    ),
+    "ops of which most have one, meanwhile": (linked_ops(40, 21, 0.7, 0.01), "compute-bound"),
     "ops of which most have one, while the device waits longest for the others": (
-        replace(linked_ops(40, 70, 0.3, 0.01), idle=UNLINKED.idle), {"regime": "unknown"},
+        replace(linked_ops(40, 70, 0.3, 0.01), idle=UNLINKED.idle), "unknown",
         "gaps before ops of unknown launch",
     ),
     "two sides that take turns": (
-        evidence(**TURNS), {"regime": "overhead-bound", "confidence": "low"},
+        evidence(**TURNS), "overhead-bound low",
         "take turns (53.0 % and 47.0 % of the time): input is prepared", "save at most 47.0 %",
     ),
     # The cause that the first piece of advice is against gives the reason.
     "turns, with advice": (
-        evidence(**TURNS, advised="sync", advised_share=0.2), {"bottleneck": "sync"},
-        "the host waits for the GPU",
+        evidence(**TURNS, advised="sync", advised_share=0.2), "sync", "the host waits for the GPU",
     ),
     "turns, with advice on the device": (
-        evidence(**TURNS, advised="math", advised_share=0.2), {"bottleneck": "input"},
-        "input is prepared",
+        evidence(**TURNS, advised="math", advised_share=0.2), "input", "input is prepared",
     ),
     "windows that agree": (
-        evidence(**PYTHON, window=STEP, windows=[gpu_active("overhead-bound")]),
-        {"confidence": "high"}, "",
+        evidence(**PYTHON, window=STEP, windows=[gpu_active("overhead-bound")]), "high",
     ),
     "windows that disagree": (
         evidence(**PYTHON, window=STEP, windows=[gpu_active("compute-bound")]),
-        {"confidence": "low"}, "The GPU-active span alone would be compute-bound by math",
+        "low", "The GPU-active span alone would be compute-bound by math",
     ),
     "windows that disagree, of one cause": (
         evidence(**TURNS | {"removed": {"communication": 0.5}}, window=STEP, windows=[
             replace(gpu_active("compute-bound"), bottleneck="communication")]),
-        {"bottleneck": "communication"},
+        "communication",
         "The GPU-active span alone would be compute-bound.",
     ),
     "kernels that are too small, and a host that is late": (
-        evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}), {"bottleneck": "latency"},
+        evidence(busy=0.8, device_gain=0.4, removed={"latency": 0.6}), "latency",
         "^ The GPU holds this run up: its kernels are too small for it", "not idle_gaps",
     ),
     "long kernels of few blocks, and a remedy for them": (
         replace(evidence(busy=0.98, device_gain=0.4, removed={"latency": 0.6}, advised="latency",
-                         advised_share=0.5), advised_remedy="fill-the-device"), {},
+                         advised_share=0.5), advised_remedy="fill-the-device"), "",
         "^ The GPU holds this run up: kernels of few blocks leave most of it idle.",
     ),
     "Python that nobody recorded": (
-        evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), {"confidence": "medium"},
+        evidence(**PYTHON, idle=late_for(20, untraced_ms=70)), "medium",
         "70 ms of it nothing was recorded",
     ),
     "time in which nothing was recorded, and Python": (
-        evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}),
-        {"bottleneck": "unrecorded-time", "confidence": "medium"},
+        evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}), "unrecorded-time medium",
         "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms.",
     ),
     "the same, of which short stretches count as Python": (
         evidence(**LATE, removed={"unrecorded-time": 0.5, "python": 0.3},
                  idle=late_for(10, untraced_ms=60)),
-        {"bottleneck": "unrecorded-time"}, "while the GPU waited for 60 ms.",
+        "unrecorded-time", "while the GPU waited for 60 ms.",
     ),
     "the same, in which other threads recorded something": (
         evidence(**LATE, removed={"unrecorded-time": 0.6, "python": 0.3}, meanwhile=[
             {"name": "api.py(3): block", "activity": "python", "share": 0.6},
             {"name": "execute", "activity": "dispatch", "share": 0.5},
             {"name": "allocations", "activity": "allocation", "share": 0.35},
-        ]), {"bottleneck": "unrecorded-time"},
+        ]), "unrecorded-time",
         "^ The host holds this run up: nothing was recorded on it while the GPU waited for 60 ms, "
         "in allocations (35.0 % of that) and block (60.0 % of that).",
     ),
     "time in which nothing was recorded, and hardly less dispatch": (
-        evidence(**LATE, removed={"unrecorded-time": 0.5, "dispatch": 0.45}),
-        {"bottleneck": "dispatch", "confidence": "high"}, "",
+        evidence(**LATE, removed={"unrecorded-time": 0.5, "dispatch": 0.45}), "dispatch high",
     ),
     "waits whose removal saves more than that of the work between them": (
         evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
                  advised_share=0.6),
-        {"bottleneck": "sync"},
+        "sync",
         "^ The host holds this run up: it waits for the GPU",
         "Removing sync would save at most 60.0 %",
     ),
     "waits whose removal saves less than that": (
         evidence(**LATE, removed={"dispatch": 0.5, "sync": 0.01}, advised="sync",
                  advised_share=0.4),
-        {"bottleneck": "dispatch"}, "Removing other causes: sync 40.0 %",
+        "dispatch", "Removing other causes: sync 40.0 %",
     ),
     "waits that cost more than half of the host's work": (
         evidence(**LATE, removed={"dispatch": 0.6, "sync": 0.5}, advised="sync", advised_share=0.5),
-        {"bottleneck": "sync"}, "^ The host holds this run up: it waits for the GPU",
+        "sync", "^ The host holds this run up: it waits for the GPU",
     ),
     "a launch that takes more than all others": (
-        launching(41), {}, "^ The host holds this run up: one call, hipLaunchKernel, takes 41 ms",
+        launching(41), "", "^ The host holds this run up: one call, hipLaunchKernel, takes 41 ms",
     ),
     "a launch that takes no more than others": (
-        launching(39), {}, "^ The host holds this run up: it launches work call by call",
+        launching(39), "", "^ The host holds this run up: it launches work call by call",
     ),
     "a window that mostly happened once": (
-        happened_once(), {},
+        happened_once(), "",
         "^ 80.0 % of the GPU-active span happened once, led by cudaLaunchKernel of 80 ms. In the "
         "other 20 ms, the host holds this run up",
     ),
     "long gaps that nothing explains": (
-        evidence(**GAPS, ops=100, idle=late_for(25, 30)), {"regime": "unknown"},
+        evidence(**GAPS, ops=100, idle=late_for(25, 30)), "unknown",
         "30.0 % of the window goes to gaps on the device, which the trace does not explain",
     ),
-    "the same of many ops": (
-        evidence(**GAPS, ops=4_000, idle=late_for(25, 30)), {"regime": "overhead-bound"}, "",
-    ),
+    "the same of many ops": (evidence(**GAPS, ops=4_000, idle=late_for(25, 30)), "overhead-bound"),
     "a host that is late only while it is recorded": (
-        evidence(**RECORDED, host_gain=0.03, device_gain=0.09),
-        {"regime": "compute-bound", "confidence": "low"},
+        evidence(**RECORDED, host_gain=0.03, device_gain=0.09), "compute-bound low",
         "^ The GPU holds this run up: its kernels wait", "Recording took about 8 % of it",
         "Without the profiler's cost, half the host's work makes the GPU-active span 3.0 % shorter",
     ),
@@ -612,7 +583,7 @@ JUDGED = {
             **RECORDED | {"busy": 0.8}, host_gain=0.03, device_gain=0.01,
             removed={"dispatch": 0.11, "math": 0.02},
         ),
-        {"regime": "overhead-bound", "bottleneck": "dispatch", "confidence": "low"},
+        "overhead-bound dispatch low",
         "^ Host and GPU are about even: without the profiler, halving the host's work would gain "
         "3.0 %, halving the GPU's 1.0 %.",
     ),
@@ -620,7 +591,7 @@ JUDGED = {
         f"a busy device whose host is {factor} times as slow while it is recorded": (
             evidence(busy=0.6, host_gain=0.15, recorder_ns=(100 - left) * MS, flip=1.3,
                      removed={"dispatch": 0.15}),
-            {"regime": "overhead-bound", "bottleneck": "dispatch"}, said,
+            "overhead-bound dispatch", said,
         )
         for factor, left, said in (
             (1.43, 70, "^ The host holds this run up while it is recorded; without the profiler, "
@@ -633,7 +604,7 @@ JUDGED = {
         evidence(busy=0.5, host_gain=0.2, device_gain=0.22, gpu=gpu(1000, 50 * MS, 42 * MS,
                  idle_ns=50 * MS), removed={"communication": 0.42, "dispatch": 0.3},
                  rank_wait=RankWait("alltoall", 1, 40 * MS, "alltoall", 40 * MS)),
-        {"bottleneck": "communication"},
+        "communication",
         "^ This rank waits 40 ms of 100 ms in one all-to-all, probably for a later rank; apart "
         "from that, the host holds this run up: it dispatches operators",
     ),
@@ -641,43 +612,38 @@ JUDGED = {
         evidence(busy=0.5, host_gain=0.3, gpu=gpu(1000, 50 * MS, 30 * MS, idle_ns=50 * MS),
                  removed={"dispatch": 0.3}, advised="sync", advised_share=0.4,
                  rank_wait=RankWait("alltoall", 1, 20 * MS, "alltoall", 20 * MS)),
-        {"bottleneck": "sync"}, "apart from that, the host holds this run up: it waits for the GPU",
+        "sync", "apart from that, the host holds this run up: it waits for the GPU",
     ),
     "a wait for a rank that is a smaller part": (
         evidence(busy=0.3, host_gain=0.35, gpu=gpu(1000, 30 * MS, 15 * MS, idle_ns=70 * MS),
                  removed={"dispatch": 0.6, "communication": 0.15},
                  rank_wait=RankWait("alltoall", 1, 12 * MS, "alltoall", 12 * MS)),
-        {"bottleneck": "dispatch"},
+        "dispatch",
         "^ The host holds this run up: it dispatches operators while the GPU waits. This rank "
         "waits 12 ms of 100 ms in one all-to-all, probably for a later rank.",
     ),
     "collectives that hardly wait": (
-        evidence(**LATE, rank_wait=RankWait("", 9, 9 * MS, "allgather", 8 * MS)), {},
+        evidence(**LATE, rank_wait=RankWait("", 9, 9 * MS, "allgather", 8 * MS)), "",
         "^ The host holds this run up",
     ),
-    "communication that may be waiting, beyond the margin": (
-        communicating(38), {"confidence": "low"}, "",
-    ),
-    "little of it": (communicating(5), {"confidence": "high"}, ""),
+    "communication that may be waiting, beyond the margin": (communicating(38), "low"),
+    "little of it": (communicating(5), "high"),
     "one marked step": (
-        evidence(**LATE, window=STEP, repetition=PASSES), {"confidence": "medium"},
+        evidence(**LATE, window=STEP, repetition=PASSES), "medium",
         "One step is marked, with 5 passes",
     ),
-    "several": (
-        evidence(**LATE, window=STEP, repetition=replace(PASSES, steps=3)),
-        {"confidence": "high"}, "",
-    ),
+    "several": (evidence(**LATE, window=STEP, repetition=replace(PASSES, steps=3)), "high"),
     **{
         f"shapes that {profiler} did not record": (
             evidence(busy=1, device_gain=0.5, removed={"math-or-memory": 0.5}, profiler=profiler),
-            {}, switch, "not {",
+            "", switch, "not {",
         )
         for profiler, switch in SWITCHES.items()
     },
     **{
         f"passes of {took} ms": (
             evidence(**PYTHON, repetition=replace(PASSES, pass_lengths=[ms * MS for ms in took])),
-            {}, said,
+            "", said,
         )
         for *took, said in (
             (118, 116, 1_015, 1_068, "The passes are not alike: 2 take"),
@@ -689,7 +655,7 @@ JUDGED = {
     "several passes in each marked step": (
         evidence(**PYTHON, repetition=replace(
             PASSES, steps=2, pass_lengths=[118 * MS, 116 * MS, 1_015 * MS, 1_068 * MS])),
-        {}, "not The passes are not alike",
+        "", "not The passes are not alike",
     ),
     "passes of a host that runs ahead of its device": (
         evidence(
@@ -697,13 +663,13 @@ JUDGED = {
             launch=Launch(1000, 0, 0, 9 * MS, 5000, 90, None),
             repetition=replace(PASSES, pass_lengths=[13 * MS, 14 * MS, 140 * MS, 145 * MS]),
         ),
-        {"regime": "compute-bound"}, "not The passes are not alike",
+        "compute-bound", "not The passes are not alike",
     ),
     **{
         f"a step of {ops} ops with {busy} ms of compute": (
             evidence(busy=0.9, device_gain=0.5, removed={"math": 0.5}, window=STEP, steps=[
-                Period(STEP, gpu(ops, busy * MS, idle_ns=5 * MS), None, None, None, "", None)]),
-            {}, said,
+                period(STEP, "", gpu=gpu(ops, busy * MS, idle_ns=5 * MS))]),
+            "", said,
         )
         for ops, busy, said in (
             (1000, 40, "computes 50 ms less in as many GPU ops"),
@@ -712,36 +678,33 @@ JUDGED = {
         )
     },
     "a single pass with work before its first op": (
-        evidence(**LED, repetition=Repetition(100, 0, 0, 100, 100)), {"confidence": "low"},
+        evidence(**LED, repetition=Repetition(100, 0, 0, 100, 100)), "low",
         "With the 50 ms before the first GPU op, the run would be overhead-bound by python.",
     ),
     "such work that hardly turns the verdict": (
-        evidence(**LED | {"windows": [BARELY]}, repetition=Repetition(100, 0, 0, 100, 100)),
-        {"confidence": "low"},
+        evidence(**LED | {"windows": [BARELY]}, repetition=Repetition(100, 0, 0, 100, 100)), "low",
         "the run would be overhead-bound by python, if only just.",
     ),
     "a span that starts late, as another sentence says": (
         evidence(busy=1, device_gain=0.5, removed={"math": 0.5}, health=["started_late"],
-                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
-        {}, "not That is without",
+                 windows=[period(LONG, "unknown")]),
+        "", "not That is without",
     ),
     "one that starts with its launch": (
-        evidence(busy=1, device_gain=0.5, removed={"math": 0.5},
-                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
-        {}, "That is without",
+        evidence(busy=1, device_gain=0.5, removed={"math": 0.5}, windows=[period(LONG, "unknown")]),
+        "", "That is without",
     ),
     "many passes with such work": (
-        evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), {},
+        evidence(**LED, repetition=Repetition(1000, 1000, 0, 50, 0, 20)), "",
         "not With the 50 ms before", "not That is without",
     ),
     "a few ops in less than half of the trace": (
         evidence(busy=1, ops=1, device_gain=0.5, removed={"math": 0.5},
-                 windows=[Period(LONG, None, None, None, None, "unknown", None)]),
-        {"regime": "unknown"}, "only 1 GPU op was recorded",
+                 windows=[period(LONG, "unknown")]),
+        "unknown", "only 1 GPU op was recorded",
     ),
     "work in less than half of the trace": (
-        evidence(**PYTHON, windows=[Period(LONG, None, None, None, None, "overhead-bound", None)]),
-        {},
+        evidence(**PYTHON, windows=[period(LONG, "overhead-bound")]), "",
         "without 150 ms before the first GPU op and 200 ms after the last GPU op, in a trace of",
     ),
 }  # fmt: skip
@@ -751,7 +714,7 @@ JUDGED = {
 def test_the_verdict_on(title):
     found, expected, *words_said = JUDGED[title]
     verdict = judge(found)
-    assert {name: getattr(verdict, name) for name in expected} == expected
+    assert {*expected.split()} <= {verdict.regime, verdict.bottleneck, verdict.confidence}
     said = " ".join([verdict.headline, *verdict.why, *verdict.doubts, *verdict.try_next])
     for each in words_said:
         if each.startswith("^ "):

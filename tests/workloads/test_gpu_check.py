@@ -113,10 +113,7 @@ def test_a_kernels_time_is_the_profilers_without_what_clears_the_cache(tmp_path)
     program = [
         atom
         for us in (50, 52)
-        for atom in (
-            fill,
-            Slice("Triton", "user_annotation", (Launch(US, (("math", us * US),)),)),
-        )
+        for atom in (fill, Slice("Triton", "user_annotation", (Launch(US, (("math", us * US),)),)))
     ]
     path = write(tmp_path / "t.json", Simulation(program, Machine()))
     with tracekit.load(path) as database:
