@@ -8,7 +8,7 @@ the rows are derived from:
 -- of: such facts, too; if one of them has no rows, this one has none, and nothing is planned
 -- when: a condition on the table slice_label: if it holds for no name, there are no rows
 -- into: another fact, which gets the rows
--- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
+-- by: walk: the walk of the host's stacks (tracekit/ingest/derived.py) adds rows
 -- scope: all: a row may be about several traces
 
 A table of the database `_scratch` is dropped once all facts are built. Its rows may define its
