@@ -148,7 +148,8 @@ def work_at(
     points: Ints,
     stretch: NDArray[Any],
 ) -> Ints:
-    """The work done by each of `points`, in ns, at these rates or as measured.
+    """The work done by each of `points`, in ns, at these rates or as measured; only differences
+    within a thread are meaningful.
 
     `points` have to be in order; `stretch` holds the stretch of each.
     """
