@@ -136,7 +136,7 @@ class Builder:
         self,
         connection: duckdb.DuckDBPyConnection,
         until_done: Callable[[Callable[[], object]], object],
-        add_names: Callable[[str], object] = lambda sql: None,
+        add_names: Callable[[str], object],
     ) -> None:
         self._connection = connection
         self._add_names = add_names

@@ -183,10 +183,7 @@ class Session:
         return self.ask("health", trace=trace) + absent
 
     def doubts(
-        self,
-        name: str,
-        trace: int | None = None,
-        findings: Sequence[dict[str, Any]] | None = None,
+        self, name: str, trace: int | None = None, findings: Sequence[dict[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
         """Findings that make the result of the named query doubtful, or say why it is empty, out
         of `findings` or of those of one trace_id or all."""
@@ -241,12 +238,7 @@ class Session:
         return shared.once(key, make) if shared is not None and shared.together else make()
 
     def arrays(
-        self,
-        name: str,
-        columns: Sequence[str] = (),
-        *,
-        in_order: bool = True,
-        **parameters: Value,
+        self, name: str, columns: Sequence[str] = (), *, in_order: bool = True, **parameters: Value
     ) -> dict[str, numpy.ndarray]:
         """Columns of the named query (all, or those in `columns`) as NumPy arrays: for large
         results. Causes are given as numbers. Rows in any order take less memory.

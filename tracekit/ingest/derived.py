@@ -62,11 +62,9 @@ class Derivation:
     ) -> None:
         self._connection = connection
         self._more_memory = more_memory
-        if vocabulary is None:
-            self._facts = facts.Builder(connection, self._until_done)
-        else:
-            vocabulary.add(catalog.schema("host_order"))
-            self._facts = facts.Builder(connection, self._until_done, vocabulary.add)
+        add_names = vocabulary.add if vocabulary else str
+        add_names(catalog.schema("host_order"))
+        self._facts = facts.Builder(connection, self._until_done, add_names)
 
     def build(self, *, is_new: bool) -> None:
         """Builds all facts, which replace the former ones unless the database `is_new`."""

@@ -20,12 +20,7 @@ from tracekit.database.connection import (
     logs_of,
     require_database,
 )
-from tracekit.database.sandbox import (
-    SPILL_MB,
-    Config,
-    close_to_the_outside,
-    limit_spilling,
-)
+from tracekit.database.sandbox import SPILL_MB, Config, close_to_the_outside, limit_spilling
 from tracekit.errors import TracekitError
 from tracekit.files import sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
@@ -89,11 +84,7 @@ def load_opened(
 
 
 def into_file(
-    job: Job,
-    database: str | Path,
-    *,
-    append: bool,
-    on_wait: Callable[[], object] | None = None,
+    job: Job, database: str | Path, *, append: bool, on_wait: Callable[[], object] | None = None
 ) -> None:
     """Loads into the file `database`, as its only writer.
 

@@ -180,10 +180,7 @@ def replay_ranks(
     ranks = (_Rank * len(edges))(
         *(
             _Rank(
-                ctypes.addressof(one),
-                ctypes.addressof(scale),
-                length.ctypes.data,
-                time.ctypes.data,
+                ctypes.addressof(one), ctypes.addressof(scale), length.ctypes.data, time.ctypes.data
             )
             for one, scale, (length, time) in zip(edges, scales, found, strict=True)
         )

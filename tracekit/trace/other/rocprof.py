@@ -94,14 +94,11 @@ class _Tool:
                     self._symbols[symbol.get("kernel_id")] = symbol
             elif key == "buffer_records":
                 yield from self._names()
-                for kind in self._walk.members():
-                    for _ in self._walk.elements():
-                        yield from self._event(kind, self._walk.value())
+                for kind, record in self._walk.lists():
+                    yield from self._event(kind, record)
             elif key == "callback_records":
-                for kind in self._walk.members():
-                    for _ in self._walk.elements():
-                        self._walk.value()
-                        self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                for kind, _ in self._walk.lists():
+                    self._left_out[kind] = self._left_out.get(kind, 0) + 1
             else:
                 self._known[key] = self._walk.value()
 
@@ -229,6 +226,12 @@ class _JsonWalk:
             while self._peek() != "]":
                 yield
             self._at += 1
+
+    def lists(self) -> Iterator[tuple[str, Any]]:
+        """The elements of the arrays in the object at this position, each with the array's key."""
+        for key in self.members():
+            for _ in self.elements():
+                yield key, self.value()
 
     def value(self) -> Any:
         """The value here, decoded."""
