@@ -13,6 +13,7 @@ work to its end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -241,13 +242,9 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
     for each in order:
         if each in threads_in_play:
             of_process.setdefault(host.threads[each][0], []).append(each)
-    return Handovers.concatenate(
-        [
-            given
-            for turn in of_process.values()
-            for given in _in_process(host, turn, workers, thresholds)
-        ]
-    )
+    turns = of_process.values()
+    given = (_in_process(host, turn, workers, thresholds) for turn in turns)
+    return Handovers.concatenate([*chain.from_iterable(given)])
 
 
 def _in_process(

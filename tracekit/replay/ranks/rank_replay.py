@@ -222,7 +222,7 @@ class RankReplay:
     def without(self, members: Flags) -> RankReplay:
         """The same ranks, but these members meet no others."""
         other = copy(self)
-        for name in ("measured", "step_names"):
+        for name in ("measured", "waited_ns"):
             other.__dict__.pop(name, None)
         others = ~members
         other.members = self.members.take(others)
