@@ -155,8 +155,7 @@ class ReplayedWindow(Struct, frozen=True):
         return begin, end
 
     def length(self, run: Run) -> int:
-        begin, end = self.span(run)
-        return end - begin
+        return int(self.of.lengths(run)[self.number])
 
     def path(self, run: Run) -> Path:
         """The critical path through the window: its pieces add up to the length."""
