@@ -15,7 +15,7 @@ from tracekit.advice import model as advice
 from tracekit.advice.catalogue import EFFORTS
 from tracekit.compare import crosscheck, diff
 from tracekit.database import catalog
-from tracekit.database.stored import create_all
+from tracekit.database.stored import create_tables
 from tracekit.errors import TracekitError
 from tracekit.experiments import points, probing
 from tracekit.lake import adding, comparing, fleet, upkeep
@@ -262,7 +262,7 @@ def row_schema(question: str) -> Schema:
 def _empty() -> duckdb.DuckDBPyConnection:
     """A database without traces."""
     connection = duckdb.connect(":memory:")
-    create_all(connection)
+    create_tables(connection, with_views=True)
     return connection
 
 

@@ -12,7 +12,7 @@
 --              launched the op, `launch_latency` from its return until the op began; device gaps have
 --              only `launch`: the call was in progress when the gap began, so nothing was queued
 -- `place` numbers the intervals of all devices in order of time; an idle interval may have several rows, one
--- for each cause. tracekit/ingest/host_tree.py adds the waits for the host, [gap start, launch), with the
+-- for each cause. tracekit/ingest/derived.py adds the waits for the host, [gap start, launch), with the
 -- launching thread's activity at each instant. tracekit/native/src/nesting.c (go_to) chooses that activity:
 -- the outermost open slice that covers everything inside it (input, compilation), else the innermost slice.
 CREATE TABLE gpu_timeline (

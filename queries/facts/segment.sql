@@ -19,9 +19,9 @@ WITH known AS (
            (args->>'stack')::BIGINT AS stack_id
     FROM event WHERE category = 'memory_snapshot' AND name = 'segment'
 )
-SELECT k.*, count(b.bytes), coalesce(sum(b.bytes) FILTER (state <> 'inactive'), 0)::BIGINT,
-       coalesce(sum(b.requested_bytes) FILTER (state <> 'inactive'), 0)::BIGINT,
-       count(*) FILTER (state = 'inactive'), coalesce(max(b.bytes) FILTER (state = 'inactive'), 0)
+SELECT k.*, count(b.bytes), sum_where(b.bytes, state <> 'inactive'),
+       sum_where(b.requested_bytes, state <> 'inactive'), count(*) FILTER (state = 'inactive'),
+       coalesce(max(b.bytes) FILTER (state = 'inactive'), 0)
 FROM known AS k LEFT JOIN segment_block AS b
   ON k.trace_id = b.trace_id AND k.device_id = b.device_id AND k.address = b.segment_address
 GROUP BY ALL

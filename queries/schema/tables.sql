@@ -3,7 +3,7 @@
 -- The format number of these tables and views; there is no row until they are complete.
 CREATE TABLE IF NOT EXISTS tracekit (format INTEGER NOT NULL);
 
--- The input that a resumable load began with (tracekit/ingest/resume.py); the row stays after the load.
+-- The input that a resumable load began with (tracekit/ingest/load.py); the row stays after the load.
 CREATE TABLE IF NOT EXISTS loading (begun_on JSON NOT NULL);
 
 -- A trace file. Flags are NULL if unknown.

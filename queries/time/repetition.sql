@@ -35,9 +35,8 @@ turn AS (
     QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY alike DESC, times) = 1
 ),
 step AS (SELECT trace_id, count(*) AS steps FROM steps GROUP BY trace_id)
-SELECT op.trace_id, coalesce(sum(times) FILTER (is_gpu), 0)::BIGINT AS gpu_ops,
-       coalesce(sum(times) FILTER (
-           is_gpu AND times >= if(steps = 2, 2, thresholds().fewest_alike)), 0)::BIGINT AS repeated,
+SELECT op.trace_id, sum_where(times, is_gpu) AS gpu_ops,
+       sum_where(times, is_gpu AND times >= if(steps = 2, 2, thresholds().fewest_alike)) AS repeated,
        coalesce(any_value(steps), 0) AS steps, count(*) AS names, count(*) FILTER (times = 1) AS once,
        coalesce(any_value(calls), any_value(turns), 0)::BIGINT AS passes,
        list_transform(list_zip(any_value(starts)[:-2], any_value(starts)[2:]), lambda s: s[2] - s[1])

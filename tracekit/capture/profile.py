@@ -12,14 +12,7 @@ from contextlib import ContextDecorator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tracekit.capture.output import (
-    NO_WORK,
-    check_place,
-    publish,
-    rank_path,
-    require_ending,
-    save,
-)
+from tracekit.capture.output import NO_WORK, check_place, publish, rank_path, require_ending, save
 from tracekit.capture.recorder import Recorder, import_torch
 from tracekit.capture.usercode import (
     exit_status,

@@ -20,30 +20,10 @@ Value = str | int | float | bool | None
 
 # The files of queries/views. Each may use what the files before it define.
 VOCABULARY = (
-    "measures",
-    "names",
-    "intervals",
-    "categories",
-    "devices",
-    "host",
-    "windows",
-    "origin",
-    "inside",
-    "paths",
-    "places",
-    "memory",
-    "queue",
-    "peaks",
-    "graphs",
-    "work",
-    "serving",
-    "grids",
-    "collectives",
-    "cpu",
-    "runs",
-    "hta",
-    "former",
-)
+    "measures", "names", "intervals", "categories", "devices", "host", "windows", "origin",
+    "inside", "paths", "places", "memory", "queue", "peaks", "graphs", "work", "serving", "grids",
+    "collectives", "cpu", "runs", "hta", "former",
+)  # fmt: skip
 
 # The folders of queries and their subjects, in the order in which they are listed.
 TOPICS = {

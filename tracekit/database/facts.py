@@ -8,7 +8,7 @@ the rows are derived from:
 -- of: such facts, too; if one of them has no rows, this one has none, and nothing is planned
 -- when: a condition on the table slice_label: if it holds for no name, there are no rows
 -- into: another fact, which gets the rows
--- by: walk: the walk of the host's stacks (tracekit/ingest/host_tree.py) adds rows
+-- by: walk: the walk of the host's stacks (tracekit/ingest/derived.py) adds rows
 -- scope: all: a row may be about several traces
 
 A table of the database `_scratch` is dropped once all facts are built. Its rows may define its
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from graphlib import TopologicalSorter
 
 import duckdb
@@ -136,13 +136,12 @@ class Builder:
         self,
         connection: duckdb.DuckDBPyConnection,
         until_done: Callable[[Callable[[], object]], object],
-        add_names: Callable[[str], object] = lambda sql: None,
+        add_names: Callable[[str], object],
     ) -> None:
         self._connection = connection
         self._add_names = add_names
         self._until_done = until_done
         self._empty: set[str] = set()
-        self._possible: set[str] | None = None
 
     def build(
         self, walk: Callable[[duckdb.DuckDBPyConnection], object], *, over_traces: bool = True
@@ -179,12 +178,9 @@ class Builder:
                 self._empty.add(fact.name)
 
     def _is_empty(self, fact: Fact) -> bool:
-        """Whether it certainly has no rows; runs no query."""
-        if fact.when and self._possible is None:
-            self._possible = self._met()
-        return not self._empty.isdisjoint(fact.of) or bool(
-            fact.when and self._possible is not None and fact.name not in self._possible
-        )
+        """Whether it certainly has no rows; does not run its query."""
+        is_impossible = bool(fact.when) and fact.name not in self._possible
+        return is_impossible or not self._empty.isdisjoint(fact.of)
 
     def _count(self, fact: Fact) -> int:
         """Fills a table; returns the number of its rows."""
@@ -194,7 +190,8 @@ class Builder:
         self._until_done(lambda: counts.extend(self._connection.execute(sql).fetchall()))
         return counts[0][0]
 
-    def _met(self) -> set[str]:
+    @cached_property
+    def _possible(self) -> set[str]:
         """The facts whose condition holds for some name."""
         conditions = {each.name: each.when for each in facts().values() if each.when}
         asked = ", ".join(f"bool_or({condition})" for condition in conditions.values())

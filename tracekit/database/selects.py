@@ -49,11 +49,11 @@ class Selects:
         self,
         connection: duckdb.DuckDBPyConnection,
         add_names: Callable[[str], object] | None,
-        more_memory: Callable[[], bool] | None = None,
+        more_memory: Callable[[], bool] | None,
     ) -> None:
         self._connection = connection
-        self._more_memory = more_memory or (lambda: False)
-        self._add_names = add_names or (lambda sql: None)
+        self._more_memory = more_memory or bool
+        self._add_names = add_names or str
         self._resident_bytes = 0
         """The process's memory after DuckDB last returned some."""
 

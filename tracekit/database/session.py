@@ -98,9 +98,7 @@ class Session:
         Raises:
             TracekitError: when there is no such query or parameter.
         """
-        if self._shared is not None:
-            return self._shared.frame(name, parameters, lambda others: self._query(name, others))
-        return self._query(name, parameters)
+        return (self._shared.frame if self._shared else self._query)(name, parameters)
 
     def _query(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         question = catalog.query(name)
@@ -149,9 +147,7 @@ class Session:
         Raises:
             TracekitError: for an unknown query or parameter.
         """
-        if self._shared is not None:
-            return self._shared.rows(name, parameters, lambda others: self._ask(name, others))
-        return self._ask(name, parameters)
+        return (self._shared.rows if self._shared else self._ask)(name, parameters)
 
     def _ask(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
         question = catalog.query(name)
@@ -187,10 +183,7 @@ class Session:
         return self.ask("health", trace=trace) + absent
 
     def doubts(
-        self,
-        name: str,
-        trace: int | None = None,
-        findings: Sequence[dict[str, Any]] | None = None,
+        self, name: str, trace: int | None = None, findings: Sequence[dict[str, Any]] | None = None
     ) -> list[dict[str, Any]]:
         """Findings that make the result of the named query doubtful, or say why it is empty, out
         of `findings` or of those of one trace_id or all."""
@@ -245,12 +238,7 @@ class Session:
         return shared.once(key, make) if shared is not None and shared.together else make()
 
     def arrays(
-        self,
-        name: str,
-        columns: Sequence[str] = (),
-        *,
-        in_order: bool = True,
-        **parameters: Value,
+        self, name: str, columns: Sequence[str] = (), *, in_order: bool = True, **parameters: Value
     ) -> dict[str, numpy.ndarray]:
         """Columns of the named query (all, or those in `columns`) as NumPy arrays: for large
         results. Causes are given as numbers. Rows in any order take less memory.
@@ -259,16 +247,8 @@ class Session:
             TracekitError: for an unknown query or parameter.
         """
         columns = tuple(columns or (column.name for column in catalog.query(name).columns))
-        if self._shared is not None:
-            found = self._shared.arrays(
-                name,
-                columns,
-                parameters,
-                lambda asked, others: self._arrays(name, asked, others),
-            )
-            if found is not None:
-                return found
-        return self._arrays(name, columns, parameters, in_order=in_order)
+        found = self._shared.arrays(name, columns, parameters) if self._shared else None
+        return found or self._arrays(name, columns, parameters, in_order=in_order)
 
     def _arrays(
         self,
@@ -285,11 +265,8 @@ class Session:
         )
         rows = question.sql if in_order else _ORDER.sub("", question.sql)
         sql = f"SELECT {wanted} FROM ({self._judging_sql(rows)})"
-        found = self._selects.run(
-            sql,
-            lambda cursor: cursor.execute(sql).fetchnumpy(),
-            question.check_parameters(parameters),
-        )
+        given = question.check_parameters(parameters)
+        found = self._selects.run(sql, lambda cursor: cursor.execute(sql).fetchnumpy(), given)
         self.give_back_memory()
         return found
 
@@ -316,10 +293,7 @@ class Session:
                 than `timeout_s`.
         """
         return self._selects.run(
-            query,
-            lambda cursor: take(cursor.sql(query)),
-            variables,
-            timeout_s=timeout_s,
+            query, lambda cursor: take(cursor.sql(query)), variables, timeout_s
         )
 
     def frame(
@@ -382,7 +356,7 @@ class Session:
         # Shared answers were made by other thresholds.
         self._judged = judged
         if self._shared is not None:
-            self._shared = type(self._shared)(together=self._shared.together)
+            self._shared = self._share(self._shared.together)
         self._selects.first = None if self.judges_as_stored else judged
         try:
             yield
@@ -410,13 +384,16 @@ class Session:
         if is_idle or self.is_large or (before is not None and before.together >= together):
             yield
             return
-        from tracekit.database.shared import Shared
-
-        self._shared = Shared(together=together)
+        self._shared = self._share(together)
         try:
             yield
         finally:
             self._shared = before
+
+    def _share(self, together: bool) -> Shared:
+        from tracekit.database.shared import Shared
+
+        return Shared(together, self._ask, self._query, self._arrays)
 
     def require_select(self, query: str) -> None:
         """Checks that SQL from a user only reads.

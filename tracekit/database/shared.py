@@ -32,59 +32,54 @@ class Shared:
     """The answers so far.
 
     If all traces are asked about `together`, an answer about one is the rows of that trace in the
-    answer about all; else each trace is asked about alone, once.
+    answer about all; else each trace is asked about alone, once. `ask`, `frame` and `arrays` answer
+    a question with these parameters.
     """
 
-    def __init__(self, *, together: bool) -> None:
+    def __init__(
+        self,
+        together: bool,
+        ask: Callable[[str, Mapping[str, Value]], list[dict[str, Any]]],
+        frame: Callable[[str, Mapping[str, Value]], polars.DataFrame],
+        arrays: Callable[[str, tuple[str, ...], Mapping[str, Value]], dict[str, NDArray[Any]]],
+    ) -> None:
         self.together = together
+        self._ask, self._frame, self._arrays = ask, frame, arrays
         self._locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
         self._making = threading.Lock()
         self._answers: dict[Any, Any] = {}
 
-    def rows(
-        self,
-        name: str,
-        parameters: Mapping[str, Value],
-        ask: Callable[[dict[str, Value]], list[dict[str, Any]]],
-    ) -> list[dict[str, Any]]:
-        """The rows about one trace or all; `ask` answers for the parameters that it gets."""
+    def rows(self, name: str, parameters: Mapping[str, Value]) -> list[dict[str, Any]]:
+        """The rows about one trace or all."""
         asked, chosen = self._split(name, parameters)
         key = ("rows", name, *asked.items())
-        found = self.once(key, lambda: ask(asked))
+        found = self.once(key, lambda: self._ask(name, asked))
         if _TRACE in chosen:
             by_trace = self.once(("by trace", *key), lambda: _by_trace(found, _TRACE))
             found = by_trace[chosen[_TRACE]]
         # Copied: callers may modify rows.
         return [dict(row) for row in found[: chosen.get("top")]]
 
-    def frame(
-        self,
-        name: str,
-        parameters: Mapping[str, Value],
-        ask: Callable[[dict[str, Value]], polars.DataFrame],
-    ) -> polars.DataFrame:
+    def frame(self, name: str, parameters: Mapping[str, Value]) -> polars.DataFrame:
         """The same as a frame."""
         asked, chosen = self._split(name, parameters)
-        found = self.once(("frame", name, *asked.items()), lambda: ask(asked))
+        found = self.once(("frame", name, *asked.items()), lambda: self._frame(name, asked))
         if _TRACE in chosen:
             found = found.filter(trace_id=chosen[_TRACE])
         return found.head(chosen["top"]) if "top" in chosen else found
 
     def arrays(
-        self,
-        name: str,
-        columns: tuple[str, ...],
-        parameters: Mapping[str, Value],
-        ask: Callable[[tuple[str, ...], dict[str, Value]], dict[str, NDArray[Any]]],
+        self, name: str, columns: tuple[str, ...], parameters: Mapping[str, Value]
     ) -> dict[str, NDArray[Any]] | None:
-        """The rows as arrays of these columns; `ask` also gets the columns. None: they are not
-        shared, since they may be large."""
+        """The rows as arrays of these columns. None: they are not shared, since they may be
+        large."""
         others, chosen = self._split(name, parameters)
         if not self.together or "trace" in others:
             return None
         top = chosen.get("top")
         asked = tuple(dict.fromkeys((_TRACE, *columns))) if _TRACE in chosen else columns
-        found = self.once(("arrays", name, asked, *others.items()), lambda: ask(asked, others))
+        key = ("arrays", name, asked, *others.items())
+        found = self.once(key, lambda: self._arrays(name, asked, others))
         if _TRACE not in chosen:
             return {column: values[:top].copy() for column, values in found.items()}
         own = np.flatnonzero(np.ma.filled(found[_TRACE], -1) == chosen[_TRACE])[:top]

@@ -72,10 +72,19 @@ class Entry(Struct, frozen=True, order=True):
     definition: str
 
 
-def create_all(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Creates all tables, views and macros in an empty database. Returns False, without changes, if
-    the database is not empty."""
-    return _create(connection, *_tables_sql(), *catalog.vocabulary().values())
+def create_tables(connection: duckdb.DuckDBPyConnection, *, with_views: bool = False) -> bool:
+    """Creates all tables in an empty database, and all views and macros with `with_views`. Returns
+    False, without changes, if the database is not empty."""
+    is_empty = (
+        "SELECT count(*) = 0 FROM duckdb_tables()"
+        " WHERE database_name = current_database() AND NOT internal"
+    )
+    if not connection.execute(is_empty).fetchall()[0][0]:
+        return False
+    views = catalog.vocabulary().values() if with_views else ()
+    # One transaction: a file's log takes longer for each of many.
+    connection.execute("\n".join(("BEGIN;", *_tables_sql(), *views, "COMMIT")))
+    return True
 
 
 class Vocabulary:
@@ -112,25 +121,6 @@ class Vocabulary:
                 cursor.execute(statement)
 
 
-def create_tables(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Creates all tables in an empty database. Returns False, without changes, if the database is
-    not empty."""
-    return _create(connection, *_tables_sql())
-
-
-def _create(connection: duckdb.DuckDBPyConnection, *statements: str) -> bool:
-    """Runs the statements if the database is empty, in one transaction: a file's log takes longer
-    for each of many."""
-    is_empty = (
-        "SELECT count(*) = 0 FROM duckdb_tables()"
-        " WHERE database_name = current_database() AND NOT internal"
-    )
-    if not connection.execute(is_empty).fetchall()[0][0]:
-        return False
-    connection.execute("\n".join(("BEGIN;", *statements, "COMMIT")))
-    return True
-
-
 def _tables_sql() -> tuple[str, ...]:
     return catalog.schema("tables"), catalog.schema("types"), facts.tables()
 
@@ -160,7 +150,7 @@ def digest(found: list[Entry]) -> str:
 def ours() -> list[Entry]:
     """The entries that this version of tracekit writes, as the installed DuckDB lists them."""
     with duckdb.connect(":memory:") as connection:
-        create_all(connection)
+        create_tables(connection, with_views=True)
         return entries(connection, "memory")
 
 

@@ -7,9 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Container, Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any
 
 from tracekit.causes import in_words_of, words
 from tracekit.evidence.accounts import account_between
@@ -34,28 +32,12 @@ if TYPE_CHECKING:
 
 # The questions whose answers an analysis contains; `--explain` prints them.
 QUERIES = (
-    "overview",
-    "health",
-    "capture_facts",
-    "partition",
-    "idle_causes",
-    "launch_stats",
-    "cpu_time",
-    "top_kernels",
-    "memory_traffic",
-    "host_work",
-    "device_work",
-    "device_limits",
-    "host_waits",
-    "stream_waits",
-    "replay_steps",
-    "one_off_candidates",
-    "repetition",
-    "unrecorded_waits",
-)
+    "overview", "health", "capture_facts", "partition", "idle_causes", "launch_stats", "cpu_time",
+    "top_kernels", "memory_traffic", "host_work", "device_work", "device_limits", "host_waits",
+    "stream_waits", "replay_steps", "one_off_candidates", "repetition", "unrecorded_waits",
+)  # fmt: skip
 
 Sites = dict[int | None, dict[str, Any]]
-S = TypeVar("S", bound=Struct)
 
 # The most characters of a kernel's name in a sentence.
 _NAME = 40

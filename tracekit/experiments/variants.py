@@ -18,14 +18,7 @@ from msgspec.structs import replace
 from tracekit.capture.usercode import find_function, find_step
 from tracekit.capture.workload import Options, Runnable, check_compiler, parameters_of, prepare
 from tracekit.errors import TracekitError, first_line
-from tracekit.experiments.predicting import (
-    BATCH,
-    COMPILE,
-    GRAPH,
-    TENSOR_CORES,
-    WORKERS,
-    Promises,
-)
+from tracekit.experiments.predicting import BATCH, COMPILE, GRAPH, TENSOR_CORES, WORKERS, Promises
 from tracekit.experiments.timing import Step, interleaved
 
 if TYPE_CHECKING:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from ctypes import byref, c_char_p, c_void_p, py_object
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +14,14 @@ import duckdb
 
 from tracekit.database import catalog, facts
 from tracekit.database.names import literal
-from tracekit.ingest.host_tree import nest
-from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar
+from tracekit.ingest.writer import OF_EVENTS, columns_of, scalar, transaction
+from tracekit.native.library import CAPSULE_NAME, Batch, BatchStream, Rows, library
+from tracekit.native.walk_codes import WalkOutput, parameters
+from tracekit.trace.prefetch import prefetched
 
 if TYPE_CHECKING:
     from tracekit.database.stored import Vocabulary
 
-# Yields the rows of verdicts by table, one trace at a time.
 # The verdicts on the traces of a database, as rows by table; it may ask for more memory.
 Judge = Callable[
     [duckdb.DuckDBPyConnection, Callable[[], bool]],
@@ -32,6 +36,13 @@ _NUMBERED = {
     "thread_slice": ("thread",),
     "thread_segment": ("thread", "segment"),
     "gpu_timeline": ("place",),
+}
+# One of DuckDB's row groups.
+_ROWS_AT_ONCE = 122_880
+_WRITE: dict[WalkOutput, tuple[Rows, str]] = {
+    WalkOutput.SEGMENTS: ("segment", "write_segments"),
+    WalkOutput.SLICES: ("slice", "write_slices"),
+    WalkOutput.WAITS: ("wait", "write_waits"),
 }
 
 
@@ -51,11 +62,9 @@ class Derivation:
     ) -> None:
         self._connection = connection
         self._more_memory = more_memory
-        if vocabulary is None:
-            self._facts = facts.Builder(connection, self._until_done)
-        else:
-            vocabulary.add(catalog.schema("host_order"))
-            self._facts = facts.Builder(connection, self._until_done, vocabulary.add)
+        add_names = vocabulary.add if vocabulary else str
+        add_names(catalog.schema("host_order"))
+        self._facts = facts.Builder(connection, self._until_done, add_names)
 
     def build(self, *, is_new: bool) -> None:
         """Builds all facts, which replace the former ones unless the database `is_new`."""
@@ -135,3 +144,61 @@ def _write_out(connection: duckdb.DuckDBPyConnection) -> None:
         reader.execute("FROM tracekit").fetchall()
         connection.execute("INSERT INTO tracekit VALUES (?)", [catalog.FORMAT])
         connection.execute("CHECKPOINT")
+
+
+# -- the walk of the host's stacks
+
+
+def nest(connection: duckdb.DuckDBPyConnection) -> None:
+    """Fills thread_segment and thread_slice, and adds to gpu_timeline.
+
+    queries/views/host.sql and timeline.sql document these tables.
+    """
+    with connection.cursor() as reading, connection.cursor() as writing:
+        ordered = reading.sql(catalog.render_template("host_order", **parameters()))
+        with (
+            closing(_walk(ordered.__arrow_c_stream__(), _ROWS_AT_ONCE)) as walk,
+            prefetched(walk) as batches,
+            transaction(writing),
+        ):
+            for kind, batch in batches:
+                rows, statement = _WRITE[kind]
+                # The statement reads this local variable by its name.
+                walked = BatchStream(rows, iter([batch]))  # noqa: F841
+                writing.execute(catalog.schema(statement))
+
+
+def _walk(capsule: object, rows: int) -> Generator[tuple[WalkOutput, Batch], None, None]:
+    """Batches of segments, slices and waits, about `rows` rows each: the C library nests slices
+    into call trees. Close it.
+
+    `capsule` is an Arrow stream of host slices, with the columns and in the order of
+    queries/schema/host_order.sql.
+
+    Raises:
+        duckdb.Error: when the stream fails or memory runs out.
+    """
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.restype, address.argtypes = c_void_p, [py_object, c_char_p]
+    opened = library().tracekit_walk_open(address(capsule, CAPSULE_NAME))
+    try:
+        while opened:
+            batch = Batch()
+            walked = WalkOutput(library().tracekit_walk_next(opened, rows, byref(batch)))
+            if walked is WalkOutput.IS_DONE:
+                return
+            if walked is WalkOutput.FAILED:
+                reason = library().tracekit_walk_error(opened) or b"no reason is given"
+                raise _error(reason.decode("utf-8", "replace"))
+            if walked is WalkOutput.OUT_OF_MEMORY:
+                break
+            yield walked, batch
+        raise duckdb.OutOfMemoryException("a batch of host slices does not fit in memory")
+    finally:
+        library().tracekit_walk_close(opened)
+
+
+def _error(reason: str) -> duckdb.Error:
+    """The exception that DuckDB raises for this reason; the stream only passes its text on."""
+    is_memory = reason.startswith("Out of Memory")
+    return duckdb.OutOfMemoryException(reason) if is_memory else duckdb.Error(reason)

@@ -181,11 +181,7 @@ class Job(Struct):
                 raise
 
     def _copy(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        file: str,
-        name: str,
-        done: set[LoadedTrace],
+        self, connection: duckdb.DuckDBPyConnection, file: str, name: str, done: set[LoadedTrace]
     ) -> int:
         """Copies the traces of a database; returns how many."""
         try:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
+from tracekit.database import catalog, stored
 from tracekit.database.connection import (
     connect,
+    connect_partial,
     is_database,
     leftover_log,
     logs_of,
     require_database,
 )
-from tracekit.database.sandbox import (
-    SPILL_MB,
-    Config,
-    close_to_the_outside,
-    limit_spilling,
-)
-from tracekit.database.stored import Vocabulary
+from tracekit.database.sandbox import SPILL_MB, Config, close_to_the_outside, limit_spilling
 from tracekit.errors import TracekitError
 from tracekit.files import sole_writer, written_whole
 from tracekit.ingest.hardware import peaks
@@ -36,7 +34,9 @@ from tracekit.ingest.resources import (
     json_bytes,
     plan_briefly,
 )
+from tracekit.ingest.writer import create_tables
 from tracekit.trace.paths import ENDINGS
+from tracekit.trace.remote import is_url, shown
 from tracekit.trace.source import ByteStream
 
 
@@ -53,7 +53,7 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
     # The database itself is in memory: set a limit only when the user asked for one.
     memory = Memory(connection, memory_mb) if memory_mb else None
     if job.judge is None:
-        job.vocabulary = Vocabulary(connection)
+        job.vocabulary = stored.Vocabulary(connection)
     job.run(connection, memory, first)
     limit_spilling(connection, SPILL_MB if resources.spill_mb is None else resources.spill_mb)
     close_to_the_outside(connection)
@@ -62,7 +62,7 @@ def into_memory(job: Job) -> duckdb.DuckDBPyConnection:
 
 def load_opened(
     streams: Sequence[ByteStream], database: Path, resources: Resources
-) -> tuple[duckdb.DuckDBPyConnection, Vocabulary, dict[int, TracekitError]]:
+) -> tuple[duckdb.DuckDBPyConnection, stored.Vocabulary, dict[int, TracekitError]]:
     """Loads traces that are open into the new file `database`; returns a connection that may write
     the file, the views and macros that it lacks, and the errors of bad traces by trace_id, which
     counts from 1 in the order given.
@@ -74,7 +74,7 @@ def load_opened(
     job = Job(paths, peaks(resources.hardware), resources, False, True, None, opened=streams)
     settings: Config = {"default_block_size": SMALLEST_BLOCK}
     connection = connect(database, resources.settings(database) | settings, paths[0])
-    job.vocabulary = vocabulary = Vocabulary(connection)
+    job.vocabulary = vocabulary = stored.Vocabulary(connection)
     try:
         job.run(connection, Memory(connection, resources.memory_mb), paths[0])
     except BaseException:
@@ -84,11 +84,7 @@ def load_opened(
 
 
 def into_file(
-    job: Job,
-    database: str | Path,
-    *,
-    append: bool,
-    on_wait: Callable[[], object] | None = None,
+    job: Job, database: str | Path, *, append: bool, on_wait: Callable[[], object] | None = None
 ) -> None:
     """Loads into the file `database`, as its only writer.
 
@@ -120,15 +116,13 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
         require_database(base)
     with written_whole(database, job.inputs, resumes=job.resume) as beside:
         if beside.exists():
-            from tracekit.ingest.resume import require_same
-
-            require_same(beside, base, job.paths)
+            _require_same(beside, base, job.paths)
         elif job.resume:
             # Logs may remain from a partial database that the user removed.
             for log in logs_of(beside):
                 log.unlink(missing_ok=True)
             with written_whole(beside) as fresh:
-                _begin(job, fresh, base, database, resources)
+                _begin(job, fresh, base, database)
         elif base is not None:
             shutil.copyfile(base, beside)
         settings = resources.settings(beside) | block_size(job.paths)
@@ -143,16 +137,63 @@ def _into_file(job: Job, database: str | Path, append: bool) -> None:
                 )
 
 
-def _begin(
-    job: Job, fresh: Path, base: Path | None, database: str | Path, resources: Resources
-) -> None:
-    """Makes the database that a resumable load adds to."""
-    from tracekit.ingest.resume import begin
-
+def _begin(job: Job, fresh: Path, base: Path | None, database: str | Path) -> None:
+    """Makes the database that a resumable load adds to, with a record of the load's input."""
     if base is not None:
         shutil.copyfile(base, fresh)
-    settings = resources.settings(fresh) | block_size(job.paths)
+    settings = job.resources.settings(fresh) | block_size(job.paths)
     with loading(str(database)), connect(fresh, settings, database) as connection:
-        begin(connection, base, job.paths)
+        create_tables(connection)
+        begun_on = json.dumps({"base": _identity(base), "paths": _resolved(job.paths)})
+        connection.execute("DELETE FROM loading")
+        connection.execute("INSERT INTO loading VALUES (?)", [begun_on])
         # Closing a connection writes its log to the file, too, but hides errors.
         connection.execute("CHECKPOINT")
+
+
+def _require_same(partial: Path, base: Path | None, paths: Iterable[str]) -> None:
+    """Refuses to resume `partial` with a different load.
+
+    Raises:
+        TracekitError: when another version started it, `base` has changed since, or it was started
+            with traces that are not among `paths`.
+    """
+    begun_on = _begun_on(partial)
+    if begun_on["base"] != _identity(base):
+        raise _refused(partial, "the database has changed since this load started")
+    if others := sorted(set(begun_on["paths"]) - set(_resolved(paths))):
+        raise _refused(partial, f"it may hold {others[0]}, which this load does not include")
+
+
+def _begun_on(partial: Path) -> dict[str, Any]:
+    with connect_partial(partial) as connection:
+        try:
+            if not stored.is_part_of_ours(connection):
+                raise _refused(partial, "another version of tracekit or another program made it")
+            rows = connection.execute("SELECT begun_on FROM main.loading LIMIT 2").fetchall()
+        except duckdb.Error as error:
+            raise _refused(partial, "it cannot be read") from error
+    if len(rows) != 1:
+        raise _refused(partial, "it does not say which load it belongs to")
+    noted: dict[str, Any] = json.loads(rows[0][0])
+    return noted
+
+
+def _identity(base: Path | None) -> list[int] | None:
+    """Identifies one state of a file: each load writes a new file."""
+    if base is None:
+        return None
+    found = base.stat()
+    return [catalog.FORMAT, found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+def _resolved(paths: Iterable[str]) -> list[str]:
+    return [
+        shown(path) if path == "-" or is_url(path) else str(Path(path).resolve()) for path in paths
+    ]
+
+
+def _refused(partial: Path, why: str) -> TracekitError:
+    return TracekitError(
+        f"{partial}: {why}: remove it to start again, or repeat the call that started it"
+    )

@@ -35,7 +35,7 @@ def create_tables(connection: duckdb.DuckDBPyConnection, *, with_views: bool = T
     """Creates all tables and views in an empty database. Returns whether it was empty."""
     # Rows carry their position in the file.
     connection.execute("SET preserve_insertion_order = false")
-    return (stored.create_all if with_views else stored.create_tables)(connection)
+    return stored.create_tables(connection, with_views=with_views)
 
 
 def last_trace_id(connection: duckdb.DuckDBPyConnection) -> int:

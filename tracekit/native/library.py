@@ -80,10 +80,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "walk_error": (c_char_p, [c_void_p]),
     "walk_close": (None, [c_void_p]),
     "read_members": (None, [c_void_p, c_int64, c_void_p]),
-    "find_member": (
-        c_int64,
-        [c_char_p, c_int64, c_char_p, c_int64, c_void_p, c_void_p],
-    ),
+    "find_member": (c_int64, [c_char_p, c_int64, c_char_p, c_int64, c_void_p, c_void_p]),
     "scaled": (None, [c_void_p, c_void_p, c_int64, c_void_p]),
     "work": (None, [c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p]),
     "replay": (None, [c_void_p, c_void_p, c_void_p, c_void_p]),

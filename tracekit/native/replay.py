@@ -148,7 +148,8 @@ def work_at(
     points: Ints,
     stretch: NDArray[Any],
 ) -> Ints:
-    """The work done by each of `points`, in ns, at these rates or as measured.
+    """The work done by each of `points`, in ns, at these rates or as measured; only differences
+    within a thread are meaningful.
 
     `points` have to be in order; `stretch` holds the stretch of each.
     """
@@ -179,10 +180,7 @@ def replay_ranks(
     ranks = (_Rank * len(edges))(
         *(
             _Rank(
-                ctypes.addressof(one),
-                ctypes.addressof(scale),
-                length.ctypes.data,
-                time.ctypes.data,
+                ctypes.addressof(one), ctypes.addressof(scale), length.ctypes.data, time.ctypes.data
             )
             for one, scale, (length, time) in zip(edges, scales, found, strict=True)
         )

@@ -290,8 +290,7 @@ class Intervals(Struct, frozen=True):
         if not len(self.begin):
             return
         join, joins = self.around(graph.joins - 1)
-        # For each edge, the index of its target among the joins; negative if the target is a GPU
-        # op.
+        # For each edge, the index of its target among the joins; negative: it is a GPU op.
         place = edges.target - 1 - graph.ops
         edge = np.flatnonzero(place >= 0)
         edge = edge[joins[place[edge]]]
@@ -313,10 +312,8 @@ class Intervals(Struct, frozen=True):
         if target == "call":
             device = graph.device
             remains = np.full(len(device.start), np.nan)
-            for thread, call in (
-                (device.captured_by, device.captured),
-                (device.thread, device.call),
-            ):
+            calls = (device.captured_by, device.captured), (device.thread, device.call)
+            for thread, call in calls:
                 known = np.flatnonzero(thread >= 0)
                 index, inside = self.around(host.key(thread[known], host.origin_ns + call[known]))
                 remains[known[inside]] = self.factor[index[inside]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
@@ -84,7 +85,7 @@ class End(Struct, frozen=True):
 
 def last_of(run: Run, ops: Numbers, keys: Ints) -> End:
     """The latest of the given ops' ends and instants of the host (`keys`)."""
-    op_end, key_time = run.op_end(ops), run.host_time(keys)
+    op_end, key_time = run.op_end[ops], run.host_time(keys)
     if op_end.max(initial=-1) >= key_time.max(initial=-1):
         op = int(ops[np.argmax(op_end)])
         return End(int(op_end.max()), 1 + op, op=op)
@@ -105,9 +106,7 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     links = []
     for each in pieces(run, start, end):
         total += sums(each.cause, each.ns, len(total))
-        between = each.take(each.event < 0)
-        longest = between.take(np.argsort(-between.ns, kind="stable")[:_LONGEST])
-        links += _links(longest)
+        links += _links(each.take(each.event < 0))
         named = each.take(each.event >= 0)
         np.add.at(known.ns, named.event, named.ns)
         # Of several pieces of one event, the one assigned last stays.
@@ -121,8 +120,7 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     if missing > 0:
         total[CAUSES.index("unknown")] += missing
         links.append(Link(None, "unknown", "host", start, missing))
-    longest = known.take(np.argsort(-known.ns, kind="stable")[:_LONGEST])
-    links = [*_links(longest.take(longest.ns > 0)), *links]
+    links = [*_links(known.take(known.ns > 0)), *links]
     by_cause = {name: int(ns) for name, ns in zip(CAUSES, total, strict=True) if ns}
     return Path(
         dict(sorted(by_cause.items(), key=lambda item: -item[1])),
@@ -141,7 +139,8 @@ def pieces(run: Run, start: int, end: End) -> Iterator[Pieces]:
 
 
 def _links(pieces: Pieces) -> list[Link]:
-    """A link for each piece."""
+    """A link for each of the longest pieces."""
+    pieces = pieces.take(np.argsort(-pieces.ns, kind="stable")[:_LONGEST])
     columns = (pieces.start, pieces.ns, pieces.cause, pieces.event, pieces.on_device)
     return [
         Link(event if event >= 0 else None, CAUSES[cause], _SIDES[on_device], start, length)
@@ -167,7 +166,7 @@ def _tail(run: Run, end: End) -> Iterator[Pieces]:
     graph = run.graph
     if end.op >= 0:
         op = np.array([end.op])
-        start, ns = run.op_start(op), run.op_ns[op]
+        start, ns = run.op_start[op], run.op_ns[op]
         yield _pieces(start, ns, graph.device.cause[op], graph.device.op_id[op], True)
     else:
         last, until = np.array([end.node]), np.array([end.key])
@@ -194,9 +193,9 @@ def _taken_apart(run: Run, chain: NDArray[np.int32]) -> Iterator[Pieces]:
     device = graph.device
     yield _pieces(at[by_op], op_ns[by_op], device.cause[op], device.op_id[op], True)
     on_device = (edges.kind != EdgeKind.HOST) & (edges.kind != EdgeKind.SYNC)
-    yield _pieces(at + op_ns, np.maximum(fixed, 0), edges.fixed_cause, None, on_device)
-    unknown = np.full(len(chain), CAUSES.index("unknown"), np.int8)
-    yield _pieces(at + op_part + fixed, run.wait[edges.target], unknown, None, on_device)
+    yield _pieces(at + op_ns, np.maximum(fixed, 0), edges.fixed_cause, -1, on_device)
+    unknown = CAUSES.index("unknown")
+    yield _pieces(at + op_part + fixed, run.wait[edges.target], unknown, -1, on_device)
 
 
 def _host_pieces(run: Run, since: Ints, until: Ints, begun: Ints) -> Iterator[Pieces]:
@@ -226,19 +225,13 @@ def _host_pieces(run: Run, since: Ints, until: Ints, begun: Ints) -> Iterator[Pi
 
 
 def _pieces(
-    start: Ints,
-    ns: Ints,
-    cause: NDArray[np.int8],
-    event: NDArray[np.int64] | None,
-    on_device: bool | Flags,
+    start: Ints, ns: Ints, cause: Numbers | int, event: Numbers | int, on_device: Flags | bool
 ) -> Pieces:
-    n = len(start)
+    def column(value: Any, kind: Any) -> NDArray[Any]:
+        return np.broadcast_to(value, len(start)).astype(kind, copy=False)
+
     return Pieces(
-        start,
-        ns,
-        cause,
-        np.full(n, -1, np.int64) if event is None else event.astype(np.int64, copy=False),
-        np.broadcast_to(on_device, n).astype(np.bool_),
+        start, ns, column(cause, np.int8), column(event, np.int64), column(on_device, np.bool_)
     )
 
 

@@ -74,12 +74,9 @@ def _one_off(
     ops: Iterable[int] = (),
 ) -> OneOff:
     """The one-off of a row, which gives its kind, event, times, cause and name."""
-    given = {key: row[key] for key in ("kind", "event_id", "start_ns", "dur_ns", "cause", "name")}
+    given = {name: row[name] for name in OneOff.__struct_fields__ if name in row}
     given |= {"usual_ns": usual_ns, "excess_ns": work_ns - usual_ns}
-    given |= {key: row.get(key) for key in ("pid", "tid")}
-    inner = tuple(row.get("inner", ()))
-    given["is_new_shape"] = row.get("is_new_shape", False)
-    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops), inner=inner)
+    return OneOff(**given, begin=begin, end=end, ops=frozenset(ops))
 
 
 def one_offs_of(
@@ -300,11 +297,11 @@ class _HostWork:
         return {"cause": CAUSES[cause], "inner": _longest(event, ns)}
 
 
-def _longest(event: Numbers, ns: Numbers) -> list[tuple[int, int]]:
+def _longest(event: Numbers, ns: Numbers) -> tuple[tuple[int, int], ...]:
     """The longest events, as ids with times; without -1, where none was recorded."""
     at = np.argsort(-ns, kind="stable")[:_INNER]
     pairs = zip(event[at].tolist(), ns[at].tolist(), strict=True)
-    return [(event_id, time) for event_id, time in pairs if event_id >= 0]
+    return tuple((event_id, time) for event_id, time in pairs if event_id >= 0)
 
 
 def _slow_steps(steps: MarkedWindows, worked: _HostWork, thresholds: Thresholds) -> list[OneOff]:

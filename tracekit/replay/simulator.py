@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tracekit.native import replay
 from tracekit.replay.graph import Graph
-from tracekit.replay.graph.arrays import Flags, Ints, Rates, Which, distinct, times
+from tracekit.replay.graph.arrays import Flags, Ints, Rates, distinct, times
 
 
 class Scale(Struct):
@@ -82,16 +82,13 @@ class Run(Struct, frozen=True, dict=True):
         binding[edges.target[tight]] = tight
         return binding
 
-    def op_end(self, op: Which) -> Ints:
-        """When GPU ops end."""
-        return self._ends[op]
+    @property
+    def op_start(self) -> Ints:
+        return self.time[1 : 1 + self.graph.ops]
 
     @cached_property
-    def _ends(self) -> Ints:
-        return self.op_start(slice(None)) + self.op_ns
-
-    def op_start(self, op: Which) -> Ints:
-        return self.time[1 : 1 + self.graph.ops][op]
+    def op_end(self) -> Ints:
+        return self.op_start + self.op_ns
 
     def host_time(self, key: Ints) -> Ints:
         """When threads reach these instants of the host (keys), which are watched."""
@@ -107,14 +104,10 @@ class Run(Struct, frozen=True, dict=True):
 class Simulator:
     """A graph laid out for many replays: each is one pass in C over the edges, in order."""
 
-    def __init__(self, graph: Graph, watched: Ints | None = None) -> None:
-        """Args:
-        graph: the graph to replay.
-        watched: instants of the host whose times are needed.
-        """
+    def __init__(self, graph: Graph, watched: Ints) -> None:
+        """`watched` are the instants of the host whose times are needed."""
         self.graph = graph
         edges, host = graph.edges, graph.host
-        watched = np.zeros(0, np.int64) if watched is None else watched
         hosted = np.flatnonzero(edges.host_to >= 0).astype(np.int32)
         until = edges.host_to[hosted]
         since = graph.since(edges.source[hosted], until)
@@ -158,7 +151,9 @@ class Simulator:
         """The work that threads have done by each point, at these rates."""
         if rates.all_one and self._measured is not None:
             return self._measured
-        work = self.graph.host.work_at(self.points, self._stretch, rates)
+        host = self.graph.host
+        parts = rates.parts
+        work = replay.work_at(host.borders, host.blocked, parts, self.points, self._stretch)
         if rates.all_one:
             self._measured = work
         return work

@@ -18,7 +18,6 @@ from tracekit.replay.graph.arrays import NEVER, Ints, Numbers, compact_ids, dist
 from tracekit.replay.simulator import Run
 
 _NONE = np.zeros(0, np.int64)
-_ALL = slice(None)
 # The thread number that means all threads.
 _EVERY = -1
 
@@ -66,8 +65,8 @@ class Extents(Windows):
     def spans(self, run: Run) -> tuple[Ints, Ints]:
         begin, end = np.full(len(self), -NEVER), np.full(len(self), NEVER)
         if len(self.first):
-            begin = np.minimum.reduceat(run.op_start(_ALL), self.first)
-            end = np.maximum.reduceat(run.op_end(_ALL), self.first)
+            begin = np.minimum.reduceat(run.op_start, self.first)
+            end = np.maximum.reduceat(run.op_end, self.first)
         if len(self.begin):
             begin = np.minimum(begin, run.host_time(self.begin).min())
             end = np.maximum(end, run.host_time(self.end).max())
@@ -129,7 +128,7 @@ class MarkedWindows(Windows):
             borders = distinct(np.concatenate([first, stop]))
             # The latest end before each border, and before the one after it.
             latest = np.maximum.reduceat(
-                np.concatenate([[0], run.op_end(ops), [0]]), np.append(0, borders + 1)
+                np.concatenate([[0], run.op_end[ops], [0]]), np.append(0, borders + 1)
             )
             done = np.maximum.accumulate(latest)
             begin[own] = np.maximum(begin[own], done[np.searchsorted(borders, first)])
@@ -156,8 +155,7 @@ class ReplayedWindow(Struct, frozen=True):
         return begin, end
 
     def length(self, run: Run) -> int:
-        begin, end = self.span(run)
-        return end - begin
+        return int(self.of.lengths(run)[self.number])
 
     def path(self, run: Run) -> Path:
         """The critical path through the window: its pieces add up to the length."""

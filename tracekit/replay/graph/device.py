@@ -168,15 +168,12 @@ class Streams:
         gap = gap[(gap >= 0) & (gap <= thresholds.wait_ns)]
         roomy = linked & (self.depth() <= thresholds.queue_depth)
         calls = (device.call_end - device.call)[roomy if roomy.any() else linked]
+        quick = np.quantile(after_call, thresholds.quick_share) if len(after_call) else 0
         return UsualTimes(
-            latency_ns=int(np.median(after_call))
-            if len(after_call)
-            else thresholds.launch_latency_ns,
-            least_latency_ns=int(np.quantile(after_call, thresholds.quick_share))
-            if len(after_call)
-            else 0,
-            gap_ns=int(np.median(gap)) if len(gap) else thresholds.kernel_gap_ns,
-            call_ns=int(np.median(calls)) if len(calls) else 0,
+            latency_ns=_median(after_call, thresholds.launch_latency_ns),
+            least_latency_ns=int(quick),
+            gap_ns=_median(gap, thresholds.kernel_gap_ns),
+            call_ns=_median(calls, 0),
         )
 
     def before(self, until: Ints, not_after: Ints, stream: Ints) -> tuple[Ints, Flags]:
@@ -211,6 +208,10 @@ class Streams:
             started = np.searchsorted(np.sort(device.start[op[first]]), device.call[op], "right")
             depth[op] = launches - started
         return depth
+
+
+def _median(ns: Ints, otherwise: int) -> int:
+    return int(np.median(ns)) if len(ns) else otherwise
 
 
 def _latest(end: Ints) -> NDArray[np.int32]:

@@ -13,6 +13,7 @@ work to its end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -153,17 +154,8 @@ class Host(Struct, frozen=True):
     def work_between(self, since: Ints, until: Ints) -> Ints:
         """The measured work from each `since` to its `until` on the same thread, in ns."""
         points = distinct(np.concatenate([since, until]))
-        work = self.work_at(points, self.stretch_of(points))
+        work = work_at(self.borders, self.blocked, None, points, self.stretch_of(points))
         return work[np.searchsorted(points, until)] - work[np.searchsorted(points, since)]
-
-    def work_at(self, points: Ints, stretch: Numbers, rates: Rates | None = None) -> Ints:
-        """The work done by each instant, in ns, as measured or at these rates.
-
-        Only differences within a thread are meaningful. `points` have to be in order; `stretch` is
-        `stretch_of(points)`.
-        """
-        parts = None if rates is None else rates.parts
-        return work_at(self.borders, self.blocked, parts, points, stretch)
 
     def scaled_work(self, ns: Ints, which: Which, rates: Rates | None = None) -> Ints:
         """The work in `ns` of the stretches `which`, scaled; 0 where the thread is blocked."""
@@ -250,13 +242,9 @@ def handovers(host: Host, launching: Numbers, thresholds: Thresholds) -> Handove
     for each in order:
         if each in threads_in_play:
             of_process.setdefault(host.threads[each][0], []).append(each)
-    return Handovers.concatenate(
-        [
-            given
-            for turn in of_process.values()
-            for given in _in_process(host, turn, workers, thresholds)
-        ]
-    )
+    turns = of_process.values()
+    given = (_in_process(host, turn, workers, thresholds) for turn in turns)
+    return Handovers.concatenate([*chain.from_iterable(given)])
 
 
 def _in_process(

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tracekit.database.session import Session
 from tracekit.native.replay import MeetingNodes, replay_ranks
-from tracekit.replay.graph.arrays import Flags, Floats, Ints, times
+from tracekit.replay.graph.arrays import Flags, Floats, Ints, Which, times
 from tracekit.replay.ranks.collectives import CollectiveMembers, Seats, members_of, turns_of
 from tracekit.replay.replay import Replay
 from tracekit.replay.simulator import Run, Scale, Simulator
@@ -79,8 +79,7 @@ class RanksRun(Struct, frozen=True, dict=True):
         members, of = self.of.members, self.of
         arrived = self.ended - self.wire_ns
         found = np.zeros(len(members), np.int64)
-        for rank, run in enumerate(self.runs):
-            own = of.rank == rank
+        for own, run in zip(of.own, self.runs, strict=True):
             at = run.time[1 + of.op[own]] + of.arrive_ns[own]
             found[own] = arrived[members.meeting[own]] - at
         return np.where(of.is_met[members.meeting] & of.waits, np.maximum(found, 0), 0)
@@ -113,10 +112,7 @@ class RankReplay:
     """The graphs of the ranks of a run, which can be replayed together with changes."""
 
     def __init__(
-        self,
-        database: Session,
-        trace_ids: Sequence[int],
-        thresholds: Thresholds | None = None,
+        self, database: Session, trace_ids: Sequence[int], thresholds: Thresholds | None = None
     ) -> None:
         self.database = database
         self.trace_ids = list(trace_ids)
@@ -174,9 +170,10 @@ class RankReplay:
 
     def _meet(self) -> None:
         members, count = self.members, self.members.count
+        self.own = [np.flatnonzero(self.rank == number) for number in range(len(self.replays))]
+        """The members of each rank: indices."""
         start = np.zeros(len(members), np.int64)
-        for number, replay in enumerate(self.replays):
-            own = self.rank == number
+        for own, replay in zip(self.own, self.replays, strict=True):
             start[own] = replay.graph.device.start[self.op[own]]
         end = start + members.ns
         ahead = self.ahead_ns[self.rank]
@@ -195,8 +192,7 @@ class RankReplay:
         self.recorded_end_ns = ended
         seats: list[Seats] = []
         self._leaving = np.zeros(len(members), np.int64)
-        for number, replay in enumerate(self.replays):
-            own = self.rank == number
+        for own, replay in zip(self.own, self.replays, strict=True):
             each = Seats(replay.graph, self.op[own], members.meeting[own], self.waits[own])
             self._leaving[own] = each.leaving
             seats.append(each)
@@ -209,11 +205,10 @@ class RankReplay:
         ]
         self.last = last
         """The member of each meeting that came last."""
-        every = np.ones(len(members), np.bool_)
-        self._arrive = self._nodes(every, 1 + self.op, self.arrive_ns)
+        self._arrive = self._nodes(slice(None), 1 + self.op, self.arrive_ns)
         self._leave = self._nodes(self.waits, self._leaving, self._leave_ns)
 
-    def _nodes(self, which: np.ndarray, node: Ints, ns: Ints) -> MeetingNodes:
+    def _nodes(self, which: Which, node: Ints, ns: Ints) -> MeetingNodes:
         meeting = self.members.meeting[which]
         order = np.argsort(meeting, kind="stable")
         begin = np.searchsorted(meeting[order], np.arange(self.members.count + 1))
@@ -227,7 +222,7 @@ class RankReplay:
     def without(self, members: Flags) -> RankReplay:
         """The same ranks, but these members meet no others."""
         other = copy(self)
-        for name in ("measured", "step_names"):
+        for name in ("measured", "waited_ns"):
             other.__dict__.pop(name, None)
         others = ~members
         other.members = self.members.take(others)
@@ -254,8 +249,7 @@ class RankReplay:
         """
         members = self.members
         factor = np.zeros(members.count)
-        for number, scale in enumerate(scales):
-            own = self.rank == number
+        for own, scale in zip(self.own, scales, strict=True):
             rate = scale.op.rate[scale.op.kind[self.op[own]]]
             np.maximum.at(factor, members.meeting[own], rate)
         if wire is not None:
@@ -268,10 +262,11 @@ class RankReplay:
             self._turns, self._arrive, self._leave, wire_ns,
         )  # fmt: skip
         runs = []
-        played = zip(self.simulators, scales, given, found, strict=True)
-        for number, (simulator, scale, (_, work), (length, time)) in enumerate(played):
+        ends = self.waits & self.is_met[members.meeting]
+        played = zip(self.own, self.simulators, scales, given, found, strict=True)
+        for every, simulator, scale, (_, work), (length, time) in played:
             runs.append(simulator.ran(scale, work, length, time))
-            own = (self.rank == number) & self.waits & self.is_met[members.meeting]
+            own = every[ends[every]]
             waited = time[self._leaving[own]] - time[1 + self.op[own]]
             runs[-1].op_ns[self.op[own]] = waited
         return RanksRun(self, runs, ended, wire_ns)

@@ -70,9 +70,8 @@ def _histories(joined: RankReplay) -> tuple[dict[int, _Between], dict[int, int]]
     members, waits = joined.members, {}
     wait_ns = members.wait_ns
     walls: dict[int, int] = {}
-    for number, replay in enumerate(joined.replays):
-        own = np.flatnonzero(joined.rank == number)
-        start = replay.graph.device.start[joined.op[own]] + joined.ahead_ns[number]
+    for own, replay, ahead in zip(joined.own, joined.replays, joined.ahead_ns, strict=True):
+        start = replay.graph.device.start[joined.op[own]] + ahead
         order = np.argsort(start, kind="stable")
         groups: dict[str, int] = {}
         passed: list[tuple[int, int, int]] = []
@@ -123,14 +122,14 @@ class PeerRanks:
     def __init__(self, joined: RankReplay) -> None:
         self.joined = joined
         self._begin = [self._order(number) for number in range(len(joined.graphs))]
-        self._signature = [each[1] for each in self._begin]
         self._totals: dict[int, Ints] = {}
 
     def _order(self, number: int) -> tuple[Ints, tuple[str, ...], Ints]:
         """A rank's collectives: when it launches them, their types, and their ops."""
         joined, device = self.joined, self.joined.graphs[number].device
         members = joined.members
-        own = np.flatnonzero((joined.rank == number) & joined.is_met[members.meeting])
+        own = joined.own[number]
+        own = own[joined.is_met[members.meeting[own]]]
         op = joined.op[own]
         at = np.where(device.linked[op], device.call[op], device.start[op])
         order = np.argsort(at, kind="stable")
@@ -141,12 +140,8 @@ class PeerRanks:
 
     def peers(self, number: int) -> list[int]:
         """The other ranks that do the same as this one."""
-        mine = self._signature[number]
-        return [
-            other
-            for other, signature in enumerate(self._signature)
-            if other != number and signature == mine
-        ]
+        types = [each[1] for each in self._begin]
+        return [i for i, each in enumerate(types) if i != number and each == types[number]]
 
     def sides(self, number: int) -> tuple[_Side, _Side]:
         """The work of a rank's host, and of its device without collectives, within the steps that
@@ -361,7 +356,7 @@ class Pricing:
         """Scales sends and receives to their time on the wire, for replays of `apart`."""
         joined = self.joined
         exchange = joined.members.is_exchange
-        for number, scale in enumerate(scales):
-            own = np.flatnonzero(exchange & (joined.rank == number) & (joined.members.ns > 0))
+        for every, scale in zip(joined.own, scales, strict=True):
+            own = every[(exchange & (joined.members.ns > 0))[every]]
             rate = joined.members.wire_ns[own] / joined.members.ns[own]
             scale.op.scale_each(rate, joined.op[own])

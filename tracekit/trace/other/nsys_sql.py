@@ -58,12 +58,8 @@ def query(tables: Tables, source: EventTable, mine: str) -> EventQuery:
     parts = [_number(Field.TS, source.start)]
     if source.end != "t.end" or "end" in columns:
         parts.append((source.end, Role(RoleKind.END)))
-    if source.phase:
-        parts.append(_word(Word.PHASE, source.phase))
-    if source.category:
-        parts.append(_word(Word.CATEGORY, source.category))
-    if source.name:
-        parts.append(_word(Word.NAME, source.name))
+    words = {Word.PHASE: source.phase, Word.CATEGORY: source.category, Word.NAME: source.name}
+    parts += [_word(place, sql) for place, sql in words.items() if sql]
     if source.pid:
         parts += [_number(Field.PID, source.pid), _number(Field.TID, source.tid)]
     elif "globalTid" in columns:

@@ -203,9 +203,8 @@ class _Packets:
             events = [*counter_events(sample, at, sample.gpu_id or gpu_id, named)]
         else:
             stage = packet.gpu_render_stage_event
-            events = [
-                stage_event(stage, at, lambda kind, iid: self._texts[sequence, kind].get(iid))
-            ]
+            known = self._texts
+            events = [stage_event(stage, at, lambda kind, iid: known[sequence, kind].get(iid))]
         rows = [(json.dumps(event),) for event in events]
         self._marks.executemany("INSERT INTO mark (parts) VALUES (?)", rows)
 
@@ -304,11 +303,8 @@ class _Packets:
         name = text(track.name) or text(track.static_name)
         if track.HasField("thread"):
             thread = track.thread
-            return (
-                thread.pid,
-                thread.tid,
-                name or text(thread.thread_name) or f"thread {thread.tid}",
-            )
+            name = name or text(thread.thread_name) or f"thread {thread.tid}"
+            return thread.pid, thread.tid, name
         if track.HasField("process"):
             return track.process.pid, 0, name or text(track.process.process_name)
         pid, above = 0, track

@@ -19,12 +19,8 @@ message TracePacket {
   TracePacketDefaults trace_packet_defaults = 59;
   TrackDescriptor track_descriptor = 60;
 }
-message TracePacketDefaults {
-  TrackEventDefaults track_event_defaults = 11;
-}
-message TrackEventDefaults {
-  uint64 track_uuid = 11;
-}
+message TracePacketDefaults { TrackEventDefaults track_event_defaults = 11; }
+message TrackEventDefaults { uint64 track_uuid = 11; }
 message TrackEvent {
   repeated uint64 category_iids = 3;
   repeated DebugAnnotation debug_annotations = 4;
@@ -62,10 +58,7 @@ message InternedData {
   repeated Interned compute_kernels = 1000;
   repeated Interned compute_arg_names = 1001;
 }
-message Interned {
-  uint64 iid = 1;
-  string name = 2;
-}
+message Interned { uint64 iid = 1; string name = 2; }
 message TrackDescriptor {
   uint64 uuid = 1;
   string name = 2;
@@ -74,15 +67,8 @@ message TrackDescriptor {
   uint64 parent_uuid = 5;
   string static_name = 10;
 }
-message ProcessDescriptor {
-  int32 pid = 1;
-  string process_name = 6;
-}
-message ThreadDescriptor {
-  int32 pid = 1;
-  int64 tid = 2;
-  string thread_name = 5;
-}
+message ProcessDescriptor { int32 pid = 1; string process_name = 6; }
+message ThreadDescriptor { int32 pid = 1; int64 tid = 2; string thread_name = 5; }
 message GpuRenderStageEvent {
   uint64 event_id = 1;
   uint64 duration = 2;
@@ -96,20 +82,13 @@ message GpuRenderStageEvent {
   uint64 name_iid = 20;
   ComputeKernelLaunch launch = 21;
 }
-message ExtraData {
-  string name = 1;
-  string value = 2;
-}
+message ExtraData { string name = 1; string value = 2; }
 message ComputeKernelLaunch {
   Dim3 grid_size = 1;
   Dim3 workgroup_size = 2;
   repeated ExtraComputeArg args = 3;
 }
-message Dim3 {
-  uint32 x = 1;
-  uint32 y = 2;
-  uint32 z = 3;
-}
+message Dim3 { uint32 x = 1; uint32 y = 2; uint32 z = 3; }
 message ExtraComputeArg {
   uint64 name_iid = 1;
   string name = 2;
@@ -129,16 +108,7 @@ message InternedGpuCounterDescriptor {
   GpuCounterDescriptor counter_descriptor = 2;
   int32 gpu_id = 3;
 }
-message GpuCounterDescriptor {
-  repeated GpuCounterSpec specs = 1;
-}
-message GpuCounterSpec {
-  uint32 counter_id = 1;
-  string name = 2;
-}
-message GpuCounter {
-  uint32 counter_id = 1;
-  int64 int_value = 2;
-  double double_value = 3;
-}
+message GpuCounterDescriptor { repeated GpuCounterSpec specs = 1; }
+message GpuCounterSpec { uint32 counter_id = 1; string name = 2; }
+message GpuCounter { uint32 counter_id = 1; int64 int_value = 2; double double_value = 3; }
 """

@@ -16,7 +16,7 @@ from tracekit.trace.unpacking import Readable
 _FIELD = re.compile(
     r"(?:(repeated)\s+)?(?:map<\s*(\w+)\s*,\s*(\w+)\s*>|(\w+))\s+(\w+)\s*=\s*(\d+);", re.ASCII
 )
-_MESSAGE = re.compile(r"message (\w+) \{(.*?)\n\}", re.DOTALL)
+_MESSAGE = re.compile(r"message (\w+) \{(.*?)\}", re.DOTALL)
 _SCALARS = {
     "double": 1, "float": 2, "int64": 3, "uint64": 4, "int32": 5, "fixed64": 6, "fixed32": 7,
     "bool": 8, "string": 9, "bytes": 12, "uint32": 13, "sfixed64": 16, "sint64": 18,

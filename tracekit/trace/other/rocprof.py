@@ -5,11 +5,13 @@ https://rocm.docs.amd.com/projects/rocprofiler-sdk: using rocprofv3, output form
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tracekit.trace.other.converted import OneProcess, named, slice_of, texts
-from tracekit.trace.other.json_walk import JsonError, JsonWalk
 from tracekit.trace.source import ByteStream
 
 _GPU = 2
@@ -26,6 +28,11 @@ _COPIES = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE
            "HOST_TO_HOST": "HtoH"}  # fmt: skip
 # Members that the metadata of the trace repeats.
 _METADATA = ("metadata", "agents", "counters", "summary", "code_objects", "host_functions")
+_READ_BYTES = 1 << 20
+# Refuse a single value of more text.
+_MOST_CHARACTERS = 256 << 20
+_DECODER = json.JSONDecoder()
+_SPACES = re.compile(r"[ \t\r\n,:]*")
 
 
 def copy_name(operation: str) -> str:
@@ -53,8 +60,8 @@ def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
 
 def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
     try:
-        yield from _Tool(JsonWalk(stream.read), process).events()
-    except JsonError as error:
+        yield from _Tool(_JsonWalk(stream.read), process).events()
+    except _JsonError as error:
         process.damage = stream.damage or f"its JSON is damaged: {error}"
     except (AttributeError, LookupError, TypeError, ValueError):
         process.damage = stream.damage or "a record is not as rocprofv3 writes it"
@@ -63,7 +70,7 @@ def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str,
 class _Tool:
     """Members before the records give their names, and are kept until the records come."""
 
-    def __init__(self, walk: JsonWalk, process: OneProcess) -> None:
+    def __init__(self, walk: _JsonWalk, process: OneProcess) -> None:
         self._walk = walk
         self._process = process
         self._left_out: dict[str, int] = {}
@@ -87,14 +94,11 @@ class _Tool:
                     self._symbols[symbol.get("kernel_id")] = symbol
             elif key == "buffer_records":
                 yield from self._names()
-                for kind in self._walk.members():
-                    for _ in self._walk.elements():
-                        yield from self._event(kind, self._walk.value())
+                for kind, record in self._walk.lists():
+                    yield from self._event(kind, record)
             elif key == "callback_records":
-                for kind in self._walk.members():
-                    for _ in self._walk.elements():
-                        self._walk.value()
-                        self._left_out[kind] = self._left_out.get(kind, 0) + 1
+                for kind, _ in self._walk.lists():
+                    self._left_out[kind] = self._left_out.get(kind, 0) + 1
             else:
                 self._known[key] = self._walk.value()
 
@@ -188,3 +192,83 @@ class _Tool:
 
 def _handle(value: object) -> Any:
     return value.get("handle") if isinstance(value, dict) else value
+
+
+# -- JSON, one value in memory at a time
+
+
+class _JsonError(Exception):
+    """The text ends early, or is not JSON."""
+
+
+class _JsonWalk:
+    """Goes through a text whose bytes `read` gives. After `members` or `elements` gives a key or a
+    place, the caller takes what stands there: `value`, or again `members` or `elements`."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._text, self._at, self._ended = "", 0, False
+
+    def members(self) -> Iterator[str]:
+        """The keys of the object at this position; none if it is not an object."""
+        if self._opens("{"):
+            while self._peek() != "}":
+                key = self.value()
+                if not isinstance(key, str):
+                    raise _JsonError("a key is not text")
+                yield key
+            self._at += 1
+
+    def elements(self) -> Iterator[None]:
+        """Stops before each element of the array at this position; other values have none."""
+        if self._opens("["):
+            while self._peek() != "]":
+                yield
+            self._at += 1
+
+    def lists(self) -> Iterator[tuple[str, Any]]:
+        """The elements of the arrays in the object at this position, each with the array's key."""
+        for key in self.members():
+            for _ in self.elements():
+                yield key, self.value()
+
+    def value(self) -> Any:
+        """The value here, decoded."""
+        self._peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+                # A number at the end of the text read so far may continue in the rest of the file.
+                if end < len(self._text) or self._ended:
+                    self._at = end
+                    return value
+            except json.JSONDecodeError as error:
+                if self._ended or len(self._text) - self._at > _MOST_CHARACTERS:
+                    raise _JsonError(str(error)) from error
+            except RecursionError as error:
+                raise _JsonError("it is too deep") from error
+            self._more(2 * (len(self._text) - self._at))
+
+    def _opens(self, bracket: str) -> bool:
+        if self._peek() != bracket:
+            self.value()
+            return False
+        self._at += 1
+        return True
+
+    def _peek(self) -> str:
+        while True:
+            found = _SPACES.match(self._text, self._at)
+            self._at = found.end() if found else self._at
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if self._ended:
+                raise _JsonError("it ends early")
+            self._more(0)
+
+    def _more(self, size: int) -> None:
+        data = self._read(max(size, _READ_BYTES))
+        self._ended = not data
+        self._text = self._text[self._at :] + self._decode(data, self._ended)
+        self._at = 0

@@ -191,6 +191,14 @@ class _Snapshot:
         memo: list[Any] = []
         texts: dict[str, str] = {}
         first_place = place_of_dict = 0
+
+        def marked() -> list[Any]:
+            """The items from the last mark on, which leave the stack."""
+            nonlocal stack
+            items, stack = stack, outer.pop()
+            self._stack = stack
+            return items
+
         for opcode, value, _ in pickletools.genops(cast(BinaryIO, self._source)):
             op = opcode.name
             if op in ("BINGET", "LONG_BINGET"):
@@ -211,11 +219,7 @@ class _Snapshot:
             elif op == "EMPTY_LIST":
                 stack.append(self._new_list(stack))
             elif op in ("SETITEMS", "SETITEM"):
-                if op == "SETITEMS":
-                    items, stack = stack, outer.pop()
-                    self._stack = stack
-                else:
-                    items = [stack.pop(-2), stack.pop()]
+                items = marked() if op == "SETITEMS" else [stack.pop(-2), stack.pop()]
                 found = stack[-1]
                 found.update(zip(items[::2], items[1::2], strict=True))
                 if "filename" in found and self._has_frames:
@@ -227,11 +231,7 @@ class _Snapshot:
                     if memo[place_of_dict] is found:
                         memo[place_of_dict] = frame
             elif op in ("APPENDS", "APPEND"):
-                if op == "APPENDS":
-                    items, stack = stack, outer.pop()
-                    self._stack = stack
-                else:
-                    items = [stack.pop()]
+                items = marked() if op == "APPENDS" else [stack.pop()]
                 if not isinstance(stack[-1], _Streamed):
                     stack[-1].extend(items)
                     continue
@@ -248,8 +248,7 @@ class _Snapshot:
             elif op in _TUPLES:
                 stack[-_TUPLES[op] :] = [tuple(stack[-_TUPLES[op] :])]
             elif op == "TUPLE":
-                items, stack = stack, outer.pop()
-                self._stack = stack
+                items = marked()
                 stack.append(tuple(items))
             elif op == "STOP":
                 yield stack[-1]

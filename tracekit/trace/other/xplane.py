@@ -54,10 +54,7 @@ message XEventMetadata {
   string display_name = 4;
   repeated XStat stats = 5;
 }
-message XStatMetadata {
-  int64 id = 1;
-  string name = 2;
-}
+message XStatMetadata { int64 id = 1; string name = 2; }
 """
 # The host's threads, as XLA's own viewers number them; devices have their plane's number.
 _HOST = 701
