@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
 
 from tracekit.capture.profile import profile
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.opening import load
@@ -26,9 +27,6 @@ from tracekit.records import parsed, record
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import REGIMES
 from tracekit.verdicts import verdicts
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 # The counts of the query step_counts, and whether they need a device.
 COUNTS = {

@@ -8,20 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import duckdb
+
+from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect_reading, fetched_database, is_database
 from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, contradicting, fingerprints
 from tracekit.errors import TracekitError
-from tracekit.ingest.resources import Resources
+from tracekit.ingest.resources import LoadProgress, Resources
 from tracekit.trace.remote import shown
 
 if TYPE_CHECKING:
-    import duckdb
-
-    from tracekit.database.catalog import Query, Value
     from tracekit.ingest.job import Job
-    from tracekit.ingest.resources import LoadProgress
     from tracekit.verdict.rows import Rows
 
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not

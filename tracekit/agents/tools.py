@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
@@ -29,16 +29,14 @@ from tracekit.agents.answers import (
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import HELP
 from tracekit.reporters.rows import first_rows
 from tracekit.run import Database
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdicts import verdict_together, verdicts
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis, RunVerdict
 
 T = TypeVar("T")
 ToolAnswer = dict[str, Any]

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import (
-    Request,
-    option,
-    part_options,
-    resource_options,
-    seconds,
-    tell_errors,
-    warn,
-    writing,
-)
+from tracekit.commands import options
+from tracekit.commands.options import Request, option, seconds
 from tracekit.errors import TracekitError, needing
 from tracekit.reporters import written
 from tracekit.reporters.written import Steps, wrote
@@ -45,8 +37,8 @@ if TYPE_CHECKING:
 @option(
     "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
 )
-@part_options
-@writing
+@options.part_options
+@options.writing
 def export(source: str, output: str, form: str, weight: str | None, part: PartChoice) -> Steps:
     """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
@@ -74,7 +66,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
             with needing("a workbook needs", "excel"):
                 from tracekit.reporters import workbook
             sheets = workbook.write(opened, output)
-            tell_errors(opened)
+            options.tell_errors(opened)
             yield from wrote(output, len(sheets), "sheets", says=", ".join(sheets))
             return
         if form == "trace":
@@ -88,8 +80,8 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
 @click.command()
 @click.argument("trace")
 @option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
-@resource_options
-@writing
+@options.resource_options
+@options.writing
 def annotate(trace: str, output: str, request: Request) -> Steps:
     """Write TRACE with tracekit's findings drawn in, for Perfetto.
 
@@ -119,8 +111,8 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
     seconds,
     default=600,
 )
-@part_options
-@resource_options
+@options.part_options
+@options.resource_options
 def open_trace(
     trace: str, plain: bool, print_url: bool, timeout_s: float, part: PartChoice, request: Request
 ) -> None:
@@ -179,7 +171,7 @@ def open_trace(
 @option(
     "--max-characters", "Limit the text of an answer.", click.IntRange(min=2_000), default=20_000
 )
-@resource_options
+@options.resource_options
 def mcp(
     folders: tuple[str, ...], keep: int, timeout_s: float, max_characters: int, request: Request
 ) -> None:
@@ -196,7 +188,7 @@ def mcp(
     opened = Opened(keep, request.resources)
     tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
     if sys.stdin.isatty():
-        warn("waiting for an agent on standard input; Ctrl-C ends")
+        options.warn("waiting for an agent on standard input; Ctrl-C ends")
     serve(tools)
 
 
@@ -211,7 +203,7 @@ def skill() -> None:
 
 @skill.command()
 @click.argument("folder", metavar="[DIR]", default=".claude/skills")
-@writing
+@options.writing
 def install(folder: str) -> Steps:
     """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]"""
     from importlib.resources import files

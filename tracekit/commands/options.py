@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.errors import TracekitError
-from tracekit.reporters import FORMATS
 from tracekit.reporters.written import tell
 from tracekit.text import printable
 
@@ -275,7 +274,9 @@ _WINDOW = option(
     "NAME@2: the second).  [default: the step of median length; without steps, gpu_active]",
 )
 ROWS = (
-    option("--format form", type=click.Choice(FORMATS), default="table"),
+    option(
+        "--format form", type=click.Choice(("table", "csv", "json", "parquet")), default="table"
+    ),
     click.option("--json", "form", flag_value="json", help="The same as --format json."),
     option("-o --output", "Write to this file instead of printing."),
     option("--timeout timeout_s", "End the query after this many seconds.", seconds, default=600),

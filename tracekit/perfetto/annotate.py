@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from tracekit.database import catalog
 from tracekit.database.export import open_output
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.ingest.resources import Resources
@@ -19,9 +20,6 @@ from tracekit.trace.other.formats import open_traces
 from tracekit.trace.paths import trace_paths
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 _ROWS_AT_ONCE = 20_000
 # In a file of several traces, each has this many numbers for its arrows.

@@ -11,23 +11,20 @@ import json
 import math
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 
+from tracekit.advice.model import Advice
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.examine import examine
-from tracekit.replay.changes import query_of
+from tracekit.replay.changes import Remedies, query_of
+from tracekit.replay.replay import Replay
 from tracekit.text import duration, percent
 from tracekit.trace.added import PID
 from tracekit.verdict.regime import bound_by
-
-if TYPE_CHECKING:
-    from tracekit.advice.model import Advice
-    from tracekit.database.session import Session
-    from tracekit.replay.changes import Remedies
-    from tracekit.replay.replay import Replay
 
 # Viewers stay fast with this many slices per track; the longest are kept.
 MOST_GAPS = 2_000

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Column
 from rich.text import Text
@@ -49,12 +49,8 @@ _NAME_CHARACTERS = 120
 _LIVE = "\\`*_{}[]<>&|~@#:.$"
 
 
-class _Changes(NamedTuple):
-    """A table of a comparison, as `terminal.table` takes it."""
-
-    title: str
-    columns: Sequence[str]
-    rows: list[Sequence[Cell]]
+# A table of a comparison: its title, columns and rows.
+_Changes = tuple[str, Sequence[str], list[Sequence[Cell]]]
 
 
 def render(comparison: Diff) -> None:
@@ -65,9 +61,9 @@ def render(comparison: Diff) -> None:
         out.print(Text(f"{side}: {fitted(getattr(comparison, side), out.width - 3)}", "dim"))
     if comparison.runs is not None:
         section(out, "The runs", comparison.runs.why)
-    for each in _changes(comparison, is_narrow=out.width < WIDTH):
-        section(out, each.title)
-        out.print(table(each.columns, each.rows))
+    for title, columns, rows in _changes(comparison, is_narrow=out.width < WIDTH):
+        section(out, title)
+        out.print(table(columns, rows))
     if comparison.doubts:
         section(out, "Caveats")
     for row in comparison.doubts:
@@ -112,7 +108,7 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
             if metric in figures
         ]
         if rows:
-            yield _Changes(title, ("", ">a", ">b", ">change", ">b / a"), rows)
+            yield title, ("", ">a", ">b", ">change", ">b / a"), rows
     for title, name, key, count, parts in _TABLES:
         changed = [
             row
@@ -134,7 +130,7 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
     if memory:
         heads = ("change", "bytes a", "bytes b", "allocations a", "allocations b")
         columns = (*(f">{head}" for head in heads), "place")
-        yield _Changes(f"{comparison.memory_title}, by place", columns, memory)
+        yield f"{comparison.memory_title}, by place", columns, memory
 
 
 def _waterfall(comparison: Diff) -> _Changes:
@@ -149,8 +145,7 @@ def _waterfall(comparison: Diff) -> _Changes:
             before = until - change / longest
             bar = Bar(min(before, until), max(before, until), _colour(change))
             cells.append((row["part"], signed(change), duration(row["until_ns"]), bar))
-    columns = ("", ">change", ">length so far", "")
-    return _Changes(f"From a to b: {rows[0]['window']}", columns, cells)
+    return f"From a to b: {rows[0]['window']}", ("", ">change", ">length so far", ""), cells
 
 
 def _largest(
@@ -176,7 +171,7 @@ def _largest(
         for side in "ab"
     ]
     heads = ("change", f"{count} a", f"{count} b", *times)
-    return _Changes(title, [*(f">{head}" for head in heads), key], cells)
+    return title, [*(f">{head}" for head in heads), key], cells
 
 
 def _colour(change: int) -> str:

@@ -50,21 +50,13 @@ def _points(sweep: Sweep) -> Iterator[_Table]:
     """Tables with one row per point, without empty columns."""
     names = _variants(sweep)
     for title, columns in _OF_POINTS.items():
-        rows = [[cell(point) for cell in columns.values()] for point in sweep.points]
-        filled = [
-            place
-            for place in range(len(columns))
-            if any(str(row[place]) not in ("", "-") for row in rows)
+        cells = {name: [cell(each) for each in sweep.points] for name, cell in columns.items()}
+        filled = {name: own for name, own in cells.items() if {*map(str, own)} - {"", "-"}}
+        rows = [
+            (*map(_value, _place(point, sweep.axes)), names[point.workload], *row)
+            for point, *row in zip(sweep.points, *filled.values(), strict=True)
         ]
-        cells = [
-            (
-                *map(_value, _place(point, sweep.axes)),
-                names[point.workload],
-                *(row[each] for each in filled),
-            )
-            for point, row in zip(sweep.points, rows, strict=True)
-        ]
-        yield title, [*sweep.axes, "variant"], [list(columns)[each] for each in filled], cells
+        yield title, [*sweep.axes, "variant"], list(filled), rows
 
 
 def _maps(sweep: Sweep) -> Iterator[_Table]:

@@ -11,14 +11,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import is_standard_output, written_whole
 from tracekit.text import printable
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 # flamegraph.pl would read a number behind a frame's last space as a second count.
 _COUNT_BEHIND = re.compile(r"\s+(?=\d+(?:\.\d*)?$)")

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xlsxwriter
 import xlsxwriter.format
 import xlsxwriter.worksheet
 
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.files import written_whole
 from tracekit.reporters.parts import (
     best_of,
@@ -24,13 +25,10 @@ from tracekit.reporters.units import INSTANT, SUFFIX
 from tracekit.stages import stage
 from tracekit.text import printable
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdict.regime import bound_by
 from tracekit.verdicts import verdict_together, verdicts
 from tracekit.version import __version__
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis, RunVerdict
 
 # Sheets with the answers of questions.
 _QUESTIONS = {

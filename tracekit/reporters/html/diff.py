@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
 
 from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database import catalog
+from tracekit.database.catalog import Value
+from tracekit.database.session import Session
 from tracekit.reporters import colours
 from tracekit.reporters.diff import plain_waterfall
 from tracekit.reporters.html import charts
@@ -20,11 +21,7 @@ from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.reporters.html.subject import TOGETHER, PageSubject
 from tracekit.text import counted, duration, printable, signed
-
-if TYPE_CHECKING:
-    from tracekit.database.catalog import Value
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
+from tracekit.verdict.model import Analysis
 
 # The first screen shows these figures of a comparison.
 _FIRST = {

@@ -117,16 +117,18 @@ def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""
     scripts = [vega(), _text("vendor/dataTables.min.js"), _script()]
     figures = {name: figure for view in views for name, figure in view.data.items()}
-    data = _shared(figures)
-    template = _templates().get_template("page.html")
-    return template.render(
-        title=title,
-        views=views,
-        scripts=scripts,
-        style=_text("templates/page.css"),
-        policy=_policy(scripts),
-        data=script_json(data),
-        version=__version__,
+    return (
+        _templates()
+        .get_template("page.html")
+        .render(
+            title=title,
+            views=views,
+            scripts=scripts,
+            style=_text("templates/page.css"),
+            policy=_policy(scripts),
+            data=script_json(_shared(figures)),
+            version=__version__,
+        )
     )
 
 

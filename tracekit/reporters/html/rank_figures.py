@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import polars as pl
 
+from tracekit.database.session import Session
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, without_empty
@@ -15,11 +16,8 @@ from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, step_number
 from tracekit.reporters.parts import best_of, busy_share, parts_of, plain_part
 from tracekit.text import duration, printable
+from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, bound_by
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
 
 # The measures that the cells of the matrix of steps can show.
 _MEASURES = {

@@ -6,21 +6,19 @@ import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars
+
+from tracekit.database.session import Session
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.subject import PageSubject
 from tracekit.text import duration, printable
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_words import no_verdict
 from tracekit.verdicts import verdict_together
-
-if TYPE_CHECKING:
-    import polars
-
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
 
 # The first screen names at most this many ranks.
 _FIRST = 8

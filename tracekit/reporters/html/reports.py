@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -14,8 +13,14 @@ from altair.utils.schemapi import debug_mode
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from tracekit.compare.diff import Diff
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
+from tracekit.examine import examine
+from tracekit.experiments.points import sweep_in
 from tracekit.files import written_whole
+from tracekit.lake.fleet import Fleet, fleet
+from tracekit.lake.reading import Lake
 from tracekit.reporters import fleet as words
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.diff import diff_view
@@ -28,13 +33,8 @@ from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
 from tracekit.stages import stage
 from tracekit.text import printable
-
-if TYPE_CHECKING:
-    from tracekit.compare.diff import Diff
-    from tracekit.database.session import Session
-    from tracekit.lake.fleet import Fleet
-    from tracekit.thresholds import Thresholds
-    from tracekit.verdict.model import Analysis
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis
 
 # A page is not larger than this.
 MOST_BYTES = 3_000_000
@@ -76,11 +76,6 @@ def write_any(
 def _drawn(
     database: Session, trace_id: int | None, window: str | None, thresholds: Thresholds | None
 ) -> tuple[str, list[Analysis]]:
-    from tracekit.examine import examine
-    from tracekit.experiments.points import sweep_in
-    from tracekit.lake.fleet import fleet
-    from tracekit.lake.reading import Lake
-
     analyses: list[Analysis] = []
     if trace_id is not None or len(database.trace_ids()) == 1:
         subject = Subject(database, database.only(trace_id), window, thresholds)

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair
 import polars as pl
 
 from tracekit.advice.catalogue import remedy
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import Window
 from tracekit.reporters.html.figure import Figure, without_empty
@@ -21,10 +22,7 @@ from tracekit.reporters.html.sections import communication, flame, memory, timel
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.parts import lists_of, parts_of, shares_of
 from tracekit.text import counted, size
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.thresholds import Thresholds
+from tracekit.thresholds import Thresholds
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5

@@ -3,13 +3,12 @@ idle gaps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import polars as pl
 from msgspec import to_builtins
 
 from tracekit.causes import cause_of
+from tracekit.evidence.model import Period
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
@@ -18,9 +17,6 @@ from tracekit.reporters.parts import WITHOUT, plain_part
 from tracekit.text import duration, percent, share
 from tracekit.verdict.once import named_window
 from tracekit.verdict.regime import REGIMES, UNKNOWN, bound_by, slower_sides
-
-if TYPE_CHECKING:
-    from tracekit.evidence.model import Period
 
 # Lanes beyond these, those with the least to do, are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
