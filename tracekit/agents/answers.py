@@ -61,6 +61,11 @@ class Page(Struct, frozen=True):
         if self.rows < 1 or self.offset < 0:
             raise TracekitError("rows must be at least 1, and offset at least 0")
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What `first_rows` reads for it: one row more, to know whether there are more."""
+        return {"most": self.rows + 1, "offset": self.offset, "characters": self.characters}
+
 
 # The content of a page, and notes on what was left out.
 Fitted = tuple[dict[str, Any], list[str]]

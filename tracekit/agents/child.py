@@ -141,14 +141,7 @@ def _main() -> None:
             out.write(_READY)
             out.flush()
             database.require_select(asked["statement"])
-            columns, rows = first_rows(
-                database,
-                asked["statement"],
-                {},
-                most=page.rows + 1,
-                offset=page.offset,
-                characters=page.characters,
-            )
+            columns, rows = first_rows(database, asked["statement"], {}, **page.limits)
         answer: dict[str, Any] = {"fitted": rows_that_fit(columns, rows, page)}
     except TracekitError as error:
         answer = {"error": str(error)}

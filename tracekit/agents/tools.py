@@ -210,21 +210,13 @@ class Tools:
         given = question.check_parameters(parameters or {})
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
+            limit_s = self._limit_s(timeout_s)
             columns_and_rows = first_rows(
-                database,
-                statement,
-                given,
-                chosen,
-                most=page.rows + 1,
-                offset=page.offset,
-                characters=page.characters,
-                timeout_s=self._limit_s(timeout_s),
+                database, statement, given, chosen, timeout_s=limit_s, **page.limits
             )
-            trace = given.get("trace")
-            trace = trace if isinstance(trace, int) else None
-            findings = (
-                database.findings(trace) if name == "overview" else database.doubts(name, trace)
-            )
+            trace = value if isinstance(value := given.get("trace"), int) else None
+            about = database.findings if name == "overview" else partial(database.doubts, name)
+            findings = about(trace)
         doubts = [row for row in findings if row["severity"] in _SERIOUS or not columns_and_rows[1]]
         units = {each.name: each.unit for each in question.columns}
 
@@ -309,11 +301,11 @@ class Tools:
             if len(chosen := trace_ids or known) != 2:
                 raise TracekitError("trace_ids are two numbers: those of the traces to compare")
             first, second = chosen
-            document = self._once(
-                database,
-                ("diff", first, second, top),
-                lambda database: Database(database).diff(first, second, top).as_dict(),
-            )
+
+            def compared(database: Session) -> ToolAnswer:
+                return Database(database).diff(first, second, top).as_dict()
+
+            document = self._once(database, ("diff", first, second, top), compared)
         findings = document["doubts"]
         document = {name: value for name, value in document.items() if name != "doubts"}
         command = _command("diff", *given)

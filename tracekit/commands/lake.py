@@ -205,10 +205,10 @@ def compact(target: str, request: Request) -> Steps:
     """
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
-    from tracekit.lake.upkeep import compact_runs, is_compact
+    from tracekit.lake.upkeep import compact_runs, mergeable
 
     where = selection(target)
-    names = [each.name for each in selected_parts(where) if not is_compact(each.whole or each)]
+    names = [each.name for each in selected_parts(where) if mergeable(each.whole or each)]
     with _workers(request) as pool:
         count = compact_runs(where.root, pool, names, request.resources)
     says = f"{len(names):,} runs compacted, of {count:,} groups of ranks"

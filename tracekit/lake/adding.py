@@ -129,23 +129,18 @@ def add_traces(
         else:
             note(*_publish(store, task, result, replace_others))
     note(*_clashes(outcomes))
-    _follow_up(store, workers, outcomes, given, judges=judges)
+    _follow_up(store, workers, outcomes, given, judges)
     return Added(outcomes, unread)
 
 
 def _follow_up(
-    store: Storage,
-    workers: Workers,
-    outcomes: Iterable[Outcome],
-    given: Resources,
-    *,
-    judges: bool,
+    store: Storage, workers: Workers, outcomes: Iterable[Outcome], given: Resources, judges: bool
 ) -> None:
     """Judges the ranks that were added, and keeps their runs compact and published."""
     touched: dict[str, set[str]] = defaultdict(set)
     for each in outcomes:
-        if each.status in ("added", "replaced") and each.run and each.name:
-            touched[each.run].add(each.name)
+        if each.status in ("added", "replaced"):
+            touched[str(each.run)].add(str(each.name))
     if judges:
         judge(store, workers, touched, given)
     many = [name for name in sorted(touched) if len(read_run(store, name).groups) > MOST_GROUPS]
@@ -197,24 +192,16 @@ def _find_sources(paths: Iterable[str], lake: Storage) -> Iterator[Source | Trac
     A path that does not exist yields an error.
     """
     seen = set()
-    for source in _files_at(paths):
-        if isinstance(source, TracekitError):
-            yield source
-        elif source.url not in seen and not lake.holds(source.url):
-            seen.add(source.url)
-            yield source
-
-
-def _files_at(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
     for path in paths:
         try:
-            if is_url(path):
-                yield from _remote(path)
-                continue
             if path == "-":
                 raise TracekitError("-: a lake needs files: standard input cannot be read again")
-            for each in trace_paths([path]):
-                yield _local(each)
+            for each in _remote(path) if is_url(path) else map(_local, trace_paths([path])):
+                if isinstance(each, TracekitError):
+                    yield each
+                elif each.url not in seen and not lake.holds(each.url):
+                    seen.add(each.url)
+                    yield each
         except TracekitError as error:
             yield error
 

@@ -309,12 +309,10 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
             run.host_ns = min(usually_ns, run.latest.late_ns)
         lost = sum(run.latest.late_ns * run.steps for run in some)
         worst = max(some, key=lambda run: run.latest.late_ns)
-        found.append(
-            SlowHost(
-                host, len(here[host]), len(some), _excess(some),
-                usually_ns, lost, lost / total, worst.name,
-            )
-        )  # fmt: skip
+        found.append(SlowHost(
+            host, len(here[host]), len(some), _excess(some), usually_ns, lost, lost / total,
+            worst.name,
+        ))  # fmt: skip
     return _largest_first(found)
 
 

@@ -73,7 +73,7 @@ def judge(
         for name, new in sorted(touched.items())
         for some in batches(
             _unjudged(read_run(store, name), new),
-            lambda each: each.events,
+            lambda rank: rank.events,
             _MOST_RANKS,
             _MOST_EVENTS,
         )
@@ -127,11 +127,6 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
 # -- compaction
 
 
-def is_compact(run: LakeRun) -> bool:
-    """Whether all ranks that this version wrote are in one group, and their verdicts in another."""
-    return not _mergeable(run)
-
-
 def compact_runs(
     lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
 ) -> int:
@@ -144,8 +139,9 @@ def compact_runs(
     return count
 
 
-def _mergeable(run: LakeRun) -> list[list[Group]]:
-    """The groups to merge: those of tables, and those of verdicts that still hold."""
+def mergeable(run: LakeRun) -> list[list[Group]]:
+    """The groups to merge: those of tables, and those of verdicts that still hold. Empty: all ranks
+    that this version wrote are in one group, and their verdicts in another."""
     mine = [each for each in run.groups if each.ranks[0].tables == catalog.FORMAT]
     order = sorted(mine, key=lambda each: each.here[0].order)
     found = [[each for each in order if each.context == kind] for kind in (None, run.context)]
@@ -158,7 +154,7 @@ def _compact(root: str, resources: Resources, name: str) -> int:
     lake = Storage(root)
     run = read_run(lake, name)
     count = 0
-    for some in _mergeable(run):
+    for some in mergeable(run):
         group = _merge(lake, resources, run, some)
         if _replace(lake, name, some, group):
             count += len(some)

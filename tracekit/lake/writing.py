@@ -153,9 +153,8 @@ def _opened(task: Task, outcomes: list[Outcome]) -> Iterator[_Opened]:
                 if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT):
                     # The file was written again with the same bytes.
                     stream.close()
-                    outcomes.append(
-                        Outcome("unchanged", here, before.run, before.name, before.events)
-                    )
+                    same = Outcome("unchanged", here, before.run, before.name, before.events)
+                    outcomes.append(same)
                     continue
                 yield here, stream, sha256
         except StorageError:
@@ -220,13 +219,9 @@ def _identities(
         name = f"file={valid_name(stem(file_name))}" if rank is None else f"rank={rank}"
         run = valid_name(task.run) if task.run is not None else run_of(source)
         number = _number(lake, run, name, sha256)
-        yield (
-            trace_id,
-            Rank(
-                run, name, rank, number, catalog.FORMAT, sha256, events, source,
-                _recorded(labels) | task.labels,
-            ),
-        )  # fmt: skip
+        own = _recorded(labels) | task.labels
+        made = Rank(run, name, rank, number, catalog.FORMAT, sha256, events, source, own)
+        yield trace_id, made
 
 
 def _recorded(labels: str | None) -> dict[str, str]:
@@ -240,12 +235,12 @@ def _recorded(labels: str | None) -> dict[str, str]:
 def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
     """The number of a trace, which no other trace of the lake has."""
     owner = owner_of(run, name, sha256, catalog.FORMAT)
-    numbers = (trace_id_of(run, name, sha256, salt) for salt in count())
-    return next(
-        number
-        for number in numbers
-        if lake.create(number_path(number), owner) or lake.read(number_path(number)) == owner
-    )
+    for salt in count():
+        number = trace_id_of(run, name, sha256, salt)
+        path = number_path(number)
+        if lake.create(path, owner) or lake.read(path) == owner:
+            break
+    return number
 
 
 def _write_files(
@@ -330,11 +325,11 @@ def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank])
     """Makes a table of the ranks that traces of this database are in the lake."""
     connection.execute(catalog.schema("lake_rank"))
     order = sorted(ranks.items(), key=lambda each: each[1].order)
-    for place, (given, rank) in enumerate(order):
-        connection.execute(
-            "INSERT INTO lake_rank VALUES (?, ?, ?, ?, ?, ?)",
-            [given, place, rank.run, rank.rank, rank.trace_id, rank.labels],
-        )
+    rows = [
+        [given, place, rank.run, rank.rank, rank.trace_id, rank.labels]
+        for place, (given, rank) in enumerate(order)
+    ]
+    connection.executemany("INSERT INTO lake_rank VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def _lake_column(column: str) -> str:
