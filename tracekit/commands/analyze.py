@@ -143,11 +143,8 @@ def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> i
             return None
         alike.sort(key=lambda each: each.judged.window.span_ns)
         trace = alike[(len(alike) - 1) // 2].trace
-        rank, chosen, why = (
-            trace.rank,
-            trace.trace_id,
-            f"{bound}, as {'all' if len(alike) == len(analyses) else 'most'} ranks are",
-        )
+        rank, chosen = trace.rank, trace.trace_id
+        why = f"{bound}, as {'all' if len(alike) == len(analyses) else 'most'} ranks are"
     options.warn(f"advice on rank {rank}, {why} (--trace-id chooses another)")
     return chosen
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,6 @@ from tracekit.errors import TracekitError, needing
 from tracekit.reporters import written
 from tracekit.reporters.written import Steps, wrote
 from tracekit.stages import stage
-
-if TYPE_CHECKING:
-    from tracekit.perfetto.part import PartChoice
 
 
 @click.command()
@@ -37,9 +33,9 @@ if TYPE_CHECKING:
 @option(
     "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
 )
-@options.part_options
+@options.requesting(*options.PART)
 @options.writing
-def export(source: str, output: str, form: str, weight: str | None, part: PartChoice) -> Steps:
+def export(source: str, output: str, form: str, weight: str | None, request: Request) -> Steps:
     """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
@@ -48,6 +44,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
     from tracekit.opening import open_any
     from tracekit.reporters import stacks
 
+    part = request.part
     if form == "trace" and weight is not None:
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
     if form != "trace" and not part.is_whole:
@@ -111,10 +108,9 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
     seconds,
     default=600,
 )
-@options.part_options
-@options.resource_options
+@options.requesting(*options.PART, *options.RESOURCES)
 def open_trace(
-    trace: str, plain: bool, print_url: bool, timeout_s: float, part: PartChoice, request: Request
+    trace: str, plain: bool, print_url: bool, timeout_s: float, request: Request
 ) -> None:
     """Open TRACE, or a part of it, in Perfetto, with tracekit's findings drawn in.
 
@@ -129,7 +125,7 @@ def open_trace(
     from tracekit.perfetto.annotate import annotate
     from tracekit.perfetto.serving import HOST, PORT, TraceServer
 
-    resources = request.resources
+    resources, part = request.resources, request.part
     with tempfile.TemporaryDirectory(prefix="tracekit-open-", dir=resources.temp_dir) as folder:
         name = Path(trace).name.partition(".")[0] or "trace"
         is_made = part.is_chosen or not plain
