@@ -300,8 +300,7 @@ def figures_of(database: Session) -> Figures:
         names[row["figure"]][str(row["name"])] += row["per_step"]
         if row["class"] is not None:
             classes[row["class"]] += row["per_step"]
-    overview = database.ask("overview", trace=trace_id)[0]
-    has_device = bool(overview["gpu_ops"])
+    has_device = bool(database.ask("overview", trace=trace_id)[0]["gpu_ops"])
     known = [name for name, of_device in COUNTS.items() if has_device or not of_device]
     noted = analysis.trace.capture or {}
     return Figures(

@@ -111,8 +111,7 @@ def _without_bad(paths: Sequence[str], resources: Resources) -> Session:
     bad: list[TracekitError] = []
     loaded = load(paths, resources=resources, on_bad=bad.append)
     more = [f"{len(bad) - _MOST_NOTED:,} more are not loaded"] * (len(bad) > _MOST_NOTED)
-    noted = [f"not loaded: {each}" for each in bad[:_MOST_NOTED]]
-    loaded.notes = [*loaded.notes, *noted, *more]
+    loaded.notes = [*loaded.notes, *(f"not loaded: {each}" for each in bad[:_MOST_NOTED]), *more]
     return loaded
 
 
@@ -160,15 +159,8 @@ def load(
         raise TracekitError("no trace is given")
     judges = database is not None if verdicts is None else verdicts
     judge = partial(_judged_through, shown(str(given[0]))) if judges else None
-    job = Job(
-        paths,
-        peaks(resources.hardware),
-        resources,
-        resume,
-        on_bad is not None,
-        progress,
-        judge=judge,
-    )
+    known = peaks(resources.hardware)
+    job = Job(paths, known, resources, resume, on_bad is not None, progress, judge=judge)
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
         loaded: Session = LoadedSession(into_memory(job), name, job, judges=verdicts is None)
@@ -204,7 +196,6 @@ class LoadedSession(Session):
         return super().sql_of(question, given)
 
     def _fill(self) -> None:
-        """Fills the tables of verdicts."""
         if self._judges:
             from tracekit.ingest.derived import record_verdicts
 

@@ -164,11 +164,8 @@ def rows_that_fit(columns: Sequence[str], rows: Sequence[Sequence[Any]], page: P
             "ask for fewer columns"
         ]
     after = page.offset + len(first)
-    reason = (
-        ""
-        if len(first) == page.rows
-        else f" (the answer is limited to {page.characters:,} characters)"
-    )
+    limit = f" (the answer is limited to {page.characters:,} characters)"
+    reason = "" if len(first) == page.rows else limit
     return found, [f"rows after the first {after:,}{reason}: offset={after} shows more"]
 
 

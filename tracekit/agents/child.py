@@ -107,12 +107,9 @@ class Child:
             if self._is_ended:
                 raise TracekitError("stopped")
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tracekit.agents.child"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=os.environ | _ENVIRONMENT,
-            )
+                [sys.executable, "-P", "-m", "tracekit.agents.child"], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | _ENVIRONMENT,
+            )  # fmt: skip
             return self._process
 
 

@@ -14,18 +14,8 @@ from msgspec.structs import replace
 from pydantic import Field
 
 from tracekit.advice.catalogue import remedy
-from tracekit.agents.answers import (
-    Fitted,
-    Page,
-    answer,
-    brief,
-    describe,
-    list_questions,
-    remedy_words,
-    rows_that_fit,
-    text_of,
-    without_details,
-)
+from tracekit.agents import answers
+from tracekit.agents.answers import Fitted, Page, answer
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
@@ -121,8 +111,10 @@ class Tools:
             document = analyses[0].as_dict()
         else:
             document = {"run": run and run.as_dict(), "no_run": no_run or None}
-            document["traces"] = [brief(each) for each in analyses]
-        main = without_details(document) if part is None and len(analyses) == 1 else document
+            document["traces"] = [answers.brief(each) for each in analyses]
+        main = (
+            answers.without_details(document) if part is None and len(analyses) == 1 else document
+        )
         rest = ", ".join(name for name in document if name not in main)
         more = [f"the parts {rest}: part=NAME shows one"] if rest else []
         command = _command("analyze", path, trace_id=trace_id, window=window)
@@ -145,7 +137,7 @@ class Tools:
         replay of the run) and all together."""
         page = self._page(rows, offset, part)
         if how is not None:
-            return answer(_command("advise", how=how), remedy_words(remedy(how)), page)
+            return answer(_command("advise", how=how), answers.remedy_words(remedy(how)), page)
         if path is None:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
 
@@ -222,8 +214,10 @@ class Tools:
 
         def fit(page: Page) -> Fitted:
             column_units = {each: units[each] for each in columns_and_rows[0] if each in units}
-            room = page.characters - len(text_of(column_units))
-            found, left_out = rows_that_fit(*columns_and_rows, replace(page, characters=room))
+            room = page.characters - len(answers.text_of(column_units))
+            found, left_out = answers.rows_that_fit(
+                *columns_and_rows, replace(page, characters=room)
+            )
             if not columns_and_rows[1] and not doubts and not offset:
                 left_out.append("nothing: the trace has nothing that answers this question")
             return {**found, "units": column_units}, left_out
@@ -236,11 +230,11 @@ class Tools:
         """The named questions, those of a topic, or all about one."""
         page = self._page(ROWS, 0)
         if name is not None:
-            describing = partial(describe, catalog.query(name))
+            describing = partial(answers.describe, catalog.query(name))
             return answer(_command("query", name) + " --explain", describing, page)
         if topic is not None and topic not in catalog.TOPICS:
             raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
-        return answer("tracekit query --list", partial(list_questions, topic), page)
+        return answer("tracekit query --list", partial(answers.list_questions, topic), page)
 
     def sql(
         self,

@@ -86,8 +86,7 @@ class Opened:
                 load(list(paths), file, self.resources).close()
                 spills_mb = SPILL_MB if spill_mb is None else spill_mb
                 opened = open_any(
-                    file,
-                    replace(self.resources, hardware=None, annotations=(), spill_mb=spills_mb),
+                    file, replace(self.resources, hardware=None, annotations=(), spill_mb=spills_mb)
                 )
                 opened.name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
             closing.callback(opened.close)

@@ -233,11 +233,10 @@ Ranks = Sequence[tuple[str, int | None]]
 
 def ranks_in(session: Session) -> Ranks:
     """The ranks that a session holds, by trace_id; a trace without one goes by its file's name."""
+    rows = ((row["rank"], row["path"]) for row in session.ask("overview"))
     return [
-        (f"file={PurePath(row['path']).name}", None)
-        if row["rank"] is None
-        else (f"rank={row['rank']}", row["rank"])
-        for row in session.ask("overview")
+        (f"file={PurePath(path).name}" if rank is None else f"rank={rank}", rank)
+        for rank, path in rows
     ]
 
 

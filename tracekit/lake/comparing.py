@@ -208,7 +208,6 @@ def _noise(values: Sequence[float]) -> float:
 def _cuts(
     values: Sequence[float], begin: int, end: int, noise: float, thresholds: Thresholds
 ) -> list[int]:
-    """Where the values from `begin` to `end` are cut."""
     places = [
         k
         for k in range(begin + 1, end)
@@ -221,11 +220,8 @@ def _cuts(
     error = _MEDIAN_ERROR * noise * sqrt(1 / (at - begin) + 1 / (end - at))
     if abs(b - a) <= max(thresholds.shift_share * a, thresholds.shift_errors * error):
         return []
-    return [
-        *_cuts(values, begin, at, noise, thresholds),
-        at,
-        *_cuts(values, at, end, noise, thresholds),
-    ]
+    before = _cuts(values, begin, at, noise, thresholds)
+    return [*before, at, *_cuts(values, at, end, noise, thresholds)]
 
 
 def _deviation(values: Sequence[float]) -> float:

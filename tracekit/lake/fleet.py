@@ -258,8 +258,7 @@ def _member(rank: Rank, host: str | None, rows: Sequence[dict[str, Any]]) -> _Me
     if waited:
         parts["communication"] -= waited
         parts[WAITING] = waited
-    late_ns = round(first["later_ns"] / steps)
-    return _Member(rank, host, steps, first["span_ns"], parts, late_ns)
+    return _Member(rank, host, steps, first["span_ns"], parts, round(first["later_ns"] / steps))
 
 
 def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[FleetCause]:

@@ -21,18 +21,8 @@ from tracekit.files import work_folder
 from tracekit.ingest.load import load_opened
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
-from tracekit.lake.layout import (
-    TABLES,
-    Group,
-    Rank,
-    Source,
-    number_path,
-    owner_of,
-    run_of,
-    stem,
-    trace_id_of,
-    valid_name,
-)
+from tracekit.lake import layout
+from tracekit.lake.layout import Group, Rank, Source
 from tracekit.lake.runs import new_token
 from tracekit.lake.storage import WORK_PREFIX, Storage
 from tracekit.lake.tables import KEYS, NEEDED, VERDICTS, not_stored, stored_tables, summaries
@@ -216,12 +206,12 @@ def _identities(
         file_name = (source.member or source.url).rpartition("/")[2]
         if rank is None or rank < 0:
             rank = rank_in_name(file_name)
-        name = f"file={valid_name(stem(file_name))}" if rank is None else f"rank={rank}"
-        run = valid_name(task.run) if task.run is not None else run_of(source)
+        stem = layout.valid_name(layout.stem(file_name))
+        name = f"file={stem}" if rank is None else f"rank={rank}"
+        run = layout.valid_name(task.run) if task.run is not None else layout.run_of(source)
         number = _number(lake, run, name, sha256)
         own = _recorded(labels) | task.labels
-        made = Rank(run, name, rank, number, catalog.FORMAT, sha256, events, source, own)
-        yield trace_id, made
+        yield trace_id, Rank(run, name, rank, number, catalog.FORMAT, sha256, events, source, own)
 
 
 def _recorded(labels: str | None) -> dict[str, str]:
@@ -234,10 +224,10 @@ def _recorded(labels: str | None) -> dict[str, str]:
 
 def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
     """The number of a trace, which no other trace of the lake has."""
-    owner = owner_of(run, name, sha256, catalog.FORMAT)
+    owner = layout.owner_of(run, name, sha256, catalog.FORMAT)
     for salt in count():
-        number = trace_id_of(run, name, sha256, salt)
-        path = number_path(number)
+        number = layout.trace_id_of(run, name, sha256, salt)
+        path = layout.number_path(number)
         if lake.create(path, owner) or lake.read(path) == owner:
             break
     return number
@@ -302,7 +292,7 @@ def write_rows(
         target = str(local).replace("'", "''")
         done = connection.execute(f"COPY ({sql}) TO '{target}' ({PARQUET})").fetchall()
         if done != [(0,)] or table in NEEDED:
-            lake.put(local, f"{TABLES}/{table}/{token}.parquet")
+            lake.put(local, f"{layout.TABLES}/{table}/{token}.parquet")
             files[table] = local.stat().st_size
         local.unlink()
     return Group(ranks[0].run, token, token, ranks, files, context)

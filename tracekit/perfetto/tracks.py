@@ -62,10 +62,8 @@ def draw(database: Session, trace_id: int, process: Process) -> None:
 _LEVELS = (
     ("busy_over_time", "share", "busy share, device {device_id}", "busy_share", 6),
     ("queue_depth", "launches", "queue depth, device {device_id} stream {stream}", "depth", None),
-    (
-        "bandwidth_over_time", "bytes_per_s", "memory bandwidth by shapes, device {device_id}",
-        "bytes_per_s", None,
-    ),
+    ("bandwidth_over_time", "bytes_per_s", "memory bandwidth by shapes, device {device_id}",
+     "bytes_per_s", None),
 )  # fmt: skip
 
 

@@ -98,15 +98,12 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
     figures = {row["metric"]: row for row in comparison.summary if row["a"] or row["b"]}
     for title, names in _FIGURES.items():
         rows: list[Sequence[Cell]] = [
-            (
-                name,
-                *(figure_of(figures[metric][each], metric) for each in "ab"),
-                signed_figure(figures[metric]["change"], metric),
-                "-" if figures[metric]["ratio"] is None else f"{figures[metric]['ratio']:.2f}",
-            )
+            (name, *(figure_of(figures[metric][each], metric) for each in "ab"),
+             signed_figure(figures[metric]["change"], metric),
+             "-" if figures[metric]["ratio"] is None else f"{figures[metric]['ratio']:.2f}")
             for metric, name in names.items()
             if metric in figures
-        ]
+        ]  # fmt: skip
         if rows:
             yield title, ("", ">a", ">b", ">change", ">b / a"), rows
     for title, name, key, count, parts in _TABLES:
@@ -118,15 +115,12 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
         if changed and (name != "parts" or comparison.has_places):
             yield _largest(title, changed, key, count, parts, is_narrow)
     memory: list[Sequence[Cell]] = [
-        (
-            signed_figure(row["change_bytes"], "change_bytes"),
-            *(size(row[f"{side}_bytes"]) for side in "ab"),
-            *(f"{row[f'{side}_allocations']:,}" for side in "ab"),
-            Name(row["place"]),
-        )
+        (signed_figure(row["change_bytes"], "change_bytes"),
+         *(size(row[f"{side}_bytes"]) for side in "ab"),
+         *(f"{row[f'{side}_allocations']:,}" for side in "ab"), Name(row["place"]))
         for row in comparison.memory
         if row["change_bytes"]
-    ]
+    ]  # fmt: skip
     if memory:
         heads = ("change", "bytes a", "bytes b", "allocations a", "allocations b")
         columns = (*(f">{head}" for head in heads), "place")

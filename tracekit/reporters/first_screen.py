@@ -283,8 +283,8 @@ def _place(advice: Advice) -> list[str]:
 
 
 def _doubts(analysis: Analysis) -> list[Text]:
-    headline = analysis.verdict.headline
-    doubts = [each for each in analysis.verdict.doubts if each not in headline]
+    verdict = analysis.verdict
+    doubts = [each for each in verdict.doubts if each not in verdict.headline]
     if not doubts:
         return [Text()]
     more = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""

@@ -104,12 +104,10 @@ def _speedscope(threads: Mapping[str, list[Stack]], name: str, first: str) -> It
     for thread, found in threads.items():
         samples = [[frames.setdefault(each, len(frames)) for each in path] for path, _ in found]
         weights = [weight for _, weight in found]
-        profiles.append(
-            {
-                "type": "sampled", "name": printable(thread), "unit": "nanoseconds",
-                "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights,
-            }
-        )  # fmt: skip
+        profiles.append({
+            "type": "sampled", "name": printable(thread), "unit": "nanoseconds",
+            "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights,
+        })  # fmt: skip
     file = {
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "name": printable(name),

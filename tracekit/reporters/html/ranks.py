@@ -126,8 +126,7 @@ class Ranks(PageSubject):
         """A sentence if collectives do not end together, which makes waits doubtful; else None."""
         worst = max(self.rows("rank_clocks")["residual_ns"], default=0)
         calls = sum(each["collectives"] for each in self.waits.values())
-        waited = sum(each["waited_ns"] for each in self.waits.values())
-        return clock_doubt(waited, calls, worst)
+        return clock_doubt(sum(each["waited_ns"] for each in self.waits.values()), calls, worst)
 
     # -- the first screen
 
