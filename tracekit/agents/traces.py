@@ -84,10 +84,9 @@ class Opened:
                     folder = closing.enter_context(work_folder(parent, _FOLDER_PREFIX))
                 file = str(folder / "traces.duckdb")
                 load(list(paths), file, self.resources).close()
-                spills_mb = SPILL_MB if spill_mb is None else spill_mb
-                opened = open_any(
-                    file, replace(self.resources, hardware=None, annotations=(), spill_mb=spills_mb)
-                )
+                spill_mb = SPILL_MB if spill_mb is None else spill_mb
+                how = replace(self.resources, hardware=None, annotations=(), spill_mb=spill_mb)
+                opened = open_any(file, how)
                 opened.name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
             closing.callback(opened.close)
             # Each answer comes with the same findings.

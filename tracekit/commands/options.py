@@ -263,7 +263,7 @@ RESOURCES = (
         metavar="FILE",
     ),
 )
-_THRESHOLD = option(
+THRESHOLD = option(
     "--threshold thresholds",
     "Set a threshold (queries/thresholds.csv lists them).",
     multiple=True,
@@ -289,9 +289,8 @@ ROWS = (
 )
 
 resource_options = requesting(*RESOURCES)
-threshold_option = requesting(_THRESHOLD)
-threshold_options = requesting(_THRESHOLD, *RESOURCES)
-judging_options = requesting(_WINDOW, _THRESHOLD, *RESOURCES)
+threshold_options = requesting(THRESHOLD, *RESOURCES)
+judging_options = requesting(_WINDOW, THRESHOLD, *RESOURCES)
 row_options = requesting(*ROWS, *RESOURCES)
 
 

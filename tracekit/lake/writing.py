@@ -182,7 +182,8 @@ def _write(task: Task, batch: Sequence[_Opened]) -> Written:
                     ranks[trace_id] = rank
                 else:
                     outcomes.append(clash(rank, other.source))
-            group = _write_files(connection, vocabulary, ranks, lake, folder, task)
+            tables = _to_write(connection, vocabulary, task.resources.memory_mb)
+            group = write_group(connection, ranks, tables, lake, folder)
     return Written(group, outcomes, (time.monotonic() - start) / len(batch))
 
 
@@ -233,16 +234,11 @@ def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
     return number
 
 
-def _write_files(
-    connection: duckdb.DuckDBPyConnection,
-    vocabulary: Vocabulary,
-    ranks: dict[int, Rank],
-    lake: Storage,
-    folder: Path,
-    task: Task,
-) -> Group:
-    """Writes the tables of traces, by their trace_ids in the database."""
-    query_mb = max(_LEAST_QUERY_MB, task.resources.memory_mb or 0)
+def _to_write(
+    connection: duckdb.DuckDBPyConnection, vocabulary: Vocabulary, memory_mb: int | None
+) -> list[str]:
+    """The tables of a database that a lake stores, and the summaries, which can be asked then."""
+    query_mb = max(_LEAST_QUERY_MB, memory_mb or 0)
     connection.execute(f"SET memory_limit = '{query_mb}MB'")
     # Stored answers are about each trace alone.
     alone = catalog.schema("lake_alone")
@@ -250,7 +246,7 @@ def _write_files(
     connection.execute(alone)
     filled = connection.execute(_FILLED).fetchall()
     tables = [name for (name,) in filled if name not in (*VERDICTS, *not_stored())]
-    return write_group(connection, ranks, [*tables, *summaries()], lake, folder)
+    return [*tables, *summaries()]
 
 
 def write_group(

@@ -181,11 +181,9 @@ def render_history(history: History) -> None:
     """Prints a row for each run, the changes, and what changed last."""
     out = console()
     marks = {each.run: f"{100 * (each.ratio - 1):+.1f} % from here on" for each in history.changes}
-    parts = {
-        name: head
-        for name, head in (("busy_ns", ">busy"), ("host_late_ns", ">host late"))
-        if any(each.figures[name] is not None for each in history.runs)
-    }
+    known = {name for each in history.runs for name, ns in each.figures.items() if ns is not None}
+    heads = {"busy_ns": ">busy", "host_late_ns": ">host late"}
+    parts = {name: head for name, head in heads.items() if name in known}
     rows = []
     for each in history.runs:
         began = each.started_ns and datetime.fromtimestamp(each.started_ns / 1e9, UTC)

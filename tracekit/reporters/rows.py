@@ -82,12 +82,10 @@ def render(
         raise TracekitError("Parquet is binary: write it to a file with -o, or to a pipe")
 
     def write(sink: IO[bytes]) -> int:
-        return database.stream(
-            query,
-            variables,
-            lambda relation: _written(_chosen(relation, columns), form, sink, most),
-            timeout_s,
-        )
+        def written(relation: duckdb.DuckDBPyRelation) -> int:
+            return _written(_chosen(relation, columns), form, sink, most)
+
+        return database.stream(query, variables, written, timeout_s)
 
     if output is None or is_standard_output(output):
         count = write(sys.stdout.buffer)
@@ -108,11 +106,8 @@ def render(
 def _chosen(relation: duckdb.DuckDBPyRelation, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
     names = list(relation.columns)
     places = [names.index(name) for name in columns] or range(len(names))
-    return projected(
-        relation,
-        distinct_names([names[place] for place in places]),
-        [f"#{place + 1}" for place in places],
-    )
+    distinct = distinct_names([names[place] for place in places])
+    return projected(relation, distinct, [f"#{place + 1}" for place in places])
 
 
 def _written(
