@@ -28,12 +28,8 @@ __all__ = [
     "open_lake", "profile",
 ]  # fmt: skip
 
-_HOMES = {
-    "Database": "tracekit.run",
-    "load": "tracekit.run",
+_HOMES = dict.fromkeys(("Database", "load", "open_database", "open_lake"), "tracekit.run") | {
     "on_trace_ready": "tracekit.frameworks.judging",
-    "open_database": "tracekit.run",
-    "open_lake": "tracekit.run",
     "profile": "tracekit.capture.profile",
 }
 

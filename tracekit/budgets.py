@@ -14,11 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
 
 from tracekit.capture.profile import profile
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.opening import load
@@ -26,9 +27,6 @@ from tracekit.records import parsed, record
 from tracekit.text import duration, printable
 from tracekit.verdict.regime import REGIMES
 from tracekit.verdicts import verdicts
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 # The counts of the query step_counts, and whether they need a device.
 COUNTS = {
@@ -302,8 +300,7 @@ def figures_of(database: Session) -> Figures:
         names[row["figure"]][str(row["name"])] += row["per_step"]
         if row["class"] is not None:
             classes[row["class"]] += row["per_step"]
-    overview = database.ask("overview", trace=trace_id)[0]
-    has_device = bool(overview["gpu_ops"])
+    has_device = bool(database.ask("overview", trace=trace_id)[0]["gpu_ops"])
     known = [name for name, of_device in COUNTS.items() if has_device or not of_device]
     noted = analysis.trace.capture or {}
     return Figures(

@@ -41,11 +41,8 @@ OF_DEVICE = (
 # The causes of those host activities (the SQL type host_activity, columns of the query cpu_time,
 # `launch_latency` of gpu_timeline) whose names differ from their cause's.
 CAUSE_OF_ACTIVITY = {
-    "runtime": "launch",
-    "view": "dispatch",
-    "untraced": "python",
-    "launch_latency": "latency",
-}
+    "runtime": "launch", "view": "dispatch", "untraced": "python", "launch_latency": "latency",
+}  # fmt: skip
 
 
 def cause_of(activity: str) -> str:

@@ -14,20 +14,8 @@ from msgspec.structs import replace
 
 from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.errors import TracekitError
+from tracekit.evidence import collect
 from tracekit.evidence.accounts import FIXED, Accounts
-from tracekit.evidence.collect import (
-    dominant_of,
-    events_of,
-    name_links,
-    phases_of,
-    rank_wait_of,
-    reached,
-    recorder_of,
-    repeating_of,
-    repetition_of,
-    sites_of,
-    trace_of,
-)
 from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
@@ -127,12 +115,12 @@ class _Examiner:
     def __init__(self, database: Session, trace_id: int, thresholds: Thresholds) -> None:
         self.database, self.trace_id, self.thresholds = database, trace_id, thresholds
         overview = database.ask("overview", trace=trace_id)[0]
-        self.trace: Trace = trace_of(database, trace_id, overview)
+        self.trace: Trace = collect.trace_of(database, trace_id, overview)
         self.accounts = Accounts(database, trace_id, overview)
         # The span is unknown if no event has a duration.
         self.is_replayable = overview["span_ns"] is not None
         self.no_replay = ""
-        self.repetition = repetition_of(database, trace_id)
+        self.repetition = collect.repetition_of(database, trace_id)
         absent = database.ask("missing", trace=trace_id)
         # The messages about missing data, by code.
         self.missing = {row["code"]: row["message"] for row in absent}
@@ -153,7 +141,7 @@ class _Examiner:
         one_offs: list[OneOff] = []
         phases, marked_ns = [], None
         if of_device:
-            one_offs, phases = of_device.replay.one_offs, phases_of(of_device)
+            one_offs, phases = of_device.replay.one_offs, collect.phases_of(of_device)
             if main.window.kind == "step":
                 marked_ns = of_device.replay.steps.lasted_ns[place[1]]
         kept = of_device if keep_replays else None
@@ -204,9 +192,9 @@ class _Examiner:
         links = causal.links if causal else []
         ids = [each.event_id for each in one_offs] + [link["event_id"] for link in links]
         ids += [event_id for each in one_offs for event_id, _ in each.inner]
-        sites = sites_of(ids, self.database, self.trace_id)
-        name_links(links, sites)
-        return events_of(one_offs, sites)
+        sites = collect.sites_of(ids, self.database, self.trace_id)
+        collect.name_links(links, sites)
+        return collect.events_of(one_offs, sites)
 
     def _with_longest(
         self, events: list[OneOffEvent], causal: Causal, main: Evidence, fixes: FixList
@@ -237,10 +225,10 @@ class _Examiner:
         database, trace_id = self.database, self.trace_id
         dominant = ""
         if main.gpu and causal and causal.gains.removed.get(UNKNOWN_LIMIT, 0.0) > 0:
-            dominant = dominant_of(database, trace_id, top)
+            dominant = collect.dominant_of(database, trace_id, top)
         untraced_ns = main.idle.causes.get("untraced", 0) if main.idle else 0
         asks_meanwhile = untraced_ns >= self.thresholds.small_gain * main.window.span_ns
-        profiler, shaped = recorder_of(database, trace_id, self.missing)
+        profiler, shaped = collect.recorder_of(database, trace_id, self.missing)
         first = next((each for each in fixes.advice if not each.once), None) if fixes else None
         return replace(
             main,
@@ -251,7 +239,7 @@ class _Examiner:
             steps=[each for each in periods if each.window.kind == "step"],
             windows=[each for each in periods if each.window.kind != "step"],
             repetition=self.repetition,
-            rank_wait=rank_wait_of(database, trace_id, main, self.thresholds),
+            rank_wait=collect.rank_wait_of(database, trace_id, main, self.thresholds),
             profiler=profiler,
             device_word=self.trace.device_word,
             has_calls="no_runtime_calls" not in self.missing,
@@ -269,7 +257,7 @@ class _Examiner:
 
         verdict = judge(evidence, self.thresholds)
         if verdict.regime == UNKNOWN:
-            repeating = repeating_of(self.database, self.trace_id, main)
+            repeating = collect.repeating_of(self.database, self.trace_id, main)
             if repeating is not None:
                 verdict = judge(replace(evidence, repeating=repeating), self.thresholds)
         return verdict
@@ -289,7 +277,7 @@ class _Examiner:
         notes, bottleneck = list_notes(fixes.advice, verdict, graph), str(verdict.bottleneck)
         of_device = bottleneck in (*LIMITS, UNKNOWN_LIMIT)
         if of_device and not any(is_against(a, bottleneck) for a in fixes.advice if not a.once):
-            near = reached(self.database, self.trace_id, self.thresholds)
+            near = collect.reached(self.database, self.trace_id, self.thresholds)
             notes += near
             verdict = replace(verdict, try_next=[*verdict.try_next, *near])
         return replace(fixes, bottleneck=verdict.bottleneck, notes=notes), verdict

@@ -8,20 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import duckdb
+
+from tracekit.database.catalog import Query, Value
 from tracekit.database.connection import connect_reading, fetched_database, is_database
 from tracekit.database.sandbox import SPILL_MB, Config
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, contradicting, fingerprints
 from tracekit.errors import TracekitError
-from tracekit.ingest.resources import Resources
+from tracekit.ingest.resources import LoadProgress, Resources
 from tracekit.trace.remote import shown
 
 if TYPE_CHECKING:
-    import duckdb
-
-    from tracekit.database.catalog import Query, Value
     from tracekit.ingest.job import Job
-    from tracekit.ingest.resources import LoadProgress
     from tracekit.verdict.rows import Rows
 
 # The process needs this outside DuckDB for the results of queries. The replay's graph is not
@@ -112,8 +111,7 @@ def _without_bad(paths: Sequence[str], resources: Resources) -> Session:
     bad: list[TracekitError] = []
     loaded = load(paths, resources=resources, on_bad=bad.append)
     more = [f"{len(bad) - _MOST_NOTED:,} more are not loaded"] * (len(bad) > _MOST_NOTED)
-    noted = [f"not loaded: {each}" for each in bad[:_MOST_NOTED]]
-    loaded.notes = [*loaded.notes, *noted, *more]
+    loaded.notes = [*loaded.notes, *(f"not loaded: {each}" for each in bad[:_MOST_NOTED]), *more]
     return loaded
 
 
@@ -161,15 +159,8 @@ def load(
         raise TracekitError("no trace is given")
     judges = database is not None if verdicts is None else verdicts
     judge = partial(_judged_through, shown(str(given[0]))) if judges else None
-    job = Job(
-        paths,
-        peaks(resources.hardware),
-        resources,
-        resume,
-        on_bad is not None,
-        progress,
-        judge=judge,
-    )
+    known = peaks(resources.hardware)
+    job = Job(paths, known, resources, resume, on_bad is not None, progress, judge=judge)
     if database is None:
         name = shown(str(given[0])) if len(given) == 1 else f"{len(paths)} traces"
         loaded: Session = LoadedSession(into_memory(job), name, job, judges=verdicts is None)
@@ -205,7 +196,6 @@ class LoadedSession(Session):
         return super().sql_of(question, given)
 
     def _fill(self) -> None:
-        """Fills the tables of verdicts."""
         if self._judges:
             from tracekit.ingest.derived import record_verdicts
 

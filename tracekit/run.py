@@ -302,19 +302,12 @@ def load(
     from tracekit import opening
     from tracekit.ingest.resources import Resources
 
-    return Database(
-        opening.load(
-            traces,
-            database,
-            Resources(memory_mb, threads, temp_dir, hardware, spill_mb, tuple(annotations)),
-            append=append,
-            resume=resume,
-            on_bad=on_bad,
-            on_wait=on_wait,
-            progress=progress,
-            verdicts=verdicts,
-        )
-    )
+    resources = Resources(memory_mb, threads, temp_dir, hardware, spill_mb, tuple(annotations))
+    loaded = opening.load(
+        traces, database, resources, append=append, resume=resume, on_bad=on_bad, on_wait=on_wait,
+        progress=progress, verdicts=verdicts,
+    )  # fmt: skip
+    return Database(loaded)
 
 
 def open_lake(paths: str | Iterable[str], resources: Resources | None = None) -> Database:

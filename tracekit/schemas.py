@@ -94,10 +94,7 @@ _SITE = {
 def _rows(question: str) -> Made:
     """The schema of a question's rows, by a reference to that of a row."""
     name = f"row_of_{question}"
-    return lambda made: {
-        "type": "array",
-        "items": made.refer(name, lambda: row_schema(question)),
-    }
+    return lambda made: {"type": "array", "items": made.refer(name, lambda: row_schema(question))}
 
 
 def _one_of(*values: str) -> Made:
@@ -220,6 +217,10 @@ _WORKLOAD = {
 _written = _one(written.Outputs)
 _AGREES = {"type": "boolean", "description": "Whether all figures of HTA equal those by its rules."}
 _OF_ROWS = ("query", "sql", "lake ask")
+_WRITERS = (
+    "load", "export", "capture", "report", "annotate", "baseline save", "skill install",
+    "lake compact", "lake publish", "lake files",
+)  # fmt: skip
 _OUTPUTS: Mapping[str, Made] = {
     "analyze": _either(_analysis, _analyses),
     "advise": _one(advice.FixList),
@@ -235,13 +236,7 @@ _OUTPUTS: Mapping[str, Made] = {
     "probe": _either(_one(probing.Probe), _one(probing.AppliedAdvice)),
     "crosscheck": _one(crosscheck.Report, agrees=_AGREES),
     "workloads": lambda made: {"type": "array", "items": closed(_WORKLOAD, "A workload.")},
-} | dict.fromkeys(
-    (
-        *("load", "export", "capture", "report", "annotate", "baseline save", "skill install"),
-        *("lake compact", "lake publish", "lake files"),
-    ),
-    _written,
-)
+} | dict.fromkeys(_WRITERS, _written)
 
 
 # -- rows

@@ -5,14 +5,10 @@ The rules are imported on use: stored verdicts do not need them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tracekit.database.session import Session
 from tracekit.errors import explained
 from tracekit.thresholds import Thresholds
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis, RunVerdict
+from tracekit.verdict.model import Analysis, RunVerdict
 
 
 def verdicts(

@@ -88,14 +88,14 @@ def files_in_use(lake: Path | str) -> set[str]:
 def add_meanwhile(monkeypatch: pytest.MonkeyPatch, work: Callable[[], Added]) -> list[Added]:
     """Runs `work` once while the next rank is being added, before readers see that rank. The list
     then holds the result of `work`."""
-    written, done = writing._write_files, []
+    written, done = writing.write_group, []
 
     def write(*given: Any) -> Group:
-        monkeypatch.setattr(writing, "_write_files", written)
+        monkeypatch.setattr(writing, "write_group", written)
         done.append(work())
         return written(*given)
 
-    monkeypatch.setattr(writing, "_write_files", write)
+    monkeypatch.setattr(writing, "write_group", write)
     return done
 
 

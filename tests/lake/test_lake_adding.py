@@ -28,7 +28,7 @@ from tests.kit.lakes import (
 from tests.kit.processes import children_of, have_ended
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake import layout, writing
+from tracekit.lake import layout
 from tracekit.lake.runs import change_run
 from tracekit.lake.storage import Storage
 from tracekit.lake.upkeep import clean
@@ -269,7 +269,7 @@ def test_two_traces_with_the_same_number_get_others(tmp_path, monkeypatch):
         write_rank(tmp_path / "run", rank)
     real = layout.trace_id_of
     monkeypatch.setattr(
-        writing, "trace_id_of", lambda *told: 5 if len(told) < 4 or not told[3] else real(*told)
+        layout, "trace_id_of", lambda *told: 5 if len(told) < 4 or not told[3] else real(*told)
     )
     lake = tmp_path / "lake"
     assert add(lake, tmp_path / "run").failed == []

@@ -14,7 +14,7 @@ from tests.kit.processes import ran
 from tests.kit.ranks_simulated import Job
 from tracekit.lake.runs import read_run, read_runs
 from tracekit.lake.storage import Storage
-from tracekit.lake.upkeep import PUBLISHED, compact_runs, is_compact, publish
+from tracekit.lake.upkeep import PUBLISHED, compact_runs, mergeable, publish
 from tracekit.lake.workers import Processes
 from tracekit.run import open_lake
 
@@ -107,9 +107,9 @@ def test_a_published_table_names_what_readers_see_and_nothing_else(lake):
 def test_compacted_runs_have_one_group_and_say_the_same(lake, tmp_path):
     copy = shutil.copytree(lake, tmp_path / "lake")
     before = told(copy)
-    assert not is_compact(read_run(Storage(str(copy)), "42"))
+    assert mergeable(read_run(Storage(str(copy)), "42"))
     assert compact_runs(str(copy), Processes(1), RUNS) > 0
-    assert all(is_compact(run) for run in read_runs(Storage(str(copy))))
+    assert not any(mergeable(run) for run in read_runs(Storage(str(copy))))
     assert len(ranks_with_files(copy)) == 2 * len(RUNS)
     assert told(copy) == before
     assert compact_runs(str(copy), Processes(1), RUNS) == 0

@@ -133,7 +133,7 @@ def test_parts_of_each_rank_add_up_and_times_fit_javascript(figures):
 
 
 def test_the_database_of_a_sweep_becomes_the_page_of_the_sweep(job, tmp_path, monkeypatch):
-    monkeypatch.setattr("tracekit.experiments.points.sweep_in", lambda database: found_sweep())
+    monkeypatch.setattr("tracekit.reporters.html.reports.sweep_in", lambda database: found_sweep())
     output = tmp_path / "report.html"
     output.touch()
     given = ["report", job.name, "-o", str(output)]

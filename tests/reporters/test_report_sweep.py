@@ -82,3 +82,10 @@ def test_every_figure_names_the_query_that_gives_its_rows(figures):
         assert figure.source == (
             "tracekit query 'a sweep.duckdb' sweep_points --param baseline=mlp-eager"
         )
+
+
+def test_a_shell_runs_no_name_that_a_database_gives():
+    points = [point("$(true)", batch, 64, 1000, 1.0) for batch in (1, 8)]
+    found = Sweep("s.duckdb", "CPU", "$(true)", ["$(true)"], 0, points, compare(points, "$(true)"))
+    for figure in sweep_view(found).figures.values():
+        assert figure.source.endswith("--param 'baseline=$(true)'")

@@ -61,6 +61,11 @@ class Page(Struct, frozen=True):
         if self.rows < 1 or self.offset < 0:
             raise TracekitError("rows must be at least 1, and offset at least 0")
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What `first_rows` reads for it: one row more, to know whether there are more."""
+        return {"most": self.rows + 1, "offset": self.offset, "characters": self.characters}
+
 
 # The content of a page, and notes on what was left out.
 Fitted = tuple[dict[str, Any], list[str]]
@@ -159,11 +164,8 @@ def rows_that_fit(columns: Sequence[str], rows: Sequence[Sequence[Any]], page: P
             "ask for fewer columns"
         ]
     after = page.offset + len(first)
-    reason = (
-        ""
-        if len(first) == page.rows
-        else f" (the answer is limited to {page.characters:,} characters)"
-    )
+    limit = f" (the answer is limited to {page.characters:,} characters)"
+    reason = "" if len(first) == page.rows else limit
     return found, [f"rows after the first {after:,}{reason}: offset={after} shows more"]
 
 

@@ -107,12 +107,9 @@ class Child:
             if self._is_ended:
                 raise TracekitError("stopped")
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "tracekit.agents.child"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=os.environ | _ENVIRONMENT,
-            )
+                [sys.executable, "-P", "-m", "tracekit.agents.child"], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | _ENVIRONMENT,
+            )  # fmt: skip
             return self._process
 
 
@@ -141,14 +138,7 @@ def _main() -> None:
             out.write(_READY)
             out.flush()
             database.require_select(asked["statement"])
-            columns, rows = first_rows(
-                database,
-                asked["statement"],
-                {},
-                most=page.rows + 1,
-                offset=page.offset,
-                characters=page.characters,
-            )
+            columns, rows = first_rows(database, asked["statement"], {}, **page.limits)
         answer: dict[str, Any] = {"fitted": rows_that_fit(columns, rows, page)}
     except TracekitError as error:
         answer = {"error": str(error)}

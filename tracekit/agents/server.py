@@ -127,10 +127,7 @@ def _cancellable(method: Callable[..., ToolAnswer]) -> Callable[..., Awaitable[C
 
 def _add_resources(made: MCPServer[Any]) -> None:
     @made.resource(
-        "tracekit://queries",
-        name="queries",
-        title="The named questions",
-        mime_type="text/plain",
+        "tracekit://queries", name="queries", title="The named questions", mime_type="text/plain"
     )
     def queries() -> str:
         """All named questions, by topic."""

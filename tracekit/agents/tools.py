@@ -7,38 +7,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 from pydantic import Field
 
 from tracekit.advice.catalogue import remedy
-from tracekit.agents.answers import (
-    Fitted,
-    Page,
-    answer,
-    brief,
-    describe,
-    list_questions,
-    remedy_words,
-    rows_that_fit,
-    text_of,
-    without_details,
-)
+from tracekit.agents import answers
+from tracekit.agents.answers import Fitted, Page, answer
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.replay.grammar import HELP
 from tracekit.reporters.rows import first_rows
 from tracekit.run import Database
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdicts import verdict_together, verdicts
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis, RunVerdict
 
 T = TypeVar("T")
 ToolAnswer = dict[str, Any]
@@ -123,8 +111,10 @@ class Tools:
             document = analyses[0].as_dict()
         else:
             document = {"run": run and run.as_dict(), "no_run": no_run or None}
-            document["traces"] = [brief(each) for each in analyses]
-        main = without_details(document) if part is None and len(analyses) == 1 else document
+            document["traces"] = [answers.brief(each) for each in analyses]
+        main = (
+            answers.without_details(document) if part is None and len(analyses) == 1 else document
+        )
         rest = ", ".join(name for name in document if name not in main)
         more = [f"the parts {rest}: part=NAME shows one"] if rest else []
         command = _command("analyze", path, trace_id=trace_id, window=window)
@@ -147,7 +137,7 @@ class Tools:
         replay of the run) and all together."""
         page = self._page(rows, offset, part)
         if how is not None:
-            return answer(_command("advise", how=how), remedy_words(remedy(how)), page)
+            return answer(_command("advise", how=how), answers.remedy_words(remedy(how)), page)
         if path is None:
             raise TracekitError("advise needs the path of a trace, or the name of a remedy (how)")
 
@@ -212,28 +202,22 @@ class Tools:
         given = question.check_parameters(parameters or {})
         with self._reading(path) as database:
             statement = database.shown_sql(question, given)
+            limit_s = self._limit_s(timeout_s)
             columns_and_rows = first_rows(
-                database,
-                statement,
-                given,
-                chosen,
-                most=page.rows + 1,
-                offset=page.offset,
-                characters=page.characters,
-                timeout_s=self._limit_s(timeout_s),
+                database, statement, given, chosen, timeout_s=limit_s, **page.limits
             )
-            trace = given.get("trace")
-            trace = trace if isinstance(trace, int) else None
-            findings = (
-                database.findings(trace) if name == "overview" else database.doubts(name, trace)
-            )
+            trace = value if isinstance(value := given.get("trace"), int) else None
+            about = database.findings if name == "overview" else partial(database.doubts, name)
+            findings = about(trace)
         doubts = [row for row in findings if row["severity"] in _SERIOUS or not columns_and_rows[1]]
         units = {each.name: each.unit for each in question.columns}
 
         def fit(page: Page) -> Fitted:
             column_units = {each: units[each] for each in columns_and_rows[0] if each in units}
-            room = page.characters - len(text_of(column_units))
-            found, left_out = rows_that_fit(*columns_and_rows, replace(page, characters=room))
+            room = page.characters - len(answers.text_of(column_units))
+            found, left_out = answers.rows_that_fit(
+                *columns_and_rows, replace(page, characters=room)
+            )
             if not columns_and_rows[1] and not doubts and not offset:
                 left_out.append("nothing: the trace has nothing that answers this question")
             return {**found, "units": column_units}, left_out
@@ -246,11 +230,11 @@ class Tools:
         """The named questions, those of a topic, or all about one."""
         page = self._page(ROWS, 0)
         if name is not None:
-            describing = partial(describe, catalog.query(name))
+            describing = partial(answers.describe, catalog.query(name))
             return answer(_command("query", name) + " --explain", describing, page)
         if topic is not None and topic not in catalog.TOPICS:
             raise TracekitError(f"no topic is {topic!r}; there are: {', '.join(catalog.TOPICS)}")
-        return answer("tracekit query --list", partial(list_questions, topic), page)
+        return answer("tracekit query --list", partial(answers.list_questions, topic), page)
 
     def sql(
         self,
@@ -311,11 +295,11 @@ class Tools:
             if len(chosen := trace_ids or known) != 2:
                 raise TracekitError("trace_ids are two numbers: those of the traces to compare")
             first, second = chosen
-            document = self._once(
-                database,
-                ("diff", first, second, top),
-                lambda database: Database(database).diff(first, second, top).as_dict(),
-            )
+
+            def compared(database: Session) -> ToolAnswer:
+                return Database(database).diff(first, second, top).as_dict()
+
+            document = self._once(database, ("diff", first, second, top), compared)
         findings = document["doubts"]
         document = {name: value for name, value in document.items() if name != "doubts"}
         command = _command("diff", *given)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tracekit.database.connection import is_database
 from tracekit.database.sandbox import SPILL_MB
 from tracekit.database.session import Session
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, explained
 from tracekit.files import work_folder, writing_to
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
@@ -84,15 +84,9 @@ class Opened:
                     folder = closing.enter_context(work_folder(parent, _FOLDER_PREFIX))
                 file = str(folder / "traces.duckdb")
                 load(list(paths), file, self.resources).close()
-                opened = open_any(
-                    file,
-                    replace(
-                        self.resources,
-                        hardware=None,
-                        annotations=(),
-                        spill_mb=SPILL_MB if spill_mb is None else spill_mb,
-                    ),
-                )
+                spill_mb = SPILL_MB if spill_mb is None else spill_mb
+                how = replace(self.resources, hardware=None, annotations=(), spill_mb=spill_mb)
+                opened = open_any(file, how)
                 opened.name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
             closing.callback(opened.close)
             # Each answer comes with the same findings.
@@ -108,10 +102,8 @@ def _state(path: str) -> tuple[str, int, int, int]:
     """Identifies one state of a file.
 
     Raises TracekitError when the file is gone."""
-    try:
+    with explained(path, OSError):
         found = Path(path).stat()
-    except OSError as error:
-        raise TracekitError(f"{path}: {error.strerror or error}") from error
     return path, found.st_ino, found.st_size, found.st_mtime_ns
 
 

@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands import completion
-from tracekit.commands.options import (
-    Request,
-    json_option,
-    judging_options,
-    option,
-    show,
-    tell_notes,
-    trace_id_option,
-    warn,
-    writing,
-)
+from tracekit.commands import completion, options
+from tracekit.commands.options import Request, json_option, option
 from tracekit.errors import TracekitError, needing
 from tracekit.reporters.written import Steps, tell, wrote
 from tracekit.text import printable, size
@@ -42,8 +32,8 @@ _DEMO = Path(__file__).parents[1] / "demo.json.gz"
     "--explain", is_flag=True, help="Also print the critical path, the arithmetic and the SQL."
 )
 @click.option("--full", is_flag=True, help="Print all reasons, windows, kernels and caveats.")
-@trace_id_option("all")
-@judging_options
+@options.trace_id_option("all")
+@options.judging_options
 def analyze(
     traces: tuple[str, ...],
     as_json: bool,
@@ -102,8 +92,8 @@ def analyze(
 )
 @json_option
 @click.option("--all", "every", is_flag=True, help="Print every line.  [default: the first ten]")
-@trace_id_option("its only one; of the ranks of a run, the one that sets the pace")
-@judging_options
+@options.trace_id_option("its only one; of the ranks of a run, the one that sets the pace")
+@options.judging_options
 def advise(
     traces: tuple[str, ...],
     how: str | None,
@@ -130,7 +120,7 @@ def advise(
     with request.open(*traces) as run:
         chosen = _to_advise(run, trace_id, request.thresholds)
         fixes = run.advise(chosen, request.window, request.thresholds)
-    show(fixes, as_json, partial(reporter.render, every=every))
+    options.show(fixes, as_json, partial(reporter.render, every=every))
 
 
 def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> int | None:
@@ -153,12 +143,9 @@ def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> i
             return None
         alike.sort(key=lambda each: each.judged.window.span_ns)
         trace = alike[(len(alike) - 1) // 2].trace
-        rank, chosen, why = (
-            trace.rank,
-            trace.trace_id,
-            f"{bound}, as {'all' if len(alike) == len(analyses) else 'most'} ranks are",
-        )
-    warn(f"advice on rank {rank}, {why} (--trace-id chooses another)")
+        rank, chosen = trace.rank, trace.trace_id
+        why = f"{bound}, as {'all' if len(alike) == len(analyses) else 'most'} ranks are"
+    options.warn(f"advice on rank {rank}, {why} (--trace-id chooses another)")
     return chosen
 
 
@@ -166,10 +153,10 @@ def _to_advise(run: Database, trace_id: int | None, thresholds: Thresholds) -> i
 @click.argument("runs", nargs=-1, required=True, metavar="TRACE|DB...")
 @option("-o --output", "The HTML file to write.  [default: TRACE.html, beside the first TRACE]")
 @option("--open opening", "Open the page in a browser.", is_flag=True)
-@trace_id_option("all")
+@options.trace_id_option("all")
 @option("--trace-ids", "Compare these traces of the database.", int, nargs=2, metavar="A B")
-@judging_options
-@writing
+@options.judging_options
+@options.writing
 def report(
     runs: tuple[str, ...],
     output: str | None,
@@ -203,7 +190,7 @@ def report(
             reports.write_diff(database, pair.a, pair.b, output, judged)
     else:
         opened = open_any(runs, resources, skips_bad=True)
-        tell_notes(opened)
+        options.tell_notes(opened)
         with opened as database, database.judging(judged):
             reports.write_any(database, output, trace_id, window, judged)
     yield from _written(output, opening)

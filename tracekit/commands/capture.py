@@ -11,17 +11,8 @@ from typing import Any
 
 import click
 
-from tracekit.commands import completion
-from tracekit.commands.options import (
-    json_option,
-    label_option,
-    option,
-    seconds,
-    size_options,
-    stage_line,
-    workload_options,
-    writing,
-)
+from tracekit.commands import completion, options
+from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
 from tracekit.reporters.written import Steps, wrote
 from tracekit.text import duration, size
@@ -45,20 +36,20 @@ from tracekit.workloads import WORKLOADS
 @option("--steps", "Steps that a server records, if it counts them.", int, default=5)
 @option("--seconds", "Tell a server to stop after this time.", float, default=1)
 @option("--timeout timeout_s", "Wait this long for a server's traces, in s.", seconds, default=1800)
-@size_options
+@options.size_options
 @option("--shapes/--no-shapes", "Record input shapes.", default=True)
 @option("--stacks/--no-stacks", "Record Python stacks.", default=False)
 @option("--memory/--no-memory", "Record allocations.", default=False)
-@label_option
-@workload_options
-@writing
+@options.label_option
+@options.workload_options
+@options.writing
 def capture(
     workload: str | None,
     arguments: tuple[str, ...],
     output: str | None,
     profiler: str | None,
     server: str | None,
-    **options: Any,
+    **how: Any,
 ) -> Steps:
     """Run WORKLOAD under torch.profiler and write its trace.
 
@@ -77,16 +68,16 @@ def capture(
     and the command ends when the traces of all its ranks are whole.
     """
     other = profiler if server is None else "a server"
-    if options["labels"] and other:
+    if how["labels"] and other:
         raise TracekitError(f"{other} writes its traces itself: give --label to `lake add`")
-    when = [options.pop(each) for each in ("steps", "seconds", "timeout_s")]
+    when = [how.pop(each) for each in ("steps", "seconds", "timeout_s")]
     if server is not None:
-        yield from _of_server(server, output, when, options)
+        yield from _of_server(server, output, when, how)
         return
     if workload is None:
         raise click.UsageError("Missing argument 'WORKLOAD' (or --server URL).")
     if profiler is not None:
-        yield from _by_other(profiler, [workload, *arguments], output, options)
+        yield from _by_other(profiler, [workload, *arguments], output, how)
         return
     from tracekit.capture.output import to_standard_output
     from tracekit.capture.profile import profile_script
@@ -104,31 +95,27 @@ def capture(
         to_standard_output() if is_piped else nullcontext(to) as path,
     ):
         if is_script:
-            recorded = {name: options[name] for name in ("shapes", "stacks", "memory", "labels")}
+            recorded = {name: how[name] for name in ("shapes", "stacks", "memory", "labels")}
             written: str | Path = profile_script(workload, arguments, path, **recorded)
             done = "recorded"
         else:
             # The user's own code may print, and its text would run into the line.
-            with stage_line() if workload in WORKLOADS else nullcontext():
-                timed = capture(workload, path, Options(**options))
+            with options.stage_line() if workload in WORKLOADS else nullcontext():
+                timed = capture(workload, path, Options(**how))
             if timed.note:
                 click.echo(f"note: {timed.note}", err=True)
             written = timed.path
-            done = (
-                f"a step takes {duration(timed.unprofiled_step_ns)}, "
-                f"under the profiler {duration(timed.profiled_step_ns)}"
-            )
+            alone, profiled = map(duration, (timed.unprofiled_step_ns, timed.profiled_step_ns))
+            done = f"a step takes {alone}, under the profiler {profiled}"
     to = "-" if is_piped else str(written)
     yield from wrote(to, says=done)
 
 
-def _by_other(
-    profiler: str, program: list[str], output: str | None, options: dict[str, Any]
-) -> Steps:
+def _by_other(profiler: str, program: list[str], output: str | None, how: dict[str, Any]) -> Steps:
     from tracekit.capture.others import record
 
     written = output or f"{Path(program[0]).stem}.{profiler}.duckdb"
-    traces, is_ended = record(profiler, program, written, options)
+    traces, is_ended = record(profiler, program, written, how)
     with traces:
         events = sum(row["events"] for row in traces.traces())
     until = "until it was interrupted" if is_ended else "to its end"
@@ -136,16 +123,14 @@ def _by_other(
     yield from wrote(written, events, "events", says=says)
 
 
-def _of_server(url: str, output: str | None, when: list[Any], options: dict[str, Any]) -> Steps:
+def _of_server(url: str, output: str | None, when: list[Any], how: dict[str, Any]) -> Steps:
     from tracekit.capture.server import Server
 
     given = (output, *map(os.environ.get, ("VLLM_TORCH_PROFILER_DIR", "SGLANG_TORCH_PROFILER_DIR")))
     folder = next(filter(None, given), None)
     if folder is None or not Path(folder).is_dir():
         raise TracekitError("--server needs the folder that the server writes traces to: -o FOLDER")
-    found = Server(url, Path(folder)).capture(
-        *when, stacks=options["stacks"], shapes=options["shapes"]
-    )
+    found = Server(url, Path(folder)).capture(*when, stacks=how["stacks"], shapes=how["shapes"])
     for path in found:
         yield from wrote(path, says=size(path.stat().st_size))
 

@@ -11,9 +11,6 @@ from click.shell_completion import CompletionItem, get_completion_class
 if TYPE_CHECKING:
     from tracekit.database.catalog import Query
 
-_SIDES = ("host", "device")
-_WHOLE = ("cuda-graph", "steady", "fuse")
-
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -75,8 +72,8 @@ def changes(ctx: click.Context, param: click.Parameter, typed: str) -> list[Comp
     from tracekit.causes import CAUSES
     from tracekit.replay.grammar import PATTERNS
 
-    known = [f"{each}*" for each in (*_SIDES, *CAUSES[:-1], "batch", "straggler")]
-    known += [*_WHOLE, *(f"{each}:" for each in PATTERNS)]
+    known = [f"{each}*" for each in ("host", "device", *CAUSES[:-1], "batch", "straggler")]
+    known += ["cuda-graph", "steady", "fuse", *(f"{each}:" for each in PATTERNS)]
     known += [f"remedy:{name}" for name in _remedies()]
     before, typed = _before_colon(ctx, typed)
     behind = (each.removeprefix(before) for each in known if each.startswith(before))

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from tracekit.commands.options import (
-    Request,
-    option,
-    part_options,
-    resource_options,
-    seconds,
-    tell_errors,
-    warn,
-    writing,
-)
+from tracekit.commands import options
+from tracekit.commands.options import Request, option, seconds
 from tracekit.errors import TracekitError, needing
 from tracekit.reporters import written
 from tracekit.reporters.written import Steps, wrote
 from tracekit.stages import stage
-
-if TYPE_CHECKING:
-    from tracekit.perfetto.part import PartChoice
 
 
 @click.command()
@@ -45,9 +33,9 @@ if TYPE_CHECKING:
 @option(
     "--weight", "Whose time a flame graph shows.  [default: host]", click.Choice(["host", "gpu"])
 )
-@part_options
-@writing
-def export(source: str, output: str, form: str, weight: str | None, part: PartChoice) -> Steps:
+@options.requesting(*options.PART)
+@options.writing
+def export(source: str, output: str, form: str, weight: str | None, request: Request) -> Steps:
     """Write a trace as JSON, as it was loaded, its flame graph for other tools, or a workbook.
 
     A part of a large trace, such as --step 12, opens in Perfetto where the whole does not.
@@ -56,6 +44,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
     from tracekit.opening import open_any
     from tracekit.reporters import stacks
 
+    part = request.part
     if form == "trace" and weight is not None:
         raise click.UsageError("--weight is for a flame graph: --format speedscope or collapsed")
     if form != "trace" and not part.is_whole:
@@ -74,7 +63,7 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
             with needing("a workbook needs", "excel"):
                 from tracekit.reporters import workbook
             sheets = workbook.write(opened, output)
-            tell_errors(opened)
+            options.tell_errors(opened)
             yield from wrote(output, len(sheets), "sheets", says=", ".join(sheets))
             return
         if form == "trace":
@@ -88,8 +77,8 @@ def export(source: str, output: str, form: str, weight: str | None, part: PartCh
 @click.command()
 @click.argument("trace")
 @option("-o --output", "The trace to write; .gz and .zst are compressed.", required=True)
-@resource_options
-@writing
+@options.resource_options
+@options.writing
 def annotate(trace: str, output: str, request: Request) -> Steps:
     """Write TRACE with tracekit's findings drawn in, for Perfetto.
 
@@ -119,10 +108,9 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
     seconds,
     default=600,
 )
-@part_options
-@resource_options
+@options.requesting(*options.PART, *options.RESOURCES)
 def open_trace(
-    trace: str, plain: bool, print_url: bool, timeout_s: float, part: PartChoice, request: Request
+    trace: str, plain: bool, print_url: bool, timeout_s: float, request: Request
 ) -> None:
     """Open TRACE, or a part of it, in Perfetto, with tracekit's findings drawn in.
 
@@ -137,7 +125,7 @@ def open_trace(
     from tracekit.perfetto.annotate import annotate
     from tracekit.perfetto.serving import HOST, PORT, TraceServer
 
-    resources = request.resources
+    resources, part = request.resources, request.part
     with tempfile.TemporaryDirectory(prefix="tracekit-open-", dir=resources.temp_dir) as folder:
         name = Path(trace).name.partition(".")[0] or "trace"
         is_made = part.is_chosen or not plain
@@ -179,7 +167,7 @@ def open_trace(
 @option(
     "--max-characters", "Limit the text of an answer.", click.IntRange(min=2_000), default=20_000
 )
-@resource_options
+@options.resource_options
 def mcp(
     folders: tuple[str, ...], keep: int, timeout_s: float, max_characters: int, request: Request
 ) -> None:
@@ -196,7 +184,7 @@ def mcp(
     opened = Opened(keep, request.resources)
     tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
     if sys.stdin.isatty():
-        warn("waiting for an agent on standard input; Ctrl-C ends")
+        options.warn("waiting for an agent on standard input; Ctrl-C ends")
     serve(tools)
 
 
@@ -211,7 +199,7 @@ def skill() -> None:
 
 @skill.command()
 @click.argument("folder", metavar="[DIR]", default=".claude/skills")
-@writing
+@options.writing
 def install(folder: str) -> Steps:
     """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]"""
     from importlib.resources import files

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,21 +62,15 @@ def load(
     from tracekit.reporters.progress import loading_bar
 
     before = _state_of(output)
+    waits = f"waiting for another load to finish writing {output}"
     bad: list[TracekitError] = []
     try:
         with loading_bar(traces) as progress:
             database = opening.load(
-                traces,
-                output,
-                request.resources,
-                on_bad=bad.append,
-                on_wait=lambda: options.warn(
-                    f"waiting for another load to finish writing {output}"
-                ),
-                progress=progress,
-                verdicts=not no_verdict,
-                **how,
-            )
+                traces, output, request.resources, on_bad=bad.append,
+                on_wait=partial(options.warn, waits),
+                progress=progress, verdicts=not no_verdict, **how,
+            )  # fmt: skip
         with database:
             rows = database.traces()
             yield output_of(output, len(rows), "traces")
@@ -151,17 +146,11 @@ def add(
 
     with _workers(request) as pool, work_bar("points") as bar:
         found = add_traces(
-            sources,
-            target,
-            pool,
-            run=run,
-            replace_others=replace,
-            labels=labels,
-            resources=request.resources,
-            judges=not request.given["without_verdicts"],
+            sources, target, pool, run=run, replace_others=replace, labels=labels,
+            resources=request.resources, judges=not request.given["without_verdicts"],
             on_start=bar.start if bar else str,
             on_outcome=lambda outcome: _tell(outcome, bar, as_json),
-        )
+        )  # fmt: skip
     done = len(found.outcomes) - len(found.failed)
     text = (
         f"{printable(target)}: {done:,} traces read, {found.unread:,} files unchanged, "
@@ -189,12 +178,11 @@ def ask(question: str, target: str, parameters: dict[str, str], request: Request
     resources = request.resources
     if request.output is not None:
         require_no_input(request.output, files_named([target], resources))
-    with (
-        _workers(request) as pool,
-        ask_ranks(target, question, parameters, pool, resources) as answers,
-    ):
+    with _workers(request) as pool:
+        asked = ask_ranks(target, question, parameters, pool, resources)
         units = {each.name: each.unit for each in catalog.query(question).columns}
-        request.render(answers, "FROM answers", units=units | {"rank": "id"})
+        with asked as answers:
+            request.render(answers, "FROM answers", units=units | {"rank": "id"})
 
 
 @lake.command()
@@ -209,10 +197,10 @@ def compact(target: str, request: Request) -> Steps:
     """
     from tracekit.lake.layout import selection
     from tracekit.lake.reading import selected_parts
-    from tracekit.lake.upkeep import compact_runs, is_compact
+    from tracekit.lake.upkeep import compact_runs, mergeable
 
     where = selection(target)
-    names = [each.name for each in selected_parts(where) if not is_compact(each.whole or each)]
+    names = [each.name for each in selected_parts(where) if mergeable(each.whole or each)]
     with _workers(request) as pool:
         count = compact_runs(where.root, pool, names, request.resources)
     says = f"{len(names):,} runs compacted, of {count:,} groups of ranks"

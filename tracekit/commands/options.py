@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracekit.errors import TracekitError
-from tracekit.reporters import FORMATS
 from tracekit.reporters.written import tell
 from tracekit.text import printable
 
@@ -30,7 +29,7 @@ _Decorator = Callable[[_Command], _Command]
 
 
 class Request:
-    """The options that say how to open and judge traces, and where rows go."""
+    """The options that say how to open and judge traces, which part of one, and where rows go."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.given = given
@@ -48,6 +47,12 @@ class Request:
         from tracekit.thresholds import Thresholds
 
         return Thresholds().updated(self.given.get("thresholds", ()))
+
+    @cached_property
+    def part(self) -> PartChoice:
+        from tracekit.perfetto.part import PartChoice
+
+        return PartChoice(**{name: self.given[name] for name in PartChoice.__struct_fields__})
 
     @contextmanager
     def open(self, *paths: str) -> Iterator[Database]:
@@ -169,9 +174,9 @@ def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
     return option(names, help, multiple=True, metavar="NAME=VALUE", callback=paired, **more)
 
 
-def gathering(name: str, make: Callable[[dict[str, Any]], Any], *options: _Decorator) -> _Decorator:
-    """Adds options; the command receives `make(values)` of their values as the argument `name`. On
-    a terminal, such a command shows its current stage."""
+def requesting(*options: _Decorator) -> _Decorator:
+    """Adds options that the command receives as one `request`. On a terminal, such a command shows
+    its current stage."""
     add = all_of(*options)
     # Two options may set one value.
     names = {str(each.name) for each in vars(add(lambda: None))["__click_params__"]}
@@ -179,18 +184,13 @@ def gathering(name: str, make: Callable[[dict[str, Any]], Any], *options: _Decor
     def decorate(command: _Command) -> _Command:
         @wraps(command)
         def call(**given: Any) -> Any:
-            made = make({each: given.pop(each) for each in names})
+            request = Request({each: given.pop(each) for each in names})
             with stage_line():
-                return command(**given, **{name: made})
+                return command(**given, request=request)
 
         return add(call)
 
     return decorate
-
-
-def requesting(*options: _Decorator) -> _Decorator:
-    """Adds options that the command receives as one `request`."""
-    return gathering("request", Request, *options)
 
 
 def stage_line() -> AbstractContextManager[None]:
@@ -263,7 +263,7 @@ RESOURCES = (
         metavar="FILE",
     ),
 )
-_THRESHOLD = option(
+THRESHOLD = option(
     "--threshold thresholds",
     "Set a threshold (queries/thresholds.csv lists them).",
     multiple=True,
@@ -274,8 +274,9 @@ _WINDOW = option(
     "gpu_active, trace, a step's name, or the name of annotated ranges (the one of median length; "
     "NAME@2: the second).  [default: the step of median length; without steps, gpu_active]",
 )
+_FORMS = click.Choice(("table", "csv", "json", "parquet"))
 ROWS = (
-    option("--format form", type=click.Choice(FORMATS), default="table"),
+    option("--format form", type=_FORMS, default="table"),
     click.option("--json", "form", flag_value="json", help="The same as --format json."),
     option("-o --output", "Write to this file instead of printing."),
     option("--timeout timeout_s", "End the query after this many seconds.", seconds, default=600),
@@ -288,9 +289,8 @@ ROWS = (
 )
 
 resource_options = requesting(*RESOURCES)
-threshold_option = requesting(_THRESHOLD)
-threshold_options = requesting(_THRESHOLD, *RESOURCES)
-judging_options = requesting(_WINDOW, _THRESHOLD, *RESOURCES)
+threshold_options = requesting(THRESHOLD, *RESOURCES)
+judging_options = requesting(_WINDOW, THRESHOLD, *RESOURCES)
 row_options = requesting(*ROWS, *RESOURCES)
 
 
@@ -307,15 +307,7 @@ def gate_options(help: str) -> _Decorator:
     )
 
 
-def _part(given: dict[str, Any]) -> PartChoice:
-    from tracekit.perfetto.part import PartChoice
-
-    return PartChoice(**given)
-
-
-part_options = gathering(
-    "part",
-    _part,
+PART = (
     option("--trace-id", "Which trace, if the database holds several.", int),
     option("--rank", "The same, by its rank.", int),
     option("--step", "Only this step of the profiler, with all that its events refer to.", int),

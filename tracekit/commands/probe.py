@@ -56,7 +56,7 @@ def whatif(
     is_flag=True,
 )
 @json_option
-@options.threshold_option
+@options.requesting(options.THRESHOLD)
 @options.workload_options
 def probe(
     workload: str, rounds: int, advice: bool, as_json: bool, request: Request, **given: Any

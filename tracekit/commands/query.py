@@ -223,5 +223,4 @@ def schema(command: tuple[str, ...]) -> None:
     if len(command) > words + 1:
         raise TracekitError("schema takes one command, and for `query` one question")
     question = command[words] if len(command) > words else None
-    found = schemas.schema(" ".join(command[:words]), question)
-    click.echo(json.dumps(found, indent=2))
+    click.echo(json.dumps(schemas.schema(" ".join(command[:words]), question), indent=2))

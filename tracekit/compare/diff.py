@@ -208,14 +208,13 @@ def compare_runs(
     """The changes between two runs, whose ranks the two sessions hold; None: each has one rank."""
     found: list[RunVerdict | None] = []
     why: list[str] = []
-    for session, name in ((a, names[0]), (b, names[1])):
+    for session, name in zip((a, b), names, strict=True):
         with session.sharing():
             verdict, reason = verdict_together(session, verdicts(session), thresholds)
         found.append(verdict)
         if reason:
             why.append(f"{name} has no verdict as one run: {reason}.")
-    first, second = found
-    if first is None and second is None and not why:
+    if found == [None, None] and not why:
         return None
     ordered = [(each, name) for each, name in zip(found, names, strict=True) if each is not None]
     # The slower run first.
@@ -225,7 +224,7 @@ def compare_runs(
     if pace is not None:
         why += _pace(*pace, [each for each in ordered if each is not pace])
     rank = None if pace is None else pace[0].pace_rank
-    return RunComparison(*names, first, second, rank, why)
+    return RunComparison(*names, found[0], found[1], rank, why)
 
 
 # The name and the rank of each trace of a run, in order.
@@ -234,11 +233,10 @@ Ranks = Sequence[tuple[str, int | None]]
 
 def ranks_in(session: Session) -> Ranks:
     """The ranks that a session holds, by trace_id; a trace without one goes by its file's name."""
+    rows = ((row["rank"], row["path"]) for row in session.ask("overview"))
     return [
-        (f"file={PurePath(row['path']).name}", None)
-        if row["rank"] is None
-        else (f"rank={row['rank']}", row["rank"])
-        for row in session.ask("overview")
+        (f"file={PurePath(path).name}" if rank is None else f"rank={rank}", rank)
+        for rank, path in rows
     ]
 
 

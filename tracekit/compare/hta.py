@@ -70,13 +70,13 @@ def version() -> str:
 def run(ask: Callable[[Any], Any], hta: Any) -> tuple[Any, str | None]:
     """HTA's answer and None, or None and the reason why HTA failed; `hta` is what `analysis_of`
     returned."""
-    error = hta
-    if not isinstance(hta, Exception):
-        with _silence():
-            try:
-                return ask(hta), None
-            except Exception as failure:
-                error = failure
+    with _silence():
+        try:
+            if isinstance(hta, Exception):
+                raise hta
+            return ask(hta), None
+        except Exception as failure:
+            error = failure
     reason = " ".join(str(error).split())
     return None, type(error).__name__ + (f": {reason}" if reason else "")
 

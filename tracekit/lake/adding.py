@@ -15,32 +15,14 @@ from tracekit.database import catalog
 from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError, reason_of
 from tracekit.ingest.resources import Resources
-from tracekit.lake.layout import (
-    LAYOUT,
-    MARK,
-    Group,
-    Rank,
-    Source,
-    run_of,
-    valid_name,
-)
+from tracekit.lake import writing
+from tracekit.lake.layout import LAYOUT, MARK, Group, Rank, Source, run_of, valid_name
 from tracekit.lake.reading import check_mark
 from tracekit.lake.runs import LakeRun, change_run, new_token, read_run
 from tracekit.lake.storage import HIDDEN, Storage
 from tracekit.lake.upkeep import MOST_GROUPS, compact_runs, is_published, judge, publish
 from tracekit.lake.workers import Workers
-from tracekit.lake.writing import (
-    MOST_BYTES,
-    MOST_TRACES,
-    Outcome,
-    Task,
-    Written,
-    add,
-    batches,
-    clash,
-    failed,
-    remove_files,
-)
+from tracekit.lake.writing import Outcome, Task, Written
 from tracekit.records import Record
 from tracekit.trace.paths import DATABASES, ENDINGS, trace_paths
 from tracekit.trace.remote import find, is_url, shown
@@ -107,7 +89,7 @@ def add_traces(
     unread = 0
     for source in _find_sources(sources, store):
         if isinstance(source, TracekitError):
-            note(failed(Source("", 0, ""), source))
+            note(writing.failed(Source("", 0, ""), source))
             continue
         name = chosen or run_of(source)
         if name not in runs:
@@ -120,32 +102,29 @@ def add_traces(
     tasks = [
         Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), given)
         for name, every in new.items()
-        for some in batches(every, lambda each: each.size, _most_files(every, workers), MOST_BYTES)
+        for some in writing.batches(
+            every, lambda each: each.size, _most_files(every, workers), writing.MOST_BYTES
+        )
     ]
-    for task, result in workers.each(add, tasks):
+    for task, result in workers.each(writing.add, tasks):
         if isinstance(result, Exception):
             why = reason_of(result)
-            note(*(failed(each, f"{each.url}: {why}") for each in task.sources))
+            note(*(writing.failed(each, f"{each.url}: {why}") for each in task.sources))
         else:
             note(*_publish(store, task, result, replace_others))
     note(*_clashes(outcomes))
-    _follow_up(store, workers, outcomes, given, judges=judges)
+    _follow_up(store, workers, outcomes, given, judges)
     return Added(outcomes, unread)
 
 
 def _follow_up(
-    store: Storage,
-    workers: Workers,
-    outcomes: Iterable[Outcome],
-    given: Resources,
-    *,
-    judges: bool,
+    store: Storage, workers: Workers, outcomes: Iterable[Outcome], given: Resources, judges: bool
 ) -> None:
     """Judges the ranks that were added, and keeps their runs compact and published."""
     touched: dict[str, set[str]] = defaultdict(set)
     for each in outcomes:
-        if each.status in ("added", "replaced") and each.run and each.name:
-            touched[each.run].add(each.name)
+        if each.status in ("added", "replaced"):
+            touched[str(each.run)].add(str(each.name))
     if judges:
         judge(store, workers, touched, given)
     many = [name for name in sorted(touched) if len(read_run(store, name).groups) > MOST_GROUPS]
@@ -172,7 +151,7 @@ def _known(run: LakeRun, sources: Iterable[Source]) -> tuple[Rank, ...]:
 
 def _most_files(sources: list[Source], workers: Workers) -> int:
     """How many files a task takes, so that each worker gets two tasks if there are enough files."""
-    return min(MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers.count))))
+    return min(writing.MOST_TRACES, max(_FEWEST, ceil(len(sources) / (2 * workers.count))))
 
 
 def _is_in(source: Source, run: LakeRun) -> bool:
@@ -197,24 +176,16 @@ def _find_sources(paths: Iterable[str], lake: Storage) -> Iterator[Source | Trac
     A path that does not exist yields an error.
     """
     seen = set()
-    for source in _files_at(paths):
-        if isinstance(source, TracekitError):
-            yield source
-        elif source.url not in seen and not lake.holds(source.url):
-            seen.add(source.url)
-            yield source
-
-
-def _files_at(paths: Iterable[str]) -> Iterator[Source | TracekitError]:
     for path in paths:
         try:
-            if is_url(path):
-                yield from _remote(path)
-                continue
             if path == "-":
                 raise TracekitError("-: a lake needs files: standard input cannot be read again")
-            for each in trace_paths([path]):
-                yield _local(each)
+            for each in _remote(path) if is_url(path) else map(_local, trace_paths([path])):
+                if isinstance(each, TracekitError):
+                    yield each
+                elif each.url not in seen and not lake.holds(each.url):
+                    seen.add(each.url)
+                    yield each
         except TracekitError as error:
             yield error
 
@@ -289,7 +260,7 @@ def _publish_group(
 
     store.create(MARK, _MARK)
     if all(each.token != group.token for each in change_run(store, group.run, take).groups):
-        remove_files(store, group)
+        writing.remove_files(store, group)
     return outcomes
 
 
@@ -303,7 +274,7 @@ def _outcome(rank: Rank, run: LakeRun, took_s: float, replace_others: bool) -> O
     if before.sha256 == rank.sha256:
         return replace(found, status="unchanged")
     if not replace_others and not before.source.is_same(rank.source):
-        return failed(
+        return writing.failed(
             rank.source,
             f"{_name_of(rank.source)}: run {rank.run!r} holds {rank.name} from "
             f"{_name_of(before.source)} already: give this one another run (--run), or let it take "
@@ -324,5 +295,5 @@ def _clashes(outcomes: list[Outcome]) -> Iterator[Outcome]:
             continue
         before = went.get((each.run, each.name))
         if before and not before.source.is_same(each.source):
-            yield clash(each, before.source)
+            yield writing.clash(each, before.source)
         went[each.run, each.name] = each

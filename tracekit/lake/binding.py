@@ -141,11 +141,8 @@ class Binding:
     def _is_readable(self, form: int) -> bool:
         """Whether the columns that the small tables of another format share with this one have the
         same types."""
-        part, group = next(
-            (part, group)
-            for part in self.parts for group in part.data
-            if group.ranks[0].tables == form
-        )  # fmt: skip
+        data = ((part, group) for part in self.parts for group in part.data)
+        part, group = next(each for each in data if each[1].ranks[0].tables == form)
         if not group.files.keys() >= NEEDED:
             return False
         for table in SMALL & group.files.keys():

@@ -28,16 +28,9 @@ _SPREAD = 1.4826
 # The standard error of a median over that of a mean, for these.
 _MEDIAN_ERROR = sqrt(pi / 2)
 FIGURES = (
-    "span_ns",
-    "busy_ns",
-    "compute_ns",
-    "exposed_comm_ns",
-    "exposed_memcpy_ns",
-    "idle_ns",
-    "host_late_ns",
-    "kernels",
-    "operators",
-)
+    "span_ns", "busy_ns", "compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns",
+    "host_late_ns", "kernels", "operators",
+)  # fmt: skip
 
 
 def open_pair(a: str, b: str, resources: Resources) -> Pair:
@@ -56,20 +49,17 @@ def open_pair(a: str, b: str, resources: Resources) -> Pair:
                 f"{path}: holds several runs: choose one, as LAKE/run=NAME: {names}"
             )
         parts += selected
-    return _pair(open_parts(parts, resources), (parts[0], parts[1]), Thresholds())
+    return _pair(open_parts(parts, resources), parts[0], parts[1], Thresholds())
 
 
-def _pair(lake: Lake, parts: tuple[LakeRun, LakeRun], thresholds: Thresholds) -> Pair:
-    names = (parts[0].name, parts[1].name)
-    with (
-        open_parts(parts[:1], lake.resources) as first,
-        open_parts(parts[1:], lake.resources) as second,
-    ):
+def _pair(lake: Lake, a: LakeRun, b: LakeRun, thresholds: Thresholds) -> Pair:
+    names = (a.name, b.name)
+    with open_parts([a], lake.resources) as first, open_parts([b], lake.resources) as second:
         runs = compare_runs(first, second, names, thresholds)
-    ranks = [list(each.ranks.values()) for each in parts]
-    first_ranks, second_ranks = ([(r.name, r.rank) for r in each] for each in ranks)
-    a, b, note = common_rank(names, first_ranks, second_ranks, runs)
-    return Pair(lake, ranks[0][a].trace_id, ranks[1][b].trace_id, note, runs)
+    ranks = [list(each.ranks.values()) for each in (a, b)]
+    first_ranks, second_ranks = ([(r.name, r.rank) for r in some] for some in ranks)
+    one, other, note = common_rank(names, first_ranks, second_ranks, runs)
+    return Pair(lake, ranks[0][one].trace_id, ranks[1][other].trace_id, note, runs)
 
 
 class RunFigures(Struct, frozen=True):
@@ -162,9 +152,8 @@ def last_failing(lake: Lake, conditions: Sequence[str]) -> list[str]:
 
 
 def _two(lake: Lake, first: str, second: str, thresholds: Thresholds) -> Pair:
-    """Two runs of a lake, and the rank to compare."""
     parts = {each.name: each for each in lake.parts}
-    return _pair(lake, (parts[first], parts[second]), thresholds)
+    return _pair(lake, parts[first], parts[second], thresholds)
 
 
 def _in_order(lake: Lake) -> tuple[str, list[RunFigures]]:
@@ -219,7 +208,6 @@ def _noise(values: Sequence[float]) -> float:
 def _cuts(
     values: Sequence[float], begin: int, end: int, noise: float, thresholds: Thresholds
 ) -> list[int]:
-    """Where the values from `begin` to `end` are cut."""
     places = [
         k
         for k in range(begin + 1, end)
@@ -232,11 +220,8 @@ def _cuts(
     error = _MEDIAN_ERROR * noise * sqrt(1 / (at - begin) + 1 / (end - at))
     if abs(b - a) <= max(thresholds.shift_share * a, thresholds.shift_errors * error):
         return []
-    return [
-        *_cuts(values, begin, at, noise, thresholds),
-        at,
-        *_cuts(values, at, end, noise, thresholds),
-    ]
+    before = _cuts(values, begin, at, noise, thresholds)
+    return [*before, at, *_cuts(values, at, end, noise, thresholds)]
 
 
 def _deviation(values: Sequence[float]) -> float:

@@ -258,8 +258,7 @@ def _member(rank: Rank, host: str | None, rows: Sequence[dict[str, Any]]) -> _Me
     if waited:
         parts["communication"] -= waited
         parts[WAITING] = waited
-    late_ns = round(first["later_ns"] / steps)
-    return _Member(rank, host, steps, first["span_ns"], parts, late_ns)
+    return _Member(rank, host, steps, first["span_ns"], parts, round(first["later_ns"] / steps))
 
 
 def _causes(runs: Sequence[_Costs], total: int, thresholds: Thresholds) -> list[FleetCause]:
@@ -309,12 +308,10 @@ def _slow_hosts(runs: Sequence[_Costs], thresholds: Thresholds) -> list[SlowHost
             run.host_ns = min(usually_ns, run.latest.late_ns)
         lost = sum(run.latest.late_ns * run.steps for run in some)
         worst = max(some, key=lambda run: run.latest.late_ns)
-        found.append(
-            SlowHost(
-                host, len(here[host]), len(some), _excess(some),
-                usually_ns, lost, lost / total, worst.name,
-            )
-        )  # fmt: skip
+        found.append(SlowHost(
+            host, len(here[host]), len(some), _excess(some), usually_ns, lost, lost / total,
+            worst.name,
+        ))  # fmt: skip
     return _largest_first(found)
 
 

@@ -97,10 +97,9 @@ class Lake(Session):
             connection, bound, vocabulary = _connected(parts, resources)
         super().__init__(connection, name, add_names=vocabulary.add)
         self.parts, self.notes, self.resources = bound.parts, bound.notes, resources
-        self.ranks = [rank for part in self.parts for rank in part.ranks.values()]
-        self._contexts = {
-            rank.trace_id: part.context for part in self.parts for rank in part.ranks.values()
-        }
+        members = [(rank, part) for part in self.parts for rank in part.ranks.values()]
+        self.ranks = [rank for rank, _ in members]
+        self._contexts = {rank.trace_id: part.context for rank, part in members}
 
     @property
     def inputs(self) -> Iterable[str | Path]:
@@ -127,9 +126,8 @@ class Lake(Session):
         if "trace_id" not in names:
             return self.sql_of(question, given)
         beside = "".join(f"trace.{name}, " for name in ("run", "rank") if name not in names)
-        return catalog.render_template(
-            "lake_answer", beside=beside, answer=self.sql_of(question, given)
-        )
+        own = self.sql_of(question, given)
+        return catalog.render_template("lake_answer", beside=beside, answer=own)
 
     def in_order(self) -> list[int]:
         return [rank.trace_id for rank in self.ranks]
@@ -246,19 +244,19 @@ def ask_ranks(
     """
     checked = catalog.query(question).check_parameters(given)
     runs = selected_parts(selection(lake))
-    ranks = [rank for run in runs for rank in run.ranks.values()]
-    tasks = [run.alone(rank) for run in runs for rank in run.ranks.values()]
+    tasks = {rank.trace_id: run.alone(rank) for run in runs for rank in run.ranks.values()}
     resources = resources or Resources()
     counts: dict[int, int] = {}
     with work_folder(resources.folder, WORK_PREFIX) as folder:
-        for task, found in workers.each(partial(_answer, question, checked, resources), tasks):
+        ask = partial(_answer, question, checked, resources)
+        for task, found in workers.each(ask, tasks.values()):
             (rank,) = task.ranks.values()
             if isinstance(found, Exception):
                 raise TracekitError(f"run={rank.run}/{rank.name}: {reason_of(found)}") from found
             counts[rank.trace_id], answer = found
             (folder / f"{rank.trace_id}.parquet").write_bytes(answer)
-        filled = [each for each in ranks if counts[each.trace_id]] or ranks[:1]
-        files = [f"{folder}/{each.trace_id}.parquet" for each in filled]
+        filled = [each for each in tasks if counts[each]] or [*tasks][:1]
+        files = [f"{folder}/{each}.parquet" for each in filled]
         connection = connect(":memory:", {}, lake)
         connection.execute(
             "CREATE TABLE answers AS FROM read_parquet($1, union_by_name = true)", [files]

@@ -17,18 +17,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
-from tracekit.lake.layout import (
-    MANIFESTS,
-    Group,
-    GroupEntry,
-    Rank,
-    Source,
-    Version,
-    read_group,
-    read_version,
-    run_folder,
-    version_path,
-)
+from tracekit.lake import layout
+from tracekit.lake.layout import Group, GroupEntry, Rank, Source, Version
 from tracekit.lake.storage import Storage
 
 # Keep this many versions of a run, for readers that began a moment ago.
@@ -128,13 +118,13 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     """
     versions = None
     while versions is None:
-        paths = lake.paths(MANIFESTS if name is None else run_folder(name))
+        paths = lake.paths(layout.MANIFESTS if name is None else layout.run_folder(name))
         versions = _last_versions(lake, paths)
     wanted = [
         f"{dirname(path)}/{each.token}.json" for path, found in versions.items()
         for each in found.groups
     ]  # fmt: skip
-    groups = {path: read_group(text, path) for path, text in lake.read_all(wanted)}
+    groups = {path: layout.read_group(text, path) for path, text in lake.read_all(wanted)}
     missing = next((path for path in wanted if path not in groups), None)
     if missing is not None:
         raise TracekitError(f"{lake.root}: lacks {missing}, which it names")
@@ -147,7 +137,7 @@ def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | 
     last: dict[str, str] = {}
     for path in sorted(each for each in paths if _VERSION.fullmatch(basename(each))):
         last[dirname(path)] = path
-    found = {path: read_version(text, path) for path, text in lake.read_all(last.values())}
+    found = {path: layout.read_version(text, path) for path, text in lake.read_all(last.values())}
     return found if len(found) == len(last) else None
 
 
@@ -177,7 +167,7 @@ def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -
             if each.token not in known:
                 lake.write(each.key, each.as_json())
         version = Version([GroupEntry(each.token, each.without) for each in after.groups])
-        if lake.create(version_path(name, before.number + 1), version.as_json()):
+        if lake.create(layout.version_path(name, before.number + 1), version.as_json()):
             if before.number >= _VERSIONS:
-                lake.remove([version_path(name, before.number + 1 - _VERSIONS)])
+                lake.remove([layout.version_path(name, before.number + 1 - _VERSIONS)])
             return replace(after, number=before.number + 1)

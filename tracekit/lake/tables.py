@@ -53,11 +53,8 @@ def stored_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, list[str]]
 
 def summaries() -> dict[str, str]:
     """The name of each stored summary and the SQL of its rows. (Verdicts are no SQL.)"""
-    answers = {
-        f"{_PREFIX}{name}": "SELECT row_number() OVER () AS place, * "
-        f"FROM ({catalog.query(name).sql})"
-        for name in ANSWERS
-    }
+    numbered = "SELECT row_number() OVER () AS place, * FROM ({})"
+    answers = {f"{_PREFIX}{name}": numbered.format(catalog.query(name).sql) for name in ANSWERS}
     return {FIGURES: f"FROM {FIGURES}"} | answers
 
 

@@ -25,17 +25,9 @@ from tracekit.examine import examine_all
 from tracekit.files import work_folder
 from tracekit.ingest.derived import record_verdicts
 from tracekit.ingest.resources import Resources
+from tracekit.lake import layout
 from tracekit.lake.binding import Binding
-from tracekit.lake.layout import (
-    MANIFESTS,
-    NUMBERS,
-    TABLES,
-    Group,
-    Rank,
-    Selection,
-    number_path,
-    version_path,
-)
+from tracekit.lake.layout import MANIFESTS, NUMBERS, TABLES, Group, Rank, Selection
 from tracekit.lake.reading import open_parts, require_lake, selected_parts
 from tracekit.lake.runs import LakeRun, change_run, read_run, read_runs
 from tracekit.lake.storage import FOLDERS, HIDDEN, WORK_PREFIX, Storage
@@ -68,16 +60,11 @@ def judge(
     store: Storage, workers: Workers, touched: Mapping[str, Set[str]], resources: Resources
 ) -> None:
     """Judges the new ranks of runs, and those whose verdict was made before other ranks came."""
-    tasks = [
-        (name, frozenset(each.name for each in some))
-        for name, new in sorted(touched.items())
-        for some in batches(
-            _unjudged(read_run(store, name), new),
-            lambda each: each.events,
-            _MOST_RANKS,
-            _MOST_EVENTS,
-        )
-    ]
+    tasks = []
+    for name, new in sorted(touched.items()):
+        due = _unjudged(read_run(store, name), new)
+        parts = batches(due, lambda rank: rank.events, _MOST_RANKS, _MOST_EVENTS)
+        tasks += [(name, frozenset(rank.name for rank in part)) for part in parts]
     for (name, _), found in workers.each(partial(_verdicts, store.root, resources), tasks):
         if isinstance(found, Exception):
             raise TracekitError(f"run={name}: cannot be judged: {found}") from found
@@ -127,11 +114,6 @@ def _verdicts(root: str, resources: Resources, task: tuple[str, frozenset[str]])
 # -- compaction
 
 
-def is_compact(run: LakeRun) -> bool:
-    """Whether all ranks that this version wrote are in one group, and their verdicts in another."""
-    return not _mergeable(run)
-
-
 def compact_runs(
     lake: str, workers: Workers, names: Iterable[str], resources: Resources | None = None
 ) -> int:
@@ -144,8 +126,9 @@ def compact_runs(
     return count
 
 
-def _mergeable(run: LakeRun) -> list[list[Group]]:
-    """The groups to merge: those of tables, and those of verdicts that still hold."""
+def mergeable(run: LakeRun) -> list[list[Group]]:
+    """The groups to merge: those of tables, and those of verdicts that still hold. Empty: all ranks
+    that this version wrote are in one group, and their verdicts in another."""
     mine = [each for each in run.groups if each.ranks[0].tables == catalog.FORMAT]
     order = sorted(mine, key=lambda each: each.here[0].order)
     found = [[each for each in order if each.context == kind] for kind in (None, run.context)]
@@ -158,7 +141,7 @@ def _compact(root: str, resources: Resources, name: str) -> int:
     lake = Storage(root)
     run = read_run(lake, name)
     count = 0
-    for some in _mergeable(run):
+    for some in mergeable(run):
         group = _merge(lake, resources, run, some)
         if _replace(lake, name, some, group):
             count += len(some)
@@ -304,8 +287,9 @@ def clean(root: str, older_than_hours: float = 24.0) -> Cleaned:
     groups = [each for run in runs for each in run.groups]
     ranks = [rank for run in runs for rank in run.ranks.values()]
     used = {each.path(table) for each in groups for table in each.files}
-    used |= {each.key for each in groups} | {version_path(run.name, run.number) for run in runs}
-    used |= {number_path(each.trace_id) for each in ranks}
+    used |= {each.key for each in groups}
+    used |= {layout.version_path(run.name, run.number) for run in runs}
+    used |= {layout.number_path(each.trace_id) for each in ranks}
     unused = [path for path in ages if _OWN.fullmatch(path) and path not in used]
     old = [path for path in unused if ages[path] >= older_than_hours * 3600]
     lake.remove(old)

@@ -93,11 +93,8 @@ class Processes:
         context = multiprocessing.get_context("spawn")
         # Workers end when this process closes its end of the pipe, or dies.
         theirs, ours = context.Pipe(duplex=False)
-        with (
-            theirs,
-            ours,
-            ProcessPoolExecutor(self.count, context, _begin_worker, (theirs,)) as pool,
-        ):
+        pool = ProcessPoolExecutor(self.count, context, _begin_worker, (theirs,))
+        with theirs, ours, pool:
             try:
                 yield from _in_window(
                     chain(first, rest),

@@ -21,18 +21,8 @@ from tracekit.files import work_folder
 from tracekit.ingest.load import load_opened
 from tracekit.ingest.resources import Resources
 from tracekit.ingest.writer import LABEL_BITS
-from tracekit.lake.layout import (
-    TABLES,
-    Group,
-    Rank,
-    Source,
-    number_path,
-    owner_of,
-    run_of,
-    stem,
-    trace_id_of,
-    valid_name,
-)
+from tracekit.lake import layout
+from tracekit.lake.layout import Group, Rank, Source
 from tracekit.lake.runs import new_token
 from tracekit.lake.storage import WORK_PREFIX, Storage
 from tracekit.lake.tables import KEYS, NEEDED, VERDICTS, not_stored, stored_tables, summaries
@@ -153,9 +143,8 @@ def _opened(task: Task, outcomes: list[Outcome]) -> Iterator[_Opened]:
                 if before and (before.sha256, before.tables) == (sha256, catalog.FORMAT):
                     # The file was written again with the same bytes.
                     stream.close()
-                    outcomes.append(
-                        Outcome("unchanged", here, before.run, before.name, before.events)
-                    )
+                    same = Outcome("unchanged", here, before.run, before.name, before.events)
+                    outcomes.append(same)
                     continue
                 yield here, stream, sha256
         except StorageError:
@@ -193,7 +182,8 @@ def _write(task: Task, batch: Sequence[_Opened]) -> Written:
                     ranks[trace_id] = rank
                 else:
                     outcomes.append(clash(rank, other.source))
-            group = _write_files(connection, vocabulary, ranks, lake, folder, task)
+            tables = _to_write(connection, vocabulary, task.resources.memory_mb)
+            group = write_group(connection, ranks, tables, lake, folder)
     return Written(group, outcomes, (time.monotonic() - start) / len(batch))
 
 
@@ -217,16 +207,12 @@ def _identities(
         file_name = (source.member or source.url).rpartition("/")[2]
         if rank is None or rank < 0:
             rank = rank_in_name(file_name)
-        name = f"file={valid_name(stem(file_name))}" if rank is None else f"rank={rank}"
-        run = valid_name(task.run) if task.run is not None else run_of(source)
+        stem = layout.valid_name(layout.stem(file_name))
+        name = f"file={stem}" if rank is None else f"rank={rank}"
+        run = layout.valid_name(task.run) if task.run is not None else layout.run_of(source)
         number = _number(lake, run, name, sha256)
-        yield (
-            trace_id,
-            Rank(
-                run, name, rank, number, catalog.FORMAT, sha256, events, source,
-                _recorded(labels) | task.labels,
-            ),
-        )  # fmt: skip
+        own = _recorded(labels) | task.labels
+        yield trace_id, Rank(run, name, rank, number, catalog.FORMAT, sha256, events, source, own)
 
 
 def _recorded(labels: str | None) -> dict[str, str]:
@@ -239,25 +225,20 @@ def _recorded(labels: str | None) -> dict[str, str]:
 
 def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
     """The number of a trace, which no other trace of the lake has."""
-    owner = owner_of(run, name, sha256, catalog.FORMAT)
-    numbers = (trace_id_of(run, name, sha256, salt) for salt in count())
-    return next(
-        number
-        for number in numbers
-        if lake.create(number_path(number), owner) or lake.read(number_path(number)) == owner
-    )
+    owner = layout.owner_of(run, name, sha256, catalog.FORMAT)
+    for salt in count():
+        number = layout.trace_id_of(run, name, sha256, salt)
+        path = layout.number_path(number)
+        if lake.create(path, owner) or lake.read(path) == owner:
+            break
+    return number
 
 
-def _write_files(
-    connection: duckdb.DuckDBPyConnection,
-    vocabulary: Vocabulary,
-    ranks: dict[int, Rank],
-    lake: Storage,
-    folder: Path,
-    task: Task,
-) -> Group:
-    """Writes the tables of traces, by their trace_ids in the database."""
-    query_mb = max(_LEAST_QUERY_MB, task.resources.memory_mb or 0)
+def _to_write(
+    connection: duckdb.DuckDBPyConnection, vocabulary: Vocabulary, memory_mb: int | None
+) -> list[str]:
+    """The tables of a database that a lake stores, and the summaries, which can be asked then."""
+    query_mb = max(_LEAST_QUERY_MB, memory_mb or 0)
     connection.execute(f"SET memory_limit = '{query_mb}MB'")
     # Stored answers are about each trace alone.
     alone = catalog.schema("lake_alone")
@@ -265,7 +246,7 @@ def _write_files(
     connection.execute(alone)
     filled = connection.execute(_FILLED).fetchall()
     tables = [name for (name,) in filled if name not in (*VERDICTS, *not_stored())]
-    return write_group(connection, ranks, [*tables, *summaries()], lake, folder)
+    return [*tables, *summaries()]
 
 
 def write_group(
@@ -307,7 +288,7 @@ def write_rows(
         target = str(local).replace("'", "''")
         done = connection.execute(f"COPY ({sql}) TO '{target}' ({PARQUET})").fetchall()
         if done != [(0,)] or table in NEEDED:
-            lake.put(local, f"{TABLES}/{table}/{token}.parquet")
+            lake.put(local, f"{layout.TABLES}/{table}/{token}.parquet")
             files[table] = local.stat().st_size
         local.unlink()
     return Group(ranks[0].run, token, token, ranks, files, context)
@@ -330,11 +311,11 @@ def _number_ranks(connection: duckdb.DuckDBPyConnection, ranks: dict[int, Rank])
     """Makes a table of the ranks that traces of this database are in the lake."""
     connection.execute(catalog.schema("lake_rank"))
     order = sorted(ranks.items(), key=lambda each: each[1].order)
-    for place, (given, rank) in enumerate(order):
-        connection.execute(
-            "INSERT INTO lake_rank VALUES (?, ?, ?, ?, ?, ?)",
-            [given, place, rank.run, rank.rank, rank.trace_id, rank.labels],
-        )
+    rows = [
+        [given, place, rank.run, rank.rank, rank.trace_id, rank.labels]
+        for place, (given, rank) in enumerate(order)
+    ]
+    connection.executemany("INSERT INTO lake_rank VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def _lake_column(column: str) -> str:

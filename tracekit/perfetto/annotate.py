@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from tracekit.database import catalog
 from tracekit.database.export import open_output
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import written_whole
 from tracekit.ingest.resources import Resources
@@ -19,9 +20,6 @@ from tracekit.trace.other.formats import open_traces
 from tracekit.trace.paths import trace_paths
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import ByteStream
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 _ROWS_AT_ONCE = 20_000
 # In a file of several traces, each has this many numbers for its arrows.
@@ -92,21 +90,17 @@ def _join(database: Session, output: str | Path) -> int:
     added: list[bytes] = []
     with database.sharing():
         for each in given:
-            process = Process(
-                f"tracekit: {each.label}",
-                PID + each.number,
-                each.ahead_ns,
-                dict(database.fetch(processes, each._asdict())[1]),
-                _FLOWS * each.number,
-            )
-            draw(database, each.trace, process)
+            name, number = f"tracekit: {each['label']}", each["number"]
+            pids = dict(database.fetch(processes, each)[1])
+            process = Process(name, PID + number, each["ahead_ns"], pids, _FLOWS * number)
+            draw(database, each["trace"], process)
             added += process.events
     with written_whole(output, database.inputs) as beside, open_output(beside) as sink:
         sink.write(b'{"traceEvents": [' + block(added))
         sql = catalog.render_template("write_joined_events", processes=processes)
         before = b""
         for each in given:
-            for batch in database.batches(sql, each._asdict(), _ROWS_AT_ONCE):
+            for batch in database.batches(sql, each, _ROWS_AT_ONCE):
                 for (text,) in batch:
                     sink.write(before + text.encode())
                     before = b",\n"
@@ -114,29 +108,20 @@ def _join(database: Session, output: str | Path) -> int:
     return len(added)
 
 
-class _JoinedTrace(NamedTuple):
-    """One of several traces in a file: the variables of write_joined_events.sql."""
-
-    trace: int
-    label: str
-    ahead_ns: int
-    number: int
-    traces: int
-
-
-def _joined_traces(database: Session) -> list[_JoinedTrace]:
+def _joined_traces(database: Session) -> list[dict[str, Any]]:
+    """The variables of write_joined_events.sql for each trace."""
     rows = database.ask("overview")
     ahead = {row["trace_id"]: row["offset_ns"] for row in database.ask("rank_clocks")}
     # Only clocks of one job can be compared; the others stay as recorded.
     bases = dict(database.fetch(catalog.schema("read_bases"))[1])
-    first = min((base for base in bases.values()), default=0)
+    first = min(bases.values(), default=0)
     return [
-        _JoinedTrace(
-            trace=row["trace_id"],
-            label=Path(row["path"]).name if row["rank"] is None else f"rank {row['rank']}",
-            ahead_ns=bases[row["trace_id"]] - first - ahead.get(row["trace_id"], 0),
-            number=number,
-            traces=len(rows),
-        )
+        {
+            "trace": row["trace_id"],
+            "label": Path(row["path"]).name if row["rank"] is None else f"rank {row['rank']}",
+            "ahead_ns": bases[row["trace_id"]] - first - ahead.get(row["trace_id"], 0),
+            "number": number,
+            "traces": len(rows),
+        }
         for number, row in enumerate(rows)
     ]

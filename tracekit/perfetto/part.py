@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from tracekit.database.export import TracePart, export
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 _NS_PER_MS = 1_000_000
 _BYTES_PER_MB = 1_000_000

@@ -11,23 +11,20 @@ import json
 import math
 from collections.abc import Iterable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 
+from tracekit.advice.model import Advice
 from tracekit.causes import CAUSES
+from tracekit.database.session import Session
 from tracekit.examine import examine
-from tracekit.replay.changes import query_of
+from tracekit.replay.changes import Remedies, query_of
+from tracekit.replay.replay import Replay
 from tracekit.text import duration, percent
 from tracekit.trace.added import PID
 from tracekit.verdict.regime import bound_by
-
-if TYPE_CHECKING:
-    from tracekit.advice.model import Advice
-    from tracekit.database.session import Session
-    from tracekit.replay.changes import Remedies
-    from tracekit.replay.replay import Replay
 
 # Viewers stay fast with this many slices per track; the longest are kept.
 MOST_GAPS = 2_000
@@ -50,15 +47,11 @@ def draw(database: Session, trace_id: int, process: Process) -> None:
     if found.gains is not None:
         _critical_path(found.gains.replay, database, process)
     verdict, window = found.analysis.verdict, found.analysis.judged.window
-    process.slice(
-        "verdict",
-        verdict.regime
-        if verdict.bottleneck is None
-        else f"{bound_by(verdict.regime, verdict.bottleneck)} (confidence {verdict.confidence})",
-        window.start_ns,
-        window.end_ns - window.start_ns,
-        why=verdict.why,
-    )
+    said = verdict.regime
+    if verdict.bottleneck is not None:
+        said = f"{bound_by(said, verdict.bottleneck)} (confidence {verdict.confidence})"
+    lasts_ns = window.end_ns - window.start_ns
+    process.slice("verdict", said, window.start_ns, lasts_ns, why=verdict.why)
     if found.fixes is not None and found.gains is not None:
         for each in found.fixes.advice:
             _mark(each, found.gains.replay.remedies, process)
@@ -69,10 +62,8 @@ def draw(database: Session, trace_id: int, process: Process) -> None:
 _LEVELS = (
     ("busy_over_time", "share", "busy share, device {device_id}", "busy_share", 6),
     ("queue_depth", "launches", "queue depth, device {device_id} stream {stream}", "depth", None),
-    (
-        "bandwidth_over_time", "bytes_per_s", "memory bandwidth by shapes, device {device_id}",
-        "bytes_per_s", None,
-    ),
+    ("bandwidth_over_time", "bytes_per_s", "memory bandwidth by shapes, device {device_id}",
+     "bytes_per_s", None),
 )  # fmt: skip
 
 
@@ -93,22 +84,19 @@ def _counters(database: Session, trace_id: int, process: Process) -> None:
         process.counter(name, row["at_ns"], bytes_per_s=round(row["bytes_per_s"]))
 
 
+_OF_GAP = (
+    "idle_class", "main_cause", "main_cause_ns", "recoverable_ns", "culprit", "ended_by", "cpu_op",
+    "python_line",
+)  # fmt: skip
+
+
 def _gaps(database: Session, trace_id: int, process: Process) -> None:
     for row in database.ask("idle_gaps", trace=trace_id, top=MOST_GAPS):
         cause = row["main_cause"] or row["idle_class"]
         culprit = f": {row['culprit']}" if row["culprit"] else ""
-        process.slice(
-            f"idle gaps, device {row['device_id']}",
-            f"idle, {cause}{culprit}",
-            row["start_ns"],
-            row["gap_ns"],
-            **{
-                name: row[name]
-                for name in ("idle_class", "main_cause", "main_cause_ns", "recoverable_ns",
-                             "culprit", "ended_by", "cpu_op", "python_line")
-                if row[name] is not None
-            },
-        )  # fmt: skip
+        about = {name: row[name] for name in _OF_GAP if row[name] is not None}
+        track, name = f"idle gaps, device {row['device_id']}", f"idle, {cause}{culprit}"
+        process.slice(track, name, row["start_ns"], row["gap_ns"], **about)
 
 
 def _critical_path(replay: Replay, database: Session, process: Process) -> None:
@@ -143,12 +131,8 @@ def _critical_path(replay: Replay, database: Session, process: Process) -> None:
     for number, (start, ns, cause, event, device) in enumerate(joined):
         name, pid, tid = names.get(event, ("", None, None))
         if ns >= least_ns:
-            process.slice(
-                f"critical path, {'device' if device else 'host'}",
-                f"{CAUSES[cause]}: {name}" if name else CAUSES[cause],
-                start,
-                ns,
-            )
+            said = f"{CAUSES[cause]}: {name}" if name else CAUSES[cause]
+            process.slice(f"critical path, {'device' if device else 'host'}", said, start, ns)
         # No arrow can name a textual pid or tid, which is negative.
         if pid is not None and tid is not None and pid >= 0 and tid >= 0:
             if left is not None and left[:2] != (pid, tid):

@@ -60,8 +60,8 @@ def render(fixes: FixList, *, every: bool = False) -> None:
 
 def recurring(fixes: FixList) -> str:
     """The heading of the advice on recurring work, with the length that its shares are of."""
-    length = duration(fixes.window_ns)
-    return f"What to change ({fixes.window} without {WITHOUT}: {length} = 100 %)"
+    whole = f"{fixes.window} without {WITHOUT}: {duration(fixes.window_ns)}"
+    return f"What to change ({whole} = 100 %)"
 
 
 def print_list(out: Console, advice: Sequence[Advice], bottleneck: str | None) -> None:
@@ -172,8 +172,7 @@ def render_whatif(prediction: WhatIf) -> None:
     out = console()
     _headline(out, prediction, prediction.trace)
     if 0 < prediction.saves_ns != prediction.window_ns - prediction.predicted_ns:
-        price = duration(prediction.saves_ns)
-        out.print(f"In a run that is not recorded, it would save {price}.")
+        out.print(f"In a run that is not recorded, it would save {duration(prediction.saves_ns)}.")
     section(out, "What would bound it then (shares of the critical path)")
     shares = prediction.bound_by.items()
     rows = [(cause, share(part, 1), "█" * round(_BAR * part) or "▏") for cause, part in shares]

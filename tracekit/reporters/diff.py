@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Column
 from rich.text import Text
@@ -49,12 +49,8 @@ _NAME_CHARACTERS = 120
 _LIVE = "\\`*_{}[]<>&|~@#:.$"
 
 
-class _Changes(NamedTuple):
-    """A table of a comparison, as `terminal.table` takes it."""
-
-    title: str
-    columns: Sequence[str]
-    rows: list[Sequence[Cell]]
+# A table of a comparison: its title, columns and rows.
+_Changes = tuple[str, Sequence[str], list[Sequence[Cell]]]
 
 
 def render(comparison: Diff) -> None:
@@ -65,9 +61,9 @@ def render(comparison: Diff) -> None:
         out.print(Text(f"{side}: {fitted(getattr(comparison, side), out.width - 3)}", "dim"))
     if comparison.runs is not None:
         section(out, "The runs", comparison.runs.why)
-    for each in _changes(comparison, is_narrow=out.width < WIDTH):
-        section(out, each.title)
-        out.print(table(each.columns, each.rows))
+    for title, columns, rows in _changes(comparison, is_narrow=out.width < WIDTH):
+        section(out, title)
+        out.print(table(columns, rows))
     if comparison.doubts:
         section(out, "Caveats")
     for row in comparison.doubts:
@@ -102,17 +98,14 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
     figures = {row["metric"]: row for row in comparison.summary if row["a"] or row["b"]}
     for title, names in _FIGURES.items():
         rows: list[Sequence[Cell]] = [
-            (
-                name,
-                *(figure_of(figures[metric][each], metric) for each in "ab"),
-                signed_figure(figures[metric]["change"], metric),
-                "-" if figures[metric]["ratio"] is None else f"{figures[metric]['ratio']:.2f}",
-            )
+            (name, *(figure_of(figures[metric][each], metric) for each in "ab"),
+             signed_figure(figures[metric]["change"], metric),
+             "-" if figures[metric]["ratio"] is None else f"{figures[metric]['ratio']:.2f}")
             for metric, name in names.items()
             if metric in figures
-        ]
+        ]  # fmt: skip
         if rows:
-            yield _Changes(title, ("", ">a", ">b", ">change", ">b / a"), rows)
+            yield title, ("", ">a", ">b", ">change", ">b / a"), rows
     for title, name, key, count, parts in _TABLES:
         changed = [
             row
@@ -122,19 +115,16 @@ def _changes(comparison: Diff, is_narrow: bool = False) -> Iterator[_Changes]:
         if changed and (name != "parts" or comparison.has_places):
             yield _largest(title, changed, key, count, parts, is_narrow)
     memory: list[Sequence[Cell]] = [
-        (
-            signed_figure(row["change_bytes"], "change_bytes"),
-            *(size(row[f"{side}_bytes"]) for side in "ab"),
-            *(f"{row[f'{side}_allocations']:,}" for side in "ab"),
-            Name(row["place"]),
-        )
+        (signed_figure(row["change_bytes"], "change_bytes"),
+         *(size(row[f"{side}_bytes"]) for side in "ab"),
+         *(f"{row[f'{side}_allocations']:,}" for side in "ab"), Name(row["place"]))
         for row in comparison.memory
         if row["change_bytes"]
-    ]
+    ]  # fmt: skip
     if memory:
         heads = ("change", "bytes a", "bytes b", "allocations a", "allocations b")
         columns = (*(f">{head}" for head in heads), "place")
-        yield _Changes(f"{comparison.memory_title}, by place", columns, memory)
+        yield f"{comparison.memory_title}, by place", columns, memory
 
 
 def _waterfall(comparison: Diff) -> _Changes:
@@ -149,8 +139,7 @@ def _waterfall(comparison: Diff) -> _Changes:
             before = until - change / longest
             bar = Bar(min(before, until), max(before, until), _colour(change))
             cells.append((row["part"], signed(change), duration(row["until_ns"]), bar))
-    columns = ("", ">change", ">length so far", "")
-    return _Changes(f"From a to b: {rows[0]['window']}", columns, cells)
+    return f"From a to b: {rows[0]['window']}", ("", ">change", ">length so far", ""), cells
 
 
 def _largest(
@@ -176,7 +165,7 @@ def _largest(
         for side in "ab"
     ]
     heads = ("change", f"{count} a", f"{count} b", *times)
-    return _Changes(title, [*(f">{head}" for head in heads), key], cells)
+    return title, [*(f">{head}" for head in heads), key], cells
 
 
 def _colour(change: int) -> str:
@@ -192,11 +181,9 @@ def render_history(history: History) -> None:
     """Prints a row for each run, the changes, and what changed last."""
     out = console()
     marks = {each.run: f"{100 * (each.ratio - 1):+.1f} % from here on" for each in history.changes}
-    parts = {
-        name: head
-        for name, head in (("busy_ns", ">busy"), ("host_late_ns", ">host late"))
-        if any(each.figures[name] is not None for each in history.runs)
-    }
+    known = {name for each in history.runs for name, ns in each.figures.items() if ns is not None}
+    heads = {"busy_ns": ">busy", "host_late_ns": ">host late"}
+    parts = {name: head for name, head in heads.items() if name in known}
     rows = []
     for each in history.runs:
         began = each.started_ns and datetime.fromtimestamp(each.started_ns / 1e9, UTC)

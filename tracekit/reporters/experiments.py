@@ -50,21 +50,13 @@ def _points(sweep: Sweep) -> Iterator[_Table]:
     """Tables with one row per point, without empty columns."""
     names = _variants(sweep)
     for title, columns in _OF_POINTS.items():
-        rows = [[cell(point) for cell in columns.values()] for point in sweep.points]
-        filled = [
-            place
-            for place in range(len(columns))
-            if any(str(row[place]) not in ("", "-") for row in rows)
+        cells = {name: [cell(each) for each in sweep.points] for name, cell in columns.items()}
+        filled = {name: own for name, own in cells.items() if {*map(str, own)} - {"", "-"}}
+        rows = [
+            (*map(_value, _place(point, sweep.axes)), names[point.workload], *row)
+            for point, *row in zip(sweep.points, *filled.values(), strict=True)
         ]
-        cells = [
-            (
-                *map(_value, _place(point, sweep.axes)),
-                names[point.workload],
-                *(row[each] for each in filled),
-            )
-            for point, row in zip(sweep.points, rows, strict=True)
-        ]
-        yield title, [*sweep.axes, "variant"], [list(columns)[each] for each in filled], cells
+        yield title, [*sweep.axes, "variant"], list(filled), rows
 
 
 def _maps(sweep: Sweep) -> Iterator[_Table]:
@@ -92,13 +84,9 @@ def _map(sweep: Sweep, title: str, rows: Mapping[str, Mapping[_Place, Cell]]) ->
     columns = list(dict.fromkeys(place[-1] for cells in rows.values() for place in cells))
     names = ["variant"] if any(rows) else []
     lines: list[Sequence[Cell]] = [
-        (
-            *([name] if names else []),
-            *map(_value, place),
-            *(cells.get((*place, each), "-") for each in columns),
-        )
+        (*[name] * len(names), *map(_value, at), *(cells.get((*at, each), "-") for each in columns))
         for name, cells in rows.items()
-        for place in dict.fromkeys(each[:-1] for each in cells)
+        for at in dict.fromkeys(each[:-1] for each in cells)
     ]
     return title, [*names, *down], [f"{across} {_value(each)}" for each in columns], lines
 
@@ -215,8 +203,7 @@ def render_advice(probe: AppliedAdvice) -> None:
     out.print(Text(printable(probe.workload), "bold"))
     _about(out, probe)
     section(out, "Remedies that need no edit (length of a step without the profiler)")
-    rows = [_row(each, duration(each.promised_ns)) for each in probe.advice]
-    out.print(_table("promised", rows))
+    out.print(_table("promised", [_row(e, duration(e.promised_ns)) for e in probe.advice]))
     sources = []
     for each in probe.advice:
         reason = each.reason and f"not run: {each.reason}"

@@ -231,9 +231,7 @@ def _listed(
     changes: list[tuple[list[Text], list[Text]]] = []
     for number, each in enumerate(advice, 1):
         title, *more = _titled(number, each)
-        part = ""
-        if each.share is not None:
-            part = percent(each.share)
+        part = "" if each.share is None else percent(each.share)
         change = [Text(f"{title:<{_TITLE}} {duration(each.saves_ns):>9} {part:>{_SHARE}}".rstrip())]
         change += [Text(line) for line in more]
         if number == 1 and misses(each, bottleneck):
@@ -266,12 +264,11 @@ def _titled(number: int, advice: Advice) -> list[str]:
 
 def _next(analysis: Analysis, free: int) -> list[Text]:
     lines = [Text(), Text("What to try next", "bold")]
-    heading = len(lines)
     for sentence in analysis.verdict.try_next:
         wrapped = wrap(printable(sentence), WIDTH)
         if len(lines) + len(wrapped) <= free:
             lines += [Text(each) for each in wrapped]
-    return lines if len(lines) > heading else []
+    return lines if len(lines) > 2 else []
 
 
 def _place(advice: Advice) -> list[str]:
@@ -286,8 +283,8 @@ def _place(advice: Advice) -> list[str]:
 
 
 def _doubts(analysis: Analysis) -> list[Text]:
-    headline = analysis.verdict.headline
-    doubts = [each for each in analysis.verdict.doubts if each not in headline]
+    verdict = analysis.verdict
+    doubts = [each for each in verdict.doubts if each not in verdict.headline]
     if not doubts:
         return [Text()]
     more = f" ({len(doubts) - 1} more)" if len(doubts) > 1 else ""

@@ -39,15 +39,9 @@ def render(fleet: Fleet) -> None:
 
 def headline(fleet: Fleet) -> str:
     """The number of runs, and of changes, slow hosts and slow runs among them."""
-    found = [
-        counted(len(found), name)
-        for found, name in (
-            (fleet.changes, "change"),
-            (fleet.slow_hosts, "slow host"),
-            (fleet.slow_runs, "slow run"),
-        )
-        if found
-    ]
+    changes, hosts, slow = len(fleet.changes), len(fleet.slow_hosts), len(fleet.slow_runs)
+    counts = {"change": changes, "slow host": hosts, "slow run": slow}
+    found = [counted(count, name) for name, count in counts.items() if count]
     return f"{counted(len(fleet.runs), 'run')}: {', '.join(found) or 'no change'}"
 
 
@@ -61,12 +55,11 @@ def summary(fleet: Fleet) -> str:
 def findings(fleet: Fleet) -> dict[str, list[tuple[str, str]]]:
     """Changes, slow hosts and slow runs under their headings: a sentence on each, and the command
     that tells more."""
+    slow = [(_run(each), _see(fleet, each.run)) for each in fleet.slow_runs]
     return {
         _CHANGES: [(_change(each), _see(fleet, each.run)) for each in fleet.changes],
         "Slow hosts": [(_host(each), _see(fleet, each.worst_run)) for each in fleet.slow_hosts],
-        "Runs that were slower than those around them": [
-            (_run(each), _see(fleet, each.run)) for each in fleet.slow_runs
-        ],
+        "Runs that were slower than those around them": slow,
     }
 
 

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from html import escape
 from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tracekit.advice.model import FixList
 from tracekit.compare.diff import Diff
+from tracekit.database.session import Session
 from tracekit.errors import needing
 from tracekit.experiments.points import Sweep
+from tracekit.files import written_whole
 from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, console, diff, experiments, first_screen, several
 from tracekit.reporters.parts import parts_of
+from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, RunVerdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tracekit.database.session import Session
-    from tracekit.thresholds import Thresholds
 
 # A screen: `repr` shows at most this many lines.
 _MOST_LINES = 40
@@ -61,8 +59,6 @@ class ReportPage:
         Raises:
             TracekitError: when it cannot be written.
         """
-        from tracekit.files import written_whole
-
         with written_whole(path) as beside:
             beside.write_text(self.html, "utf-8")
 

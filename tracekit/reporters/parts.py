@@ -162,14 +162,11 @@ def parts_of(analysis: Analysis) -> list[WindowPart]:
     else:
         parts = _of_host(host) if host is not None else []
     word, words = analysis.trace.device_word, {"idle: untraced": _meanwhile(analysis)}
+    lasting = [part for part in parts if part.ns > 0]
+    plain = (in_words_of(word, plain_part(part.name, of_host=idle is None)) for part in lasting)
     return [
-        replace(
-            part,
-            name=words.get(part.name)
-            or in_words_of(word, plain_part(part.name, of_host=idle is None)),
-        )
-        for part in parts
-        if part.ns > 0
+        replace(part, name=words.get(part.name) or name)
+        for part, name in zip(lasting, plain, strict=True)
     ]
 
 

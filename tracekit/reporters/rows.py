@@ -6,30 +6,26 @@ import os
 import re
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import duckdb
 from msgspec.structs import replace
 from rich.table import Column
 from rich.text import Text
 
+from tracekit.database.catalog import Value
 from tracekit.database.frames import ArrowStream, distinct_names, projected
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
 from tracekit.reporters.terminal import console, show_paged, table
 from tracekit.reporters.units import LEFT_OUT, record, shown
 from tracekit.text import printable, printable_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tracekit.database.catalog import Value
-    from tracekit.database.session import Session
 
 TABLE_ROWS = 1_000
 FILE_ROWS = 100_000_000
@@ -46,6 +42,8 @@ _WITH_FRACTIONS = re.compile(r"FLOAT|DOUBLE")
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|FLOAT|DOUBLE|BOOLEAN|DECIMAL\(.*\)")
 # NaN and the infinities, outside of strings: JSON cannot represent them.
 _NO_JSON = re.compile(rb'("(?:[^"\\]|\\.)*")|-?\b(?:NaN|Infinity)\b')
+# Column names, and rows.
+_Rows = tuple[list[str], list[tuple[Any, ...]]]
 
 
 def render(
@@ -72,7 +70,10 @@ def render(
             Parquet to a terminal.
     """
     if form == "table" and output is None:
-        return _render_table(database, query, variables, columns, units, most, timeout_s)
+        read = partial(first_rows, database, query, variables, columns, timeout_s=timeout_s)
+        # Columns that were chosen are all printed.
+        spare = 0 if columns or units is None else LEFT_OUT
+        return _render_table(read, units, most or TABLE_ROWS, spare)
     if form == "table":
         raise TracekitError(
             "a table is only printed: to write a file with -o, add --format csv, json or parquet"
@@ -81,12 +82,10 @@ def render(
         raise TracekitError("Parquet is binary: write it to a file with -o, or to a pipe")
 
     def write(sink: IO[bytes]) -> int:
-        return database.stream(
-            query,
-            variables,
-            lambda relation: _written(_chosen(relation, columns), form, sink, most),
-            timeout_s,
-        )
+        def written(relation: duckdb.DuckDBPyRelation) -> int:
+            return _written(_chosen(relation, columns), form, sink, most)
+
+        return database.stream(query, variables, written, timeout_s)
 
     if output is None or is_standard_output(output):
         count = write(sys.stdout.buffer)
@@ -107,11 +106,8 @@ def render(
 def _chosen(relation: duckdb.DuckDBPyRelation, columns: Sequence[str]) -> duckdb.DuckDBPyRelation:
     names = list(relation.columns)
     places = [names.index(name) for name in columns] or range(len(names))
-    return projected(
-        relation,
-        distinct_names([names[place] for place in places]),
-        [f"#{place + 1}" for place in places],
-    )
+    distinct = distinct_names([names[place] for place in places])
+    return projected(relation, distinct, [f"#{place + 1}" for place in places])
 
 
 def _written(
@@ -138,52 +134,45 @@ def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -
 
     COPY runs in a separate connection that sees only these rows, and writes to a pipe.
     """
-    outcome: list[int | BaseException] = []
 
-    def copy(target: str) -> None:
-        try:
-            with duckdb.connect(":memory:") as connection:
-                connection.register("rows_asked_for", rows)
-                copied = f"COPY (FROM rows_asked_for) TO '{target}' ({how})"
-                outcome.append(connection.execute(copied).fetchall()[0][0])
-        except BaseException as error:
-            outcome.append(error)
+    def copy(target: str) -> int:
+        with duckdb.connect(":memory:") as connection:
+            connection.register("rows_asked_for", rows)
+            copied = f"COPY (FROM rows_asked_for) TO '{target}' ({how})"
+            return int(connection.execute(copied).fetchall()[0][0])
 
-    with _piped(copy) as source:
+    with _piped(copy) as (source, count):
         parts: Iterable[bytes] = iter(partial(source.read, _CHUNK_BYTES), b"")
         if has_fractions:
             parts = (_NO_JSON.sub(lambda found: found[1] or b"null", line) for line in source)
         for text in _on_screen(parts) if sink.isatty() else parts:
             sink.write(text)
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+    return count.result()
 
 
 @contextmanager
-def _piped(write: Callable[[str], None]) -> Iterator[IO[bytes]]:
-    """Yields the bytes that `write` writes to its path, while it writes them."""
-    if not Path("/dev/fd").exists():
-        # On Windows, no path names a pipe: go through a file.
-        with tempfile.TemporaryDirectory() as folder:
-            write(str(Path(folder) / "rows"))
-            with (Path(folder) / "rows").open("rb") as source:
-                yield source
-        return
-    read_end, write_end = os.pipe()
+def _piped(write: Callable[[str], int]) -> Iterator[tuple[IO[bytes], Future[int]]]:
+    """The bytes that `write` writes to its path, while it writes them, and what it returns."""
+    with ThreadPoolExecutor(1, "tracekit-rows") as thread, tempfile.TemporaryDirectory() as folder:
+        if not Path("/dev/fd").exists():
+            # On Windows, no path names a pipe: go through a file.
+            path = Path(folder, "rows")
+            written = thread.submit(write, str(path))
+            written.result()
+            with path.open("rb") as source:
+                yield source, written
+            return
+        read_end, write_end = os.pipe()
 
-    def write_and_close() -> None:
-        write(f"/dev/fd/{write_end}")
-        os.close(write_end)
+        def write_and_close() -> int:
+            try:
+                return write(f"/dev/fd/{write_end}")
+            finally:
+                os.close(write_end)
 
-    thread = threading.Thread(target=write_and_close, name="tracekit-rows", daemon=True)
-    thread.start()
-    try:
-        with os.fdopen(read_end, "rb") as source:
-            yield source
-    finally:
         # If the reader has gone, the thread's next write fails.
-        thread.join()
+        with os.fdopen(read_end, "rb") as source:
+            yield source, thread.submit(write_and_close)
 
 
 def _on_screen(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -206,7 +195,7 @@ def first_rows(
     characters: int | None = None,
     with_lists: bool = False,
     timeout_s: float | None = None,
-) -> tuple[list[str], list[tuple[Any, ...]]]:
+) -> _Rows:
     """Column names and at most `most` rows of one SELECT, from row `offset` on, for people to read.
 
     Numbers and booleans are values, and `with_lists` lists of text; all else is text, as DuckDB
@@ -217,7 +206,7 @@ def first_rows(
         TracekitError: when the SQL fails, or takes longer than `timeout_s`.
     """
 
-    def fetched(relation: duckdb.DuckDBPyRelation) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def fetched(relation: duckdb.DuckDBPyRelation) -> _Rows:
         names = list(columns) or list(relation.columns)
         shown = _chosen(relation, columns)
         text = "CAST(#{} AS VARCHAR)"
@@ -235,26 +224,9 @@ def first_rows(
 
 
 def _render_table(
-    database: Session,
-    query: str,
-    variables: Mapping[str, Value],
-    columns: Sequence[str],
-    units: Mapping[str, str] | None,
-    most: int | None,
-    timeout_s: float | None,
+    read: Callable[..., _Rows], units: Mapping[str, str] | None, most: int, spare: int
 ) -> int:
-    most = most or TABLE_ROWS
-    names, rows = first_rows(
-        database,
-        query,
-        variables,
-        columns,
-        most=most + 1,
-        with_lists=units is not None,
-        timeout_s=timeout_s,
-    )
-    # Columns that were chosen are all printed.
-    spare = 0 if columns or units is None else LEFT_OUT
+    names, rows = read(most=most + 1, with_lists=units is not None)
     found = replace(shown(names, rows[:most], units), spare=spare)
     out = console(is_wide=True)
     fitting = found.within(out.width)

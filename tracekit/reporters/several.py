@@ -14,15 +14,7 @@ from rich.text import Text
 
 from tracekit.causes import words
 from tracekit.reporters.parts import best_of, bound_text, devices_of, short_bound
-from tracekit.reporters.terminal import (
-    WIDTH,
-    Cell,
-    Name,
-    clipped_start,
-    console,
-    section,
-    table,
-)
+from tracekit.reporters.terminal import WIDTH, Cell, Name, clipped_start, console, section, table
 from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.verdict.model import Analysis, Collectives, RunVerdict
 from tracekit.verdict.regime import UNKNOWN, split_bound
@@ -221,11 +213,9 @@ def render_run(run: RunVerdict) -> None:
 
 
 def _length(run: RunVerdict) -> str:
-    if not run.steps:
-        return f"the run takes {duration(run.step_ns)}"
-    if run.steps == 1:
-        return f"the step takes {duration(run.step_ns)}"
-    return f"a step takes {duration(run.step_ns)} (median of {run.steps:,})"
+    if run.steps > 1:
+        return f"a step takes {duration(run.step_ns)} (median of {run.steps:,})"
+    return f"the {'step' if run.steps else 'run'} takes {duration(run.step_ns)}"
 
 
 def _savings(out: Console, run: RunVerdict) -> None:

@@ -11,14 +11,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.files import is_standard_output, written_whole
 from tracekit.text import printable
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
 
 # flamegraph.pl would read a number behind a frame's last space as a second count.
 _COUNT_BEHIND = re.compile(r"\s+(?=\d+(?:\.\d*)?$)")
@@ -106,12 +104,10 @@ def _speedscope(threads: Mapping[str, list[Stack]], name: str, first: str) -> It
     for thread, found in threads.items():
         samples = [[frames.setdefault(each, len(frames)) for each in path] for path, _ in found]
         weights = [weight for _, weight in found]
-        profiles.append(
-            {
-                "type": "sampled", "name": printable(thread), "unit": "nanoseconds",
-                "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights,
-            }
-        )  # fmt: skip
+        profiles.append({
+            "type": "sampled", "name": printable(thread), "unit": "nanoseconds",
+            "startValue": 0, "endValue": sum(weights), "samples": samples, "weights": weights,
+        })  # fmt: skip
     file = {
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "name": printable(name),

@@ -42,11 +42,9 @@ def console(is_wide: bool = False) -> Console:
     It is at most 100 columns wide, or with `is_wide` as wide as the terminal. Without a terminal,
     COLUMNS says how wide; otherwise it is 100.
     """
-    columns = (
-        shutil.get_terminal_size((WIDTH, 24)).columns
-        if sys.stdout.isatty() or "COLUMNS" in os.environ
-        else WIDTH
-    )
+    columns = WIDTH
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        columns = shutil.get_terminal_size((WIDTH, 24)).columns
     return _Console(
         highlight=False,
         markup=False,
@@ -126,14 +124,11 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[Cell]] = ()) 
     right and are never cut. Where no column has a heading, the table has none."""
     from rich.table import Column, Table
 
-    made = [
-        each
-        if isinstance(each, Column)
-        else Column(each[1:], justify="right", no_wrap=True)
-        if each.startswith(">")
-        else Column(each)
-        for each in columns
-    ]
+    def column(head: str) -> Column:
+        is_figure = head.startswith(">")
+        return Column(head[1:], justify="right", no_wrap=True) if is_figure else Column(head)
+
+    made = [column(each) if isinstance(each, str) else each for each in columns]
     is_headed = any(str(each.header) for each in made)
     found = Table(*made, box=None, show_header=is_headed, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:

@@ -167,14 +167,11 @@ def shown(
             made = [Text(printable(each)) for each in values]
         elif units is not None:
             made = [_named(each) for each in values]
-        columns.append(
-            Column(
-                Text(printable(head), "bold"),
-                justify="right" if is_number else "left",
-                no_wrap=units is None or is_number,
-                vertical="top" if _SENTENCES.intersection(names) else "bottom",
-            )
-        )
+        columns.append(Column(
+            Text(printable(head), "bold"), justify="right" if is_number else "left",
+            no_wrap=units is None or is_number,
+            vertical="top" if _SENTENCES.intersection(names) else "bottom",
+        ))  # fmt: skip
         cells.append(made)
     by_row = [list(each) for each in zip(*cells, strict=True)] if cells else []
     return ReadableTable(columns, by_row, common)
@@ -207,9 +204,8 @@ def _figures(
         return f"{name} (%)", [Text(_fixed(each, -2, 1)) for each in values]
     if unit in _SCALES and not INSTANT.search(name):
         short, power, decimals = _scale(known, unit)
-        return f"{SUFFIX.sub('', name)} ({short})", [
-            Text(_fixed(each, power, decimals)) for each in values
-        ]
+        made: list[Cell] = [Text(_fixed(each, power, decimals)) for each in values]
+        return f"{SUFFIX.sub('', name)} ({short})", made
     return None
 
 

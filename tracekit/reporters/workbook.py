@@ -5,32 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xlsxwriter
 import xlsxwriter.format
 import xlsxwriter.worksheet
 
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.files import written_whole
-from tracekit.reporters.parts import (
-    best_of,
-    busy_share,
-    devices_of,
-    is_of_recording,
-    parts_of,
-)
+from tracekit.reporters.parts import best_of, busy_share, devices_of, is_of_recording, parts_of
 from tracekit.reporters.units import INSTANT, SUFFIX
 from tracekit.stages import stage
 from tracekit.text import printable
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdict.regime import bound_by
 from tracekit.verdicts import verdict_together, verdicts
 from tracekit.version import __version__
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis, RunVerdict
 
 # Sheets with the answers of questions.
 _QUESTIONS = {
@@ -69,10 +61,8 @@ def write(database: Session, output: str) -> list[str]:
         "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False,
         "nan_inf_to_errors": True,
     }  # fmt: skip
-    with (
-        written_whole(output, database.inputs) as beside,
-        xlsxwriter.Workbook(str(beside), options) as book,
-    ):
+    writing = written_whole(output, database.inputs)
+    with writing as beside, xlsxwriter.Workbook(str(beside), options) as book:
         book.set_properties({"comments": f"tracekit {__version__}"})
         head = book.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
         looks = {end: book.add_format({"num_format": look}) for end, look in _LOOKS.items()}
@@ -93,13 +83,11 @@ def _fill(
         width = max(8, min(len(name), 16))
         for line, row in enumerate(rows, 1):
             value = row.get(name)
-            if value is None:
-                continue
             if isinstance(value, bool):
                 paper.write_boolean(line, at, value)
             elif isinstance(value, int | float | Decimal):
                 paper.write_number(line, at, float(value), look)
-            else:
+            elif value is not None:
                 text = printable(value)[:_CHARACTERS]
                 paper.write_string(line, at, text)
                 width = max(width, min(len(text) + 1, _WIDEST))
@@ -222,7 +210,6 @@ def _ranks(analyses: Sequence[Analysis], run: RunVerdict | None) -> _Rows:
 
 
 def _answer(database: Session, question: str) -> _Rows:
-    """The rows of a question."""
     described = catalog.query(question)
     limit = {"top": _ROWS} if any(each.name == "top" for each in described.parameters) else {}
     shares = {each.name for each in described.columns if each.unit.startswith("fraction of")}

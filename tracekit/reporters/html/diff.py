@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
 
 from tracekit.compare.diff import Diff, Rows, diff
 from tracekit.database import catalog
+from tracekit.database.catalog import Value
+from tracekit.database.session import Session
 from tracekit.reporters import colours
 from tracekit.reporters.diff import plain_waterfall
 from tracekit.reporters.html import charts
@@ -20,11 +21,7 @@ from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.reporters.html.subject import TOGETHER, PageSubject
 from tracekit.text import counted, duration, printable, signed
-
-if TYPE_CHECKING:
-    from tracekit.database.catalog import Value
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
+from tracekit.verdict.model import Analysis
 
 # The first screen shows these figures of a comparison.
 _FIRST = {
@@ -75,13 +72,12 @@ def diff_view(
 
 def sentences(comparison: Diff) -> list[str]:
     """Which parts of the step account for the difference, and what appeared and went."""
+    changed = _changed(plain_waterfall(comparison))
     lines = [
         f"{part['part']}: {signed(part['change_ns'])}"
         f" ({duration(part['a_ns'])} in a, {duration(part['b_ns'])} in b)."
-        for part in sorted(
-            _changed(plain_waterfall(comparison)), key=lambda part: -abs(part["change_ns"])
-        )
-    ][:_NAMED]
+        for part in sorted(changed, key=lambda part: -abs(part["change_ns"]))[:_NAMED]
+    ]
     figures = {row["metric"]: row for row in comparison.summary}
     steps = figures.get("steps")
     if steps and steps["a"] and steps["b"] and steps["a"] != steps["b"]:
@@ -102,6 +98,8 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
     if not changed:
         return None
     start = rows[0]["until_ns"]
+    axis = alt.Axis(labelExpr=charts.WORDS)
+    y = alt.Y("part:N", title=None, sort=[*changed, "in all"], axis=axis)
     base = (
         alt.Chart(_frame(rows))
         .transform_filter("datum.part != 'a' && datum.change_ns !== 0")
@@ -116,15 +114,7 @@ def waterfall_chart(rows: Rows) -> alt.TopLevelMixin | None:
             change="(datum.at > 0 ? '+' : '') + " + charts.duration_of("datum.at"),
         )
         .transform_calculate(right="max(datum.from_ns, datum.to_ns)")
-        .encode(
-            y=alt.Y(
-                "part:N",
-                title=None,
-                sort=[*changed, "in all"],
-                axis=alt.Axis(labelExpr=charts.WORDS),
-            ),
-            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("change:N")],
-        )
+        .encode(y=y, tooltip=["part:N", "change:N"])
     )
     x = charts.x("from_ns", "change of the step", 5, scale=alt.Scale(padding=64, nice=False))
     direction = charts.shades("direction", colours.CHANGE)
@@ -146,15 +136,10 @@ def _classes_chart(rows: pl.DataFrame) -> alt.TopLevelMixin:
         )
     )
     tips = ("class:N", "run:N", "run_ns=time per step", "kernels:Q=kernels per step|,.4~g")
-    return charts.bars(
-        base,
-        charts.x("run_ns", "GPU time per step", 5),
-        alt.Y("class:N", title=None, sort=rows["class"].to_list()),
-        charts.shades("run", colours.RUN),
-        32 * len(rows),
-        *tips,
-        yOffset=alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1)),
-    )
+    x, colour = charts.x("run_ns", "GPU time per step", 5), charts.shades("run", colours.RUN)
+    y = alt.Y("class:N", title=None, sort=rows["class"].to_list())
+    offset = alt.YOffset("run:N", scale=alt.Scale(paddingOuter=0.1))
+    return charts.bars(base, x, y, colour, 32 * len(rows), *tips, yOffset=offset)
 
 
 class _Comparison(PageSubject):
@@ -347,17 +332,10 @@ def _longest_path(rows: pl.DataFrame) -> str:
 def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
     """Frames by call path, coloured by which of the two runs they cost more."""
     shades = [colours.CHANGE["shorter"], colours.UNCHANGED, colours.CHANGE["longer"]]
-    colour = alt.Color(
-        "more:Q",
-        title=None,
-        scale=alt.Scale(domain=[-1, 0, 1], range=shades),
-        legend=alt.Legend(
-            orient="top",
-            values=[-1, 0, 1],
-            gradientLength=260,
-            labelExpr="datum.value < 0 ? 'only in a' : datum.value > 0 ? 'only in b' : 'alike'",
-        ),
-    )
+    scale = alt.Scale(domain=[-1, 0, 1], range=shades)
+    says = "datum.value < 0 ? 'only in a' : datum.value > 0 ? 'only in b' : 'alike'"
+    legend = alt.Legend(orient="top", values=[-1, 0, 1], gradientLength=260, labelExpr=says)
+    colour = alt.Color("more:Q", title=None, scale=scale, legend=legend)
     in_a, in_b = (
         f"(datum.of == 'gpu_ns' ? datum.{side}_gpu_ns : datum.{side}_host_ns)" for side in "ab"
     )
@@ -365,11 +343,6 @@ def _frames(rows: pl.DataFrame) -> alt.TopLevelMixin:
         "in_a:N=in a, per step", "in_b:N=in b, per step", "kind:N=kind", "a_count:Q=count in a",
         "b_count:Q=count in b",
     ]  # fmt: skip
-    return frames_chart(
-        rows,
-        colour,
-        more_tips,
-        in_a=charts.duration_of(in_a),
-        in_b=charts.duration_of(in_b),
-        more=f"({in_b} - {in_a}) / ({in_a} + {in_b})",
-    )
+    computed = {"in_a": charts.duration_of(in_a), "in_b": charts.duration_of(in_b)}
+    computed["more"] = f"({in_b} - {in_a}) / ({in_a} + {in_b})"
+    return frames_chart(rows, colour, more_tips, **computed)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import altair
+import polars
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    import altair
-    import polars
-
-    from tracekit.database.catalog import Value
+from tracekit.database.catalog import Value
 
 # Columns that say how an operator, a module or a line is known.
 _KNOWN_FROM = ("known_from", "module_from", "line_from")

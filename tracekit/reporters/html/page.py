@@ -117,17 +117,11 @@ def page(title: str, views: Sequence[View]) -> str:
     """The whole page as HTML text."""
     scripts = [vega(), _text("vendor/dataTables.min.js"), _script()]
     figures = {name: figure for view in views for name, figure in view.data.items()}
-    data = _shared(figures)
     template = _templates().get_template("page.html")
     return template.render(
-        title=title,
-        views=views,
-        scripts=scripts,
-        style=_text("templates/page.css"),
-        policy=_policy(scripts),
-        data=script_json(data),
-        version=__version__,
-    )
+        title=title, views=views, scripts=scripts, style=_text("templates/page.css"),
+        policy=_policy(scripts), data=script_json(_shared(figures)), version=__version__,
+    )  # fmt: skip
 
 
 def script_json(value: object) -> str:
@@ -168,11 +162,8 @@ def _shared(figures: dict[str, Any]) -> dict[str, Any]:
     def shared(values: list[Any]) -> Any:
         if not any(isinstance(each, str) for each in values):
             return values
-        return {
-            "at": [
-                None if each is None else numbers.setdefault(each, len(numbers)) for each in values
-            ]
-        }
+        given = (None if e is None else numbers.setdefault(e, len(numbers)) for e in values)
+        return {"at": list(given)}
 
     found = {
         name: each | {"columns": {key: shared(values) for key, values in each["columns"].items()}}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import polars as pl
 
+from tracekit.database.session import Session
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, without_empty
@@ -15,11 +16,8 @@ from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, step_number
 from tracekit.reporters.parts import best_of, busy_share, parts_of, plain_part
 from tracekit.text import duration, printable
+from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, bound_by
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
 
 # The measures that the cells of the matrix of steps can show.
 _MEASURES = {
@@ -57,21 +55,14 @@ def table(ranks: Ranks) -> Figure:
     for each in ranks.analyses:
         trace, best = each.trace.trace_id, best_of(each.advice)
         waits = ranks.waits[trace] if ranks.met else {}
-        rows.append(
-            {
-                "name": ranks.names[trace],
-                "trace_id": trace,
-                "verdict": bound_by(each.verdict.regime, each.verdict.bottleneck),
-                "window_ns": each.judged.window.span_ns,
-                "busy_share": busy_share(each.judged),
-                "waits_ns": waits.get("waited_ns"),
-                "late_ns": waits.get("held_up_ns"),
-                "times_last": waits.get("times_last"),
-                "best_remedy": best.title if best else None,
-                "where": best.where if best else None,
-                "saves_share": best.share if best else None,
-            }
-        )
+        rows.append({
+            "name": ranks.names[trace], "trace_id": trace,
+            "verdict": bound_by(each.verdict.regime, each.verdict.bottleneck),
+            "window_ns": each.judged.window.span_ns, "busy_share": busy_share(each.judged),
+            "waits_ns": waits.get("waited_ns"), "late_ns": waits.get("held_up_ns"),
+            "times_last": waits.get("times_last"), "best_remedy": best.title if best else None,
+            "where": best.where if best else None, "saves_share": best.share if best else None,
+        })  # fmt: skip
     frame = without_empty(pl.DataFrame(rows, infer_schema_length=None))
     late = " Late is how long the others together waited for it." if ranks.met else ""
     says = f"The verdict on each alone, and what would save most.{late}"
@@ -125,12 +116,9 @@ def excess(ranks: Ranks, answer: pl.DataFrame) -> Figure | None:
     rows = answer.with_columns(name=_name(ranks)).head(MOST_CELLS)
     axis = alt.Axis(labelAngle=-30, labelOverlap=False)
     base = alt.Chart(rows).encode(x=alt.X("part:N", title=None, axis=axis), y=_lane(ranks, "name"))
-    by = alt.Color(
-        "excess_ns:Q",
-        title="more than the median of the others, per step on average",
-        scale=alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True),
-        legend=_legend(titleLimit=400),
-    )
+    title = "more than the median of the others, per step on average"
+    scale = alt.Scale(scheme=colours.DIFFERENCES, domainMid=0, reverse=True)
+    by = alt.Color("excess_ns:Q", title=title, scale=scale, legend=_legend(titleLimit=400))
     tips = ("name:N", "part:N", "own_ns=own", "others_ns=others", "excess_ns=more")
     cells = charts.cells(base, by, tips)
     return Figure(
@@ -208,12 +196,9 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
     arrived = pl.col("start_ns") + pl.col("wait_ns")
     columns = ("name", "type", "step", "place", "awaited_rank", "wait_ns")
     waiting, wire = colours.RANK
-    rows = pl.concat(
-        [
-            rows.select(*columns, "start_ns", end_ns=arrived, colour=pl.lit(waiting)),
-            rows.select(*columns, start_ns=arrived, end_ns="end_ns", colour=pl.lit(wire)),
-        ]
-    ).filter(pl.col("end_ns") > pl.col("start_ns"))
+    waited = rows.select(*columns, "start_ns", end_ns=arrived, colour=pl.lit(waiting))
+    sent = rows.select(*columns, start_ns=arrived, end_ns="end_ns", colour=pl.lit(wire))
+    rows = pl.concat([waited, sent]).filter(pl.col("end_ns") > pl.col("start_ns"))
     moved = alt.selection_interval(bind="scales", encodings=["x"], zoom="wheel![event.shiftKey]")
     with_tips = charts.with_tooltip(
         alt.Chart(rows)
@@ -282,13 +267,9 @@ def matrix(ranks: Ranks) -> Figure | None:
     choice = alt.binding_select(options=list(known), name="Colour by ")
     by = alt.param(name="cell", value=next(iter(known)), bind=choice)
     chosen = "".join(f"cell == '{title}' ? datum.{name} : " for title, name in known.items())
-    base = (
-        _matrix(ranks, rows)
-        .transform_calculate(value=f"{chosen} null")
-        .transform_calculate(
-            label=f"datum.value == null ? '' : {charts.duration_of('datum.value')}"
-        )
-    )
+    text = f"datum.value == null ? '' : {charts.duration_of('datum.value')}"
+    base = _matrix(ranks, rows).transform_calculate(value=f"{chosen} null")
+    base = base.transform_calculate(label=text)
     measures = [f"{name}={title}" for title, name in known.items()]
     tips = ("rank:N", "step:N", *measures, "regime:N", "bottleneck:N")
     label = "label:N" if _is_labelled(ranks, rows["step"]) else None
@@ -322,12 +303,9 @@ def regimes(ranks: Ranks) -> Figure | None:
     bound = pl.col("bottleneck").fill_null(UNKNOWN)
     rows = rows.select("rank", "step", "number", bound, colour="regime")
     is_labelled = _is_labelled(ranks, rows["step"]) and rows["step"].n_unique() <= _FEW
-    drawn = charts.cells(
-        _matrix(ranks, rows),
-        charts.colour(rows["colour"].to_list(), "regime"),
-        ("rank:N", "step:N", "colour:N", "bottleneck:N"),
-        "bottleneck:N" if is_labelled else None,
-    )
+    by_regime = charts.colour(rows["colour"].to_list(), "regime")
+    tips = ("rank:N", "step:N", "colour:N", "bottleneck:N")
+    drawn = charts.cells(_matrix(ranks, rows), by_regime, tips, tips[-1] if is_labelled else None)
     differing = rows.group_by("step").agg(pl.col("colour").n_unique() > 1)["colour"].sum()
     says = (
         f"The {ranks.noun} differ in {differing} of {rows['step'].n_unique():,} steps."

@@ -6,21 +6,19 @@ import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import polars
+
+from tracekit.database.session import Session
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.subject import PageSubject
 from tracekit.text import duration, printable
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_words import no_verdict
 from tracekit.verdicts import verdict_together
-
-if TYPE_CHECKING:
-    import polars
-
-    from tracekit.database.session import Session
-    from tracekit.verdict.model import Analysis
 
 # The first screen names at most this many ranks.
 _FIRST = 8
@@ -128,8 +126,7 @@ class Ranks(PageSubject):
         """A sentence if collectives do not end together, which makes waits doubtful; else None."""
         worst = max(self.rows("rank_clocks")["residual_ns"], default=0)
         calls = sum(each["collectives"] for each in self.waits.values())
-        waited = sum(each["waited_ns"] for each in self.waits.values())
-        return clock_doubt(waited, calls, worst)
+        return clock_doubt(sum(each["waited_ns"] for each in self.waits.values()), calls, worst)
 
     # -- the first screen
 

@@ -6,7 +6,6 @@ import json
 import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -14,8 +13,14 @@ from altair.utils.schemapi import debug_mode
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from tracekit.compare.diff import Diff
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
+from tracekit.examine import examine
+from tracekit.experiments.points import sweep_in
 from tracekit.files import written_whole
+from tracekit.lake.fleet import Fleet, fleet
+from tracekit.lake.reading import Lake
 from tracekit.reporters import fleet as words
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.diff import diff_view
@@ -28,13 +33,8 @@ from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
 from tracekit.stages import stage
 from tracekit.text import printable
-
-if TYPE_CHECKING:
-    from tracekit.compare.diff import Diff
-    from tracekit.database.session import Session
-    from tracekit.lake.fleet import Fleet
-    from tracekit.thresholds import Thresholds
-    from tracekit.verdict.model import Analysis
+from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis
 
 # A page is not larger than this.
 MOST_BYTES = 3_000_000
@@ -76,11 +76,6 @@ def write_any(
 def _drawn(
     database: Session, trace_id: int | None, window: str | None, thresholds: Thresholds | None
 ) -> tuple[str, list[Analysis]]:
-    from tracekit.examine import examine
-    from tracekit.experiments.points import sweep_in
-    from tracekit.lake.fleet import fleet
-    from tracekit.lake.reading import Lake
-
     analyses: list[Analysis] = []
     if trace_id is not None or len(database.trace_ids()) == 1:
         subject = Subject(database, database.only(trace_id), window, thresholds)
@@ -100,12 +95,9 @@ def _drawn(
     else:
         order = in_order_of_interest(database)
         first = {each: Subject(database, each, window, thresholds) for each in order[:_MOST_PAGES]}
-        analyses += [
-            first[each].analysis
-            if each in first
-            else examine(database, each, window, thresholds).analysis
-            for each in sorted(order)
-        ]
+        for each in sorted(order):
+            judged = first.get(each) or examine(database, each, window, thresholds)
+            analyses.append(judged.analysis)
         with stage("drawing the page"):
             text = with_pages(ranks_view(database, analyses), first.values())
     return text, analyses
@@ -123,8 +115,7 @@ def write_diff(
     runs = [Subject(database, database.only(run), None, thresholds) for run in (a, b)]
     are_all = len(database.trace_ids()) == len(runs)
     with database.sharing(together=are_all), debug_mode(False), stage("drawing the page"):
-        analyses = [run.analysis for run in runs]
-        found, view = diff_view(database, a, b, analyses)
+        found, view = diff_view(database, a, b, [run.analysis for run in runs])
         pages = {}
         for side, run in zip("ab", runs, strict=True):
             label = f"{side}: {PurePath(run.analysis.trace.path).name}"
@@ -160,23 +151,15 @@ def with_pages(first: View, subjects: Iterable[Subject]) -> str:
 def _fleet_view(fleet: Fleet) -> View:
     """The steps of all runs, and tables of the findings."""
     source = f"tracekit fleet {shlex.quote(printable(fleet.lake))}"
-    rows = pl.DataFrame(
-        {"place": range(len(fleet.runs)), "run": fleet.runs, "step_ns": fleet.step_ns}
-    )
+    places = range(len(fleet.runs))
+    rows = pl.DataFrame({"place": places, "run": fleet.runs, "step_ns": fleet.step_ns})
     with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "step_ns=length")
     names = f"{json.dumps(charts.safe(fleet.runs))}[datum.value]"
     axis = alt.Axis(labelExpr=names, tickMinStep=1)
     place = alt.X("place:Q", title=f"runs in order of {fleet.order}", axis=axis)
     chart = with_tips.mark_line(point=True).encode(x=place, y=charts.y("step_ns", "step"))
-    steps = Figure(
-        "The median over the ranks of their median steps.",
-        rows,
-        charts.sized(chart, 220),
-        title="Steps",
-        source=source,
-        name="steps",
-        wide=True,
-    )
+    said, drawn = "The median over the ranks of their median steps.", charts.sized(chart, 220)
+    steps = Figure(said, rows, drawn, title="Steps", source=source, name="steps", wide=True)
     says, tables = "Times are of all devices together, shares of all their recorded time.", []
     for name, title in _FLEET_TABLES.items():
         if found := to_builtins(getattr(fleet, name)):

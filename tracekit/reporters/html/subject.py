@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import shlex
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars
 from msgspec import Struct
 
+from tracekit.database.catalog import Value
+from tracekit.database.session import Session
+from tracekit.evidence.model import Window
+from tracekit.examine import examine, replayed
+from tracekit.replay.critical_path import PathPiece, path_between
+from tracekit.replay.prices import Speed, speeds
+from tracekit.reporters.html.figure import Figure
 from tracekit.text import printable
 from tracekit.thresholds import Thresholds
+from tracekit.verdict.model import Analysis
+from tracekit.verdict.next_steps import list_notes
 from tracekit.verdict.once import named_window
-
-if TYPE_CHECKING:
-    from tracekit.database.catalog import Value
-    from tracekit.database.session import Session
-    from tracekit.evidence.model import Window
-    from tracekit.replay.critical_path import PathPiece
-    from tracekit.replay.prices import Speed
-    from tracekit.reporters.html.figure import Figure
-    from tracekit.verdict.model import Analysis
-
+from tracekit.verdicts import stored_verdicts
 
 # The column of `overview` that counts the same as a finding. A finding about a smaller share than
 # _SLIGHT stands in the section Health alone.
@@ -142,12 +142,6 @@ class Subject(PageSubject):
 
     @cached_property
     def judgement(self) -> Replayed:
-        from tracekit.examine import examine, replayed
-        from tracekit.replay.critical_path import path_between
-        from tracekit.replay.prices import speeds
-        from tracekit.verdict.next_steps import list_notes
-        from tracekit.verdicts import stored_verdicts
-
         database, judging = self.database, self._thresholds or Thresholds()
         stored = stored_verdicts(database, self.trace_id, self._window, judging)
         if stored:

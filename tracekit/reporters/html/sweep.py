@@ -55,8 +55,9 @@ class _SweepFigures:
         self.sweep = sweep
         self.axes = sweep.axes
         *self.down, self.across = self.axes
-        name = shlex.quote(printable(sweep.database))
-        self.source = f"tracekit query {name} sweep_points --param baseline={sweep.baseline}"
+        given = (sweep.database, f"baseline={sweep.baseline}")
+        name, baseline = (shlex.quote(printable(each)) for each in given)
+        self.source = f"tracekit query {name} sweep_points --param {baseline}"
         rows = [
             {key: value for key, value in to_builtins(point).items() if key != "gains"}
             | {
@@ -132,12 +133,8 @@ class _SweepFigures:
         scale: dict[str, Any] = {"type": "log", "scheme": colours.DIFFERENCES, "reverse": True}
         if rows["speedup"].min() < 1 < rows["speedup"].max():  # type: ignore[operator]
             scale["domainMid"] = 1
-        shades = alt.Color(
-            "speedup:Q",
-            title=f"speed-up over {self.sweep.baseline}",
-            scale=alt.Scale(**scale),
-            legend=alt.Legend(orient="top"),
-        )
+        title, legend = f"speed-up over {self.sweep.baseline}", alt.Legend(orient="top")
+        shades = alt.Color("speedup:Q", title=title, scale=alt.Scale(**scale), legend=legend)
         quartiles = (f"{name}:Q|.2f" for name in ("speedup", "speedup_low", "speedup_high"))
         tips = ("size:N", "workload:N", *quartiles)
         label = alt.Text("speedup:Q", format=".2f")
@@ -202,9 +199,8 @@ class _SweepFigures:
 
     def _variants(self, column: str) -> alt.Color:
         names = charts.safe(self.sweep.variants)
-        return charts.shades(
-            column, dict(zip(names, cycle(colours.VARIANTS), strict=False)), "variant"
-        )
+        shades = dict(zip(names, cycle(colours.VARIANTS), strict=False))
+        return charts.shades(column, shades, "variant")
 
     def _figure(
         self, title: str, says: str, rows: pl.DataFrame, chart: alt.TopLevelMixin | None = None

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair
 import polars as pl
 
 from tracekit.advice.catalogue import remedy
 from tracekit.database import catalog
+from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.evidence.model import Window
 from tracekit.reporters.html.figure import Figure, without_empty
@@ -21,10 +22,7 @@ from tracekit.reporters.html.sections import communication, flame, memory, timel
 from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.parts import lists_of, parts_of, shares_of
 from tracekit.text import counted, size
-
-if TYPE_CHECKING:
-    from tracekit.database.session import Session
-    from tracekit.thresholds import Thresholds
+from tracekit.thresholds import Thresholds
 
 # How many lines of the fix list the first screen has.
 _ADVISED = 5
@@ -59,29 +57,21 @@ def trace_view(subject: Subject) -> View:
             parts.append(part)
     # The last section tells which of the other figures a finding touches.
     parts += (part_of(subject, last) for last in SECTIONS[-1:])
-    name = f"trace{analysis.trace.trace_id}"
-    return View(name, analysis.trace.path, "trace.html", facts, parts)
+    return View(f"trace{subject.trace_id}", analysis.trace.path, "trace.html", facts, parts)
 
 
 def health(subject: Subject) -> Figure | None:
     """The trace's caveats, each with the figures that it touches."""
-    rows = [
-        {
-            "severity": row["severity"],
-            "found": row["message"],
-            "events": row["count"],
-            "figures_that_it_concerns": "all figures"
-            if row["severity"] == "error"
-            else "; ".join(
-                figure.title
-                for figure in subject.figures
-                if figure.question and row["code"] in catalog.query(figure.question).doubts
-            )
-            or None,
-        }
-        for row in subject.findings
-        if row["severity"] != "missing"
-    ]
+    asking = ((each.title, each.question) for each in subject.figures)
+    doubts = {title: catalog.query(asked).doubts for title, asked in asking if asked}
+    rows = []
+    for row in subject.findings:
+        touched = "; ".join(title for title, codes in doubts.items() if row["code"] in codes)
+        if row["severity"] == "error":
+            touched = "all figures"
+        if row["severity"] != "missing":
+            shown = {"severity": row["severity"], "found": row["message"], "events": row["count"]}
+            rows.append(shown | {"figures_that_it_concerns": touched or None})
     if not rows:
         return None
     doubtful = sum(row["severity"] in ("error", "warning") for row in rows)
@@ -119,19 +109,13 @@ SECTIONS = (
     ("gaps", "Idle gaps", (timeline.gaps,)),
     ("kernels", "Kernels", (work.kernels, work.roofline)),
     ("host", "Host", (work.operators, work.python, work.delays, work.queue, work.synchronizations)),
-    (
-        "memory",
-        "Memory",
-        (memory.memory, memory.holders, memory.memory_sites, memory.memory_flame, memory.copies),
-    ),
-    (
-        "communication",
-        "Communication",
-        (communication.communication, communication.bandwidth, communication.collectives),
-    ),
+    ("memory", "Memory",
+     (memory.memory, memory.holders, memory.memory_sites, memory.memory_flame, memory.copies)),
+    ("communication", "Communication",
+     (communication.communication, communication.bandwidth, communication.collectives)),
     ("counters", "Hardware counters", (work.counters,)),
     ("health", "Health", (health, missing)),
-)
+)  # fmt: skip
 _FIGURES = {make.__name__: make for _, _, makers in SECTIONS for make in makers}
 
 
@@ -185,8 +169,8 @@ def _snapshot_view(subject: Snapshot) -> View:
     settings = allocator.get("PYTORCH_CUDA_ALLOC_CONF")
     about = f"PYTORCH_CUDA_ALLOC_CONF={settings}" if settings else ""
     parts = [part_of(subject, section) for section in _OF_SNAPSHOT]
-    name = f"trace{subject.trace_id}"
-    return told_view(name, path, "Memory snapshot", about, subject.sentences(), parts)
+    name, said = f"trace{subject.trace_id}", subject.sentences()
+    return told_view(name, path, "Memory snapshot", about, said, parts)
 
 
 class Plots:
@@ -209,8 +193,7 @@ class Plots:
             thresholds: Thresholds | None = None,
         ) -> altair.TopLevelMixin:
             database = self._database
-            subject = Subject(database, database.only(trace), window, thresholds)
-            figure = _FIGURES[name](subject)
+            figure = _FIGURES[name](Subject(database, database.only(trace), window, thresholds))
             if figure is None:
                 raise TracekitError(f"{database.name}: has nothing to show as {name}")
             if figure.chart is None:
@@ -220,8 +203,7 @@ class Plots:
             chart: Any = figure.chart
             # Altair refuses frames of more than 5,000 rows, but not their values.
             chart.data = altair.InlineData(values=figure.rows.to_dicts())
-            drawn: altair.TopLevelMixin = chart
-            return drawn
+            return figure.chart
 
         plot.__name__ = name
         plot.__doc__ = _FIGURES[name].__doc__

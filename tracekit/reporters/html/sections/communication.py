@@ -62,14 +62,12 @@ def bandwidth(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The bandwidth of collectives by the size of their messages."""
     rows = rows.drop("trace_id", "rank", "device_id").head(_MOST)
     best = rows.sort("best_bus_gb_per_s", descending=True).row(0, named=True)
-    return Figure(
+    says = (
         f"The best call is {best['type']}, with {best['best_bus_gb_per_s']:.3g} GB/s on the "
         "bus. Small messages are limited by latency; large ones far below the link's bandwidth "
-        "wait, or share it.",
-        rows,
-        _by_size(rows),
-        shows=["message_bytes"],
+        "wait, or share it."
     )
+    return Figure(says, rows, _by_size(rows), shows=["message_bytes"])
 
 
 def _collectives_over_time(rows: pl.DataFrame) -> alt.TopLevelMixin:

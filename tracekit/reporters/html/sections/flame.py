@@ -42,11 +42,7 @@ def flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     )
     kinds = rows["kind"].unique(maintain_order=True).to_list()
     shades = {kind: colours.KINDS.get(kind, colours.of("unknown")) for kind in kinds}
-    chart = frames_chart(
-        rows,
-        charts.shades("kind", shades),
-        ["kind:N=kind", "count:Q=count"],
-    )
+    chart = frames_chart(rows, charts.shades("kind", shades), ["kind:N=kind", "count:Q=count"])
     says = "What begins in the window of the verdict."
     if subject.window.kind not in ("step", "range"):
         says = f"The verdict is on the {subject.window.name}."

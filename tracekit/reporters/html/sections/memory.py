@@ -54,12 +54,9 @@ def holders(subject: Subject, rows: pl.DataFrame) -> Figure:
     """The operators that had allocated what was live at the peak."""
     rows = _peak(rows)
     first = rows.row(0, named=True)
-    is_known = first["tensors"] is not None
-    holder = (
-        charts.shown_name(first["operator"])
-        if is_known
-        else "What was allocated before the recording"
-    )
+    holder = "What was allocated before the recording"
+    if first["tensors"] is not None:
+        holder = charts.shown_name(first["operator"])
     return Figure(
         f"{holder} holds {size(first['live_bytes'])} of the peak of "
         f"{size(first['peak_bytes'])} ({share(first['live_bytes'], first['peak_bytes'])}).",
@@ -114,22 +111,15 @@ def memory_flame(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     first = inner.row(0, named=True)
     shades = {"device": colours.KINDS["thread"], "frame": colours.KINDS["python"]}
     chart = frames_chart(
-        rows,
-        charts.shades("kind", shades),
-        ["allocations:Q|,"],
-        begin="from_bytes",
-        length="live_bytes",
-        measures=["live_bytes=live at the peak"],
-    )
-    return Figure(
+        rows, charts.shades("kind", shades), ["allocations:Q|,"], begin="from_bytes",
+        length="live_bytes", measures=["live_bytes=live at the peak"],
+    )  # fmt: skip
+    says = (
         f"Calls of {charts.shown_name(first['name'])} hold {size(first['live_bytes'])}: "
         f"{share(first['live_bytes'], total)} of the {size(total)} that were recorded and are "
-        f"{_PEAK}. Click on a frame to look into it.",
-        rows,
-        chart,
-        control,
-        shows=["live_bytes"],
+        f"{_PEAK}. Click on a frame to look into it."
     )
+    return Figure(says, rows, chart, control, shows=["live_bytes"])
 
 
 @figure(

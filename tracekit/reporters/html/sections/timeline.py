@@ -3,13 +3,12 @@ idle gaps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import altair as alt
 import polars as pl
 from msgspec import to_builtins
 
 from tracekit.causes import cause_of
+from tracekit.evidence.model import Period
 from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, figure, informative
@@ -18,9 +17,6 @@ from tracekit.reporters.parts import WITHOUT, plain_part
 from tracekit.text import duration, percent, share
 from tracekit.verdict.once import named_window
 from tracekit.verdict.regime import REGIMES, UNKNOWN, bound_by, slower_sides
-
-if TYPE_CHECKING:
-    from tracekit.evidence.model import Period
 
 # Lanes beyond these, those with the least to do, are left out.
 _THREADS, _STREAMS, _GAPS = 6, 8, 5
@@ -36,11 +32,9 @@ _MOST = 400
 _WIDE = 16
 
 _PARTS = {
-    "compute": "compute_ns",
-    "communication": "exposed_comm_ns",
-    "memcpy": "exposed_memcpy_ns",
+    "compute": "compute_ns", "communication": "exposed_comm_ns", "memcpy": "exposed_memcpy_ns",
     "idle": "idle_ns",
-}
+}  # fmt: skip
 
 
 def steps(subject: Subject) -> Figure | None:
@@ -85,18 +79,13 @@ def drawn_steps(subject: Subject) -> list[Period]:
 
 def _strip(rows: pl.DataFrame) -> alt.TopLevelMixin:
     regimes, parts = (rows[each].unique(maintain_order=True) for each in ("regime", "part"))
+    order, short = (
+        rows["step"].unique(maintain_order=True),
+        "replace(datum.value, 'ProfilerStep#', '')",
+    )
+    axis = alt.Axis(labelExpr=short, labelOverlap=True, labelAngle=0, labelLimit=120)
     base = alt.Chart(rows).encode(
-        x=alt.X(
-            "step:N",
-            sort=charts.safe(rows["step"].unique(maintain_order=True)),
-            title="step",
-            axis=alt.Axis(
-                labelExpr="replace(datum.value, 'ProfilerStep#', '')",
-                labelOverlap=True,
-                labelAngle=0,
-                labelLimit=120,
-            ),
-        ),
+        x=alt.X("step:N", sort=charts.safe(order), title="step", axis=axis),
         color=charts.colour([*parts, *regimes], "device time, regime"),
         opacity=charts.FAINT_UNLESS_CHOSEN,
     )
@@ -277,14 +266,12 @@ def culprits(subject: Subject, rows: pl.DataFrame) -> Figure:
     waits = f"{cause_of(first['cause'])} in {charts.shown_name(first['culprit'])}"
     if first["culprit"] == _NOTHING:
         waits = "what was not recorded"
-    return Figure(
+    says = (
         f"Most of all it waits for {waits}: "
         f"{duration(first['idle_ns'])}, {percent(first['share_of_host_late'])} of the time in "
-        "which it waits for the host.",
-        informative(rows),
-        chart,
-        shows=["culprit", "cause"],
+        "which it waits for the host."
     )
+    return Figure(says, informative(rows), chart, shows=["culprit", "cause"])
 
 
 @figure("idle_gaps", "The longest gaps", top=_FOUND_GAPS)
@@ -296,14 +283,11 @@ def gaps(subject: Subject, rows: pl.DataFrame) -> Figure:
     if "step" in rows.columns:
         rows = rows.with_columns(step=pl.format("ProfilerStep#{}", "step"))
     first = rows.row(0, named=True)
+    step = "of" if "step" in rows.columns else None
     return Figure(
         f"The longest lasts {duration(first['gap_ns'])}; start counts from the start of "
         f"{named_window(subject.window)}.",
         rows.rename({"main_cause_ns": "of_that_cause_ns"}, strict=False),
-        control={
-            "step": "of" if "step" in rows.columns else None,
-            "starts": "start_ns",
-            "lasts": "gap_ns",
-        },
+        control={"step": step, "starts": "start_ns", "lasts": "gap_ns"},
         source=subject.source("idle_gaps", top=_LISTED_GAPS),
     )

@@ -92,9 +92,7 @@ def _measured(subject: Subject, rows: pl.DataFrame) -> Figure:
     below = (
         f" Not drawn, since they are far below all others: {counted(len(far), 'operator')} with "
         f"{percent(int(far['gpu_ns'].sum()) / spent)} of the time."
-        if len(far)
-        else ""
-    )
+    ) * bool(len(far))
     return Figure(
         f"{charts.shown_name(first['operator'])} takes most: {duration(first['gpu_ns'])}, at "
         f"{percent(first['share_of_roof'])} of its roof. "
@@ -193,20 +191,17 @@ def delays(subject: Subject, rows: pl.DataFrame) -> Figure | None:
     median = f" The median of all launches is {of_all}." if launch else ""
     shades = dict(zip(named.values(), colours.VARIANTS, strict=False))
     with_tips = charts.with_tooltip(alt.Chart(rows), "of:N", "delay_ns=delay", "launches:Q")
-    chart = with_tips.mark_line().encode(
-        x=charts.time("start_ns"),
-        y=charts.y(
-            "delay_ns", "launch delay", _DELAYS, scale=alt.Scale(type="symlog", constant=1000)
-        ),
-        color=charts.shades("of", shades),
+    scale = alt.Scale(type="symlog", constant=1000)
+    y, color = (
+        charts.y("delay_ns", "launch delay", _DELAYS, scale=scale),
+        charts.shades("of", shades),
     )
-    return Figure(
+    chart = with_tips.mark_line().encode(x=charts.time("start_ns"), y=y, color=color)
+    says = (
         "Long delays mean that the host runs ahead and the device is busy; short ones that "
-        f"the device takes each launch as it comes.{median}",
-        rows,
-        charts.sized(chart, 160),
-        shows=["delay_ns"],
+        f"the device takes each launch as it comes.{median}"
     )
+    return Figure(says, rows, charts.sized(chart, 160), shows=["delay_ns"])
 
 
 @figure("launches_over_time", "Launches queued", of_device=True)
