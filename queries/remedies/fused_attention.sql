@@ -60,26 +60,11 @@ call AS (
     JOIN event_row AS s ON h.trace_id = s.trace_id AND h.outer_op_id = s.event_id
     JOIN slice_label AS l ON s.label_id = l.label_id AND starts_with(l.name, 'aten::')
     LEFT JOIN call_site AS c ON h.trace_id = c.trace_id AND h.event_id = c.event_id
-),
--- From the end of the first product's call, which stands for the fused one.
-replaced AS (
-    SELECT trace_id, op_id, any_value(place) AS place, any_value(told) AS told, max(event_id) AS event_id,
-           pid, tid, min(end_ns) AS start_ns, max(end_ns) AS end_ns
-    FROM call GROUP BY trace_id, op_id, pid, tid HAVING min(end_ns) < max(end_ns)
-),
--- Between the calls may be others, such as those that make a mask.
-mixed AS (
-    SELECT r.trace_id, r.op_id FROM replaced AS r JOIN gpu_ops AS g
-      ON r.trace_id = g.trace_id AND r.pid = g.pid AND r.tid = g.tid
-        AND g.launch_start_ns >= r.start_ns AND g.launch_start_ns < r.end_ns
-    WHERE g.kind = 'kernel' AND g.event_id NOT IN (SELECT gpu_op_id FROM known)
 )
 FROM changed_ops('op')
 UNION ALL
-SELECT trace_id, place, told, 'overhead', event_id, pid, tid, start_ns, end_ns - start_ns, 0
-FROM replaced ANTI JOIN mixed USING (trace_id, op_id)
-UNION ALL
+-- The first product's call stands for the fused one.
 SELECT trace_id, place, told, 'host', event_id, pid, tid, start_ns, end_ns - start_ns, 0
-FROM call SEMI JOIN mixed USING (trace_id, op_id)
+FROM call
 QUALIFY row_number() OVER (PARTITION BY trace_id, event_id) = 1
     AND start_ns > min(start_ns) OVER (PARTITION BY trace_id, op_id)
