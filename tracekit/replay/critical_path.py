@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tracekit.causes import CAUSES
 from tracekit.replay.graph import EdgeKind, Graph
 from tracekit.replay.graph.arrays import Columns, Flags, Ints, Numbers, begins, sums
+from tracekit.replay.model import largest_first
 from tracekit.replay.simulator import Run
 
 # Edges of the path, and stretches of host work, that are split into pieces per block.
@@ -123,7 +124,7 @@ def critical_path(run: Run, start: int, end: End) -> Path:
     links = [*_links(known.take(known.ns > 0)), *links]
     by_cause = {name: int(ns) for name, ns in zip(CAUSES, total, strict=True) if ns}
     return Path(
-        dict(sorted(by_cause.items(), key=lambda item: -item[1])),
+        largest_first(by_cause),
         sorted(links, key=lambda link: -link.dur_ns)[:_LONGEST],
     )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+
+T = TypeVar("T", int, float)
 
 
 class Gains(Struct, frozen=True):
@@ -45,6 +48,11 @@ class Gains(Struct, frozen=True):
         """The window's length without one-offs, as recorded."""
         return self.window_ns + (self.recorder_ns or 0)
 
+    def less(self, cause: str, share: float) -> Gains:
+        """The gains if removing a cause gains less, by a fraction of the window."""
+        gained = max(0.0, self.removed.get(cause, 0.0) - share)
+        return replace(self, removed=largest_first(self.removed | {cause: gained}))
+
     def without(self, ns: int) -> Gains:
         """The gains of the window without a part that none of the changes shortens."""
         left_ns = self.window_ns - ns
@@ -59,6 +67,11 @@ class Gains(Struct, frozen=True):
             cuda_graph=self.cuda_graph * longer,
             unknown=self.unknown * longer,
         )
+
+
+def largest_first(by_cause: Mapping[str, T]) -> dict[str, T]:
+    """Numbers by cause, the largest first."""
+    return dict(sorted(by_cause.items(), key=lambda item: -item[1]))
 
 
 class Causal(Struct, frozen=True):

@@ -22,7 +22,7 @@ from tracekit.database import catalog
 from tracekit.replay.changes import query_of
 from tracekit.replay.grammar import BATCH, REMEDY, STEADY, Change, parse, times
 from tracekit.replay.graph.arrays import shorter
-from tracekit.replay.model import Causal, Gains
+from tracekit.replay.model import Causal, Gains, largest_first
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.replay import Replay, WindowId
 from tracekit.replay.simulator import Scale
@@ -88,13 +88,13 @@ class WindowGains:
                 which is one window for all devices.
         """
         window = self.replay.window_ids[kind, 0 if kind == "trace" else number]
-        removed = [(name, gain[window]) for name, gain in self._removed.items()]
+        removed = {name: gain[window] for name, gain in self._removed.items()}
         one_offs_ns = 0 if self._once_ns is None else int(self._once_ns[window])
         device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
         return Gains(
             window_ns=int(self._window_ns[window]),
             **{name: gain[window] for name, gain in self._gained.items()},
-            removed=dict(sorted(removed, key=lambda item: -item[1])),
+            removed=largest_first(removed),
             work_ns=self.replay.work_ns,
             one_offs_ns=one_offs_ns,
             device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),

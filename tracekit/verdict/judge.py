@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of, in_words_of, words
 from tracekit.evidence.model import Evidence, Gpu, Launch, Period
-from tracekit.replay.model import Gains
+from tracekit.replay.model import Gains, largest_first
 from tracekit.text import duration, percent, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.confidence import RECORD_OPERATORS, with_doubts
@@ -188,7 +188,7 @@ def _removed(evidence: Evidence) -> dict[str, float]:
     removed, advised = removed_of(evidence), evidence.advised
     if advised in _WAITING:
         removed[advised] = max(removed.get(advised, 0.0), evidence.advised_share)
-    return dict(sorted(removed.items(), key=lambda item: -item[1]))
+    return largest_first(removed)
 
 
 def _busy_sentence(evidence: Evidence) -> str:

@@ -63,11 +63,9 @@ def without_once(causal: Causal, event: OneOffEvent) -> Causal:
     flips is then unknown."""
     gains, ns = causal.gains, event.excess_ns
     share = ns / gains.window_ns
-    removed = gains.removed | {event.cause: max(0.0, gains.removed.get(event.cause, 0.0) - share)}
     left = replace(
-        gains,
+        gains.less(event.cause, share),
         host=max(0.0, gains.host - share / 2),
-        removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
         cuda_graph=max(0.0, gains.cuda_graph - share),
         one_offs_ns=gains.one_offs_ns + ns,
     ).without(ns)
@@ -140,12 +138,7 @@ def without_rank_wait(evidence: Evidence) -> Evidence:
     gains = causal.gains
     share = ns / gains.window_ns
     # To halve the device's work, or to remove communication, shortens the wait, too.
-    communication = max(0.0, gains.removed.get("communication", 0.0) - share)
-    left = replace(
-        gains,
-        device=max(0.0, gains.device - share / 2),
-        removed=gains.removed | {"communication": communication},
-    )
+    left = replace(gains.less("communication", share), device=max(0.0, gains.device - share / 2))
     return replace(
         evidence,
         window=replace(evidence.window, span_ns=evidence.window.span_ns - ns),

@@ -72,10 +72,7 @@ def without_recorder(evidence: Evidence) -> Evidence:
         left_ns = gpu.exposed_comm_ns - (skew.time_ns or 0)
         evidence = replace(evidence, gpu=replace(gpu, exposed_comm_ns=left_ns))
     if gaps and causal and "latency" in causal.gains.removed:
-        gained = causal.gains.removed["latency"] - _share(gaps, evidence)
-        removed = causal.gains.removed | {"latency": max(0.0, gained)}
-        ranked = dict(sorted(removed.items(), key=lambda item: -item[1]))
-        gains = replace(causal.gains, removed=ranked)
+        gains = causal.gains.less("latency", _share(gaps, evidence))
         evidence = replace(evidence, causal=replace(causal, gains=gains))
     return evidence
 
@@ -89,16 +86,11 @@ def without_queued(causal: Causal, window: Window, health: Sequence[Finding]) ->
     gains = causal.gains.without(ns)
     share = ns / gains.window_ns
     # The call that waited is one of these; removing the call would not save its wait.
-    removed = gains.removed
-    waiting = max(("copy", "sync"), key=lambda cause: removed.get(cause, 0.0))
-    if waiting in removed:
-        removed = removed | {waiting: max(0.0, removed[waiting] - share)}
-    gains = replace(
-        gains,
-        one_offs_ns=gains.one_offs_ns + ns,
-        removed=dict(sorted(removed.items(), key=lambda item: -item[1])),
-        unknown=max(0.0, gains.unknown - share),
-    )
+    waiting = max(("copy", "sync"), key=lambda cause: gains.removed.get(cause, 0.0))
+    if waiting in gains.removed:
+        gains = gains.less(waiting, share)
+    unknown = max(0.0, gains.unknown - share)
+    gains = replace(gains, one_offs_ns=gains.one_offs_ns + ns, unknown=unknown)
     return replace(causal, gains=gains)
 
 

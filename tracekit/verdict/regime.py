@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tracekit.causes import LIMITS, OF_DEVICE, OF_HOST, UNKNOWN_LIMIT, UNRECORDED
+from tracekit.replay.model import largest_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,7 +218,7 @@ def removed_of(found: Evidence | Period) -> dict[str, float]:
     calls_ns = sum(idle.causes.get(cause, 0) for cause in ("sync", "copy"))
     waited_ns = gpu.busy_ns + idle.device_ns + idle.unlinked_ns + calls_ns
     removed = gains.removed | {"sync": min(sync, waited_ns / max(1, gains.window_ns))}
-    return dict(sorted(removed.items(), key=lambda item: -item[1]))
+    return largest_first(removed)
 
 
 def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
