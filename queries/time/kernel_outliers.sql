@@ -23,8 +23,10 @@ outlier AS (
     SELECT k.trace_id, k.device_id, k.event_id, k.name, k.start_ns, k.dur_ns, q2_ns,
            k.dur_ns - q2_ns AS excess_ns, runs
     FROM kernel AS k JOIN usual AS u ON k.trace_id = u.trace_id AND k.shape = u.shape
-    WHERE is_outlier(
-        k.dur_ns, q1_ns, q2_ns, q3_ns, coalesce(getvariable('fence'), thresholds().outlier_fence))
+    WHERE k.dur_ns > q3_ns + coalesce(getvariable('fence'), thresholds().outlier_fence) * (q3_ns - q1_ns)
+      -- Kernels that always take the same time have no range: a thousandth more is not an outlier.
+      AND k.dur_ns > q2_ns
+          + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns)
     ORDER BY excess_ns DESC, k.start_ns, trace_id
     LIMIT coalesce(getvariable('top'), 20)
 )

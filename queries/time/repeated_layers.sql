@@ -76,7 +76,10 @@ usual AS (
     FROM repeat GROUP BY ALL
 ),
 judged AS (
-    SELECT r.*, q2_ns, is_outlier(span_ns, q1_ns, q2_ns, q3_ns, thresholds().outlier_fence) AS is_slow
+    SELECT r.*, q2_ns, span_ns > q3_ns + thresholds().outlier_fence * (q3_ns - q1_ns)
+               AND span_ns > q2_ns
+                   + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns)
+               AS is_slow
     FROM repeat AS r JOIN usual USING (lane, period, code)
 ),
 summed AS (

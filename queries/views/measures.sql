@@ -9,11 +9,6 @@ CREATE OR REPLACE MACRO is_asked(of_trace) AS of_trace = coalesce(getvariable('t
 CREATE OR REPLACE MACRO percentile(measured, per_cent) AS
     list_aggregate(measured, 'quantile_disc', (per_cent + 1e-10) / 100);
 
--- Whether a duration is an outlier by the quartiles of others that are alike. If these always take the same
--- time, they have no range: then a thousandth more is none.
-CREATE OR REPLACE MACRO is_outlier(ns, q1_ns, q2_ns, q3_ns, fence) AS ns > q3_ns + fence * (q3_ns - q1_ns)
-    AND ns > q2_ns + greatest(thresholds().outlier_excess_ns, thresholds().outlier_excess_share * q2_ns);
-
 -- The sum of the values for which the condition holds; 0 if it holds for none.
 CREATE OR REPLACE MACRO sum_where(measured, condition) AS
     coalesce(sum(measured) FILTER (condition), 0)::BIGINT;
