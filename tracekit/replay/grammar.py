@@ -121,4 +121,6 @@ def parse(text: str) -> Change:
     if name not in ("host", "device", BATCH, *CAUSES) or name == "unknown":
         known = ", ".join(["host", "device", BATCH, *CAUSES[:-1]])
         raise TracekitError(f"{text!r} is not a change: {body!r} is none of {known}, kernel:NAME")
+    if name == BATCH and not factor:
+        raise TracekitError(f"{text!r}: a batch has at least one sample: take a factor above 0")
     return Change(text, name, None, factor)
