@@ -302,7 +302,12 @@ def trace_id_option(default: str) -> _Decorator:
 def gate_options(help: str) -> _Decorator:
     """--top and --fail-if of a comparison."""
     return all_of(
-        option("--top", "How many kernels, operators and modules to show.", default=10),
+        option(
+            "--top",
+            "How many kernels, operators and modules to show.",
+            click.IntRange(min=1),
+            default=10,
+        ),
         option("--fail-if conditions", help, multiple=True, metavar="CONDITION"),
     )
 
