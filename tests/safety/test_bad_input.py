@@ -95,6 +95,7 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["query", "top_kernels", "good.json", "--param", "no=1"], "no parameter"),
         (["sql", "good.json", ""], "give one SELECT"),
         (["diff", "good.json", "good.json", "--top", "-1"], "-1 is not in the range x>=1"),
+        (["lake", "add", "good.json", "--to", "lake", "--label", "=x"], "takes NAME=VALUE"),
         (["capture", "nonsense"], "`tracekit workloads` lists them"),
         (["capture", "mlp-egaer"], "did you mean 'mlp-eager'"),
         (["capture", "train.py"], "train.py: no such file"),

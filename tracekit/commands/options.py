@@ -167,7 +167,7 @@ def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
 
     def paired(_: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
         for text in given:
-            if "=" not in text:
+            if text.find("=") < 1:
                 raise TracekitError(f"{param.opts[0]} takes NAME=VALUE, not {text!r}")
         return dict(text.split("=", 1) for text in given)
 
