@@ -96,6 +96,9 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["sql", "good.json", ""], "give one SELECT"),
         (["diff", "good.json", "good.json", "--top", "-1"], "-1 is not in the range x>=1"),
         (["lake", "add", "good.json", "--to", "lake", "--label", "=x"], "takes NAME=VALUE"),
+        *((["lake", "clean", "lake", "--older-than", age], f"from 0 on, not {age}")
+          for age in ("nan", "-1")),
+        (["capture", "mlp-eager", "--seconds", "nan"], "must be a number of seconds above 0"),
         (["capture", "nonsense"], "`tracekit workloads` lists them"),
         (["capture", "mlp-egaer"], "did you mean 'mlp-eager'"),
         (["capture", "train.py"], "train.py: no such file"),
