@@ -151,7 +151,8 @@ def load(
     from tracekit.trace.paths import trace_paths
 
     resources = resources or Resources()
-    if isinstance(traces, Mapping) or hasattr(traces, "read"):
+    is_other = isinstance(traces, Mapping | bytes) or hasattr(traces, "read")
+    if is_other or not isinstance(traces, str | Path | Iterable):
         raise TracekitError(f"load takes paths of traces, not a {type(traces).__name__}")
     given = [traces] if isinstance(traces, str | Path) else list(traces)
     paths = trace_paths(map(str, given))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from importlib.resources import files
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct, defstruct
@@ -92,7 +93,9 @@ class _Settings(Struct, frozen=True):
             is_count = isinstance(TABLE[name].default, int)
             try:
                 values[name] = int(text) if is_count else float(text)
-            except ValueError:
+                if not isfinite(values[name]):
+                    raise ValueError
+            except (ValueError, OverflowError):
                 kind = "an integer" if is_count else "a number"
                 raise TracekitError(f"threshold {name} is {kind}, not {text!r}") from None
         return replace(self, **values)

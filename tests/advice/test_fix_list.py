@@ -262,7 +262,7 @@ def test_how_to_apply_each_remedy_is_printed():
 
 def test_bad_changes_of_remedies_are_refused(loaded):
     for change, said in (
-        ("remedy:nothing", "no query"),
+        ("remedy:nothing", "no remedy is named"),
         ("remedy:top-kernels", "no remedy is named"),
         ("remedy:sync-by-line:elsewhere.py(1): f", "names nothing"),
         ("remedy:", "is not a change"),

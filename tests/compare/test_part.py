@@ -101,6 +101,10 @@ def test_a_range_is_a_part_by_its_name_and_number(tmp_path):
         (["--window", "nope"], "no window or range is named 'nope'"),
         (["--rank", "9"], "has no rank 9; its ranks are None"),
         (["--from", "99999"], "nothing is there: it lasts "),
+        *(
+            ([option, value], f"is a number below 1e12, not {value}")
+            for option, value in (("--from", "nan"), ("--to", "inf"), ("--max-mb", "nan"))
+        ),
         (["--step", "1", "--window", "trace"], "choose one of --step, --window, and --from"),
         (["--step", "1", "--format", "speedscope"], "a part is written as a trace"),
     ],

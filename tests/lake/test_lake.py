@@ -66,6 +66,8 @@ def test_a_part_of_a_lake_is_chosen_by_its_path(made):
         assert lake.fetch("SELECT run, rank FROM trace")[1] == [("tuesday", 2)]
     with pytest.raises(TracekitError, match="no such run; its runs are monday, tuesday"):
         open_lake(f"{made}/lake/run=friday")
+    with pytest.raises(TracekitError, match="no such rank; there are: rank=0, rank=1, rank=2"):
+        open_lake(f"{made}/lake/run=tuesday/rank=99")
     # An error of the caller passes through.
     with pytest.raises(KeyError), open_lake(f"{made}/lake"):
         raise KeyError("of the caller")

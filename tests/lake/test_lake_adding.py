@@ -167,7 +167,7 @@ def test_a_bad_trace_does_not_stop_the_others(tmp_path, run):
     assert done.returncode == 2
     assert "bad_rank1.json: is not a trace" in done.stderr
     assert "none: cannot be read: No such file or directory" in done.stderr
-    assert "1 traces read, 0 files unchanged, 2 failed" in done.stdout
+    assert "1 trace read, 0 files unchanged, 2 failed" in done.stdout
     assert seen(tmp_path / "lake") == [("run", "rank=0")]
 
 

@@ -103,7 +103,7 @@ def test_runs_folders_and_databases_are_compared_by_the_rank_that_sets_the_pace(
         names = ("night2", "night3") if first == parts[0] else (first, second)
         assert (pair.runs.a, pair.runs.b, pair.runs.rank) == (*names, 1)
         assert pair.note.startswith(
-            f"compares rank=1 of run {names[0]!r}, which has 2, with rank=1"
+            f"compares rank=1 of run {names[0]!r}, which has 2 traces, with rank=1"
         )
         with pair.database as both:
             paths = dict(both.fetch("SELECT trace_id, path FROM trace")[1])

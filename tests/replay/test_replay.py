@@ -118,6 +118,8 @@ WRONG = (
         ("kernel:*0.5", "one of kernel:NAME"), ("sync:x*0.5", r"removed \(\*0\)"),
         ("kernel:nosuch*0.5", "names nothing"), ("fuse", "no neighbouring operators"),
         ("host*9999999", "as a multiple of the old one"), ("cuda-graph:x", "is not a change"),
+        ("rank:1:host*0.5", "give their folder or DB"), ("straggler*0", "give their folder or DB"),
+        ("batch*0", "take a factor above 0"),
 ]
 )  # fmt: skip
 

@@ -1,9 +1,11 @@
 """Reading a trace in every form, with every batch size, gives the same events."""
 
+import bz2
 import gzip
 import hashlib
 import io
 import json
+import lzma
 import re
 import string
 import threading
@@ -223,6 +225,10 @@ def chakra(nodes: int) -> bytes:
         (b"", "is empty"),
         (b"   \n", "is empty"),
         (b"hello", "is not JSON"),
+        (b"PK\x03\x04\x14\x00", "is a zip archive: unpack it first"),
+        (lzma.compress(b"{}"), "is compressed with xz"),
+        (bz2.compress(b"{}"), "is compressed with bzip2"),
+        ("{}".encode("utf-16"), "is UTF-16 text, not UTF-8"),
         (b'{"a": 1}', "no `traceEvents`"),
         (b'{"traceEvents": 5}', "not an array"),
         (b'{"traceEvents": null}', "not an array"),

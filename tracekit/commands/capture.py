@@ -34,7 +34,7 @@ from tracekit.workloads import WORKLOADS
 )
 @option("--server", "Profile a running server, such as vLLM or SGLang, at this URL.")
 @option("--steps", "Steps that a server records, if it counts them.", int, default=5)
-@option("--seconds", "Tell a server to stop after this time.", float, default=1)
+@option("--seconds", "Tell a server to stop after this time.", seconds, default=1)
 @option("--timeout timeout_s", "Wait this long for a server's traces, in s.", seconds, default=1800)
 @options.size_options
 @option("--shapes/--no-shapes", "Record input shapes.", default=True)

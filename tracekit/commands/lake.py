@@ -16,7 +16,7 @@ from tracekit.commands.options import Request, option
 from tracekit.errors import TracekitError, is_interrupt
 from tracekit.reporters.written import Output, Steps, wrote
 from tracekit.reporters.written import output as output_of
-from tracekit.text import printable
+from tracekit.text import counted, printable
 
 if TYPE_CHECKING:
     from tracekit.lake.upkeep import Cleaned
@@ -153,7 +153,8 @@ def add(
         )  # fmt: skip
     done = len(found.outcomes) - len(found.failed)
     text = (
-        f"{printable(target)}: {done:,} traces read, {found.unread:,} files unchanged, "
+        f"{printable(target)}: {counted(done, 'trace')} read, "
+        f"{counted(found.unread, 'file')} unchanged, "
         f"{len(found.failed):,} failed"
     )
     options.show(found, as_json, lambda _: click.echo(text))

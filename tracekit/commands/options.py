@@ -167,7 +167,7 @@ def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
 
     def paired(_: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
         for text in given:
-            if "=" not in text:
+            if text.find("=") < 1:
                 raise TracekitError(f"{param.opts[0]} takes NAME=VALUE, not {text!r}")
         return dict(text.split("=", 1) for text in given)
 
@@ -302,7 +302,12 @@ def trace_id_option(default: str) -> _Decorator:
 def gate_options(help: str) -> _Decorator:
     """--top and --fail-if of a comparison."""
     return all_of(
-        option("--top", "How many kernels, operators and modules to show.", default=10),
+        option(
+            "--top",
+            "How many kernels, operators and modules to show.",
+            click.IntRange(min=1),
+            default=10,
+        ),
         option("--fail-if conditions", help, multiple=True, metavar="CONDITION"),
     )
 

@@ -160,7 +160,7 @@ def sql(source: str, statement: str | None, request: Request) -> None:
 
 def _exists(path: str) -> bool:
     try:
-        return Path(path).exists()
+        return bool(path) and Path(path).exists()
     except OSError:
         # A statement may be longer than a name can be.
         return False

@@ -16,7 +16,7 @@ from tracekit.database.session import Session
 from tracekit.errors import TracekitError
 from tracekit.records import Record, Shown
 from tracekit.stages import stage
-from tracekit.text import duration, size
+from tracekit.text import counted, duration, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import LateRank, RunVerdict
 from tracekit.verdicts import verdict_together, verdicts
@@ -263,8 +263,8 @@ def common_rank(
     place = next((each for each in both if a[each][1] == wanted), both[0])
     chosen = a[place][0]
     note = (
-        f"compares {chosen} of run {first!r}, which has {len(a):,}, with {chosen} of run "
-        f"{second!r}, which has {len(b):,}"
+        f"compares {chosen} of run {first!r}, which has {counted(len(a), 'trace')}, with {chosen} "
+        f"of run {second!r}, which has {counted(len(b), 'trace')}"
     )
     return place, others[chosen], note
 

@@ -137,7 +137,9 @@ class Session:
         ids = ", ".join(map(str, known))
         if trace is None:
             raise TracekitError(f"{self.name}: choose a trace by its trace_id (--trace-id): {ids}")
-        if trace not in known and not self.fetch(f"FROM trace WHERE trace_id = {trace:d}")[1]:
+        if trace not in known and not (
+            isinstance(trace, int) and self.fetch(f"FROM trace WHERE trace_id = {trace:d}")[1]
+        ):
             raise TracekitError(f"{self.name}: has no trace {trace}; its traces are {ids}")
         return trace
 

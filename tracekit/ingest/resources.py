@@ -32,6 +32,8 @@ _MOST_KEPT_MB = 1_000
 # Without a limit from the user, the default limit may grow by up to this factor.
 _GROWTH = 64
 _MOST_THREADS = 1_024
+# A petabyte. DuckDB counts in 64 bits.
+_MOST_MB = 1_000_000_000
 # The process needs this outside DuckDB's buffers: interpreter, DuckDB itself, batches in flight.
 _OUTSIDE_DUCKDB_MB = 215
 
@@ -81,6 +83,8 @@ class Resources(Struct, frozen=True):
             raise TracekitError(f"loading takes at most {_MOST_THREADS:,} threads")
         if self.spill_mb is not None and self.spill_mb < 0:
             raise TracekitError("queries cannot spill less than 0 MB")
+        if max(self.memory_mb or 0, self.spill_mb or 0) > _MOST_MB:
+            raise TracekitError(f"memory and spilling are limited to at most {_MOST_MB:,} MB")
         if self.temp_dir is not None and not Path(self.temp_dir).is_dir():
             raise TracekitError(f"{self.temp_dir}: is not a directory for temporary files")
 

@@ -77,15 +77,17 @@ def selected_parts(where: Selection) -> list[LakeRun]:
         TracekitError: when there is no lake, or none of its ranks is selected.
     """
     lake = require_lake(where.root)
+    runs = read_runs(lake, where.run)
     found = [
-        run.only({name for name, rank in run.ranks.items() if where.takes(rank)})
-        for run in read_runs(lake, where.run)
+        run.only({name for name, rank in run.ranks.items() if where.takes(rank)}) for run in runs
     ]
     parts = [each for each in found if each.ranks]
+    if not parts and runs:
+        ranks = ", ".join([name for run in runs for name in run.ranks][:8]) or "none"
+        raise TracekitError(f"{where}: the lake has no such rank; there are: {ranks}")
     if not parts:
-        what = "rank" if found else "run"
-        runs = ", ".join([each.name for each in read_runs(lake)][:8]) or "none"
-        raise TracekitError(f"{where}: the lake has no such {what}; its runs are {runs}")
+        names = ", ".join([each.name for each in read_runs(lake)][:8]) or "none"
+        raise TracekitError(f"{where}: the lake has no such run; its runs are {names}")
     return parts
 
 

@@ -279,7 +279,12 @@ def clean(root: str, older_than_hours: float = 24.0) -> Cleaned:
 
     It follows no link below the lake's folder, and leaves files that are not named as a lake names
     its own.
+
+    Raises:
+        TracekitError: when there is no lake, or the age is negative or no number.
     """
+    if not older_than_hours >= 0:
+        raise TracekitError(f"an age is a number of hours from 0 on, not {older_than_hours:g}")
     lake = require_lake(root)
     # List first: files that appear later are young.
     ages = {path: age_s for folder in FOLDERS for path, age_s in lake.ages(folder)}

@@ -12,6 +12,8 @@ from tracekit.errors import TracekitError
 
 _NS_PER_MS = 1_000_000
 _BYTES_PER_MB = 1_000_000
+# Of milliseconds or megabytes: far above any trace, and they fit into 64 bits when converted.
+_MOST = 1e12
 
 
 class PartChoice(Struct, frozen=True):
@@ -27,6 +29,11 @@ class PartChoice(Struct, frozen=True):
     to_ms: float | None = None
     max_mb: float | None = None
     """The most JSON text to write: a longer part ends earlier."""
+
+    def __post_init__(self) -> None:
+        for each in (self.from_ms, self.to_ms, self.max_mb):
+            if each is not None and not abs(each) < _MOST:
+                raise TracekitError(f"a time or size of a part is a number below 1e12, not {each}")
 
     @property
     def is_whole(self) -> bool:

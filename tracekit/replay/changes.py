@@ -219,8 +219,9 @@ class Remedies:
             self._rows |= zip(new, threads.map(self._asked, new), strict=True)
 
     def _asked(self, remedy: str) -> Rows:
-        if catalog.query(query_of(remedy)).topic != "remedies":
-            raise TracekitError(f"no remedy is named {remedy!r}")
+        name = query_of(remedy)
+        if not catalog.is_query(name) or catalog.query(name).topic != "remedies":
+            raise TracekitError(f"no remedy is named {remedy!r}: `tracekit advise` lists them")
         columns = [_TARGET if each == "target" else each for each in COLUMNS]
         columns += ["place", "detail"]
         found = self.arrays(query_of(remedy), columns, in_order=not self._database.is_large)

@@ -87,10 +87,10 @@ def parse_of_run(text: str) -> Change:
     found = re.fullmatch(r"straggler\*(\d+(\.\d*)?|\.\d+)", rest)
     if found:
         return Change(text, STRAGGLER, None, float(found[1]), rank)
-    return replace(parse(rest), text=text, rank=rank)
+    return replace(parse(rest, of_run=True), text=text, rank=rank)
 
 
-def parse(text: str) -> Change:
+def parse(text: str, of_run: bool = False) -> Change:
     """Parses a change as a user writes it.
 
     Raises:
@@ -101,6 +101,8 @@ def parse(text: str) -> Change:
         return Change(text, what)
     if what == "fuse" or (what == REMEDY and rest):
         return Change(text, what, rest or None)
+    if not of_run and re.match(rf"({RANK}:|{STRAGGLER}\*|{BUBBLE}\*)", text.strip()):
+        raise TracekitError(f"{text!r} changes a run of several ranks: give their folder or DB")
     body, star, number = (rest if colon else what).rpartition("*")
     if not star or not re.fullmatch(r"\d+(\.\d*)?|\.\d+", number):
         raise TracekitError(
@@ -121,4 +123,6 @@ def parse(text: str) -> Change:
     if name not in ("host", "device", BATCH, *CAUSES) or name == "unknown":
         known = ", ".join(["host", "device", BATCH, *CAUSES[:-1]])
         raise TracekitError(f"{text!r} is not a change: {body!r} is none of {known}, kernel:NAME")
+    if name == BATCH and not factor:
+        raise TracekitError(f"{text!r}: a batch has at least one sample: take a factor above 0")
     return Change(text, name, None, factor)

@@ -172,7 +172,9 @@ def render_whatif(prediction: WhatIf) -> None:
     out = console()
     _headline(out, prediction, prediction.trace)
     if 0 < prediction.saves_ns != prediction.window_ns - prediction.predicted_ns:
-        out.print(f"In a run that is not recorded, it would save {duration(prediction.saves_ns)}.")
+        is_longer = prediction.predicted_ns > prediction.window_ns
+        where = "For as many samples, in a run" if is_longer else "In a run"
+        out.print(f"{where} that is not recorded, it would save {duration(prediction.saves_ns)}.")
     section(out, "What would bound it then (shares of the critical path)")
     shares = prediction.bound_by.items()
     rows = [(cause, share(part, 1), "█" * round(_BAR * part) or "▏") for cause, part in shares]

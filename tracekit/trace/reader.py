@@ -52,6 +52,15 @@ _LOOK_AHEAD_BYTES = 64 << 10
 _REJECTED_BYTES = 4 << 20
 _REJECTED_ROW_BYTES = 200
 _BOM = b"\xef\xbb\xbf"
+# How other files begin that may hold a trace.
+_NOT_TEXT = {
+    b"PK\x03": "is a zip archive: unpack it first",
+    b"7z\xbc": "is a 7z archive: unpack it first",
+    b"\xfd7z": "is compressed with xz: unpack it first, or compress it with gzip or zstd",
+    b"BZh": "is compressed with bzip2: unpack it first, or compress it with gzip or zstd",
+    b"\xff\xfe": "is UTF-16 text, not UTF-8: convert it first",
+    b"\xfe\xff": "is UTF-16 text, not UTF-8: convert it first",
+}
 _MEMBER_FOLLOWS = re.compile(rb'\][ \t\r\n]*,[ \t\r\n]*"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*:')
 _MEMBER = json.JSONDecoder(parse_int=lambda n: int(n) if len(n) <= _MOST_DIGITS else n)
 _NODES = re.compile(rb'[ \t\r\n,]*"nodes"[ \t\r\n]*:[ \t\r\n]*\[')
@@ -172,7 +181,9 @@ class TraceReader:
         if first is None:
             raise self._error(self.stream.damage or "is empty")
         if first not in b"[{":
-            raise self._error("is not JSON: a trace begins with '{' or '['")
+            begin = bytes(self._buffer[:3])
+            reason = next((_NOT_TEXT[each] for each in _NOT_TEXT if begin.startswith(each)), None)
+            raise self._error(reason or "is not JSON: a trace begins with '{' or '['")
         self._drop(1)
         if first == ord("["):
             self.form = "array"
