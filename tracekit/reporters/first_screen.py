@@ -186,8 +186,7 @@ def _happened(analysis: Analysis, taken: float, once: Sequence[Advice], free: in
         left_ns -= ns
     if left_ns >= Thresholds().named_gain * whole_ns and len(lines) + len(against) < free:
         lines.append(Text(f"{'rest':<{_EVENT}} {duration(left_ns):>8}"))
-    if len(lines) + len(against) <= free:
-        lines += [Text(each, "dim") for each in against]
+    lines += [Text(each, "dim") for each in against]
     return lines if len(lines) >= _FEWEST else []
 
 
@@ -240,21 +239,19 @@ def _listed(
         # One of several places says nothing without its name.
         named = int(remedy(each.remedy).is_by_place)
         changes.append((change + place[:named], place[named:]))
-    small, room = Thresholds().small_gain, free - len(lines)
-    if changes and len(changes[0][0]) > room:
+    if changes and len(lines) + len(changes[0][0]) > free:
         changes[0] = (changes[0][0][: len(_titled(1, advice[0]))], [])
     # The first changes that save much have their lines before any of them has its details.
+    small = Thresholds().small_gain
     much = sum((each.share or 0.0) >= small for each in advice[:_FIRST])
-    while sum(len(change) for change, _ in changes[:much]) > room:
+    while len(lines) + sum(len(change) for change, _ in changes[:much]) > free:
         much -= 1
     for number, (change, place) in enumerate(changes, 1):
-        if len(change) > room:
+        if len(lines) + len(change) > free:
             break
         lines += change
-        room -= len(change)
-        left = room - sum(len(later) for later, _ in changes[number:much])
-        lines += place[:left]
-        room -= len(place[:left])
+        later = sum(len(each) for each, _ in changes[number:much])
+        lines += place[: free - len(lines) - later]
     return lines if len(lines) > 2 else []
 
 
