@@ -18,7 +18,7 @@ from tracekit.compare.diff import Diff
 from tracekit.database.connection import is_database
 from tracekit.errors import TracekitError
 from tracekit.reporters import notebook
-from tracekit.reporters.diff import plain_waterfall
+from tracekit.reporters.diff import headline, plain_waterfall
 from tracekit.reporters.html.diff import _Comparison, diff_view, sentences, waterfall_chart
 from tracekit.reporters.html.subject import Subject
 from tracekit.verdict.model import Analysis
@@ -133,6 +133,16 @@ def test_the_waterfall_has_the_parts_that_changed(found):
 def test_the_title_says_how_long_b_takes(a, b, told):
     span = {"metric": "span_ns", "a": a, "b": b}
     assert Diff("a", "b", [span], [], [], [], [], [], [], []).title == told
+
+
+def test_of_runs_that_take_equally_long_the_largest_change_is_said_without_leading(found):
+    row = {"a_ns": 100_000, "b_ns": 100_000}
+    parts = [("a", 0), ("compute", 10), ("idle: python", -30), ("copy", 20), ("b", 0)]
+    even = [row | {"part": part, "change_ns": ns} for part, ns in parts]
+    assert headline(replace(found, waterfall=even)) == (
+        "b takes as long as a: 100 us in a, 100 us in b; "
+        "the largest change is in waits for Python: -30 ns"
+    )
 
 
 def test_the_page_has_a_view_of_each_run(text, paths):

@@ -88,15 +88,22 @@ class Diff(Shown, frozen=True):
         return f"Memory at the peak: {a} in a, {b} in b"
 
     @property
+    def ratio(self) -> float | None:
+        """How many times as long the longer one takes, to three digits; None: that is unknown."""
+        span = self.span
+        if span is None or not span["a"] or not span["b"]:
+            return None
+        return float(f"{max(span['b'] / span['a'], span['a'] / span['b']):.3g}")
+
+    @property
     def title(self) -> str:
         """The length of b, compared with a."""
-        span = self.span
+        span, ratio = self.span, self.ratio
         if span is None and self.memory:
             return self.memory_title
-        if span is None or not span["a"] or not span["b"]:
+        if span is None or ratio is None:
             return "Two runs"
-        ratio = max(span["b"] / span["a"], span["a"] / span["b"])
-        if f"{ratio:.3g}" == "1":
+        if ratio == 1:
             sentence = "b takes as long as a"
         elif span["b"] > span["a"]:
             sentence = f"b takes {ratio:.3g} times as long as a"

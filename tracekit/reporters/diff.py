@@ -77,9 +77,12 @@ def headline(comparison: Diff) -> str:
     changed = [row for row in plain_waterfall(comparison) if row["change_ns"]]
     if not changed or comparison.span is None:
         return comparison.title
-    in_all = comparison.span["b"] - comparison.span["a"]
+    in_all, leads = comparison.span["b"] - comparison.span["a"], "most of all"
     most = max(changed, key=lambda row: row["change_ns"] * (1 if in_all >= 0 else -1))
-    return f"{comparison.title}; most of all {most['part']}: {signed(most['change_ns'])}"
+    if comparison.ratio == 1:
+        leads = "the largest change is in"
+        most = max(changed, key=lambda row: abs(row["change_ns"]))
+    return f"{comparison.title}; {leads} {most['part']}: {signed(most['change_ns'])}"
 
 
 def plain_waterfall(comparison: Diff) -> Rows:
