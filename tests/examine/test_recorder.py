@@ -452,7 +452,7 @@ FOUND = {
     ),
     "what recording cost": (
         NESTED["short kernels"],
-        "Recording took at least 94.9 % of the host's main thread: 640 operators, 321 calls of the "
+        "Recording took at least 88.1 % of the host's main thread: 640 operators, 321 calls of the "
         "GPU's runtime and 1,600 Python frames (with_stack).",
         "overhead-bound", "low", None,
     ),
