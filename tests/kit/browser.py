@@ -51,7 +51,8 @@ class Opened:
     def scroll_through(self) -> None:
         """Brings every figure into view, and waits until each is drawn."""
         for figure in self.page.locator("main:not([hidden]) [data-figure]:has(.drawing)").all():
-            figure.scroll_into_view_if_needed()
+            # Playwright itself would also wait until the figure stands still.
+            figure.evaluate("figure => figure.scrollIntoView()")
             figure.locator(".drawing :is(svg, canvas, table)").first.wait_for(state="visible")
         self.page.evaluate("scrollTo(0, 0)")
 

@@ -246,6 +246,8 @@ def test_a_row_leads_to_the_time_line_the_flame_graph_and_perfetto(bert):
     output = bert.page.locator("#trace1-flame .controls output")
     expect(output).to_contain_text("% of the GPU time launched")
     timeline.get_by_role("button", name="All", exact=True).click()
+    # Then the drawing is replaced.
+    bert.page.wait_for_url(lambda url: "zoom=" not in url)
     timeline.locator(".mark-text text").first.wait_for()
     timeline.locator(".mark-rect path").first.click(force=True)
     expect(timeline.locator(".here dl")).to_contain_text("activity")
