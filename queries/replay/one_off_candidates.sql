@@ -65,15 +65,20 @@ usual AS (
                ELSE median(end_ns - start_ns)::BIGINT END AS usual_ns
     FROM thread_segment SEMI JOIN long USING (thread, activity_code) GROUP BY ALL
 ),
-named AS (
-    SELECT l.thread, l.segment, any_value(n.name) FILTER (s.segment < l.segment) AS before,
-           any_value(n) FILTER (s.segment = l.segment) AS own,
-           any_value(n.name) FILTER (s.segment > l.segment) AS after
+beside AS (
+    SELECT l.thread, l.segment, l.trace_id, s.segment - l.segment AS place, s.event_id
     FROM long AS l JOIN thread_segment AS s
       ON l.thread = s.thread AND s.segment BETWEEN l.segment - 1 AND l.segment + 1
-    LEFT JOIN event_row AS e ON l.trace_id = e.trace_id AND s.event_id = e.event_id
+),
+named AS (
+    SELECT b.thread, b.segment, any_value(n.name) FILTER (place < 0) AS before,
+           any_value(n) FILTER (place = 0) AS own, any_value(n.name) FILTER (place > 0) AS after
+    -- Lists of ids: a join is then built on them, not on all events.
+    FROM beside AS b LEFT JOIN (
+        FROM event_row WHERE event_id IN (SELECT unnest(list(event_id)) FROM beside)
+    ) AS e ON b.trace_id = e.trace_id AND b.event_id = e.event_id
     LEFT JOIN slice_label AS n USING (label_id)
-    GROUP BY l.thread, l.segment
+    GROUP BY b.thread, b.segment
 ),
 stretch AS (
     SELECT trace_id, 'stretch' AS kind, event_id, pid, tid, start_ns, end_ns, activity, usual_ns,
@@ -258,12 +263,14 @@ first_call AS (
             AND o.start_ns >= c.start_ns AND o.end_ns <= c.end_ns)
 ),
 listed AS (FROM once UNION ALL BY NAME FROM first_call),
+own AS MATERIALIZED (FROM event_row WHERE event_id IN (SELECT unnest(list(event_id)) FROM listed)),
 -- An operator that an earlier step ran, with other shapes.
 shaped AS (
     SELECT o.trace_id, o.event_id FROM listed AS o
-    JOIN event_row AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
-    JOIN event_row AS b ON e.trace_id = b.trace_id AND e.label_id = b.label_id AND b.ts_ns < e.ts_ns
+    JOIN own AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
     JOIN slice_label AS n ON e.label_id = n.label_id AND n.kind = 'cpu_op'
+    JOIN (FROM event_row WHERE label_id IN (SELECT unnest(list(DISTINCT label_id)) FROM own)) AS b
+      ON e.trace_id = b.trace_id AND e.label_id = b.label_id AND b.ts_ns < e.ts_ns
     ASOF JOIN step AS s ON o.trace_id = s.trace_id AND o.start_ns >= s.start_ns
     WHERE len(shapes_of(e.args->'Input Dims')) > 0
     GROUP BY o.trace_id, o.event_id
@@ -278,8 +285,9 @@ SELECT o.trace_id,
        o.event_id, o.pid, o.tid, o.start_ns, o.end_ns - o.start_ns AS dur_ns, o.usual_ns::BIGINT AS usual_ns,
        CASE o.activity WHEN 'communication' THEN 'communication'
            ELSE host_cause(o.activity, o.end_ns - o.start_ns) END AS cause,
-       coalesce(o.name, e.name) AS name, coalesce(at_place, []) AS at_place,
+       coalesce(o.name, l.name) AS name, coalesce(at_place, []) AS at_place,
        (o.trace_id, o.event_id) IN (FROM shaped) IS TRUE AS is_new_shape
-FROM listed AS o LEFT JOIN event AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+FROM listed AS o LEFT JOIN own AS e ON o.trace_id = e.trace_id AND o.event_id = e.event_id
+LEFT JOIN label AS l USING (label_id)
 LEFT JOIN thread AS t ON o.trace_id = t.trace_id AND o.pid = t.pid AND o.tid = t.tid
 ORDER BY o.trace_id, o.start_ns, o.kind, o.event_id
