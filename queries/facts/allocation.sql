@@ -25,9 +25,9 @@ made AS (
     -- With the thread's innermost slice at that time.
     SELECT h.trace_id, h.event_id, device_type, device_id, address, bytes, ts_ns AS start_ns,
            next_ns AS end_ns, next_id, s.event_id AS slice_id, stack_id
-    FROM held AS h ASOF LEFT JOIN host_segment AS s
-      ON h.trace_id = s.trace_id AND h.pid = s.pid AND h.tid = s.tid AND h.ts_ns >= s.start_ns
-    WHERE bytes > 0
+    FROM (FROM held LEFT JOIN (SELECT trace_id, pid, tid, thread FROM host_thread) USING (trace_id, pid, tid)
+        WHERE bytes > 0) AS h
+    ASOF LEFT JOIN thread_segment AS s ON h.thread = s.thread AND h.ts_ns >= s.start_ns
     UNION ALL
     SELECT trace_id, NULL, device_type, device_id, address, -bytes, NULL, ts_ns, event_id, NULL, NULL
     FROM held WHERE bytes < 0 AND former_bytes IS NULL
@@ -43,6 +43,6 @@ SELECT m.trace_id, m.event_id, device_type, device_id, address, bytes, start_ns,
            ELSE (start_ns IS NULL OR (start_ns, m.event_id) <= (p.at_ns, p.event_id))
                AND (end_ns IS NULL OR (end_ns, next_id) > (p.at_ns, p.event_id)) END,
        slice_id, m.stack_id, coalesce(f.place, s.place, 'not recorded'), cpu_op
-FROM made AS m LEFT JOIN memory_high AS p USING (trace_id, device_type, device_id)
+FROM made AS m LEFT JOIN highest('memory') AS p USING (trace_id, device_type, device_id)
 LEFT JOIN call_site AS s ON m.trace_id = s.trace_id AND m.slice_id = s.event_id
 LEFT JOIN stack_frame AS f ON m.trace_id = f.trace_id AND m.stack_id = f.stack_id

@@ -16,13 +16,14 @@ FROM (
     FROM event WHERE phase = 'i' AND name = '[memory]'
 ) AS e LEFT JOIN memory_before AS b ON e.trace_id = b.trace_id AND m."Device Id" = b.device_id;
 
--- When a device first had most allocated.
-CREATE OR REPLACE VIEW memory_high AS
+-- When a device first had most allocated, in rows of memory_events.
+CREATE OR REPLACE MACRO highest(events) AS TABLE
 SELECT trace_id, device_type, device_id, p.ts_ns AS at_ns, p.event_id, p.allocated_bytes AS peak_bytes,
        p.reserved_bytes
 FROM (
     SELECT trace_id, device_type, device_id, arg_max(
             {'ts_ns': ts_ns, 'event_id': event_id, 'allocated_bytes': allocated_bytes,
              'reserved_bytes': reserved_bytes}, (allocated_bytes, -ts_ns, -event_id)) AS p
-    FROM memory_events WHERE allocated_bytes IS NOT NULL GROUP BY trace_id, device_type, device_id
+    FROM query_table(events) WHERE allocated_bytes IS NOT NULL GROUP BY trace_id, device_type, device_id
 );
+CREATE OR REPLACE VIEW memory_high AS FROM highest('memory_events');
