@@ -15,7 +15,7 @@
 WITH win AS (
     SELECT side, w.*
     FROM compared_runs JOIN run_windows AS w USING (trace_id)
-    QUALIFY (kind = 'step') = (count(*) FILTER (kind = 'step') OVER () = 2)
+    QUALIFY (kind = 'step') = (count_if(kind = 'step') OVER () = 2)
         AND count(device_id) OVER () IN (0, count(*) OVER ())
 ),
 -- Of traces without GPU ops only.

@@ -22,7 +22,7 @@ beside AS (
         AND o.parent_id IS NOT DISTINCT FROM u.parent_id
 ),
 numbered AS (
-    SELECT *, count(*) FILTER (NOT is_part) OVER (PARTITION BY trace_id, pid, tid, parent_id
+    SELECT *, count_if(NOT is_part) OVER (PARTITION BY trace_id, pid, tid, parent_id
                ORDER BY start_ns) AS run
     FROM beside
 ),

@@ -13,13 +13,24 @@ WITH waited AS MATERIALIZED (
     WHERE idle_class = 'host_late' AND cause = 'untraced' AND is_asked(t.trace_id)
 ),
 total AS (SELECT trace_id, sum(end_ns - start_ns) AS ns FROM waited GROUP BY trace_id),
+-- A thread's segments are numbered in order and leave no gaps: from the one at a wait's start to its end's.
+ended AS (
+    SELECT w.*, s.segment AS last_segment
+    FROM (FROM waited JOIN (SELECT trace_id, thread FROM host_thread) USING (trace_id)) AS w
+    ASOF JOIN thread_segment AS s ON w.thread = s.thread AND w.end_ns > s.start_ns
+),
+during AS (
+    SELECT w.*, unnest(range(s.segment, last_segment + 1)) AS segment
+    FROM ended AS w ASOF JOIN thread_segment AS s ON w.thread = s.thread AND w.start_ns >= s.start_ns
+),
 open AS (
-    SELECT {'trace_id': w.trace_id, 'device_id': device_id, 'activity': h.activity,
-            'name': name_of(h.trace_id, h.event_id)} AS key,
-           greatest(w.start_ns, h.start_ns) AS start_ns, least(w.end_ns, h.end_ns) AS end_ns
-    FROM waited AS w JOIN host_segment AS h
-      ON w.trace_id = h.trace_id AND h.start_ns < w.end_ns AND h.end_ns > w.start_ns
-    WHERE h.event_id IS NOT NULL AND (h.trace_id, h.event_id) NOT IN (SELECT (trace_id, event_id) FROM steps)
+    SELECT {'trace_id': w.trace_id, 'device_id': w.device_id, 'activity': host_activity_of(activity_code),
+            'name': l.name} AS key,
+           greatest(w.start_ns, s.start_ns) AS start_ns, least(w.end_ns, s.end_ns) AS end_ns
+    FROM during AS w JOIN thread_segment AS s USING (thread, segment)
+    JOIN event_row AS e ON w.trace_id = e.trace_id AND s.event_id = e.event_id
+    JOIN label AS l USING (label_id)
+    WHERE (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM steps)
 )
 SELECT key.trace_id, key.device_id, key.name, key.activity, sum(end_ns - start_ns)::BIGINT AS idle_ns,
        idle_ns / any_value(ns) AS share

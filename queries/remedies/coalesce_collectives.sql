@@ -58,7 +58,7 @@ run_of AS (
 run_member AS (
     SELECT *, row_number() OVER (whole ORDER BY launch_start_ns, op_id) AS number FROM run_of
     WINDOW whole AS (PARTITION BY trace_id, pid, tid, class, stream, run)
-    QUALIFY count(*) FILTER (is_small) OVER whole >= thresholds().fewest_batched
+    QUALIFY count_if(is_small) OVER whole >= thresholds().fewest_batched
 ),
 at_place AS MATERIALIZED (FROM run_member LEFT JOIN call_site USING (trace_id, event_id)),
 rate AS (

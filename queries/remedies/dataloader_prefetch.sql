@@ -26,7 +26,7 @@ WITH fetched AS (
 counted AS (
     SELECT trace_id, event_id, place, pid, tid, start_ns, dur_ns,
            dur_ns > thresholds().prefetched_ns AS is_late,
-           count(*) FILTER (is_late) OVER here AS late, count(*) OVER here AS fetches
+           count_if(is_late) OVER here AS late, count(*) OVER here AS fetches
     FROM fetched LEFT JOIN call_site USING (trace_id, event_id)
     WINDOW here AS (PARTITION BY trace_id, place)
 )

@@ -32,7 +32,7 @@ part AS (
     SELECT *, cpu_op IN ('aten::bmm', 'aten::baddbmm') AS is_product,
            is_product IS TRUE OR cpu_op IS DISTINCT FROM 'aten::_softmax'
                AND class NOT IN ('elementwise', 'copy', 'memcpy', 'memset') AS is_border,
-           count(*) FILTER (is_border) OVER (PARTITION BY trace_id, device_id, stream
+           count_if(is_border IS TRUE) OVER (PARTITION BY trace_id, device_id, stream
                ORDER BY start_ns, event_id) AS run
     FROM gpu_op_module WHERE is_asked(trace_id) AND trace_id NOT IN (SELECT trace_id FROM operator_work)
 ),

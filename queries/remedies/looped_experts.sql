@@ -49,7 +49,7 @@ turn AS (
     GROUP BY ALL
 ),
 loop AS (
-    SELECT *, count(*) FILTER (is_first) OVER (same ROWS UNBOUNDED PRECEDING) AS number FROM (
+    SELECT *, count_if(is_first) OVER (same ROWS UNBOUNDED PRECEDING) AS number FROM (
         SELECT *, lag(done_ns) OVER same AS since_ns,
                (since_ns > lag(last_ns) OVER same) IS NOT TRUE AS is_first
         FROM turn WINDOW same AS (PARTITION BY trace_id, pid, tid ORDER BY start_ns))

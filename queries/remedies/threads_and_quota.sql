@@ -50,7 +50,7 @@ stall AS (
     QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
         >= thresholds().fewest_alike
         OR min(share) OVER (PARTITION BY trace_id) >= thresholds().captured_majority
-            AND count(*) FILTER (start_ns > until_ns) OVER (PARTITION BY trace_id)
+            AND count_if(start_ns > until_ns) OVER (PARTITION BY trace_id)
                 >= thresholds().fewest_alike
 )
 SELECT trace_id, NULL AS place,

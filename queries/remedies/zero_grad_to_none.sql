@@ -31,7 +31,7 @@ filled AS (
     QUALIFY is_outermost((f.trace_id, f.pid, f.tid), f.start_ns, f.end_ns)
 ),
 counted AS (
-    SELECT *, count(*) FILTER (name <> 'aten::detach_') OVER (PARTITION BY trace_id, zeroing_id) AS fills,
+    SELECT *, count_if(name <> 'aten::detach_') OVER (PARTITION BY trace_id, zeroing_id) AS fills,
            bool_or(name = 'aten::_foreach_zero_') OVER (PARTITION BY trace_id, zeroing_id) AS at_once
     FROM filled
 ),

@@ -37,7 +37,7 @@ WITH edge AS (
 -- Every thread begins and ends at depth 0, so one running sum covers all threads.
 counted AS (
     SELECT trace_id, pid, tid, by_place AS event_id, step, row_number() OVER () AS place,
-           count(*) FILTER (step = 1) OVER so_far - count(*) FILTER (step = -1) OVER so_far AS depth,
+           (sum(step) OVER so_far)::BIGINT AS depth,
            lead(step) OVER () = 1 AS is_around
     FROM (SELECT * FROM edge ORDER BY trace_id, pid, tid, at_ns, turn, by_place)
     WINDOW so_far AS (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
