@@ -1,13 +1,52 @@
+-- question: Which convolutions and attention take milliseconds again and again, for new shapes?
 -- title: Pad inputs to a few shapes
 -- causes: dispatch
+-- when: longest_ns >= thresholds().stall_ns
+--     AND work IN ('convolution', 'convolution_backward', 'attention', 'attention_backward')
 -- once: new-shape
 -- needs: Inputs that can be padded and masked; a step of each shape before the steps that count.
+-- caveat: That their shapes are new is inferred: other calls of the operator are far shorter, and no call of
+--     the runtime explains it.
 -- before:
 --     for batch in loader:                 # padded to its longest row: hardly two batches are alike
 --         train_step(pad(batch))
 -- after:
 --     for batch in loader:
 --         train_step(pad(batch, multiple_of=64))
+--
+--     # Or without preparation, if shapes have to vary:
+--     torch.backends.cudnn.benchmark = False               # does not time algorithms for each shape
+--     torch.backends.cuda.enable_cudnn_sdp(False)          # flash attention takes any length
 -- risks: Padding is work, too. A library may choose a slower algorithm for a rounded shape than for its own.
 -- check: tracekit query TRACE one_offs
 -- sources: https://docs.nvidia.com/deeplearning/cudnn/frontend/latest/utilities/dynamic-kernel-cache.html
+--     https://docs.pytorch.org/docs/stable/backends.html
+-- doubts: absurd_duration
+-- The start of a run prepares, too: the later half of an operator's calls shows what goes on.
+WITH call AS (
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
+    WHERE work IN ('convolution', 'convolution_backward', 'attention', 'attention_backward')
+        AND is_asked(trace_id)
+    QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
+usual AS (
+    SELECT trace_id, name, quantile_disc(dur_ns, 0.25) AS usual_ns, median(start_ns) AS middle_ns
+    FROM call GROUP BY ALL
+),
+explained AS (
+    SELECT c.trace_id, c.event_id FROM call AS c JOIN slices AS s
+      ON c.trace_id = s.trace_id AND c.pid = s.pid AND c.tid = s.tid
+        AND s.start_ns >= c.start_ns AND s.end_ns <= c.end_ns
+    WHERE s.kind IN ('runtime', 'driver') AND s.dur_ns >= thresholds().half_share * thresholds().stall_ns
+        AND s.dur_ns >= thresholds().half_share * c.dur_ns
+),
+prepared AS (
+    SELECT c.*, usual_ns / dur_ns AS factor, dur_ns AS ns, name AS told
+    FROM call AS c JOIN usual USING (trace_id, name)
+    WHERE dur_ns >= greatest(thresholds().stall_ns, thresholds().one_off_ratio * usual_ns)
+        AND (trace_id, event_id) NOT IN (FROM explained)
+    QUALIFY count(*) FILTER (start_ns > middle_ns) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
+),
+at_place AS (FROM prepared LEFT JOIN call_site USING (trace_id, event_id))
+SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, factor
+FROM detailed('at_place')

@@ -4,8 +4,8 @@
 -- when: work = 'softmax'
 -- needs: Attention weights that are not used elsewhere, and a mask that the fused kernels take; for flash
 --     attention fp16 or bf16.
--- caveat: Only the forward pass is counted: the backward pass gains too. The first product's operator stands
---     for the call that replaces all of them. Without shapes, the products are taken to stay as they are.
+-- caveat: The first product's operator stands for the call that replaces all of them. In the backward pass,
+--     and without shapes, the products are taken to stay as they are.
 -- blind: unknown_device
 -- before:
 --     scores = q @ k.transpose(-2, -1) * scale
@@ -27,26 +27,31 @@
 --     operators but the first one
 -- doubts: no_gpu_ops, no_shapes, unknown_device, unlinked_gpu_ops, no_stacks
 WITH known AS (SELECT * FROM attention_part WHERE NOT is_fallback AND is_asked(trace_id)),
--- Without shapes: what runs between two batched products, if it is a softmax and elementwise work.
+-- In the backward pass, and without shapes: what runs between two batched products, if it is a softmax, or
+-- its gradient, and elementwise work.
 part AS (
     SELECT *, cpu_op IN ('aten::bmm', 'aten::baddbmm') AS is_product,
-           is_product IS TRUE OR cpu_op IS DISTINCT FROM 'aten::_softmax'
+           coalesce(cpu_op IN ('aten::_softmax', 'aten::_softmax_backward_data'), FALSE) AS is_softmax,
+           is_product IS TRUE OR NOT is_softmax
                AND class NOT IN ('elementwise', 'copy', 'memcpy', 'memset') AS is_border,
            count_if(is_border IS TRUE) OVER (PARTITION BY trace_id, device_id, stream
                ORDER BY start_ns, event_id) AS run
-    FROM gpu_op_module WHERE is_asked(trace_id) AND trace_id NOT IN (SELECT trace_id FROM operator_work)
+    FROM gpu_op_module LEFT JOIN (SELECT trace_id, mode(told) AS told FROM known GROUP BY trace_id)
+        USING (trace_id)
+    WHERE is_asked(trace_id) AND (told NOT NULL OR trace_id NOT IN (SELECT trace_id FROM operator_work))
 ),
 run AS (
     SELECT *, lead(begins) OVER (PARTITION BY trace_id, device_id, stream ORDER BY run) AS ends FROM (
         SELECT trace_id, device_id, stream, run, bool_or(is_product) AS begins,
-               bool_or(cpu_op = 'aten::_softmax') AS has_softmax
+               bool_or(is_softmax AND (told IS NULL OR cpu_op <> 'aten::_softmax')) AS has_softmax
         FROM part GROUP BY ALL)
 ),
 op AS (
     SELECT trace_id, event_id, told, gpu_op_id, start_ns, dur_ns, factor, 'op' AS target, dur_ns AS ns
     FROM known
     UNION ALL BY NAME
-    SELECT trace_id, launch_id AS event_id, 'at least, since shapes were not recorded' AS told,
+    SELECT trace_id, launch_id AS event_id,
+           coalesce(told, 'at least, since shapes were not recorded') AS told,
            event_id AS gpu_op_id, start_ns, dur_ns, 0 AS factor, 'op' AS target, dur_ns AS ns
     FROM part JOIN run USING (trace_id, device_id, stream, run)
     WHERE has_softmax AND begins AND ends AND NOT is_border

@@ -19,8 +19,9 @@
 -- sources: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu
 --     https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
 -- doubts: absurd_duration
--- Calls without other calls in them that neither wait nor load, and that happen after the start, too. If only
--- calls of one name are slow, they have a reason of their own, unless they are most of the host's time.
+-- Calls without other calls in them that neither wait nor load, and that happen after the start, too. A
+-- thread stops in any call. If only calls of one name are slow, they have a reason of their own, unless they
+-- are most of the host's time; so have those that are slow far more often than their share of it explains.
 WITH own AS NOT MATERIALIZED (
     SELECT s.trace_id, s.event_id, s.name, s.pid, s.tid, s.start_ns, s.dur_ns FROM slices AS s
     WHERE is_asked(s.trace_id)
@@ -43,11 +44,16 @@ usual AS (
            usual_ns * calls / sum(median(dur_ns) * count(*)) OVER (PARTITION BY trace_id) AS share
     FROM call GROUP BY trace_id, name
 ),
-stall AS (
+far AS (
     SELECT * FROM slow JOIN usual USING (trace_id, name) JOIN early USING (trace_id)
     WHERE calls >= thresholds().fewest_calls AND dur_ns >= thresholds().one_off_ratio * usual_ns
         AND start_ns > first_ns
-    QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
+    WINDOW alike AS (PARTITION BY trace_id, name)
+    QUALIFY count(*) OVER alike = 1 OR count(*) OVER alike
+        <= thresholds().one_off_ratio * share * count(*) OVER (PARTITION BY trace_id)
+),
+stall AS (
+    FROM far QUALIFY count(DISTINCT CASE WHEN start_ns > until_ns THEN name END) OVER (PARTITION BY trace_id)
         >= thresholds().fewest_alike
         OR min(share) OVER (PARTITION BY trace_id) >= thresholds().captured_majority
             AND count_if(start_ns > until_ns) OVER (PARTITION BY trace_id)

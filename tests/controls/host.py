@@ -205,6 +205,13 @@ def threads_and_quota(is_stalled):
     return [*made, SYNC]
 
 
+@planted("aten::scaled_dot_product_attention", faulty=(4 * MS,), fixed=(20 * US,))
+def few_shapes(name, prepare_ns):
+    """In each step, a library prepares a new shape in one call; in the twin, it knows all."""
+    usual, first = (launched(name, ns, ("math", 40 * US), 4 * US) for ns in (20 * US, prepare_ns))
+    return [*steps(first, *[usual] * 20, PAUSE, times=8), SYNC]
+
+
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
 PLUS = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 FILLED = launched("aten::fill_", 4 * US, Op("latency", 2 * US, FILL), 4 * US)

@@ -32,8 +32,10 @@ from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 # of the grid gives the gain from halving a side's work.
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _NETWORK_SPEEDS = (1.0, 2.0, 4.0)
-# The remedy for a thread that did not run: a graph or a compiler does not help there.
+# The remedies for a thread that did not run, and for libraries that prepare new shapes: a graph or
+# a compiler helps with neither.
 STALLED = "threads-and-quota"
+_NOT_IN_LOOPS = (STALLED, "few-shapes")
 # The factor on the batch by which a query of queries/remedies prices a larger batch.
 _TWICE = 2
 
@@ -148,15 +150,20 @@ class Prices:
         """What changes such as `remedy:cuda-graph` save together in the run that is not recorded.
 
         A larger batch saves time for the same number of samples. Changes that pay only in loops are
-        priced as if no thread was kept from running, because they do not help there.
+        priced as if no thread was kept from running and no shape was new, because they do not help
+        there.
         """
         base, before_ns = self.replay.unrecorded, self.window_ns
         if any(_is_marked(each, "is_apart") for each in changes):
             # Recording less pays in the recorded run alone.
             base, before_ns = self.replay.steady, self.recorded_ns
         in_loops = any(_is_marked(each, "in_loops") for each in changes)
-        if in_loops and len(self.replay.remedies.rows(STALLED)["target"]):
-            base = self.replay.scale(f"{REMEDY}:{STALLED}", base=base)
+        found = [
+            e for e in _NOT_IN_LOOPS if in_loops and len(self.replay.remedies.rows(e)["target"])
+        ]
+        for remedy in found:
+            base = self.replay.scale(f"{REMEDY}:{remedy}", base=base)
+        if found:
             before_ns = self._length(base)
         samples = prod(map(self._samples, changes))
         return before_ns - round(self._length(base, *changes) / samples)
