@@ -45,9 +45,15 @@ timed AS (
     FROM loading AS f LEFT JOIN call_site USING (trace_id, event_id)
     ASOF LEFT JOIN steps AS s ON f.trace_id = s.trace_id AND f.start_ns >= s.start_ns
 ),
+-- Between two fetches, the host works, and the device no less than on average.
 needed AS (
-    SELECT *, ceil(median(dur_ns) OVER here / nullif(median(rest_ns) OVER here, 0))::BIGINT AS workers
-    FROM timed WINDOW here AS (PARTITION BY trace_id, place)
+    SELECT t.*, ceil(median(dur_ns) OVER here / nullif(greatest(
+               median(rest_ns) OVER here, busy_ns / count(*) OVER here), 0))::BIGINT AS workers
+    FROM timed AS t LEFT JOIN (
+        SELECT trace_id, max(busy_ns) AS busy_ns FROM window_partition WHERE kind = 'gpu_active'
+        GROUP BY ALL
+    ) USING (trace_id)
+    WINDOW here AS (PARTITION BY t.trace_id, place)
 ),
 -- Most of the longest fetch is in these functions.
 inner_frame AS (

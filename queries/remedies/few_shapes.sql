@@ -30,7 +30,7 @@ WITH call AS (
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
 usual AS (
-    SELECT trace_id, name, quantile_disc(dur_ns, 0.25) AS usual_ns, median(start_ns) AS middle_ns
+    SELECT trace_id, name, min(dur_ns) AS usual_ns, median(start_ns) AS middle_ns
     FROM call GROUP BY ALL
 ),
 explained AS (

@@ -1,7 +1,7 @@
--- question: Which products, convolutions and attention run on the CPU beside a device?
+-- question: Which layers, gradients and updates are computed on the CPU beside a device?
 -- title: Move this part of the model to the device
--- causes: dispatch, python
--- when: kind = 'cpu_op' AND work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
+-- causes: dispatch, python, input
+-- when: kind = 'cpu_op' AND (work NOT NULL OR has(traits, 'layer'))
 --     AND longest_ns >= thresholds().late_launch_ns
 -- needs: Memory on the device for its weights; inputs that are there or can be copied ahead.
 -- caveat: An upper bound: each operator is assumed to become a launch. The device's time for it, and for
@@ -18,12 +18,20 @@
 -- sources: https://docs.pytorch.org/docs/stable/notes/cuda.html
 --     https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html#torch.nn.Module.to
 -- doubts: no_gpu_ops, no_runtime_calls, no_stacks
-WITH product AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
-    WHERE work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
-        AND is_asked(trace_id)
-        AND trace_id IN (SELECT trace_id FROM launch_call)
+-- Other operators may prepare input; those of gradients and of an optimizer's step belong to the model.
+WITH part AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices
+    WHERE list_has_any(traits, ['autograd_node', 'optimizer_step']) AND is_asked(trace_id)
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
+),
+product AS (
+    SELECT o.trace_id, event_id, o.pid, o.tid, name, o.start_ns, o.end_ns, dur_ns
+    FROM cpu_ops AS o ASOF LEFT JOIN part AS p
+      ON o.trace_id = p.trace_id AND o.pid = p.pid AND o.tid = p.tid AND o.start_ns >= p.start_ns
+    WHERE is_asked(o.trace_id) AND o.trace_id IN (SELECT trace_id FROM launch_call)
+        AND (work IN ('linear', 'mm', 'addmm', 'bmm', 'baddbmm', 'convolution', 'attention')
+            OR has(traits, 'layer') OR work NOT NULL AND o.end_ns <= p.end_ns)
+    QUALIFY is_outermost((o.trace_id, o.pid, o.tid), o.start_ns, o.end_ns)
 ),
 -- Operators that launch, or that a capture records, work on the device. Microseconds do not count.
 working AS (

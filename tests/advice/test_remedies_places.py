@@ -173,6 +173,8 @@ SERVED = CONTROLS["overlapped_scheduling"].faulty
 PRINTED = main(*OPS, line("torch/_tensor_str.py(640): _str", SIZED), *OPS)
 NEW = operator("aten::empty", 3 * US, Call("cudaMalloc", 200 * US, "allocation"))
 
+ON_CPU = operator("aten::add_", 700 * US)
+
 CASES = {
     "batches loaded in frames without annotations are found": (
         "dataloader_workers", main(*steps(FETCH, *OPS)),
@@ -326,6 +328,12 @@ CASES = {
         "threads_and_quota", stalling(),
         {(None, "6 calls, up to 9 ms, from 2 to 49 ms"): (6, 54 * MS)},
     ),
+    "an update on the CPU belongs to the model": (
+        "model_on_cpu",
+        steps(Slice("Optimizer.step#SGD.step", "user_annotation", (ON_CPU,)), *OPS),
+        {("aten::add_", "aten::add_"): (3, 3 * 692 * US)},
+    ),
+    "an operator on the CPU may prepare input": ("model_on_cpu", steps(ON_CPU, *OPS), {}),
     "long calls of rare operators alone are not the scheduler's": (
         "threads_and_quota",
         stalling(others=[operator("aten::view", 150 * US)] * 4), {},
