@@ -26,11 +26,18 @@ long_operator AS (
       AND dur_ns > thresholds().long_host_work_ns
       AND trace_id IN (SELECT trace_id FROM gpu_ops WHERE launch_id IS NOT NULL)
 ),
+-- Gradients and updates of parameters are no input.
+learning AS (
+    SELECT trace_id, pid, tid, start_ns, end_ns FROM slices WHERE label_id IN (SELECT label_id
+        FROM slice_label WHERE list_has_any(traits, ['autograd_node', 'optimizer_step']))
+),
 computing AS (
     SELECT o.trace_id, o.event_id
     FROM long_operator AS o ASOF LEFT JOIN launches AS l
       ON o.trace_id = l.trace_id AND o.pid = l.pid AND o.tid = l.tid AND o.start_ns <= l.start_ns
-    WHERE (l.start_ns < o.end_ns) IS NOT TRUE
+    ASOF LEFT JOIN learning AS g
+      ON o.trace_id = g.trace_id AND o.pid = g.pid AND o.tid = g.tid AND o.start_ns >= g.start_ns
+    WHERE (l.start_ns < o.end_ns) IS NOT TRUE AND (o.start_ns < g.end_ns) IS NOT TRUE
 ),
 -- Activities that a slice's name does not tell. Usually, the host computes values that the device then gets.
 unnamed AS (

@@ -412,6 +412,21 @@ def test_a_remedy_applies_at_these_places(title, loaded):
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    ("title", "activity"),
+    [
+        ("an update on the CPU belongs to the model", "dispatch"),
+        ("an operator on the CPU may prepare input", "input"),
+    ],
+)
+def test_an_update_on_the_cpu_is_no_input(title, activity, loaded):
+    ((found,),) = loaded.fetch(
+        "SELECT DISTINCT activity FROM host_segment JOIN cpu_ops USING (trace_id, event_id) "
+        f"WHERE name = 'aten::add_' AND trace_id = {TRACE[title]}"
+    )[1]
+    assert found == activity
+
+
 @TRACES.running([*steps(*[COPIED] * 4, *[LONG] * 20, times=6), Sync(US)])
 def test_a_host_that_runs_ahead_makes_the_copies_of_a_step_before_its_window(trace, loaded):
     (found,) = loaded.advise(trace=trace).advice

@@ -32,10 +32,10 @@ from tracekit.replay.windows import MarkedWindows, ReplayedWindow
 # of the grid gives the gain from halving a side's work.
 SPEEDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _NETWORK_SPEEDS = (1.0, 2.0, 4.0)
-# The remedies for a thread that did not run, and for libraries that prepare new shapes: a graph or
-# a compiler helps with neither.
+# The remedies for a thread that did not run, for libraries that prepare new shapes, and for a model
+# on the CPU: a graph or a compiler helps with none of them.
 STALLED = "threads-and-quota"
-_NOT_IN_LOOPS = (STALLED, "few-shapes")
+_NOT_IN_LOOPS = (STALLED, "few-shapes", "model-on-cpu")
 # The factor on the batch by which a query of queries/remedies prices a larger batch.
 _TWICE = 2
 
@@ -150,8 +150,8 @@ class Prices:
         """What changes such as `remedy:cuda-graph` save together in the run that is not recorded.
 
         A larger batch saves time for the same number of samples. Changes that pay only in loops are
-        priced as if no thread was kept from running and no shape was new, because they do not help
-        there.
+        priced as if no thread was kept from running, no shape was new, and all of the model was on
+        the device, because they do not help there.
         """
         base, before_ns = self.replay.unrecorded, self.window_ns
         if any(_is_marked(each, "is_apart") for each in changes):
