@@ -45,7 +45,7 @@ prepared AS (
     FROM call AS c JOIN usual USING (trace_id, name)
     WHERE dur_ns >= greatest(thresholds().stall_ns, thresholds().one_off_ratio * usual_ns)
         AND (trace_id, event_id) NOT IN (FROM explained)
-    QUALIFY count(*) FILTER (start_ns > middle_ns) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
+    QUALIFY count_if(start_ns > middle_ns) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
 ),
 at_place AS (FROM prepared LEFT JOIN call_site USING (trace_id, event_id))
 SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, factor
