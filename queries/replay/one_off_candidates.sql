@@ -19,13 +19,13 @@
 --     HAVING count(*) < thresholds().fewest_alike))
 -- doubts: no_gpu_ops, unlinked_gpu_ops, absurd_duration
 -- tracekit/replay/one_offs.py decides which of them a verdict leaves out: the question one_offs lists these.
--- Recurring events are left out. An event recurs if it happens in half of the profiler's steps or, without
--- steps, in most quarters of the run (by launches), or twice at the same line of the program after the run's
--- first quarter. One or two steps do not show what each step repeats, so in such a trace no stretch is a
--- candidate, and no kernel is except the first collective of ranks that begin to record at different times.
--- In a trace of few launches, only captures are candidates, and time in which nothing was recorded before or
--- after nearly all work of the device. Copies in a row are weights or a checkpoint; with
--- steps, copies are judged like other events.
+-- Recurring events are left out, and stops of threads if most steps have one. An event recurs if it happens
+-- in half of the profiler's steps or, without steps, in most quarters of the run (by launches), or twice at
+-- the same line of the program after the run's first quarter. One or two steps do not show what each step
+-- repeats, so in such a trace no stretch is a candidate, and no kernel is except the first collective of
+-- ranks that begin to record at different times. In a trace of few launches, only captures are candidates,
+-- and time in which nothing was recorded before or after nearly all work of the device. Copies in a row are
+-- weights or a checkpoint; with steps, copies are judged like other events.
 WITH span AS (
     SELECT trace_id, ceil(thresholds().long_share * (end_ns - start_ns))::BIGINT AS long_ns
     FROM windows JOIN main_device USING (trace_id, device_id) WHERE kind = 'gpu_active' AND is_asked(trace_id)
@@ -220,16 +220,21 @@ counted AS (
            list({'start_ns': start_ns, 'dur_ns': end_ns - start_ns} ORDER BY start_ns) OVER at_place
                AS at_place,
            count(DISTINCT step) FILTER (is_far) OVER like_it AS steps_with,
-           count(DISTINCT floor(done * 4)) FILTER (is_far) OVER like_it AS quarters_with
+           count(DISTINCT floor(done * 4)) FILTER (is_far) OVER like_it AS quarters_with,
+           -- A thread that is kept from running stops in calls of any name.
+           kind = 'stretch' AND activity IN ('dispatch', 'launch', 'untraced') AS may_be_kept,
+           count(DISTINCT step) FILTER (is_far AND may_be_kept) OVER whole AS steps_kept
     FROM candidate
     WINDOW like_it AS (PARTITION BY trace_id, kind, alike),
-           at_place AS (PARTITION BY trace_id, kind, alike, place)
+           at_place AS (PARTITION BY trace_id, kind, alike, place), whole AS (PARTITION BY trace_id)
 ),
 once AS (
     SELECT trace_id, kind, event_id, pid, tid, start_ns, end_ns, usual_ns, activity, name, slice_kind
     FROM counted
     WHERE is_far AND (times_at_place = 1 OR last_at_place < thresholds().one_off_early_share)
         AND CASE WHEN coalesce(steps, 0) >= thresholds().fewest_alike THEN 2 * steps_with < steps
+                     AND NOT (may_be_kept AND steps_kept >= thresholds().fewest_alike
+                         AND 2 * steps_kept > steps)
                  ELSE quarters_with < thresholds().recurring_quarters END
     UNION ALL BY NAME
     -- Recurring events that took far longer once.

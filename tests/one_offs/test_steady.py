@@ -103,6 +103,15 @@ FIRST = step(0, *(each for _ in range(40) for each in (Work(2 * MS), *loop(1)[0]
 SLOW = [operator("aten::mm", 300 * US, Launch(6 * US, (("math", 400 * US),))), Work(5 * US)]
 COPIES = {("copies", "host", "copy"): 60, ("copies", "device", "copy"): 90}
 LATE, BUSY = "overhead-bound", "compute-bound"
+# In most steps, another call takes milliseconds: the thread is kept from running.
+KEPT = [
+    step(
+        number,
+        *loop(1)[0].atoms,
+        *[operator(f"aten::{chr(97 + number)}", 9 * US, Work(200 * MS, "dispatch"))] * (number % 3 > 0),
+    )
+    for number in range(12)
+]
 # By title: a program, its regime, and the ms beyond the usual of what happens once, by its kind,
 # side and cause.
 ONCE = {
@@ -147,6 +156,7 @@ ONCE = {
     "fetches that never find a batch, the first of them too":
         ([*(step(n, Fetch(60 * US, 20 * MS), *loop(1)[0].atoms) for n in range(5)), Sync(2 * US)],
          LATE, {}),
+    "a thread that is kept from running in most steps": ([*KEPT, Sync(2 * US)], LATE, {}),
     "two models, one after the other": ([*loop(6, kernel_ns=900 * US)[:-1], *loop(6)], BUSY, {}),
     "a heavy step in three":
         ([*(loop(1, kernel_ns=(400 if n % 3 else 1_200) * US)[0] for n in range(12)), Sync(2 * US)],
