@@ -19,7 +19,7 @@ jump AS (
     FROM number SEMI JOIN numbered USING (trace_id)
 )
 SELECT trace_id, 'thinned_file' AS code, 'error' AS severity, numbers - present AS count,
-       format('only {:.1f} % of the recorded operators are in this file ({:,} of {:,}): what is busy and '
+       format('only {:.2g} % of the recorded operators are in this file ({:,} of {:,}): what is busy and '
            || 'what is idle in it means nothing', 100 * present / numbers, present, numbers) AS message,
        NULL::BIGINT AS time_ns, NULL AS event_id
 FROM numbered JOIN (SELECT trace_id, max(jump) AS longest FROM jump GROUP BY trace_id) USING (trace_id)
