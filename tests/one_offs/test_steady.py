@@ -108,7 +108,8 @@ KEPT = [
     step(
         number,
         *loop(1)[0].atoms,
-        *[operator(f"aten::{chr(97 + number)}", 9 * US, Work(200 * MS, "dispatch"))] * (number % 3 > 0),
+        *[operator(f"aten::{chr(97 + number)}", 9 * US, Work(200 * MS, "dispatch"))]
+        * (number % 3 > 0),
     )
     for number in range(12)
 ]
