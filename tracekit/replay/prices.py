@@ -158,13 +158,10 @@ class Prices:
             # Recording less pays in the recorded run alone.
             base, before_ns = self.replay.steady, self.recorded_ns
         in_loops = any(_is_marked(each, "in_loops") for each in changes)
-        found = [
-            e for e in _NOT_IN_LOOPS if in_loops and len(self.replay.remedies.rows(e)["target"])
-        ]
-        for remedy in found:
-            base = self.replay.scale(f"{REMEDY}:{remedy}", base=base)
-        if found:
-            before_ns = self._length(base)
+        for remedy in _NOT_IN_LOOPS if in_loops else ():
+            if len(self.replay.remedies.rows(remedy)["target"]):
+                base = self.replay.scale(f"{REMEDY}:{remedy}", base=base)
+                before_ns = self._length(base)
         samples = prod(map(self._samples, changes))
         return before_ns - round(self._length(base, *changes) / samples)
 
