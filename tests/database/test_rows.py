@@ -20,6 +20,7 @@ from msgspec.structs import replace
 import tracekit
 from tests.conftest import OWN_TRACES
 from tests.kit import hostile
+from tests.kit.forking import LIMIT_S
 from tests.kit.processes import on_terminal, ran
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
@@ -172,7 +173,7 @@ def test_more_rows_than_the_limit_of_a_file_are_refused(folder, monkeypatch, cap
 SLOW = {
     "recursive": "WITH RECURSIVE r AS (SELECT 1 x UNION ALL SELECT x + 1 FROM r) FROM r WHERE x=0",
     "product": "SELECT sum(a * b) FROM range(1e6::BIGINT) t(a), range(1e6::BIGINT) s(b)",
-    "sleep": "SELECT pg_sleep(60)",
+    "sleep": "SELECT pg_sleep(6000)",
     "sort": "SELECT a FROM range(1e9::BIGINT) t(a) ORDER BY hash(a), a",
 }
 
@@ -181,13 +182,12 @@ SLOW = {
 @pytest.mark.parametrize("slow", SLOW)
 def test_a_query_ends_at_its_timeout(slow, folder, sql):
     options = ["--memory-mb", "400", "--format", "csv", "-o", "slow.csv"] if slow == "sort" else []
-    began = time.monotonic()
+    # None of them would end within the limit of a test.
     done = sql(SLOW[slow], "--timeout", "1", *options)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "tracekit: the query took longer than 1 s: allow more time (--timeout)"
     ]
-    assert time.monotonic() - began < 20
     assert not (folder / "slow.csv").exists()
 
 
@@ -215,7 +215,7 @@ def test_ctrl_c_ends_a_query(slow, folder):
     assert asked.stderr.readline() == b"begun\n"
     time.sleep(0.5)
     asked.send_signal(signal.SIGINT)
-    assert asked.wait(20) == 130
+    assert asked.wait(LIMIT_S) == 130
     assert asked.stderr.read().strip() == b""
     assert not list(folder.glob("*slow.csv*"))
 

@@ -1,7 +1,6 @@
 """Sources and lakes in an object store: a real S3 API on the loopback interface."""
 
 import tarfile
-import time
 
 import pytest
 
@@ -12,7 +11,6 @@ from tracekit.lake.storage import Storage
 from tracekit.lake.upkeep import clean
 from tracekit.run import open_lake
 
-LIMIT_S = 60
 LAKE = "s3://traces/lake"
 started, bucket, store = object_store.started, object_store.bucket, object_store.store
 
@@ -112,10 +110,8 @@ def test_a_store_that_fails_for_good_is_one_line_and_shows_no_half_of_a_rank(
 ):
     bucket.put_file(str(write_rank(tmp_path, 0)), "traces/in/night/rank0.json")
     store.fault = lambda number, path: "503 Slow Down" if path.startswith(failing) else None
-    begun = time.monotonic()
     done = run("lake", "add", "s3://traces/in/night/rank0.json", "--to", LAKE,
                "--without-verdicts", AWS_MAX_ATTEMPTS="1")  # fmt: skip
-    assert time.monotonic() - begun < LIMIT_S
     assert done.returncode == 2
     assert done.stderr.startswith("tracekit: ")
     assert done.stderr.count("\n") == 1

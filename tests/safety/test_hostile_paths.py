@@ -42,11 +42,12 @@ def test_a_folder_may_contain_itself(tmp_path):
     for name in ("again", "and.json", "more"):
         (tmp_path / name).symlink_to(tmp_path, target_is_directory=True)
     expected = [str(tmp_path / "t.json")]
-    started = time.monotonic()
+    # Whatever else the machine does, this counts what the search does.
+    started_s = time.process_time()
     assert trace_paths([str(tmp_path)]) == expected
     assert trace_paths([str(tmp_path / "**" / "*.json")]) == expected
     assert trace_paths([str(tmp_path / "**")]) == expected
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started_s < 5
 
 
 def test_a_pattern_finds_what_a_shell_would(tmp_path, monkeypatch):

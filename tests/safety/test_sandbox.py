@@ -231,11 +231,11 @@ DEEP = 3_200
     ],
 )  # fmt: skip
 def test_sql_that_takes_long_to_parse_is_refused_before(sql, database):
-    began = time.monotonic()
+    began_s = time.process_time()
     with pytest.raises(tracekit.TracekitError) as refused:
         database.sql(sql)
     assert len(str(refused.value).splitlines()) == 1
-    assert time.monotonic() - began < 3
+    assert time.process_time() - began_s < 3
 
 
 def test_brackets_in_texts_and_comments_do_not_count(database):
@@ -249,7 +249,6 @@ def test_a_database_with_anything_else_in_it_is_refused_and_only_its_rows_are_co
     attempt, tmp_path, run
 ):
     path, copy = hostile.make_hostile(tmp_path, attempt), tmp_path / "copy.duckdb"
-    began = time.monotonic()
     with pytest.raises(tracekit.TracekitError, match=r"good\.duckdb") as refused:
         tracekit.open_database(path)
     said = [str(refused.value)]
@@ -267,7 +266,6 @@ def test_a_database_with_anything_else_in_it_is_refused_and_only_its_rows_are_co
     for each in (*said, done.stderr):
         assert len(each.splitlines()) == 1
         assert hostile.SECRET not in each
-    assert time.monotonic() - began < 60
 
 
 def test_the_stored_format_is_up_to_date():

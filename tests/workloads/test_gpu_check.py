@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import time
 from collections import Counter
 from dataclasses import asdict
 from importlib.metadata import requires
@@ -170,10 +169,10 @@ def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tm
         "import pathlib, subprocess, sys, time\n"
         f"path = pathlib.Path({str(tmp_path / 'begun')!r})\n"
         "if path.exists(): sys.exit(print('went on'))\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(6000)'])\n"
         "path.write_text(str(child.pid))\n"
         "print('half', flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(6000)\n"
     )
     tasks = [
         Task("quick", program(noted)),
@@ -181,9 +180,8 @@ def test_a_part_that_is_killed_at_its_limit_goes_on_where_it_stopped(checked, tm
         Task("late", program("print('late')")),
         Task("targets", program("print('judged')"), judges=True),
     ]
-    state, began = tmp_path / "state" / "first", time.monotonic()
-    assert checked(tasks, "--limit", "4") == 3
-    assert time.monotonic() - began < 20
+    state = tmp_path / "state" / "first"
+    assert checked(tasks, "--limit", "10") == 3
     status = {name: each.status for name, each in records(state).items()}
     assert status == {"quick": PASSED, "slow": CUT, "late": CUT, "targets": CUT}
     assert (tmp_path / "out" / "first" / "slow.log").read_text() == "half\n"
