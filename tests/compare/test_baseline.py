@@ -134,8 +134,33 @@ def test_budgets_are_run_and_fail(tmp_path):
     runner = Runner(tmp_path)
     for text, status in (("assert True", 0), ("assert False", 1)):
         (tmp_path / "test_it.py").write_text(f"def test_it():\n    {text}\n")
-        found = runner.run("pull_request", budgets=f"-p no:cacheprovider {tmp_path}/test_it.py")
-        assert found == status
+        assert runner.run("pull_request", budgets=f"{tmp_path}/test_it.py\n") == status
+
+
+HOSTILE = ["$(touch ran)", "`touch ran`", "; touch ran", "-pran", "--rootdir=/", "a b", "'\"", "*"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_name_of_a_file_is_never_run_nor_an_option(name, tmp_path):
+    """pytest is a stand-in that notes its arguments; the file `ran` is what a name would make."""
+    runner = Runner(tmp_path)
+    python = tmp_path / "bin/python"
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/noted\n')
+    python.chmod(0o755)
+    assert runner.run("pull_request", budgets=f"tests\n\n{name}") == 0
+    assert (tmp_path / "noted").read_text() == f"-m\npytest\n--\ntests\n{name}\n"
+    assert runner.run("pull_request", trace=name) == 0
+    runner.kept.mkdir()
+    (runner.kept / "main.json.gz").symlink_to(FAST)
+    assert runner.run("pull_request", trace=name) == 2
+    assert not (runner.work / "ran").exists()
+
+
+def test_the_baseline_of_a_pull_request_is_never_in_its_checkout(tmp_path):
+    runner = Runner(tmp_path)
+    assert runner.run("push", trace=str(FAST)) == 0
+    assert runner.run("pull_request", trace=str(FAST)) == 0
+    assert not (runner.work / ".tracekit").exists()
 
 
 def test_names_from_a_pull_request_never_reach_the_shell_unquoted():
