@@ -1,6 +1,7 @@
 """Makes text from traces safe to print, and formats numbers."""
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable
 from itertools import groupby
@@ -25,6 +26,16 @@ def printable(text: object) -> str:
     """`text` without characters that could control a terminal or draw over other lines."""
     found = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(text))
     return found if found.isascii() else _unstacked(found)
+
+
+def as_operand(path: object) -> str:
+    """A path as an argument that no command takes for an option, whatever its name."""
+    return f"./{path}" if str(path).startswith("-") else str(path)
+
+
+def quoted(path: object) -> str:
+    """A path as a word of a shell's command line, printable."""
+    return shlex.quote(printable(as_operand(path)))
 
 
 def printable_lines(text: str) -> str:

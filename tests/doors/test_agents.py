@@ -22,6 +22,7 @@ from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.commands import cli
 from tracekit.ingest.resources import Resources
+from tracekit.text import quoted
 
 agent_client = pytest.importorskip("tests.kit.agent_client")
 AgentClient = agent_client.AgentClient
@@ -115,6 +116,13 @@ def test_a_question_is_answered_with_its_units_its_command_and_its_doubts(agent)
     assert empty["answer"]["rows"] == [] and (empty["doubts"] or empty["missing"])
     narrow = agent.answer("query", name="top_kernels", path="many.duckdb", columns=["count"])
     assert narrow["answer"]["columns"] == ["count"]
+
+
+def test_a_command_never_takes_a_trace_for_an_option(tools, folder):
+    traces.write(folder / "--full.json", hostile.EVENTS)
+    told = tools.query("overview", "--full.json", columns=["trace_id"])
+    assert told["query"].startswith("tracekit query ./--full.json overview")
+    assert quoted("-x y.json") == "'./-x y.json'"
 
 
 def test_the_questions_are_resources(agent):

@@ -4,6 +4,8 @@ import json
 import math
 import sqlite3
 import struct
+import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -206,13 +208,41 @@ def test_a_report_is_exported_by_nsys_where_it_is(tmp_path, monkeypatch):
     (tmp_path / "run.nsys-rep").write_bytes(b"\0binary\xff" * 99)
     with pytest.raises(TracekitError, match=r"nsys export --type sqlite .*run\.nsys-rep"):
         tracekit.load(tmp_path / "run.nsys-rep")
-    stand_in = tmp_path / "bin" / "nsys"
-    stand_in.write_text(
-        f'#!/bin/sh\n[ "$1 $2 $3" = "export --type sqlite" ] && /bin/cp {exported} "$5"\n'
-    )
-    stand_in.chmod(0o755)
+    stand_in(tmp_path, exported)
     with tracekit.load(tmp_path / "run.nsys-rep", verdicts=False) as run:
         assert run.fetch("SELECT count(*) FROM kernels")[1] == [(2,)]
+
+
+def stand_in(folder, exported):
+    """An nsys that notes its last argument."""
+    nsys = folder / "bin" / "nsys"
+    nsys.write_text(
+        f'#!/bin/sh\necho "$6" > {folder}/asked\n'
+        f'[ "$1 $2 $3" = "export --type sqlite" ] && /bin/cp {exported} "$5"\n'
+    )
+    nsys.chmod(0o755)
+
+
+def test_the_name_of_a_report_is_never_an_option_of_nsys(tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    stand_in(tmp_path, report(tmp_path))
+    (tmp_path / "given").mkdir()
+    monkeypatch.chdir(tmp_path / "given")
+    name = "--output=stolen.nsys-rep"
+    Path(name).write_bytes(b"\0binary")
+    for given in (name, "."):
+        with tracekit.load(given, verdicts=False) as run:
+            assert [row["path"] for row in run.traces()] == [name]
+        assert (tmp_path / "asked").read_text() == f"./{name}\n"
+    (tmp_path / "bin/nsys").unlink()
+    with pytest.raises(TracekitError, match=rf"sqlite \./{name}"):
+        tracekit.load(name)
+    stand_in(tmp_path, tmp_path)
+    with tarfile.open("given.tar", "w") as archive:
+        archive.add(name)
+    with pytest.raises(TracekitError, match="from a file of its own"):
+        tracekit.load("given.tar")
 
 
 def test_nothing_of_a_hostile_database_runs(tmp_path):

@@ -24,6 +24,7 @@ from tracekit.errors import TracekitError
 from tracekit.replay.grammar import HELP
 from tracekit.reporters.rows import first_rows
 from tracekit.run import Database
+from tracekit.text import as_operand
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, RunVerdict
 from tracekit.verdicts import verdict_together, verdicts
@@ -117,7 +118,7 @@ class Tools:
         )
         rest = ", ".join(name for name in document if name not in main)
         more = [f"the parts {rest}: part=NAME shows one"] if rest else []
-        command = _command("analyze", path, trace_id=trace_id, window=window)
+        command = _command("analyze", as_operand(path), trace_id=trace_id, window=window)
         page = self._page(rows, offset, part)
         return answer(f"{command} --json --explain", main, page, findings, more)
 
@@ -146,7 +147,7 @@ class Tools:
 
         key = ("advise", trace_id, window)
         document, findings = self._of_trace(path, trace_id, key, advised)
-        command = _command("advise", path, trace_id=trace_id, window=window)
+        command = _command("advise", as_operand(path), trace_id=trace_id, window=window)
         return answer(f"{command} --json --all", document, page, findings)
 
     def whatif(
@@ -169,7 +170,7 @@ class Tools:
 
         key = ("whatif", *changes, trace_id, window)
         document, findings = self._of_trace(path, trace_id, key, predicted)
-        command = _command("whatif", path, *changes, trace_id=trace_id, window=window)
+        command = _command("whatif", as_operand(path), *changes, trace_id=trace_id, window=window)
         return answer(f"{command} --json", document, page, findings)
 
     def query(
@@ -223,7 +224,7 @@ class Tools:
             return {**found, "units": column_units}, left_out
 
         options = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in given.items()]
-        command = " ".join([_command("query", path, name), *options])
+        command = " ".join([_command("query", as_operand(path), name), *options])
         return answer(command, fit, page, findings if name == "overview" else doubts)
 
     def _about_questions(self, name: str | None, topic: str | None) -> ToolAnswer:
@@ -262,7 +263,7 @@ class Tools:
 
             findings = [row for row in database.findings() if row["severity"] in _SERIOUS]
             page = self._page(rows, offset)
-            return answer(_command("sql", path, statement), fit, page, findings)
+            return answer(_command("sql", as_operand(path), statement), fit, page, findings)
 
     def diff(
         self,
@@ -302,7 +303,7 @@ class Tools:
             document = self._once(database, ("diff", first, second, top), compared)
         findings = document["doubts"]
         document = {name: value for name, value in document.items() if name != "doubts"}
-        command = _command("diff", *given)
+        command = _command("diff", *map(as_operand, given))
         if trace_ids is not None:
             command += f" --trace-ids {first} {second}"
         command += f" --top {top} --json"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tracekit.capture.output import check_place
 from tracekit.errors import TracekitError
 from tracekit.files import work_folder
+from tracekit.text import as_operand
 
 if TYPE_CHECKING:
     from tracekit.database.session import Session
@@ -50,7 +51,7 @@ def record(
         )
     first = program[0]
     if first.endswith(".py"):
-        program = [sys.executable, *program]
+        program = [sys.executable, as_operand(first), *program[1:]]
     elif shutil.which(first) is None:
         raise TracekitError(f"{first}: is neither a program on the path nor a script (.py)")
     with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:

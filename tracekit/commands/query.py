@@ -15,7 +15,7 @@ import click
 from tracekit.commands import completion
 from tracekit.commands.options import Request, option, pairs_option, row_options
 from tracekit.errors import TracekitError
-from tracekit.text import printable
+from tracekit.text import printable, quoted
 
 if TYPE_CHECKING:
     from tracekit.database.catalog import Query, Value
@@ -181,7 +181,7 @@ def _open_shell(source: str) -> None:
     is_missing = source.endswith(DATABASES) and not Path(source).exists()
     if not (is_missing or is_database(source)):
         raise TracekitError(
-            f"{source}: an SQL shell needs a database: tracekit load {source} -o run.duckdb"
+            f"{source}: an SQL shell needs a database: tracekit load {quoted(source)} -o run.duckdb"
         )
     # It refuses a database whose views are not tracekit's.
     open_database(source).close()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
 from tracekit.lake.fleet import Fleet, FleetChange, SlowHost, SlowRun
 from tracekit.reporters.terminal import console, section, table
-from tracekit.text import counted, duration, percent, printable
+from tracekit.text import counted, duration, percent, printable, quoted
 
 _SHOWN = 8
 _CHANGES = "What changed, and when"
@@ -113,4 +112,4 @@ def _see(fleet: Fleet, run: str) -> str:
     from tracekit.lake.layout import Selection, escape, selection
 
     where = Selection(selection(fleet.lake).root, escape(run))
-    return f"tracekit analyze {shlex.quote(printable(where))}"
+    return f"tracekit analyze {quoted(where)}"

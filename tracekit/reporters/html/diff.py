@@ -3,7 +3,6 @@ each run's own page."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 import altair as alt
@@ -20,7 +19,7 @@ from tracekit.reporters.html.figure import Figure, Maker, figure
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.sections.flame import frames_chart, frames_control
 from tracekit.reporters.html.subject import TOGETHER, PageSubject
-from tracekit.text import counted, duration, printable, signed
+from tracekit.text import counted, duration, quoted, signed
 from tracekit.verdict.model import Analysis
 
 # The first screen shows these figures of a comparison.
@@ -160,9 +159,7 @@ class _Comparison(PageSubject):
         """The command that prints the rows. Traces that are in no database are compared anew; but
         `tracekit diff` prints no call paths, so a database is made first."""
         if not self.database.is_stored:
-            paths = " ".join(
-                shlex.quote(printable(path)) for path in (self.comparison.a, self.comparison.b)
-            )
+            paths = " ".join(quoted(path) for path in (self.comparison.a, self.comparison.b))
             if question != "diff_flame":
                 return f"tracekit diff {paths} --json --top {_TOP}"
             return f"tracekit load {paths} -o {TOGETHER} && tracekit query {TOGETHER} diff_flame"

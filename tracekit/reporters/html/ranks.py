@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from functools import cached_property
 from statistics import median
@@ -14,7 +13,7 @@ from tracekit.database.session import Session
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.subject import PageSubject
-from tracekit.text import duration, printable
+from tracekit.text import duration, quoted
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_words import no_verdict
@@ -62,7 +61,7 @@ class Ranks(PageSubject):
         """The command that writes the database that the page's commands ask, if there is none."""
         if not self.database.is_joined:
             return None
-        paths = (shlex.quote(printable(each.trace.path)) for each in self.analyses)
+        paths = (quoted(each.trace.path) for each in self.analyses)
         return f"tracekit load {' '.join(paths)} -o {self.quoted_name}"
 
     @property

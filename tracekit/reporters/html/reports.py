@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 
@@ -32,7 +31,7 @@ from tracekit.reporters.html.subject import Subject
 from tracekit.reporters.html.sweep import sweep_view
 from tracekit.reporters.html.trace import trace_view
 from tracekit.stages import stage
-from tracekit.text import printable
+from tracekit.text import quoted
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 
@@ -150,7 +149,7 @@ def with_pages(first: View, subjects: Iterable[Subject]) -> str:
 
 def _fleet_view(fleet: Fleet) -> View:
     """The steps of all runs, and tables of the findings."""
-    source = f"tracekit fleet {shlex.quote(printable(fleet.lake))}"
+    source = f"tracekit fleet {quoted(fleet.lake)}"
     places = range(len(fleet.runs))
     rows = pl.DataFrame({"place": places, "run": fleet.runs, "step_ns": fleet.step_ns})
     with_tips = charts.with_tooltip(alt.Chart(rows), "run:N", "step_ns=length")

@@ -16,7 +16,7 @@ from tracekit.examine import examine, replayed
 from tracekit.replay.critical_path import PathPiece, path_between
 from tracekit.replay.prices import Speed, speeds
 from tracekit.reporters.html.figure import Figure
-from tracekit.text import printable
+from tracekit.text import quoted
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.next_steps import list_notes
@@ -49,7 +49,7 @@ class PageSubject:
     def quoted_name(self) -> str:
         """The database or trace, as a shell takes it; of traces that were given one by one, the
         database that `tracekit load` is to write."""
-        return TOGETHER if self.database.is_joined else shlex.quote(printable(self.database.name))
+        return TOGETHER if self.database.is_joined else quoted(self.database.name)
 
     def rows(self, question: str, **parameters: Value) -> polars.DataFrame:
         """The answer to a named question, which is asked once."""
@@ -227,7 +227,7 @@ class Subject(PageSubject):
     def quoted_name(self) -> str:
         """The database or trace, as a shell takes it."""
         if self.is_apart:
-            return shlex.quote(printable(self.analysis.trace.path))
+            return quoted(self.analysis.trace.path)
         return super().quoted_name
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from itertools import cycle
@@ -17,7 +16,7 @@ from tracekit.reporters import colours
 from tracekit.reporters.html import charts
 from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import View, part_of, told_view
-from tracekit.text import counted, printable
+from tracekit.text import counted, quoted
 from tracekit.verdict.regime import UNKNOWN
 
 # Columns of the table of points.
@@ -56,7 +55,7 @@ class _SweepFigures:
         self.axes = sweep.axes
         *self.down, self.across = self.axes
         given = (sweep.database, f"baseline={sweep.baseline}")
-        name, baseline = (shlex.quote(printable(each)) for each in given)
+        name, baseline = map(quoted, given)
         self.source = f"tracekit query {name} sweep_points --param {baseline}"
         rows = [
             {key: value for key, value in to_builtins(point).items() if key != "gains"}

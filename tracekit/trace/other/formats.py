@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
+from tracekit.text import as_operand, quoted
 from tracekit.trace.source import ByteStream, copied, open_streams
 
 if TYPE_CHECKING:
@@ -87,8 +88,13 @@ def _processes(stream: ByteStream, head: bytes, folder: str, opened: ExitStack) 
 
 def _exported(stream: ByteStream, folder: str, opened: ExitStack) -> Path:
     """The SQLite file of a report, which only nsys can read."""
-    nsys, path = shutil.which("nsys"), str(stream.plain_path or stream.path)
-    how = f"nsys export --type sqlite {path}"
+    nsys, path = shutil.which("nsys"), stream.plain_path
+    if path is None:
+        raise TracekitError(
+            f"{stream.path}: is a report of Nsight Systems, which only nsys can read, from a file "
+            "of its own: copy it to the disk first"
+        )
+    how = f"nsys export --type sqlite {quoted(path)}"
     if nsys is None:
         raise TracekitError(
             f"{stream.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
@@ -97,8 +103,8 @@ def _exported(stream: ByteStream, folder: str, opened: ExitStack) -> Path:
     made = opened.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
     file = Path(made) / "report.sqlite"
     run = subprocess.run(
-        [nsys, "export", "--type", "sqlite", "--output", str(file), path],
-        capture_output=True, text=True, errors="replace",
+        [nsys, "export", "--type", "sqlite", "--output", str(file), as_operand(path)],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
     )  # fmt: skip
     if run.returncode or not file.is_file():
         output = (run.stderr or run.stdout).strip().splitlines()
