@@ -21,7 +21,7 @@ from msgspec import Struct, field, to_builtins
 from tracekit.capture.profile import profile
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.files import written_whole
+from tracekit.files import require_unlinked, written_whole
 from tracekit.opening import load
 from tracekit.records import parsed, record
 from tracekit.text import duration, printable
@@ -88,8 +88,9 @@ class StepBudget(Struct):
         check_budget(self.budget)
         base_file = file_of(self.test, self.folder)
         base = read_figures(base_file)
-        self.leave.mkdir(parents=True, exist_ok=True)
         trace = self.leave / f"{name_of(self.test)}.json.gz"
+        require_unlinked(trace, self.leave.parent)
+        self.leave.mkdir(parents=True, exist_ok=True)
 
         def recorded(trace: Path, steps: int, warmup: int, stacks: bool) -> Session:
             with profile(trace, steps, warmup=warmup, shapes=shapes, stacks=stacks) as run:
@@ -149,6 +150,7 @@ def _page(trace: Path) -> str:
 
     page = trace.with_name(trace.name.removesuffix(".json.gz") + ".html")
     try:
+        require_unlinked(page, page.parent)
         with load(trace) as database:
             page_of(database, page, None, None, None)
     except TracekitError as error:
@@ -380,6 +382,7 @@ def read_figures(path: Path) -> Figures | None:
 def write_figures(path: Path, figures: Figures) -> None:
     """Stores figures, one per line, in a fixed order."""
     fields = {"schema": _SCHEMA} | to_builtins(figures) | {"why": []}
+    require_unlinked(path, path.parents[1])
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as beside:
         beside.write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", "utf-8")

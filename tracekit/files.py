@@ -56,6 +56,32 @@ def written_whole(
         beside.replace(target)
 
 
+def require_unlinked(path: Path, given: str | Path) -> Path:
+    """Checks that no part of `path` below `given` is a link; returns the path.
+
+    A link in the path that a user gives is the user's wish. One under a name that tracekit chooses,
+    such as .tracekit in a checkout, is anybody's, and would lead what is written elsewhere.
+
+    Raises:
+        TracekitError: when one is.
+    """
+    parts = path.relative_to(given).parts
+    for count in range(len(parts)):
+        place = Path(given, *parts[: count + 1])
+        if place.is_symlink():
+            raise TracekitError(f"{place}: is a link, and tracekit writes through none: remove it")
+    return path
+
+
+def named_or_own(output: str | None, own: str | Path) -> str:
+    """The file that the user named, or the one that tracekit names.
+
+    Raises:
+        TracekitError: when tracekit's is a link.
+    """
+    return output or str(require_unlinked(Path(own), Path(own).parent))
+
+
 @contextmanager
 def sole_writer(
     output: str | Path,

@@ -18,7 +18,13 @@ from typing import Any
 
 from tracekit.capture.recorder import Recorder
 from tracekit.errors import TracekitError
-from tracekit.files import require_writable, work_folder, writing_to, written_whole
+from tracekit.files import (
+    require_unlinked,
+    require_writable,
+    work_folder,
+    writing_to,
+    written_whole,
+)
 
 _DATABASE = ".duckdb"
 _ENDINGS = (".json", ".json.gz", ".json.zst", _DATABASE)
@@ -179,7 +185,7 @@ def rank_path(output: Path, torch: Any) -> Path:
     if world == 1:
         return output
     stem, dot, ending = output.name.partition(".")
-    return output.with_name(f"{stem}.rank{rank}{dot}{ending}")
+    return require_unlinked(output.with_name(f"{stem}.rank{rank}{dot}{ending}"), output.parent)
 
 
 def rank_and_world(torch: Any) -> tuple[int, int]:

@@ -174,13 +174,13 @@ def report(
     size. The page can be mailed and opened without a network. Needs the extra `report`.
     """
     from tracekit.commands.diff import open_pair
-    from tracekit.files import require_writable
+    from tracekit.files import named_or_own, require_writable
     from tracekit.opening import files_named, open_any
 
     with needing("reports need", "report"), _without_unused_formats():
         from tracekit.reporters.html import reports
     resources, window, judged = request.resources, request.window, request.thresholds
-    output = output or _beside(runs[0])
+    output = named_or_own(output, _beside(runs[0]))
     require_writable(output, files_named(runs, resources))
     if len(runs) == 2 or trace_ids:
         if window or trace_id is not None:
@@ -216,19 +216,20 @@ def _written(output: str, opening: bool) -> Steps:
 
 
 @click.command()
-@option("-o --output", "The HTML file to write.", default="tracekit-demo.html")
+@option("-o --output", "The HTML file to write.  [default: tracekit-demo.html]")
 @option("--no-open is_quiet", "Do not open the page in a browser.", is_flag=True)
-def demo(output: str, is_quiet: bool) -> None:
+def demo(output: str | None, is_quiet: bool) -> None:
     """Show what tracekit says of a trace that comes with it.
 
     It is `tracekit capture train-step` on an NVIDIA H100, at a small size. Needs no GPU, no
     PyTorch, and no trace of yours. The page of charts needs the extra `report`.
     """
-    from tracekit.files import require_writable
+    from tracekit.files import named_or_own, require_writable
     from tracekit.opening import load
     from tracekit.reporters import first_screen
     from tracekit.run import Database
 
+    output = named_or_own(output, "tracekit-demo.html")
     require_writable(output, [])
     click.echo(f"A small training step, captured on an NVIDIA H100: {printable(_DEMO)}\n")
     with Database(load(str(_DEMO))) as run:

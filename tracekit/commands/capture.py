@@ -14,6 +14,7 @@ import click
 from tracekit.commands import completion, options
 from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
+from tracekit.files import named_or_own
 from tracekit.reporters.written import Steps, wrote
 from tracekit.text import duration, size
 from tracekit.workloads import WORKLOADS
@@ -88,7 +89,7 @@ def capture(
     if arguments and not is_script:
         raise TracekitError(f"only a script takes arguments: {' '.join(arguments)}")
     name = workload.rsplit("/", 1)[-1].removesuffix(".py") if is_script else workload
-    to = output or name.replace(":", ".") + ".json.gz"
+    to = named_or_own(output, name.replace(":", ".") + ".json.gz")
     is_piped = to == "-"
     with (
         refuse_unseen_ends(lambda call: _refuse(workload, call)),
@@ -114,7 +115,7 @@ def capture(
 def _by_other(profiler: str, program: list[str], output: str | None, how: dict[str, Any]) -> Steps:
     from tracekit.capture.others import record
 
-    written = output or f"{Path(program[0]).stem}.{profiler}.duckdb"
+    written = named_or_own(output, f"{Path(program[0]).stem}.{profiler}.duckdb")
     traces, is_ended = record(profiler, program, written, how)
     with traces:
         events = sum(row["events"] for row in traces.traces())

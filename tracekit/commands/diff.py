@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from tracekit.ingest.resources import Resources
 
 _NAME = re.compile(r"\w[\w.-]*")
-_FOLDER = option("--dir folder", "Where baselines are kept.", default=".tracekit/baselines")
+_OWN_FOLDER = ".tracekit/baselines"
+_FOLDER = option("--dir folder", "Where baselines are kept.", default=_OWN_FOLDER)
 
 
 @click.command()
@@ -209,11 +210,13 @@ def baseline() -> None:
 def save(name: str, trace: str, folder: str, request: Request) -> Steps:
     """Make TRACE the baseline NAME, in place of an older one."""
     from tracekit.database.export import export
+    from tracekit.files import require_unlinked, writing_to
     from tracekit.opening import open_any
 
-    path = _path(name, folder)
+    path = require_unlinked(_path(name, folder), "" if folder == _OWN_FOLDER else folder)
     with open_any(trace, request.resources) as opened:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with writing_to(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         count = export(opened, path)
     yield from wrote(path, count, "events")
 

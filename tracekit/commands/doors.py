@@ -9,10 +9,15 @@ import click
 
 from tracekit.commands import options
 from tracekit.commands.options import Request, option, seconds
-from tracekit.errors import TracekitError, needing
+from tracekit.errors import TracekitError, explained, needing
 from tracekit.reporters import written
 from tracekit.reporters.written import Steps, wrote
 from tracekit.stages import stage
+from tracekit.text import printable
+
+_SKILLS = ".claude/skills"
+# A skill is shorter; of a larger file, the difference shows no more.
+_MOST_COMPARED = 1 << 20
 
 
 @click.command()
@@ -198,18 +203,46 @@ def skill() -> None:
 
 
 @skill.command()
-@click.argument("folder", metavar="[DIR]", default=".claude/skills")
+@click.argument("folder", metavar="[DIR]", default=_SKILLS)
+@option("--force", "Replace a SKILL.md that differs.", is_flag=True)
 @options.writing
-def install(folder: str) -> Steps:
-    """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]"""
+def install(folder: str, force: bool) -> Steps:
+    """Write DIR/tracekit/SKILL.md, where agents look for skills.  [default: .claude/skills]
+
+    If another text is there, this shows the difference, and writes only with --force.
+    """
     from importlib.resources import files
 
-    from tracekit.files import writing_to, written_whole
+    from tracekit.files import require_unlinked, writing_to, written_whole
 
     path = Path(folder) / "tracekit" / "SKILL.md"
+    require_unlinked(path, "" if folder == _SKILLS else folder)
+    text = files("tracekit.agents").joinpath("SKILL.md").read_text(encoding="utf-8")
+    if not force:
+        _require_same(path, text)
     with writing_to(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as beside:
-        beside.write_bytes(files("tracekit.agents").joinpath("SKILL.md").read_bytes())
+        beside.write_text(text, encoding="utf-8", newline="\n")
     yield written.output(path)
     yield str(path)
+
+
+def _require_same(path: Path, text: str) -> None:
+    """Shows how a file differs from the text that is to replace it.
+
+    Raises:
+        TracekitError: when it does.
+    """
+    from difflib import unified_diff
+
+    if not path.is_file():
+        return
+    with explained(f"{path}: cannot be read", OSError), path.open("rb") as file:
+        there = file.read(_MOST_COMPARED).decode("utf-8", "replace")
+    if there == text:
+        return
+    pair = (str(path), "tracekit's")
+    for line in unified_diff(there.splitlines(), text.splitlines(), *pair, lineterm=""):
+        click.echo(printable(line), err=True)
+    raise TracekitError(f"{path}: differs from tracekit's, as shown: --force replaces it")

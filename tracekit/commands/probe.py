@@ -93,7 +93,7 @@ def probe(
 
 @click.command()
 @click.argument("workload")
-@option("-o --output", "The database.", default="sweep.duckdb")
+@option("-o --output", "The database.  [default: sweep.duckdb]")
 @list_option("--batch", "Sequences in a batch: 1,8,64.", int)
 @list_option("--seq", "Tokens in a sequence.", int)
 @list_option("--dim", "Features in and out.", int)
@@ -106,7 +106,7 @@ def probe(
 @json_option
 @option("--markdown", "Print tables in Markdown.", is_flag=True)
 @options.workload_options
-def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: Any) -> int:
+def sweep(workload: str, output: str | None, as_json: bool, markdown: bool, **given: Any) -> int:
     """Time and capture WORKLOAD at every size of a grid.
 
     WORKLOAD is a name from `tracekit workloads`, or a family: mlp means all mlp-*. The variants of
@@ -116,9 +116,11 @@ def sweep(workload: str, output: str, as_json: bool, markdown: bool, **given: An
     from tracekit.capture.workload import Options
     from tracekit.experiments import sweeping as library
     from tracekit.experiments.points import AXES
+    from tracekit.files import named_or_own
     from tracekit.reporters import experiments as reporter
     from tracekit.reporters.progress import work_bar
 
+    output = named_or_own(output, "sweep.duckdb")
     axes = {axis: values for axis in AXES if (values := given.pop(axis))}
     names = ("variants", "baseline", "rounds", "retry")
     chosen: dict[str, Any] = {name: given.pop(name) for name in names}

@@ -18,7 +18,7 @@ from typing import Any
 from tracekit.capture.output import publish, rank_path
 from tracekit.capture.recorder import import_torch
 from tracekit.errors import TracekitError, first_line
-from tracekit.files import written_whole
+from tracekit.files import require_unlinked, written_whole
 from tracekit.verdict.regime import bound_by
 
 _LIMIT_S = 600
@@ -66,7 +66,7 @@ def _write(trace: Path) -> str:
 
     with open_any(trace, Resources(memory_mb=_MEMORY_MB)) as database, database.sharing():
         analysis = verdicts(database, database.only(None))[0]
-    as_json, as_text = verdict_paths(trace)
+    as_json, as_text = (require_unlinked(each, trace.parent) for each in verdict_paths(trace))
     with redirect_stdout(StringIO()) as printed:
         console.render(analysis)
     with written_whole(as_json) as beside:
@@ -100,7 +100,7 @@ def on_trace_ready(
         try:
             torch = import_torch()
             path = rank_path(to / f"step{profiler.step_num}.json.gz", torch)
-            with publish(path) as beside:
+            with publish(require_unlinked(path, to)) as beside:
                 profiler.export_chrome_trace(str(beside))
         except Exception as error:
             _warn(error)

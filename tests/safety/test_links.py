@@ -1,0 +1,116 @@
+"""What tracekit names itself is never written through a link, which any checkout may hold."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.conftest import OWN_TRACES
+from tests.kit import traces
+from tests.kit.hostile import EVENTS
+from tracekit import budgets
+from tracekit.capture.output import rank_path
+from tracekit.commands import cli
+from tracekit.errors import TracekitError
+from tracekit.files import named_or_own, require_unlinked
+from tracekit.frameworks.judging import on_trace_ready, verdict_paths
+
+TRACE = str(OWN_TRACES / "simulated-2-ranks-rank0.json.gz")
+# Commands, and the paths that they write to.
+OWN = [
+    (["skill", "install"], ".claude/skills/tracekit/SKILL.md"),
+    (["skill", "install", "--force"], ".claude/skills/tracekit/SKILL.md"),
+    (["skill", "install", "mine"], "mine/tracekit/SKILL.md"),
+    (["baseline", "save", "main", TRACE], ".tracekit/baselines/main.json.gz"),
+    (["baseline", "save", "main", TRACE, "--dir", "mine"], "mine/main.json.gz"),
+    (["report", "t.json"], "t.html"), (["demo", "--no-open"], "tracekit-demo.html"),
+    (["sweep", "mlp-eager"], "sweep.duckdb"), (["capture", "mlp-eager"], "mlp-eager.json.gz"),
+    (["capture", "--with", "nsys", "a.py"], "a.nsys.duckdb"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout beside a victim's folder, which holds a file."""
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/file").write_text("precious")
+    (tmp_path / "checkout").mkdir()
+    monkeypatch.chdir(tmp_path / "checkout")
+    traces.write(Path("t.json"), EVENTS)
+    yield tmp_path / "checkout"
+    assert [each.name for each in (tmp_path / "victim").iterdir()] == ["file"]
+    assert (tmp_path / "victim/file").read_text() == "precious"
+
+
+def refused(*arguments):
+    found = CliRunner().invoke(cli, list(map(str, arguments)))
+    assert isinstance(found.exception, TracekitError), found.output
+    assert "\n" not in str(found.exception)
+    return str(found.exception)
+
+
+@pytest.mark.parametrize(("arguments", "path"), OWN, ids=[" ".join(each[0][:3]) for each in OWN])
+def test_no_command_writes_through_a_link_under_its_own_names(arguments, path, checkout):
+    parts = Path(path).parts
+    for depth in range(parts[0] == "mine", len(parts)):
+        place = Path(*parts[: depth + 1])
+        place.parent.mkdir(parents=True, exist_ok=True)
+        is_last = place == Path(path)
+        place.symlink_to(checkout.parent / ("victim/file" if is_last else "victim"))
+        assert f"{place}: is a link" in refused(*arguments)
+        place.unlink()
+
+
+def test_a_link_that_the_user_names_is_followed(checkout):
+    Path("real").mkdir()
+    Path("linked").symlink_to("real")
+    CliRunner().invoke(cli, ["baseline", "save", "a", TRACE, "--dir", "linked"])
+    assert Path("real/a.json.gz").is_file()
+    assert named_or_own("linked", "own") == "linked"
+    assert require_unlinked(Path("linked/a"), "linked") == Path("linked/a")
+
+
+def test_budgets_and_handlers_write_through_no_link(checkout, monkeypatch):
+    torch = pytest.importorskip("torch")
+    victim = checkout.parent / "victim"
+    Path("figures").symlink_to(victim)
+    with pytest.raises(TracekitError, match="is a link"):
+        budgets.write_figures(
+            Path("figures/file").absolute(), budgets.Figures({}, {}, {}, "unknown", None, None, "")
+        )
+    Path(".tracekit").symlink_to(victim)
+    with pytest.raises(TracekitError, match="is a link"):
+        budgets.StepBudget("t", checkout, checkout / ".tracekit", {}, False)(lambda: None)
+    verdict_paths(Path("t.json"))[0].symlink_to(victim / "file")
+    with pytest.raises(TracekitError, match="is a link"):
+        from tracekit.frameworks import judging
+
+        judging._write(Path("t.json").absolute())
+    Path("step7.json.gz").symlink_to(victim / "file")
+    profiler = type("Profiler", (), {"step_num": 7})()
+    with pytest.warns(RuntimeWarning, match="is a link"):
+        on_trace_ready(".")(profiler)
+    Path("t.rank1.json").symlink_to(victim / "file")
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(TracekitError, match="is a link"):
+        rank_path(Path("t.json"), torch)
+
+
+def test_a_lock_is_never_a_link(checkout):
+    Path(".run.duckdb.lock").symlink_to(os.path.relpath(checkout.parent / "victim/file"))
+    assert "cannot be written" in refused("load", "t.json", "-o", "run.duckdb")
+
+
+def test_a_skill_that_differs_is_shown_and_kept_unless_forced(checkout):
+    path = Path(".claude/skills/tracekit/SKILL.md")
+    path.parent.mkdir(parents=True)
+    path.write_text("mine\x1b[31m\n", newline="\n")
+    found = CliRunner().invoke(cli, ["skill", "install"])
+    assert "differs from tracekit's, as shown: --force" in str(found.exception)
+    assert "-mine\ufffd[31m\n" in found.stderr and "\n+name: tracekit\n" in found.stderr
+    assert path.read_text() == "mine\x1b[31m\n"
+    for given in (["--force"], []):
+        assert CliRunner().invoke(cli, ["skill", "install", *given]).exit_code == 0
+    assert "name: tracekit" in path.read_text()
