@@ -242,7 +242,9 @@ class StoredSession(Session):
 
 def _changed_tables(path: str) -> list[str]:
     """The tables of a database whose rows do not follow from its traces."""
-    with load(path) as again, Session(connect_reading(path, {}, path, 0), path) as given:
+    # What the database's rows call the files beside them is not to be trusted.
+    again = load(path, resources=Resources(within=()))
+    with again, Session(connect_reading(path, {}, path, 0), path) as given:
         expected, found = fingerprints(again), fingerprints(given)
     return sorted(name for name in expected if expected[name] != found[name])
 

@@ -63,7 +63,8 @@ def doors(path: Path, database: tracekit.Database, folder: Path) -> Iterator[tup
     with tracekit.load(path) as memory:
         yield "the trace in memory", {"one_offs": listed(memory.ask("one_offs"))}
     file = Path(database.name)
-    tools = Tools(Folders([file.parent]), Opened(1, Resources()), characters=10**7, timeout_s=600)
+    served = Folders([file.parent])
+    tools = Tools(served, Opened(1, Resources(), served), characters=10**7, timeout_s=600)
     answer = tools.verdict(file.name, rows=10**6)["answer"]
     yield (
         "an agent",

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner
 
@@ -114,3 +115,22 @@ def test_a_skill_that_differs_is_shown_and_kept_unless_forced(checkout):
     for given in (["--force"], []):
         assert CliRunner().invoke(cli, ["skill", "install", *given]).exit_code == 0
     assert "name: tracekit" in path.read_text()
+
+
+def test_a_file_that_a_database_names_is_not_opened(checkout, monkeypatch):
+    from tracekit import opening
+    from tracekit.commands.diff import open_pair
+    from tracekit.ingest.resources import Resources
+
+    ranks = [str(OWN_TRACES / f"simulated-2-ranks-rank{rank}.json.gz") for rank in (0, 1)]
+    for name in ("a.duckdb", "b.duckdb"):
+        opening.load(ranks, name, verdicts=False).close()
+        with duckdb.connect(name) as connection:
+            connection.execute(f"UPDATE trace SET path = '{checkout / 't.json'}'")
+    loaded, load = [], opening.load
+    monkeypatch.setattr(
+        opening, "load", lambda paths, *more, **how: loaded.append(paths) or load(paths, **how)
+    )
+    with open_pair(("a.duckdb", "b.duckdb"), (1, 2), Resources()).database as both:
+        assert len(both.trace_ids()) == 4
+    assert all(set(each) <= {"a.duckdb", "b.duckdb"} for each in loaded if each)

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from tracekit.database.connection import is_database
+from tracekit.database.connection import is_database, logs_of
 from tracekit.database.sandbox import SPILL_MB
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError, explained
@@ -22,7 +22,7 @@ from tracekit.files import work_folder, writing_to
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
 from tracekit.opening import load, open_any
-from tracekit.trace.paths import trace_paths
+from tracekit.trace.paths import is_within, trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
 _FOLDER_PREFIX = "tracekit-agents-"
@@ -37,8 +37,9 @@ class Opened:
     changed is read again. Lakes are opened for each call, so that additions show.
     """
 
-    def __init__(self, most: int, resources: Resources) -> None:
-        self.resources = resources
+    def __init__(self, most: int, resources: Resources, folders: Folders) -> None:
+        """What lies beside a trace is read only in `folders`, too."""
+        self.resources = replace(resources, within=tuple(map(str, folders.roots)))
         self._most = most
         self._databases: OrderedDict[_Key, tuple[Session, ExitStack]] = OrderedDict()
         self._paths: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
@@ -179,6 +180,9 @@ class Folders:
             raise self._refused(asked)
         if not stat.S_ISREG(kind):
             raise TracekitError(f"{asked}: is not an ordinary file")
+        # DuckDB reads the log beside a database.
+        if not all(map(self._is_inside, logs_of(found))):
+            raise self._refused(asked)
         return str(found)
 
     def _lake(self, asked: str, path: str) -> str:
@@ -190,11 +194,7 @@ class Folders:
         return str(root.resolve()) + path[len(str(root)) :]
 
     def _is_inside(self, path: Path) -> bool:
-        try:
-            found = path.resolve()
-        except (OSError, RuntimeError):
-            return False
-        return any(found.is_relative_to(root) for root in self.roots)
+        return is_within(path, self.roots)
 
     def _refused(self, path: str) -> TracekitError:
         known = ", ".join(map(str, self.roots))

@@ -102,9 +102,10 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
     from tracekit.opening import load, open_any
     from tracekit.thresholds import Thresholds
     from tracekit.trace.paths import trace_paths
-    from tracekit.trace.remote import is_url, shown
+    from tracekit.trace.remote import shown
 
-    if len(trace_paths([a, b])) == 2:
+    given = trace_paths([a, b])
+    if len(given) == 2:
         both = load([a, b], resources=resources)
         if len(both.trace_ids()) == 2:
             return Pair(both, *trace_ids)
@@ -119,7 +120,8 @@ def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) 
     one, other, note = common_rank(names, *ranks, runs)
     other += len(ranks[0])
     chosen = [paths[one], paths[other]]
-    if all(is_url(path) or Path(path).is_file() for path in chosen):
+    # The rows of a database may name any file.
+    if all(path in given for path in chosen):
         return Pair(load(chosen, resources=resources), 1, 2, note, runs)
     # Members of archives and of databases are numbered in their order.
     return Pair(load([a, b], resources=resources), 1 + one, 1 + other, note, runs)

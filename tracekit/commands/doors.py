@@ -186,8 +186,9 @@ def mcp(
     with needing("mcp needs", "mcp"):
         from tracekit.agents.server import serve
         from tracekit.agents.tools import Tools
-    opened = Opened(keep, request.resources)
-    tools = Tools(Folders(folders), opened, characters=max_characters, timeout_s=timeout_s)
+    served = Folders(folders)
+    opened = Opened(keep, request.resources, served)
+    tools = Tools(served, opened, characters=max_characters, timeout_s=timeout_s)
     if sys.stdin.isatty():
         options.warn("waiting for an agent on standard input; Ctrl-C ends")
     serve(tools)

@@ -40,7 +40,8 @@ class Request:
     def resources(self) -> Resources:
         from tracekit.ingest.resources import Resources
 
-        return Resources(**{name: self.given[name] for name in Resources.__struct_fields__})
+        names = (name for name in Resources.__struct_fields__ if name in self.given)
+        return Resources(**{name: self.given[name] for name in names})
 
     @cached_property
     def thresholds(self) -> Thresholds:

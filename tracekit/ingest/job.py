@@ -196,7 +196,7 @@ class Job(Struct):
         self, connection: duckdb.DuckDBPyConnection, before: int, given: Mapping[str, Nodes]
     ) -> None:
         """Loads captures and annotations of the graphs that the traces after `before` replay."""
-        beside = Beside()
+        beside = Beside(self.resources.within)
         captures = {each for path in self.paths for each in beside.captures(path)} - {*self.paths}
         if not (given or captures or any(map(beside.annotations, self.paths))):
             return

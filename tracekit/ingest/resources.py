@@ -61,7 +61,8 @@ class Resources(Struct, frozen=True):
     directory; queries may put up to `spill_mb` there, as `open_database` describes. `hardware` is a
     file of device peaks that take precedence over tracekit's own, in the form of
     tracekit/hardware.toml. `annotations` are files with a program's notes on the nodes of its
-    graphs (tracekit/trace/beside.py); those next to a trace are read anyway.
+    graphs (tracekit/trace/beside.py); those next to a trace are read anyway, unless they are
+    outside of the folders `within`, if these are given.
 
     Raises:
         TracekitError: when a value is out of range, or `temp_dir` is not a directory.
@@ -73,6 +74,7 @@ class Resources(Struct, frozen=True):
     hardware: str | Path | None = None
     spill_mb: int | None = None
     annotations: tuple[str | Path, ...] = ()
+    within: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.memory_mb is not None and self.memory_mb < LEAST_MEMORY_MB:

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tracekit.errors import TracekitError, explained
+from tracekit.trace.paths import is_within, may_be_read
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import open_streams
 from tracekit.trace.unpacking import ANNOTATIONS, TRACES
@@ -35,9 +36,13 @@ def is_of_capture(path: str) -> bool:
 
 class Beside:
     """The files beside traces: those of the trace's rank, if their names have ranks. Lists a folder
-    once."""
+    once.
 
-    def __init__(self) -> None:
+    With `within`, only files in these folders are there at all, after links are followed.
+    """
+
+    def __init__(self, within: Iterable[str] | None = None) -> None:
+        self._within = within if within is None else tuple(within)
         self._names: dict[Path, list[str]] = {}
 
     def captures(self, trace: str) -> list[str]:
@@ -65,15 +70,24 @@ class Beside:
     def _in(self, folder: Path) -> list[str]:
         if folder not in self._names:
             try:
-                names = sorted(each.name for each in folder.iterdir())
+                names = (
+                    sorted(each.name for each in folder.iterdir()) if self._is_open(folder) else []
+                )
             except (OSError, ValueError):
                 names = []
             # A folder may hold thousands of traces: keep only the names of use.
             is_wanted = TRACES if folder.name == CAPTURES else ()
             self._names[folder] = [
-                each for each in names if ANNOTATIONS.fullmatch(each) or each.endswith(is_wanted)
+                each
+                for each in names
+                if (ANNOTATIONS.fullmatch(each) or each.endswith(is_wanted))
+                and self._is_open(folder / each)
+                and may_be_read(str(folder / each))
             ]
         return self._names[folder]
+
+    def _is_open(self, path: Path) -> bool:
+        return self._within is None or is_within(path, self._within)
 
 
 def _of_rank(trace: str, files: list[Path]) -> list[str]:

@@ -55,9 +55,19 @@ def _in_directory(path: str) -> Iterator[str]:
     for folder, _, names in os.walk(path, onerror=lambda error: unlisted.append(error.filename)):
         for name in sorted({*names} - {*_copies(names)}):
             each = str(Path(folder) / name)
-            if name.endswith(ENDINGS) and _may_hold_a_trace(each):
+            if name.endswith(ENDINGS) and may_be_read(each):
                 yield each
     yield from unlisted
+
+
+def is_within(path: str | Path, folders: Iterable[str | Path]) -> bool:
+    """Whether a path is in one of these folders after links are followed; the folders are resolved
+    already."""
+    try:
+        found = Path(path).resolve()
+    except (OSError, RuntimeError, ValueError):
+        return False
+    return any(found.is_relative_to(each) for each in folders)
 
 
 def _copies(names: Iterable[str]) -> Iterator[str]:
@@ -80,12 +90,12 @@ def _matching(pattern: str) -> Iterator[str]:
     below = [*parts[1 if anchor else 0 :], *(["*"] if parts[-1] == "**" else [])]
     for each in Path(anchor).glob(str(Path(*below))):
         is_hidden = any(part.startswith(".") and part not in parts for part in each.parts)
-        if not is_hidden and _may_hold_a_trace(str(each)):
+        if not is_hidden and may_be_read(str(each)):
             yield str(each)
 
 
-def _may_hold_a_trace(path: str) -> bool:
-    """True for a file, and for a path that cannot be examined: reading it says why."""
+def may_be_read(path: str) -> bool:
+    """True for an ordinary file, and for a path that cannot be examined: reading it says why."""
     try:
         return stat.S_ISREG(Path(path).stat().st_mode)
     except OSError:
