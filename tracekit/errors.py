@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tracekit.text import shown
+
 
 class TracekitError(Exception):
     """An error for the user: one line that says what is wrong, where, and what to do.
 
-    The command line prints it on standard error and exits with `status`.
+    The command line prints it on standard error and exits with `status`. URLs in it are without
+    what may be secret.
     """
 
     status = 2
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shown(message))
+
+
+class StorageError(TracekitError, OSError):
+    """A file system or a server failed: another attempt may succeed."""
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, contradicting, fingerprints
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import LoadProgress, Resources
-from tracekit.trace.remote import shown
+from tracekit.text import shown
 
 if TYPE_CHECKING:
     from tracekit.ingest.job import Job

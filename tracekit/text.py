@@ -15,11 +15,24 @@ _UNPRINTABLE = re.compile(
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+# Parts of a URL that may be secret: user and password, in which a / is not always escaped, and the
+# query of a signed address. A path has one / for two, and a part of an address no scheme.
+_SCHEME = r"\w\w:/{1,2}|//"
+_USER = re.compile(rf"({_SCHEME})([^/\s]*|[^/\s:]+:(?!\d+/)[^\s@]*)@")
+_QUERY = re.compile(rf"((?:{_SCHEME})[^\s'\"?#]*)[?#][^\s'\"]*")
 # Units of times and sizes, and by which power of ten each is larger than the last.
 TIMES = (("s", 9), ("ms", 6), ("us", 3), ("ns", 0))
 SIZES = (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3), ("B", 0))
 # Letters of some scripts carry three marks. Many more would be drawn over the lines above.
 _MOST_MARKS = 4
+
+
+def shown(text: object) -> str:
+    """The text with possible secrets (users, passwords and queries) removed from its URLs.
+
+    Every error passes through it, and every line that a command prints.
+    """
+    return _QUERY.sub(r"\1", _USER.sub(r"\1", str(text)))
 
 
 def printable(text: object) -> str:

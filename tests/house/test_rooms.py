@@ -16,7 +16,7 @@ PACKAGE = ROOT / "tracekit"
 # From the lowest room up: a module imports only from its own room and those before it. A room
 # within another one has its own line.
 ROOMS = [
-    "version", "errors", "text", "stages", "causes", "thresholds", "files", "records", "workloads",
+    "version", "text", "errors", "stages", "causes", "thresholds", "files", "records", "workloads",
     "queries", "native", "trace", "database", "ingest", "replay.graph", "replay", "evidence",
     "advice", "verdict", "examine", "verdicts", "compare", "lake", "opening", "perfetto", "capture",
     "experiments", "reporters", "budgets", "frameworks", "run", "agents", "schemas",

@@ -17,7 +17,7 @@ from tests.kit.serving import served
 from tests.kit.traces import document
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
-from tracekit.trace.remote import shown
+from tracekit.text import shown
 
 started, bucket, store = object_store.started, object_store.bucket, object_store.store
 OVERHEAD = OWN_TRACES / "simulated-overhead-bound.json.gz"

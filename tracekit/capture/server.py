@@ -9,25 +9,24 @@ and then stops by itself (https://docs.sglang.io/developer_guide/benchmark_and_p
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-import urllib.error
-import urllib.request
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from tracekit.errors import TracekitError
+from tracekit.errors import StorageError, TracekitError
+from tracekit.text import shown
 from tracekit.trace.beside import CAPTURES
 from tracekit.trace.paths import ENDINGS
-from tracekit.trace.remote import shown
 from tracekit.trace.source import open_streams
+from tracekit.trace.web import ask
 
 _START_S = 60
+# Of what a server says, this much is shown.
+_SAID = 200
 _POLL_S = 0.2
 # Ranks write at about the same time: if nothing is new for this long, all traces are there. The
 # second number is for a server that does not answer /stop_profile.
@@ -63,7 +62,7 @@ class Server(Struct, frozen=True):
             "output_dir": str(self.folder.absolute()), "num_steps": steps,
             "activities": ["CPU", "GPU"], "with_stack": stacks, "record_shapes": shapes,
         }  # fmt: skip
-        self._start(body)
+        self._start(body, timeout_s)
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self._new(before):
             time.sleep(min(_POLL_S, seconds))
@@ -73,33 +72,17 @@ class Server(Struct, frozen=True):
         captures = self.folder / CAPTURES
         return found + sorted(path for path in _state(captures) if path not in found)
 
-    def _start(self, body: dict[str, Any]) -> None:
-        try:
-            self._post("start_profile", _START_S, body)
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace").strip().partition("\n")[0][:200]
-            if error.code == 404 or "not enabled" in said:
-                raise TracekitError(
-                    f"{shown(self.url)}: was started without its profiler: {_NEEDS}"
-                ) from error
-            why = said or error.reason
-            raise self._failed(f"cannot start its profiler: {error.code} {why}") from error
-        except (OSError, HTTPException) as error:
-            raise self._failed(f"cannot be reached: {_reason(error)}") from error
+    def _start(self, body: dict[str, Any], timeout_s: float) -> None:
+        status, said = ask(self.url, "start_profile", min(_START_S, timeout_s), body)
+        if status == 404 or "not enabled" in said:
+            raise self._failed(f"was started without its profiler: {_NEEDS}")
+        if status >= 400:
+            raise self._failed(f"cannot start its profiler: {status} {said[:_SAID]}")
 
     def _stop(self, timeout_s: float) -> None:
         # A server that has stopped by itself answers with an error; the traces show what happened.
-        with suppress(OSError, HTTPException):
-            self._post("stop_profile", timeout_s)
-
-    def _post(self, name: str, timeout_s: float, body: dict[str, Any] | None = None) -> None:
-        request = urllib.request.Request(
-            f"{self.url.rstrip('/')}/{name}",
-            data=json.dumps(body or {}).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            answer.read()
+        with suppress(StorageError):
+            ask(self.url, "stop_profile", timeout_s, {})
 
     def _whole(self, before: _State, stopping: threading.Thread, end: float) -> list[Path]:
         """The new traces, once each of them is whole, and nothing more is written."""
@@ -113,7 +96,7 @@ class Server(Struct, frozen=True):
             is_settled = time.monotonic() - since > quiet_s
             if is_settled and found and all(map(_is_whole, found)):
                 return sorted(found)
-            if is_settled and (gone := self._gone()):
+            if is_settled and (gone := self._gone(max(_POLL_S, end - time.monotonic()))):
                 what = ", ".join(path.name for path in sorted(found)) or "any trace"
                 raise self._failed(f"ended before it had written {what}: {gone}")
         cut = ", ".join(path.name for path in sorted(last))
@@ -124,15 +107,13 @@ class Server(Struct, frozen=True):
             "torch_profiler_dir), as this machine sees it"
         )
 
-    def _gone(self) -> str | None:
+    def _gone(self, timeout_s: float) -> str | None:
         """Why the server no longer answers."""
         try:
-            with urllib.request.urlopen(f"{self.url.rstrip('/')}/health", timeout=_START_S):
-                return None
-        except urllib.error.HTTPError:
-            return None
-        except (OSError, HTTPException) as error:
-            return _reason(error)
+            ask(self.url, "health", timeout_s)
+        except StorageError as error:
+            return str(error).removeprefix(f"{shown(self.url)}: ")
+        return None
 
     def _new(self, before: _State) -> _State:
         return {
@@ -170,7 +151,3 @@ def _is_whole(path: Path) -> bool:
     except TracekitError:
         return False
     return tail in (b"}", b"]")
-
-
-def _reason(error: Exception) -> str:
-    return shown(str(getattr(error, "reason", error)) or type(error).__name__)

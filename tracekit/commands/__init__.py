@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from tracekit.errors import TracekitError, is_interrupt
-from tracekit.text import printable
+from tracekit.text import printable, shown
 from tracekit.version import __version__
 
 _FAILED, _INTERRUPTED = 2, 130
@@ -196,5 +196,5 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _complain(message: str, status: int = _FAILED) -> int:
-    click.echo("tracekit: " + printable(re.sub(r"\n\s*", " ", message)), err=True)
+    click.echo("tracekit: " + printable(shown(re.sub(r"\n\s*", " ", message))), err=True)
     return status

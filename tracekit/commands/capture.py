@@ -16,7 +16,7 @@ from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
 from tracekit.files import named_or_own
 from tracekit.reporters.written import Steps, wrote
-from tracekit.text import duration, size
+from tracekit.text import duration, shown, size
 from tracekit.workloads import WORKLOADS
 
 
@@ -88,7 +88,7 @@ def capture(
     is_script = workload.endswith(".py")
     if arguments and not is_script:
         raise TracekitError(f"only a script takes arguments: {' '.join(arguments)}")
-    name = workload.rsplit("/", 1)[-1].removesuffix(".py") if is_script else workload
+    name = workload.rsplit("/", 1)[-1].removesuffix(".py") if is_script else shown(workload)
     to = named_or_own(output, name.replace(":", ".") + ".json.gz")
     is_piped = to == "-"
     with (

@@ -100,9 +100,9 @@ def open_pair(runs: tuple[str, ...], trace_ids: tuple[int, int], resources: Reso
 def _open_two(a: str, b: str, trace_ids: tuple[int, int], resources: Resources) -> Pair:
     from tracekit.compare.diff import Pair, common_rank, compare_runs, ranks_in
     from tracekit.opening import load, open_any
+    from tracekit.text import shown
     from tracekit.thresholds import Thresholds
     from tracekit.trace.paths import trace_paths
-    from tracekit.trace.remote import shown
 
     given = trace_paths([a, b])
     if len(given) == 2:

@@ -14,7 +14,7 @@ import click
 
 from tracekit.errors import TracekitError
 from tracekit.reporters.written import tell
-from tracekit.text import printable
+from tracekit.text import printable, shown
 
 if TYPE_CHECKING:
     from tracekit.database.catalog import Value
@@ -88,7 +88,7 @@ class Request:
 
 def warn(text: str) -> None:
     """Prints a line to standard error."""
-    click.echo(f"tracekit: {printable(text)}", err=True)
+    click.echo(f"tracekit: {printable(shown(text))}", err=True)
 
 
 def tell_notes(opened: Session) -> None:

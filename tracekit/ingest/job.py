@@ -35,9 +35,9 @@ from tracekit.ingest.writer import (
     loaded_traces,
 )
 from tracekit.stages import stage
+from tracekit.text import shown
 from tracekit.trace.beside import Beside, annotated_nodes
 from tracekit.trace.other.formats import open_traces
-from tracekit.trace.remote import shown
 from tracekit.trace.source import ByteStream
 
 if TYPE_CHECKING:

@@ -35,8 +35,9 @@ from tracekit.ingest.resources import (
     plan_briefly,
 )
 from tracekit.ingest.writer import create_tables
+from tracekit.text import shown
 from tracekit.trace.paths import ENDINGS
-from tracekit.trace.remote import is_url, shown
+from tracekit.trace.remote import is_url
 from tracekit.trace.source import ByteStream
 
 

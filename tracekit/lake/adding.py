@@ -24,8 +24,9 @@ from tracekit.lake.upkeep import MOST_GROUPS, compact_runs, is_published, judge,
 from tracekit.lake.workers import Workers
 from tracekit.lake.writing import Outcome, Task, Written
 from tracekit.records import Record
+from tracekit.text import shown
 from tracekit.trace.paths import DATABASES, ENDINGS, trace_paths
-from tracekit.trace.remote import find, is_url, shown
+from tracekit.trace.remote import find, is_url
 
 # A task takes at least this many files: planning takes as long for one.
 _FEWEST = 4

@@ -32,7 +32,7 @@ from tracekit.lake.runs import LakeRun, read_runs
 from tracekit.lake.storage import WORK_PREFIX, Storage, local_files
 from tracekit.lake.tables import stored_answer_sql
 from tracekit.records import parsed
-from tracekit.trace.remote import shown
+from tracekit.text import shown
 
 if TYPE_CHECKING:
     from tracekit.lake.workers import Workers

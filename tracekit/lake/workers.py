@@ -24,8 +24,7 @@ from multiprocessing.connection import Connection
 from threading import Lock, Thread, main_thread
 from typing import Self, TypeVar
 
-from tracekit.errors import TracekitError, is_interrupt, needing, reason_of
-from tracekit.trace.remote import StorageError
+from tracekit.errors import StorageError, TracekitError, is_interrupt, needing, reason_of
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tracekit.database import catalog
 from tracekit.database.stored import Vocabulary
-from tracekit.errors import TracekitError
+from tracekit.errors import StorageError, TracekitError
 from tracekit.files import work_folder
 from tracekit.ingest.load import load_opened
 from tracekit.ingest.resources import Resources
@@ -28,7 +28,6 @@ from tracekit.lake.storage import WORK_PREFIX, Storage
 from tracekit.lake.tables import KEYS, NEEDED, VERDICTS, not_stored, stored_tables, summaries
 from tracekit.trace.beside import rank_in_name
 from tracekit.trace.other.formats import open_traces
-from tracekit.trace.remote import StorageError
 from tracekit.trace.source import ByteStream
 
 T = TypeVar("T")

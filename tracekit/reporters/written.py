@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from tracekit.records import Record
-from tracekit.text import printable
+from tracekit.text import printable, shown
 
 
 class Output(Struct, frozen=True):
@@ -44,7 +44,7 @@ def output(path: str | Path, count: int | None = None, unit: str | None = None) 
     """The file or folder that is at a path now."""
     file = Path(path)
     is_file = str(path) != "-" and file.is_file()
-    return Output(str(path), file.stat().st_size if is_file else None, count, unit)
+    return Output(shown(path), file.stat().st_size if is_file else None, count, unit)
 
 
 def wrote(
@@ -70,7 +70,7 @@ def tell(found: Steps, as_json: bool) -> int:
         elif isinstance(each, int):
             status = each
         elif not as_json:
-            say(printable(each))
+            say(printable(shown(each)))
     if as_json:
         say(json.dumps(Outputs(outputs).as_dict()))
     return status

@@ -1,4 +1,4 @@
-"""Traces at URLs: any file system that fsspec knows, such as s3://, gs://, hf:// and https://.
+"""Traces at URLs, such as s3://, gs://, hf:// and https://, by the file systems of fsspec.
 
 https://filesystem-spec.readthedocs.io
 """
@@ -8,24 +8,25 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from tracekit.errors import TracekitError, reason_of
+from tracekit.errors import StorageError, TracekitError, reason_of
+from tracekit.text import shown
+from tracekit.trace import web
 
-# Parts of a URL that may be secret: user and password, and the query of a signed address.
-_USER = re.compile(r"(\w://)[^/\s'\"]*@")
-_QUERY = re.compile(r"(\w://[^\s'\"?#]*)[?#][^\s'\"]*")
+# Object stores and sites. Other schemes of fsspec wrap file systems, run programs, or wait for
+# servers without an end.
+SCHEMES = (
+    "s3", "s3a", "gs", "gcs", "hf", "https", "http", "az", "abfs", "oci", "oss", "memory",
+)  # fmt: skip
 # Keys under which file systems report an object's state, the most reliable first.
 _STAMPS = ("ETag", "etag", "md5Hash", "checksum", "LastModified", "mtime", "updated", "created")
 # Traces are read from the first byte to the last: the next blocks are what is needed next.
 _BLOCK_BYTES = 4 << 20
-
-
-class StorageError(TracekitError, OSError):
-    """A file system failed: another attempt may succeed."""
+# A file at a URL; a server may send without an end.
+MOST_BYTES = 64 << 30
 
 
 class RemoteFile(NamedTuple):
@@ -40,11 +41,6 @@ def is_url(path: str) -> bool:
     """Whether a path is a URL, such as s3://bucket/folder."""
     scheme, separator, _ = path.partition("://")
     return bool(separator) and scheme.replace("+", "").isalnum() and scheme != "file"
-
-
-def shown(text: str) -> str:
-    """The text with possible secrets (users, passwords and queries) removed from its URLs."""
-    return _QUERY.sub(r"\1", _USER.sub(r"\1", text))
 
 
 @contextmanager
@@ -70,25 +66,28 @@ def filesystem(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it.
 
     Raises:
-        TracekitError: when it is not installed, or there is none of this name.
+        TracekitError: when it is not installed, or none of SCHEMES.
+        StorageError: when it cannot be reached.
     """
+    scheme = url.partition("://")[0].lower()
+    if scheme not in SCHEMES:
+        known = ", ".join(f"{each}://" for each in SCHEMES)
+        raise TracekitError(f"{shown(url)}: {scheme}:// is not read, only {known} and local paths")
     try:
-        from fsspec.core import url_to_fs
         from fsspec.registry import get_filesystem_class
-        from fsspec.utils import get_protocol
 
-        # Clients log what they also raise; without a handler, Python prints it.
-        package = get_filesystem_class(get_protocol(url)).__module__.partition(".")[0]
-        logging.getLogger(package).addHandler(logging.NullHandler())
-        fs, path = url_to_fs(url)
+        kind = get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
         raise TracekitError(
             f"{shown(url)}: cannot be reached: {_reason(error)} (pip install 'tracekit[remote]')"
         ) from error
-    except OSError as error:
-        # Some file systems connect at once.
-        raise StorageError(f"{shown(url)}: cannot be reached: {_reason(error)}") from error
-    return fs, str(path).rstrip("/")
+    # Clients log what they also raise; without a handler, Python prints it.
+    logging.getLogger(kind.__module__.partition(".")[0]).addHandler(logging.NullHandler())
+    settings = {"get_client": web.session} if scheme in ("http", "https") else {}
+    with translated_errors(url):
+        # Not url_to_fs, which takes :: in a URL for a chain of file systems.
+        fs = kind(**kind._get_kwargs_from_urls(url), **settings)
+        return fs, str(kind._strip_protocol(url)).rstrip("/")
 
 
 def find(url: str, endings: tuple[str, ...]) -> list[RemoteFile]:
@@ -172,7 +171,12 @@ class _Reading:
 
     def read(self, size: int = -1) -> bytes:
         with translated_errors(self._url):
-            return bytes(self._file.read(size))
+            data = bytes(self._file.read(size))
+        if self.tell() > MOST_BYTES:
+            raise TracekitError(
+                f"{shown(self._url)}: is larger than {MOST_BYTES >> 30} GB: download it first"
+            )
+        return data
 
     def seek(self, offset: int, whence: int = 0) -> int:
         with translated_errors(self._url):

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, cast
 from tracekit.errors import TracekitError, explained
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
-from tracekit.trace.remote import is_url, open_url, shown
+from tracekit.text import shown
+from tracekit.trace.remote import is_url, open_url
 from tracekit.trace.unpacking import (
     HEAD_BYTES,
     DamagedError,
