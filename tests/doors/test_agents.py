@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,6 @@ from tracekit.agents.traces import Folders, Opened
 from tracekit.commands import cli
 from tracekit.ingest.resources import Resources
 from tracekit.text import quoted
-from tracekit.trace.beside import Beside
 
 agent_client = pytest.importorskip("tests.kit.agent_client")
 AgentClient = agent_client.AgentClient
@@ -376,43 +374,6 @@ def test_wrong_arguments_are_one_line(agent):
         {"tool": "diff", "a": OVERHEAD, "b": COMPUTE, "trace_ids": [1]},
     ):  # fmt: skip
         assert agent.error(**wrong)
-
-
-def test_what_lies_beside_a_trace_is_read_in_the_folders_only(tmp_path):
-    around, inside = tmp_path, tmp_path / "above" / "inside"
-    (inside / "capture_traces").mkdir(parents=True)
-    node, graph = {"graph node id": 1 << 32}, traces.launch(0, 5, 1, "cudaGraphLaunch")
-    kernel = traces.gpu_op(50, 10, 1)
-    kernel["args"] |= node
-    trace = traces.write(inside / "t.json", [graph, kernel])
-    said = json.dumps({str(1 << 32): [{"name": hostile.SECRET}]})
-    (around / "kernel_annotations.json").write_text(said)
-    (inside.parent / "kernel_annotations.json").write_text(said)
-    (inside / "kernel_annotations_link.json").symlink_to(around / "kernel_annotations.json")
-    (inside / "capture_traces/link.json").symlink_to(traces.write(around / "c.json", [graph]))
-    os.mkfifo(inside / "t.annotations.json")
-    (inside / "kernel_annotations_own.json").write_text(said.replace(hostile.SECRET, "mine"))
-    for served, read in ((inside, ["own"]), (inside.parent, ["", "own"]), (None, None)):
-        folders = None if served is None else Folders([served])
-        resources = Resources() if folders is None else Opened(1, Resources(), folders).resources
-        beside = Beside(resources.within)
-        names = [Path(each).stem.partition("annotations")[2] for each in beside.annotations(trace)]
-        assert sorted(each.strip("_") for each in names) == (read or ["", "link", "own"])
-        assert len(beside.captures(trace)) == (served is None)
-    opened = Opened(1, Resources(), Folders([inside]))
-    with opened.using(Folders([inside]).resolve("t.json")) as database:
-        assert database.fetch("SELECT module FROM gpu_op_origin")[1] == [("mine",)]
-    opened.close()
-
-
-def test_a_log_beside_a_database_leads_nowhere_else(tmp_path):
-    (tmp_path / "inside").mkdir()
-    (tmp_path / "inside/a.duckdb").write_bytes(hostile.good(tmp_path).read_bytes())
-    served = Folders([tmp_path / "inside"])
-    assert served.resolve("a.duckdb")
-    (tmp_path / "inside/a.duckdb.wal").symlink_to(hostile.secret_in(tmp_path))
-    with pytest.raises(tracekit.TracekitError, match="is outside"):
-        served.resolve("a.duckdb")
 
 
 def test_a_changed_file_is_read_again_and_few_stay_open(tmp_path):

@@ -1,5 +1,7 @@
-"""What tracekit names itself is never written through a link, which any checkout may hold."""
+"""Links in a checkout or a folder lead nowhere: neither what tracekit writes under its own names,
+nor what it reads beside a trace for an agent."""
 
+import json
 import os
 from pathlib import Path
 
@@ -8,14 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import OWN_TRACES
-from tests.kit import traces
+from tests.kit import hostile, traces
 from tests.kit.hostile import EVENTS
 from tracekit import budgets
+from tracekit.agents.traces import Folders, Opened
 from tracekit.capture.output import rank_path
 from tracekit.commands import cli
 from tracekit.errors import TracekitError
 from tracekit.files import named_or_own, require_unlinked
 from tracekit.frameworks.judging import on_trace_ready, verdict_paths
+from tracekit.ingest.resources import Resources
+from tracekit.trace.beside import Beside
 
 TRACE = str(OWN_TRACES / "simulated-2-ranks-rank0.json.gz")
 # Commands, and the paths that they write to.
@@ -120,7 +125,6 @@ def test_a_skill_that_differs_is_shown_and_kept_unless_forced(checkout):
 def test_a_file_that_a_database_names_is_not_opened(checkout, monkeypatch):
     from tracekit import opening
     from tracekit.commands.diff import open_pair
-    from tracekit.ingest.resources import Resources
 
     ranks = [str(OWN_TRACES / f"simulated-2-ranks-rank{rank}.json.gz") for rank in (0, 1)]
     for name in ("a.duckdb", "b.duckdb"):
@@ -134,3 +138,40 @@ def test_a_file_that_a_database_names_is_not_opened(checkout, monkeypatch):
     with open_pair(("a.duckdb", "b.duckdb"), (1, 2), Resources()).database as both:
         assert len(both.trace_ids()) == 4
     assert all(set(each) <= {"a.duckdb", "b.duckdb"} for each in loaded if each)
+
+
+def test_what_lies_beside_a_trace_is_read_in_the_folders_only(tmp_path):
+    around, inside = tmp_path, tmp_path / "above" / "inside"
+    (inside / "capture_traces").mkdir(parents=True)
+    node, graph = {"graph node id": 1 << 32}, traces.launch(0, 5, 1, "cudaGraphLaunch")
+    kernel = traces.gpu_op(50, 10, 1)
+    kernel["args"] |= node
+    trace = traces.write(inside / "t.json", [graph, kernel])
+    said = json.dumps({str(1 << 32): [{"name": hostile.SECRET}]})
+    (around / "kernel_annotations.json").write_text(said)
+    (inside.parent / "kernel_annotations.json").write_text(said)
+    (inside / "kernel_annotations_link.json").symlink_to(around / "kernel_annotations.json")
+    (inside / "capture_traces/link.json").symlink_to(traces.write(around / "c.json", [graph]))
+    os.mkfifo(inside / "t.annotations.json")
+    (inside / "kernel_annotations_own.json").write_text(said.replace(hostile.SECRET, "mine"))
+    for served, read in ((inside, ["own"]), (inside.parent, ["", "own"]), (None, None)):
+        folders = None if served is None else Folders([served])
+        resources = Resources() if folders is None else Opened(1, Resources(), folders).resources
+        beside = Beside(resources.within)
+        names = [Path(each).stem.partition("annotations")[2] for each in beside.annotations(trace)]
+        assert sorted(each.strip("_") for each in names) == (read or ["", "link", "own"])
+        assert len(beside.captures(trace)) == (served is None)
+    opened = Opened(1, Resources(), Folders([inside]))
+    with opened.using(Folders([inside]).resolve("t.json")) as database:
+        assert database.fetch("SELECT module FROM gpu_op_origin")[1] == [("mine",)]
+    opened.close()
+
+
+def test_a_log_beside_a_database_leads_nowhere_else(tmp_path):
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside/a.duckdb").write_bytes(hostile.good(tmp_path).read_bytes())
+    served = Folders([tmp_path / "inside"])
+    assert served.resolve("a.duckdb")
+    (tmp_path / "inside/a.duckdb.wal").symlink_to(hostile.secret_in(tmp_path))
+    with pytest.raises(TracekitError, match="is outside"):
+        served.resolve("a.duckdb")

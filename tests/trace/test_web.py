@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from werkzeug import Response
 
 import tracekit
+from tests.house.test_readme import ROOT
 from tests.kit import traces
 from tests.kit.hostile import EVENTS
 from tests.kit.serving import FAULTS, hostile, served
@@ -137,6 +138,16 @@ def test_no_command_shows_what_is_secret_in_an_address(command, run, tmp_path):
     done = run(*[word.replace("T", TRACE) for word in command.split()])
     assert "hunter2" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_list_of_schemes_is_that_of_the_documents():
+    limits = (ROOT / "docs/explanation/limits.md").read_text()
+    assert "| the schemes of URLs | " + ", ".join(f"`{each}`" for each in remote.SCHEMES) in limits
+    security = (ROOT / "SECURITY.md").read_text()
+    assert f"`tracekit/trace/remote.py`, {len(remote.SCHEMES)} of them" in security
+    assert f"ends after {web.CALL_S} s, or {web.SILENCE_S} s without" in security
+    most = f"{web.MOST_ANSWERED_BYTES >> 20} MB at most, and a file {remote.MOST_BYTES >> 30} GB"
+    assert most in security
 
 
 def test_secrets_are_taken_out_of_any_text():
