@@ -50,11 +50,11 @@ class Engine:
         if self.fault != "writes nothing":
             self.write()
         if self.fault == "hangs":
-            time.sleep(60)
+            time.sleep(600)
         return Response()
 
     def write(self):
-        time.sleep(self.lasts_s / 4)
+        time.sleep(0 if self.fault == "halts" else self.lasts_s / 4)
         for rank, trace in enumerate(RANKS):
             data = trace.read_bytes()
             with (self.folder / f"host-TP-{rank}.trace.json.gz").open("wb") as file:
@@ -63,7 +63,7 @@ class Engine:
                 if self.fault == "dies":
                     self.end()
                     return
-                time.sleep(self.lasts_s / 2)
+                time.sleep(600 if self.fault == "halts" else self.lasts_s / 2)
                 file.write(data[len(data) // 2 :])
 
     def end(self):
@@ -78,7 +78,7 @@ def _soon(monkeypatch):
     monkeypatch.setattr(library, "_POLL_S", 0.05)
 
 
-def captured(engine, seconds=0.2, timeout_s=20):
+def captured(engine, seconds=0.2, timeout_s=120):
     found = Server(engine.url, engine.folder).capture(
         3, seconds, timeout_s, stacks=False, shapes=True
     )
@@ -106,7 +106,7 @@ def test_the_traces_of_all_ranks_are_whole(tmp_path, counts_steps):
 def test_a_stop_that_never_answers_is_not_waited_for(tmp_path):
     begun = time.monotonic()
     assert len(captured(Engine(tmp_path, fault="hangs"))) == 2
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 120
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_a_stop_that_never_answers_is_not_waited_for(tmp_path):
 def test_failures_of_the_server_are_reported(tmp_path, fault, said):
     engine = Engine(tmp_path, fault=fault)
     with pytest.raises(TracekitError, match=said) as raised:
-        captured(engine, timeout_s=1 if fault == "writes nothing" else 20)
+        captured(engine, timeout_s=1 if fault == "writes nothing" else 120)
     assert "\n" not in str(raised.value)
 
 
 def test_a_trace_that_is_not_finished_in_time_is_reported(tmp_path):
     with pytest.raises(TracekitError, match="has not finished writing host-TP-0"):
-        captured(Engine(tmp_path, lasts_s=4), timeout_s=1.5)
+        captured(Engine(tmp_path, fault="halts"), timeout_s=4)
 
 
 def test_the_command_names_the_traces(run, refused, tmp_path):
