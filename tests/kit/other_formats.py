@@ -121,11 +121,11 @@ def rocpd(file, version=4):
 # -- JAX -------------------------------------------------------------------------------------------
 
 
-def space():
-    """A TPU that runs one step, with its host, in XLA's terms."""
+def space(kind=b"TPU", device=b"TPU v6 Lite2"):
+    """A device that runs one step, with its host, in XLA's terms."""
     schema = xplane._SCHEMA.replace("bytes lines", "XLine lines")
     made = messages(schema.replace("bytes events", "XEvent events"))["XPlane"]
-    host, tpu = made(id=2, name=b"/host:CPU"), made(id=1, name=b"/device:TPU:0")
+    host, tpu = made(id=2, name=b"/host:CPU"), made(id=1, name=b"/device:%s:0" % kind)
     for plane, names in (
         (host, [b"$train.py:12 step", b"train", b"PjitFunction(f)"]),
         (tpu, [b"fusion.3", b"jit_f"]),
@@ -134,6 +134,8 @@ def space():
             plane.event_metadata[number].name = name
         for number, name in enumerate([b"step_num", b"hlo_category", b"loop fusion", b"flops"], 1):
             plane.stat_metadata[number].name = name
+    tpu.stat_metadata[5].name = b"device_type_string"
+    tpu.stats.add(metadata_id=5, str_value=device)
     thread = host.lines.add(id=77, display_name=b"main", timestamp_ns=1_000)
     thread.events.add(metadata_id=1, offset_ps=0, duration_ps=9_000_000)
     thread.events.add(metadata_id=2, offset_ps=1_000_000, duration_ps=5_000_000).stats.add(

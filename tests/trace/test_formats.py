@@ -115,6 +115,7 @@ ASKED = {
         ("side, name FROM annotations",
          [("device", "jit_f"), ("host", "PjitFunction(f)"), ("host", "ProfilerStep#4")]),
         ("metadata->'profiler'->>'picoseconds_lost' FROM trace", [("1",)]),
+        ("device_id, name FROM device", [(0, "TPU v6 Lite2")]),
     ],
     "xplane_cut_3": _CUT_PLANES,
     "xplane_cut_40": _CUT_PLANES,

@@ -10,7 +10,10 @@ from tests.conftest import SHARED_TRACES
 from tests.kit.other_formats import space
 from tests.kit.processes import invoke
 from tests.trace.test_nsys import report
+from tracekit.causes import in_words_of
 from tracekit.errors import TracekitError
+from tracekit.reporters.html.subject import Subject
+from tracekit.reporters.html.trace import trace_view
 from tracekit.trace.paths import trace_paths
 
 OTHER = SHARED_TRACES / "other"
@@ -140,3 +143,17 @@ def test_every_command_takes_it(name, tmp_path):
         assert done.exit_code == 0, f"{command}: {done.output}"
         if command[0] == "sql" and not name:
             assert done.stdout.split() == ["profiler", "jax", "nsys"]
+
+
+def test_a_tpu_is_called_so_and_its_word_changes_nothing_else(tmp_path):
+    path = tmp_path / "h.xplane.pb"
+    path.write_bytes(space())
+    path.with_name("gpu.xplane.pb").write_bytes(space(b"GPU", b"NVIDIA L4"))
+    said = invoke("analyze", path).output + invoke("analyze", path, "--full").output
+    assert "TPU v6 Lite2" in said and "before the first TPU op" in said and "GPU" not in said
+    with tracekit.load(path) as run, tracekit.load(path.with_name("gpu.xplane.pb")) as other:
+        ours, theirs = run.verdict().verdict, other.verdict().verdict
+        assert repr(ours) == in_words_of("TPU", repr(theirs))
+        figures = trace_view(Subject(run.session, 1)).figures.values()
+        shown = [(each.title, each.says, *each.doubts) for each in figures]
+        assert "TPU ops have no launch" in repr(shown) and "GPU" not in repr(shown)

@@ -14,8 +14,8 @@ from tracekit.thresholds import Thresholds
 from tracekit.verdict.regime import UNKNOWN, bound_by, bound_of, is_close
 
 _NAMED = 3
-# What the span of a trace's work begins and ends with.
-_OP = {"GPU-active span": "GPU op", "first operator to last": "operator"}
+# As queries/views/cpu.sql names it.
+_OF_OPERATORS = "first operator to last"
 
 
 def differing_window(evidence: Evidence, regime: str, thresholds: Thresholds) -> Period | None:
@@ -115,7 +115,7 @@ def outside(evidence: Evidence, thresholds: Thresholds) -> str:
     if any(each.code == "started_late" for each in evidence.health):
         # Another sentence says how late.
         return ""
-    if whole is None or window.name not in _OP or 2 * window.span_ns >= whole.span_ns:
+    if whole is None or not _op(window) or 2 * window.span_ns >= whole.span_ns:
         return ""
     ends = _ends_beyond(whole, window, _ends(window), thresholds.headline_share)
     return f"That is without {ends}, in a trace of {duration(whole.span_ns)}" if ends else ""
@@ -146,8 +146,16 @@ def _ends_beyond(outer: Window, inner: Window, names: tuple[str, str], least: fl
 
 def _ends(window: Window) -> tuple[str, str]:
     """What a window begins and ends with, in a sentence."""
-    op = _OP.get(window.name)
+    op = _op(window)
     return (f"the first {op}", f"the last {op}") if op else (window.name, window.name)
+
+
+def _op(window: Window) -> str:
+    """What the span of a trace's work begins and ends with. The name of a device's span has the
+    device's word, so its kind tells."""
+    if window.kind == "gpu_active":
+        return "GPU op"
+    return "operator" if window.name == _OF_OPERATORS else ""
 
 
 def is_unrepeated(repetition: Repetition | None) -> bool:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
@@ -20,6 +20,7 @@ import vl_convert
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
+from tracekit.causes import in_words_of
 from tracekit.errors import TracekitError
 from tracekit.files import is_own, own_cache, written_whole
 from tracekit.reporters import colours
@@ -49,11 +50,19 @@ class Part(Struct, frozen=True):
         return len(self.figures) == 1 and self.figures[0].is_half
 
 
-def part_of(subject: Any, section: tuple[str, str, Sequence[Maker]]) -> Part:
+def part_of(
+    subject: Any, section: tuple[str, str, Sequence[Maker]], device_word: str = "GPU"
+) -> Part:
     """A section, given by its name, title and figures, with those that have something to show."""
     name, title, makers = section
     made = ((make.__name__, make(subject)) for make in makers)
-    return Part(name, title, [replace(each, name=of) for of, each in made if each is not None])
+    words = partial(in_words_of, device_word)
+    figures = [
+        replace(each, name=of, title=words(each.title), says=words(each.says))
+        for of, each in made
+        if each is not None
+    ]
+    return Part(name, title, figures)
 
 
 class View(Struct, frozen=True, dict=True):

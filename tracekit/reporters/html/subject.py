@@ -9,6 +9,7 @@ from typing import Any
 import polars
 from msgspec import Struct
 
+from tracekit.causes import in_words_of
 from tracekit.database.catalog import Value
 from tracekit.database.session import Session
 from tracekit.evidence.model import Window
@@ -91,7 +92,11 @@ class PageSubject:
     @cached_property
     def findings(self) -> list[dict[str, Any]]:
         """The doubts about the traces, and the data that was not recorded."""
-        return self.database.findings(self.trace_id)
+        words = {trace_id: row["device_word"] for trace_id, row in self._counts.items()}
+        return [
+            row | {"message": in_words_of(words[row["trace_id"]], row["message"])}
+            for row in self.database.findings(self.trace_id)
+        ]
 
     @cached_property
     def _counts(self) -> dict[int, dict[str, Any]]:

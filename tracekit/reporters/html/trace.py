@@ -50,13 +50,14 @@ def trace_view(subject: Subject) -> View:
         ],
     }
     parts: list[Part] = []
+    drawn = partial(part_of, subject, device_word=analysis.trace.device_word)
     at_once = 1 if subject.database.is_large else _AT_ONCE
     with ThreadPoolExecutor(at_once, "tracekit-sections") as threads:
-        for part in threads.map(partial(part_of, subject), SECTIONS[:-1]):
+        for part in threads.map(drawn, SECTIONS[:-1]):
             subject.figures += part.figures
             parts.append(part)
     # The last section tells which of the other figures a finding touches.
-    parts += (part_of(subject, last) for last in SECTIONS[-1:])
+    parts += map(drawn, SECTIONS[-1:])
     return View(f"trace{subject.trace_id}", analysis.trace.path, "trace.html", facts, parts)
 
 

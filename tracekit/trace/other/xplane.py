@@ -58,7 +58,9 @@ message XStatMetadata { int64 id = 1; string name = 2; }
 """
 # The host's threads, as XLA's own viewers number them; devices have their plane's number.
 _HOST = 701
-_DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)(.*)")
+_DEVICE = re.compile(r"/device:(?!CPU)([A-Z]+):(\d+)(.*)")
+# What a device is called, from the most exact stat to the vendor.
+_NAMES = ("device_type_string", "device_type", "device_vendor")
 _STREAM = re.compile(r"Stream #(\d+)|XLA Ops$")
 _CALL = re.compile(r"(cuda|hip)[A-Z]|cu[A-Z]")
 _PYTHON = re.compile(r"\$(.+):(\d+) (.+)", re.DOTALL)
@@ -111,9 +113,10 @@ class _Plane:
                 self._tail.setdefault("planes", {})[self._name] = own
             pid = _HOST + 1 + self._plane.id
         if device and lines:
+            known = (own[each] for each in _NAMES if own.get(each))
             self._tail["deviceProperties"].append(
                 {
-                    "id": pid, "name": own.get("device_type") or own.get("device_vendor"),
+                    "id": pid, "name": next(known, device[1]),
                     "numSms": own.get("core_count"), "totalGlobalMem": own.get("memory_size"),
                     "computeMajor": own.get("compute_cap_major"),
                     "computeMinor": own.get("compute_cap_minor"),
