@@ -20,6 +20,7 @@ from tracekit.evidence.model import Evidence, OneOffEvent, Period, Trace
 from tracekit.stages import stage
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
+from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN, flip_of
 from tracekit.verdict.windows import is_anecdote, is_hardly_longer, is_unrepeated
 
@@ -367,6 +368,8 @@ class _Examiner:
         period = Period(
             account.window, account.gpu, account.idle, account.host, gains, UNKNOWN, None
         )
+        if forbids_verdicts(self.trace.health):
+            return period
         regime, bottleneck = judge_briefly(period, self.thresholds)
         if is_anecdote(bottleneck, self.accounts.first.ops, self.repetition, self.thresholds):
             return period

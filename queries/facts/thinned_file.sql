@@ -1,26 +1,34 @@
--- fact: A file from which most events were taken out after the recording.
+-- fact: A file from which most operators were taken out after the recording.
 -- into: recorder_finding
 -- needs: slice_label
 -- when: kind = 'cpu_op'
--- A recorder numbers operators one after the other, so the numbers that a file lacks are operators that it
--- lacks; but one long jump is where another recording begins, or another process.
-WITH number AS (
-    SELECT trace_id, external_id FROM event_row JOIN slice_label USING (label_id)
-    WHERE kind = 'cpu_op' AND external_id > 0
+-- A thread of the recorder takes a block of numbers, and numbers its operators and ranges one after the
+-- other: numbers missing inside a block are operators missing from the file. Holes between blocks tell
+-- nothing: other threads, recordings and processes have those numbers.
+WITH block AS (
+    SELECT trace_id, count(DISTINCT external_id) AS present,
+           min(external_id) AS first, max(external_id) AS last
+    FROM event_row JOIN slice_label USING (label_id)
+    WHERE kind IN ('cpu_op', 'annotation') AND external_id > 0
+    GROUP BY trace_id, (external_id - 1) // thresholds().number_block
 ),
 numbered AS (
-    SELECT trace_id, count(DISTINCT external_id) AS present,
-           max(external_id) - min(external_id) + 1 AS numbers
-    FROM number GROUP BY trace_id
-    HAVING present >= thresholds().few_launches AND present < thresholds().present_share * numbers
-),
-jump AS (
-    SELECT trace_id, external_id - lag(external_id) OVER (PARTITION BY trace_id ORDER BY external_id) AS jump
-    FROM number SEMI JOIN numbered USING (trace_id)
+    SELECT *, present < thresholds().present_share * in_a_row AS is_thinned FROM (
+        SELECT trace_id, sum(present)::BIGINT AS present, sum(last - first + 1)::BIGINT AS in_a_row,
+               max(last) - min(first) + 1 AS numbers
+        FROM block GROUP BY trace_id
+    ) WHERE present >= thresholds().few_launches
 )
-SELECT trace_id, 'thinned_file' AS code, 'error' AS severity, numbers - present AS count,
-       format('only {:.2g} % of the recorded operators are in this file ({:,} of {:,}): what is busy and '
-           || 'what is idle in it means nothing', 100 * present / numbers, present, numbers) AS message,
+SELECT trace_id, if(is_thinned, 'thinned_file', 'sparse_numbers') AS code,
+       if(is_thinned, 'error', 'info') AS severity,
+       if(is_thinned, in_a_row, numbers) - present AS count,
+       if(is_thinned,
+           format('only {:.2g} % of the operators that the recorder numbered in a row are in this file '
+               || '({:,} of {:,}): what is busy and what is idle in it means nothing',
+               100 * present / in_a_row, present, in_a_row),
+           format('operators have only {:.2g} % of the numbers between their first and last one: other '
+               || 'threads, recordings or processes have the rest, or they were taken out',
+               100 * present / numbers)
+       ) AS message,
        NULL::BIGINT AS time_ns, NULL AS event_id
-FROM numbered JOIN (SELECT trace_id, max(jump) AS longest FROM jump GROUP BY trace_id) USING (trace_id)
-WHERE present < thresholds().present_share * (numbers - longest)
+FROM numbered WHERE is_thinned OR present < thresholds().sparse_share * numbers

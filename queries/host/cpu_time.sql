@@ -74,6 +74,8 @@ device_sign AS (
         -- GPU events are written last: they may be what is missing of a file that breaks off.
         SELECT trace_id, 'a listed device' FROM trace
         WHERE damage IS NOT NULL AND trace_id IN (SELECT trace_id FROM device)
+        UNION ALL
+        SELECT trace_id, 'slices that are not read' FROM recorder_finding WHERE code = 'unread_device'
     ) GROUP BY trace_id
 )
 SELECT

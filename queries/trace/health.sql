@@ -88,7 +88,8 @@ findings AS (
     UNION ALL
     SELECT trace_id, unnest([
         ('unlinked_gpu_ops', 'warning', unlinked,
-            'GPU ops have no launch in the trace (' || round(100.0 * unlinked / ops, 1)
+            'GPU ops have no ' || if(ambiguous > 0, 'known launch', 'launch in the trace')
+            || ' (' || round(100.0 * unlinked / ops, 1)
             || ' % of all): idle time that they end is not attributed'),
         ('negative_duration', 'warning', negative,
             'events have a negative duration and are left out of all sums'),
@@ -113,7 +114,8 @@ findings AS (
         ('several_processes', 'warning', is_merged::BIGINT,
             'several processes launch GPU ops in this file: the verdict is about the device with the most '
             || 'kernel time, whichever process uses it'),
-        ('no_gpu_ops', 'info', (events > 0 AND ops IS NULL)::BIGINT, 'no GPU op is in the trace'),
+        ('no_gpu_ops', 'info', (events > 0 AND ops IS NULL AND NOT is_unread)::BIGINT,
+            'no GPU op is in the trace'),
         ('no_steps', 'info', (events > 0 AND steps IS NULL)::BIGINT,
             'no profiler steps are marked: ' || switch_of(profiler, 'no_steps')),
         ('no_stacks', 'info', (frames = 0)::BIGINT,
@@ -138,7 +140,8 @@ findings AS (
                 || if(is_loading, 'they take much of the time', 'launches take a millisecond or more each'))
             || ': a first run, record a warm one')
     ]), NULL
-    FROM trace LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
+    FROM (SELECT *, trace_id IN (SELECT trace_id FROM recorder_finding WHERE code = 'unread_device')
+        AS is_unread FROM trace) LEFT JOIN op USING (trace_id) LEFT JOIN timed USING (trace_id)
     LEFT JOIN step USING (trace_id) LEFT JOIN measured_steps USING (trace_id)
     LEFT JOIN started USING (trace_id)
     WHERE coalesce(getvariable('severity'), '') <> 'error'

@@ -28,11 +28,12 @@ _FUNCTIONS = {
     "compiled_part": ("compiled", "NULL"),
     "expert_part": ("expert", "NULL"),
     "collective_type": ("collective", "NULL"),
+    "device_lane": ("lane", "NULL"),
     "traits_of": ("trait", ""),
 }
 _CALL = re.compile(rf"\b({'|'.join(_FUNCTIONS)})\((?:('?\w+'?), )?(\w+)\)")
 # Facets for names of one kind only, so that the kind needs no test.
-_OF_ONE_KIND = {"call", "class", "work", "expert", "collective"}
+_OF_ONE_KIND = {"call", "class", "work", "expert", "collective", "lane"}
 
 
 class Spelling(NamedTuple):

@@ -27,6 +27,7 @@ from tracekit.text import duration, lowered, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.once import once_rows, once_share
+from tracekit.verdict.recorder import forbids_verdicts
 from tracekit.verdict.regime import UNKNOWN
 
 LINES, WIDTH = 24, 80
@@ -133,8 +134,8 @@ def _advice(analysis: Analysis, free: int) -> list[Text]:
     """What to change: a line for each change and, if there is room, a line with its place. One-off
     events that take much of the trace are listed, before changes that save less; otherwise advice
     on one-offs is shown only if it comes first."""
-    if any(each.code == "thinned_file" for each in analysis.trace.health):
-        # What takes long in a file without most of its events means nothing.
+    if forbids_verdicts(analysis.trace.health):
+        # What takes long in such a file means nothing.
         return _next(analysis, free)
     lists = lists_of(analysis.advice, "What to change, each alone")
     once = dict(lists).get(ONCE, [])

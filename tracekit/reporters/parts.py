@@ -73,7 +73,13 @@ def devices_of(analysis: Analysis) -> str:
         guessed = (each for of, each in _ARCHITECTURES if re.search(of, kernels, re.IGNORECASE))
         newest = next(guessed, None)
         return f"unnamed device{f' (by its kernels, perhaps {newest})' if newest else ''}"
+    if _has(analysis, "unread_device"):
+        return "a device that is not read"
     return "CPU only" if analysis.host else "no device"
+
+
+def _has(analysis: Analysis, finding: str) -> bool:
+    return any(each.code == finding for each in analysis.trace.health)
 
 
 def without_profiler(analysis: Analysis) -> str:
@@ -146,7 +152,10 @@ def busy_share(period: Period) -> float | None:
 
 
 def parts_of(analysis: Analysis) -> list[WindowPart]:
-    """The parts of the verdict's window in plain words, without those that are 0."""
+    """The parts of the verdict's window in plain words, without those that are 0; none if the
+    recordings of several processes are mixed in it."""
+    if _has(analysis, "merged_ranks"):
+        return []
     gpu, idle, host = analysis.judged.gpu, analysis.judged.idle, analysis.judged.host
     if gpu is not None and idle is not None:
         parts = [

@@ -46,8 +46,15 @@ class Omission(Struct, frozen=True):
     """The highest confidence that it leaves; `none`: the regime is unknown."""
 
 
+# Findings after which no number of a window says what held the run up.
+_FORBIDDING = frozenset({"unread_device", "merged_ranks", "thinned_file"})
 # Returns the highest confidence that a finding leaves; None: the finding does not matter.
 Rule = Callable[[RuleInput, Finding], "str | None"]
+
+
+def forbids_verdicts(health: Sequence[Finding]) -> bool:
+    """Whether a finding forbids a verdict on any window of the trace."""
+    return any(each.code in _FORBIDDING for each in health)
 
 
 def bound_of_verdict(analysis: Analysis, thresholds: Thresholds) -> Bound:
@@ -116,7 +123,8 @@ def with_omission(verdict: Verdict, evidence: Evidence, thresholds: Thresholds) 
     advice = [words("record")[each.code] for each in found]
     if level == "none":
         # The remaining reasons and prices are only about the work that happened to be recorded.
-        why = [*sentences, *verdict.why[:1]][:MOST_REASONS]
+        rest = [] if forbids_verdicts(evidence.health) else verdict.why[:1]
+        why = [*sentences, *rest][:MOST_REASONS]
         unknown = replace(verdict, regime=UNKNOWN, bottleneck=None, confidence="none", margin=None)
         return replace(
             unknown, headline=sentences[0], why=why, savings=[], try_next=advice, doubts=sentences
@@ -173,6 +181,9 @@ def _nothing(case: RuleInput, finding: Finding) -> str:
 def _unread(case: RuleInput, finding: Finding) -> str | None:
     """Events of a form that is not analysed, in a trace where nothing else is, or where they are
     most of the host's."""
+    if "unread_device" in case.findings:
+        # That says more.
+        return None
     if case.evidence.gpu is None and case.evidence.host is None:
         return "none"
     return "none" if finding.severity == "error" and case.verdict.regime == OVERHEAD else None
@@ -305,6 +316,8 @@ RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("starts_before_launch",), _misdated),
     (("negative_duration",), _negative),
     (("begin_end_events", "no_time", "no_category"), _unread),
+    (("unread_device",), _nothing),
+    (("merged_ranks",), _nothing),
     (("thinned_file", "no_work_recorded", "captured_only", "launches_alone"), _nothing),
     (("graph_without_kernels", "dropped_at_start", "dropped_at_end", "lost_kernels"), _lost),
     (("unended_calls",), _unended),
