@@ -1,5 +1,6 @@
 """The history of a lake's runs: when the step changed, and what changed."""
 
+import json
 import random
 import shutil
 
@@ -10,11 +11,11 @@ from tests.kit import ranks_simulated
 from tests.kit.atoms import MS
 from tests.kit.lakes import add, rank_events
 from tests.kit.ranks_simulated import LOGGING, Job
-from tests.kit.traces import write
+from tests.kit.traces import gpu_op, launch, step, write
 from tracekit.commands.diff import open_pair
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.lake.comparing import history, runs_in_order, shifts
+from tracekit.lake.comparing import history, runs_in_order, shifts, spread
 from tracekit.lake.fleet import fleet
 from tracekit.run import open_lake
 from tracekit.thresholds import Thresholds
@@ -40,6 +41,60 @@ def test_two_runs_are_enough_for_a_change():
     (change,) = shifts([("a", 100.0), ("b", 110.0)], Thresholds())
     assert (change.last_before, change.run) == ("a", "b")
     assert shifts([("a", 100.0), ("b", 104.0)], Thresholds()) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "means"),
+    [
+        ([150, 126, 16], "too_few_runs"),
+        ([100, 104], "alike"),
+        ([100, 103, 104, 101, 102, 100], "alike"),
+        ([100, 160, 90, 170, 95, 165, 100, 150], "noise"),
+    ],
+)
+def test_steps_that_did_not_change_for_sure_say_how_far_apart_they_are(steps, means):
+    named = [(str(place), float(each)) for place, each in enumerate(steps)]
+    assert shifts(named, Thresholds()) == []
+    found = spread(named, Thresholds())
+    assert (found.least_ns, found.most_ns, found.means) == (min(steps), max(steps), means)
+    assert steps[int(found.slowest)] == max(steps)
+
+
+@pytest.fixture
+def three_runs(tmp_path):
+    """A lake of three runs, whose steps take 150, 126 and 16 ms."""
+    for number, ms in enumerate((150, 126, 16)):
+        us, folder = 1000 * ms, tmp_path / "in" / f"night{number}"
+        folder.mkdir(parents=True)
+        events = [
+            each
+            for n in range(3)
+            for each in (
+                step(n, n * us, us),
+                launch(n * us, 5, n + 1),
+                gpu_op(n * us + 10, us - 20, n + 1),
+            )
+        ]
+        began_ns = 1_700_000_000 * 10**9 + number
+        write(folder / "rank0.json", events, baseTimeNanoseconds=began_ns)
+    assert not add(tmp_path / "lake", tmp_path / "in").failed
+    return str(tmp_path / "lake")
+
+
+def test_three_runs_that_differ_are_neither_unchanged_nor_slow(three_runs, run, tmp_path):
+    said = (
+        "the step takes 16 ms in run night2 and 150 ms in run night0, 9.38 times as long: "
+        "so few runs cannot tell a change from noise"
+    )
+    for command in ("history", "fleet"):
+        told = " ".join(run(command, three_runs).stdout.split())
+        assert said in told
+        assert not any(each in told for each in ("did not change", "stays as it is", "slow run"))
+        found = json.loads(run(command, three_runs, "--json").stdout)
+        assert found["spread"]["means"] == "too_few_runs"
+    assert run("report", three_runs, "-o", "page.html").returncode == 0
+    title = (tmp_path / "page.html").read_text().partition("</title>")[0].partition("<title>")[2]
+    assert title.startswith("3 runs: the step takes 16 ms and 150 ms, 9.38 times as long: so few")
 
 
 def test_runs_are_in_order_of_time_or_of_name_if_one_has_no_time(tmp_path):

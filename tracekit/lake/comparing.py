@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import pi, sqrt
+from operator import itemgetter
 from statistics import median, median_low
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
@@ -100,6 +101,27 @@ class StepChange(Struct, frozen=True):
         return self.after_ns / self.before_ns
 
 
+class Spread(Struct, frozen=True):
+    """How far apart the steps of runs are, if none of them counts as changed."""
+
+    fastest: str
+    """The run with the shortest step."""
+    least_ns: float
+    """Its step."""
+    slowest: str
+    """The run with the longest step."""
+    most_ns: float
+    """Its step."""
+    means: Literal["alike", "noise", "too_few_runs"]
+    """alike: too close for a change; noise: no change stands out from how runs vary; too_few_runs:
+    so few cannot tell a change from noise."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the slowest takes."""
+        return self.most_ns / self.least_ns if self.least_ns else 1.0
+
+
 class History(Record, frozen=True):
     """The runs in order of `time`, or of `name` if a trace has no time since the epoch.
 
@@ -118,6 +140,8 @@ class History(Record, frozen=True):
     """The runs that `diff` compares; null: the step never changed."""
     diff: Diff | None
     """What changed at the last change."""
+    spread: Spread | None = None
+    """How far apart the steps are; null: the step changed."""
 
 
 def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> History:
@@ -128,9 +152,10 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
     """
     order, runs = _in_order(lake)
     judged = thresholds or Thresholds()
-    changes = shifts([(each.run, each.step_ns) for each in runs], judged)
+    steps = [(each.run, each.step_ns) for each in runs]
+    changes = shifts(steps, judged)
     if not changes:
-        return History(order, runs, changes, None, None)
+        return History(order, runs, changes, None, None, spread(steps, judged))
     compared = (changes[-1].last_before, changes[-1].run)
     return History(order, runs, changes, compared, _two(lake, *compared, judged).diff(top))
 
@@ -196,6 +221,18 @@ def shifts(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> list[S
         StepChange(steps[at][0], steps[at - 1][0], before, after)
         for at, (before, after) in zip(borders[1:-1], pairwise(levels), strict=True)
     ]
+
+
+def spread(steps: Sequence[tuple[str, float]], thresholds: Thresholds) -> Spread:
+    """How far apart steps are of which none counts as changed, and what that means. Among few runs
+    hardly any change would count: one of three has to be more than six times the noise."""
+    (fastest, least), (slowest, most) = (chosen(steps, key=itemgetter(1)) for chosen in (min, max))
+    means: Literal["alike", "noise", "too_few_runs"] = "noise"
+    if most <= (1 + thresholds.shift_share) * least:
+        means = "alike"
+    elif len(steps) < thresholds.few_runs:
+        means = "too_few_runs"
+    return Spread(fastest, least, slowest, most, means)
 
 
 def _noise(values: Sequence[float]) -> float:

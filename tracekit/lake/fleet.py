@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from msgspec import Struct
 
 from tracekit.errors import TracekitError
-from tracekit.lake.comparing import StepChange, runs_in_order, shifts
+from tracekit.lake.comparing import Spread, StepChange, runs_in_order, shifts, spread
 from tracekit.lake.layout import Rank
 from tracekit.lake.reading import Lake
 from tracekit.records import Record
@@ -135,7 +135,9 @@ class Fleet(Record, frozen=True):
     changes: list[FleetChange]
     """When the step changed, with which labels, and why."""
     slow_runs: list[SlowRun]
-    """Runs that were slower than the runs around them."""
+    """Runs that were slower than the runs around them, where these are enough to tell."""
+    spread: Spread | None = None
+    """How far apart the steps are; null: the step changed."""
 
 
 class _Member(Struct, frozen=True):
@@ -210,7 +212,8 @@ def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
     limits = thresholds or Thresholds()
     order, runs = _runs(lake, limits)
     slow_hosts = _slow_hosts(runs, limits)
-    changes = shifts([(each.name, each.step_ns) for each in runs], limits)
+    steps = [(each.name, float(each.step_ns)) for each in runs]
+    changes = shifts(steps, limits)
     places = {each.name: at for at, each in enumerate(runs)}
     borders = [0, *(places[each.run] for each in changes), len(runs)]
     parts = [runs[a:b] for a, b in pairwise(borders)]
@@ -228,6 +231,7 @@ def fleet(lake: Lake, thresholds: Thresholds | None = None) -> Fleet:
         slow_hosts=slow_hosts,
         changes=_largest_first(starmap(partial(_change, lake), pairwise(parts))),
         slow_runs=_largest_first(slow),
+        spread=None if changes else spread(steps, limits),
     )
 
 
@@ -371,6 +375,9 @@ def _place(lake: Lake, trace_ids: Set[int], cause: str | None) -> str | None:
 
 
 def _slow_runs(part: Sequence[_Costs], total: int, thresholds: Thresholds) -> Iterable[SlowRun]:
+    if len(part) < thresholds.few_runs:
+        # They do not show what is usual.
+        return
     usual = int(median(each.step_ns for each in part))
     level = _medians([each.parts for each in part])
     for run in part:

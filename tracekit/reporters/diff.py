@@ -12,9 +12,11 @@ from rich.table import Column
 from rich.text import Text
 
 from tracekit.compare.diff import Diff, Rows
+from tracekit.reporters.fleet import spread_of
 from tracekit.reporters.parts import plain_part
 from tracekit.reporters.terminal import WIDTH, Bar, Cell, Name, console, fitted, section, table
 from tracekit.text import duration, figure_of, printable, share, signed, signed_figure, size
+from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from tracekit.compare.crosscheck import CheckedFigure, Report, Value
@@ -212,12 +214,14 @@ def summary(history: History) -> str:
     if history.order == "name":
         count += ", ordered by name since their traces do not tell the time"
     if not history.changes:
-        return f"{count}: the step did not change."
+        return f"{count}: {spread_of(history.spread)}."
     last = history.changes[-1]
     became = "longer" if last.ratio > 1 else "shorter"
+    few = len(history.runs) < Thresholds().few_runs
     return (
         f"{count}: the step became {became} with run {printable(last.run)}, from "
-        f"{duration(last.before_ns)} to {duration(last.after_ns)}."
+        f"{duration(last.before_ns)} to {duration(last.after_ns)}"
+        f"{'; so few runs cannot tell whether that is noise' if few else ''}."
     )
 
 

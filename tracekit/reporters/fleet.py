@@ -6,12 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 
+from tracekit.lake.comparing import Spread
 from tracekit.lake.fleet import Fleet, FleetChange, SlowHost, SlowRun
 from tracekit.reporters.terminal import console, section, table
 from tracekit.text import counted, duration, percent, printable, quoted
 
 _SHOWN = 8
 _CHANGES = "What changed, and when"
+# What steps mean of which none counts as changed.
+_NO_CHANGE = {
+    "alike": "too little to count as a change",
+    "noise": "no lasting change stands out from how runs vary",
+    "too_few_runs": "so few runs cannot tell a change from noise",
+}
+# From this ratio on, a length is given as a multiple.
+_TIMES = 1.2
 
 
 def render(fleet: Fleet) -> None:
@@ -25,7 +34,7 @@ def render(fleet: Fleet) -> None:
         for sentence, command in found[:_SHOWN]:
             out.print(Text(f"- {sentence}\n  {command}"))
         if not found and title == _CHANGES:
-            out.print("nothing: the step of the runs stays as it is")
+            out.print(Text(spread_of(fleet.spread)))
     if fleet.causes:
         section(out, "What device time is lost to, over all runs")
         rows = [
@@ -41,7 +50,24 @@ def headline(fleet: Fleet) -> str:
     changes, hosts, slow = len(fleet.changes), len(fleet.slow_hosts), len(fleet.slow_runs)
     counts = {"change": changes, "slow host": hosts, "slow run": slow}
     found = [counted(count, name) for name, count in counts.items() if count]
-    return f"{counted(len(fleet.runs), 'run')}: {', '.join(found) or 'no change'}"
+    if fleet.spread and not found:
+        found = [spread_of(fleet.spread, names=False)]
+    return f"{counted(len(fleet.runs), 'run')}: {', '.join(found)}"
+
+
+def spread_of(spread: Spread | None, *, names: bool = True) -> str:
+    """How far apart steps are, and what that means; empty where the step changed."""
+    if spread is None:
+        return ""
+    if spread.slowest == spread.fastest:
+        return f"the step takes {duration(spread.least_ns)}"
+    ratio = spread.ratio
+    longer = f"{ratio:.3g} times as long" if ratio >= _TIMES else f"{percent(ratio - 1)} longer"
+    first, last = (f" in run {each}" if names else "" for each in (spread.fastest, spread.slowest))
+    return printable(
+        f"the step takes {duration(spread.least_ns)}{first} and {duration(spread.most_ns)}"
+        f"{last}, {longer}: {_NO_CHANGE[spread.means]}"
+    )
 
 
 def summary(fleet: Fleet) -> str:
