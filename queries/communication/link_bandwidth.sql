@@ -2,6 +2,7 @@
 -- of: several traces
 -- columns type, message_bytes, group_size, group_key
 -- column ranks (list): the group's ranks in this database
+-- column sender (id): of a send with its receive, the rank that sends; NULL: a collective
 -- columns count
 -- column wire_ns (ns): the median of their time on the wire: the duration on the rank that came last
 -- column wait_ns (ns): how long all ranks together waited in them
@@ -14,7 +15,8 @@
 -- Bandwidths: https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 WITH call AS (
     SELECT any_value(c.job) AS job, any_value(c.type) AS type, any_value(c.group_key) AS group_key,
-           list(DISTINCT c.rank) AS members, max(message_bytes) AS message_bytes,
+           list(DISTINCT c.rank) AS members, any_value(c.rank) FILTER (direction = 'send') AS sender,
+           max(message_bytes) AS message_bytes,
            any_value(wire_ns) AS wire_ns, any_value(awaited_ns) AS awaited_ns,
            coalesce(max(group_size), CASE WHEN count(direction) > 0 THEN 2
                WHEN max(ranks_seen) = max(world_size) THEN max(ranks_seen) END) AS group_size
@@ -23,9 +25,10 @@ WITH call AS (
 ),
 grouped AS (
     SELECT job, type, message_bytes, group_size, group_key,
-           list_sort(list_distinct(flatten(list(members)))) AS ranks, count(*) AS count,
+           list_sort(list_distinct(flatten(list(members)))) AS ranks, any_value(sender) AS sender,
+           count(*) AS count,
            percentile(list(wire_ns), 50) AS wire_ns, sum(awaited_ns)::BIGINT AS wait_ns
-    FROM call GROUP BY ALL
+    FROM call GROUP BY job, type, message_bytes, group_size, group_key
 ),
 compared AS (
     SELECT a.job, a.group_key, a.type, a.message_bytes, a.group_size, count(*) AS alike,
@@ -35,7 +38,7 @@ compared AS (
      AND a.group_size IS NOT DISTINCT FROM b.group_size AND a.group_key <> b.group_key
     GROUP BY ALL
 )
-SELECT g.type, g.message_bytes, g.group_size, g.group_key, ranks, count, wire_ns, wait_ns,
+SELECT g.type, g.message_bytes, g.group_size, g.group_key, ranks, sender, count, wire_ns, wait_ns,
        g.message_bytes / wire_ns * bus_factor(g.type, nullif(g.group_size, 0)) AS bus_gb_per_s,
        coalesce(alike, 0) AS alike, others_wire_ns, wire_ns / others_wire_ns AS slower
 FROM grouped AS g

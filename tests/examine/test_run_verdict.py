@@ -1,6 +1,7 @@
 """The verdict of a run: planted faults are named, and priced as a run without them."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace as Of
@@ -9,6 +10,7 @@ import pytest
 
 import tracekit
 from tests.answers import compact_run, differing, traces
+from tests.conftest import SHARED_TRACES
 from tests.kit import ranks_simulated
 from tests.kit.atoms import MS, US
 from tests.kit.processes import invoke
@@ -127,6 +129,21 @@ def test_a_pipelines_bubble_is_named_and_priced(tmp_path):
     for gained in (price(found, "pipeline-bubble"), whatif.window_ns - whatif.predicted_ns):
         assert gained == pytest.approx(saved(job, is_apart=True), rel=ALLOWED)
     assert "(pipeline-bubble)" in " ".join(found.why)
+
+
+@pytest.mark.parametrize(("form", "ended"), [("pp-percent", False), ("pp-drain", True)])
+def test_waits_of_a_pipeline_add_up_and_name_their_pair(form, ended):
+    folder = SHARED_TRACES / "forms" / form
+    if not folder.exists():
+        pytest.skip(f"{folder} is not there")
+    said = invoke("analyze", folder).output
+    rows = re.findall(r"^\w+ +(\d to \d|all) .*\((\d+\.\d) %\)$", said, re.MULTILINE)
+    pairs = {f"{a} to {b}" for a in range(4) for b in range(4) if abs(a - b) == 1}
+    assert {ranks for ranks, _ in rows} == pairs | ({"all"} if ended else set())
+    assert sum(float(part) for _, part in rows) == pytest.approx(100, abs=0.5)
+    # Rank 0 ends last, as the first stage does.
+    assert ("the pipeline's drain" in " ".join(said.split())) == ended
+    assert "of it is for rank 0" not in said
 
 
 def test_a_clock_that_is_off_is_named_and_changes_no_other_number(tmp_path):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column
@@ -23,7 +24,9 @@ from tracekit.verdict.run_words import no_verdict, whole
 _SIDE_BY_SIDE = 3
 _FIGURES = ("rank", "window", "busy")
 _ENDINGS = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz)?(\.zst)?$")
-_SAVINGS, _SIZES = 6, 6
+_SAVINGS, _SIZES = 6, 8
+# The most ranks of a group that are named.
+_RANKS = 4
 # So many rows that say the same are one.
 _ALIKE = 4
 _NUMBER = re.compile(r"\d[\d,]*\.?\d*")
@@ -251,14 +254,29 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     if not rows:
         return
     most = sorted(rows, key=lambda row: -row["wire_ns"] * row["count"])
+    all_ns = max(1, done.waited_ns + run.bubble_ns)
+    waits = [f"{duration(ns)} ({share(ns, all_ns)})" for ns in (row["wait_ns"] for row in most)]
     cells = [
-        (printable(row["type"]), size(row["message_bytes"]), f"{row['count']:,}",
+        (printable(row["type"]), _among(row, run), size(row["message_bytes"]), f"{row['count']:,}",
          duration(row["wire_ns"]),
-         f"{row['bus_gb_per_s']:.3g} GB/s" if row["bus_gb_per_s"] else "-",
-         f"{duration(row['wait_ns'])} ({share(row['wait_ns'], max(1, done.waited_ns))})")
-        for row in most[:_SIZES]
+         f"{row['bus_gb_per_s']:.3g} GB/s" if row["bus_gb_per_s"] else "-", waited)
+        for row, waited in zip(most[:_SIZES], waits, strict=False)
     ]  # fmt: skip
     figures = (">message", ">calls", ">on the wire", ">bus bandwidth", ">waited (of all waiting)")
-    out.print(table(["type", *figures], cells))
-    if len(rows) > _SIZES:
-        out.print(f"... and {len(rows) - _SIZES:,} more: `tracekit query link_bandwidth`")
+    out.print(table(["type", "ranks", *figures], cells))
+    if rest := most[_SIZES:]:
+        rest_ns = sum(row["wait_ns"] for row in rest)
+        out.print(
+            f"... and {len(rest):,} more, {duration(rest_ns)} ({share(rest_ns, all_ns)}): "
+            "`tracekit query link_bandwidth`"
+        )
+
+
+def _among(row: dict[str, Any], run: RunVerdict) -> str:
+    """The ranks that exchange these messages; of a send, from which to which."""
+    ranks, sender = row["ranks"], row["sender"]
+    if sender is not None and len(ranks) == 2:
+        return f"{sender} to {ranks[ranks[0] == sender]}"
+    if len(ranks) == len(run.ranks):
+        return "all"
+    return ", ".join(map(str, ranks[:_RANKS])) + ", ..." * (len(ranks) > _RANKS)

@@ -205,7 +205,7 @@ class Collectives(Struct, frozen=True):
     left_out: int
     """Collectives that could not be matched without contradiction."""
     waited_ns: int
-    """All ranks' waits."""
+    """All ranks' waits in collectives; those in sends and receives are the run's `bubble_ns`."""
     wire_ns: int
     """Time on the wire, each collective once: the duration on the rank that came last."""
     bandwidth: list[dict[str, Any]]

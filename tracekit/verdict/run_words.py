@@ -124,8 +124,15 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     is_long = done.waited_ns >= thresholds.named_gain * all_ns > 0
     if late and (is_long or run.pace is not None):
         named = [each for each in late if each.held_up_ns * 20 >= done.waited_ns]
-        named = named[: 1 if late[0].in_pipeline else _NAMED]
+        of_drain = [each for each in named if done.exchanges and _is_unexplained(each)]
+        named = [each for each in named if each not in of_drain]
+        named = named[: 1 if named and named[0].in_pipeline else _NAMED]
         found += [_late(run, each, place == 0) for place, each in enumerate(named)]
+        if of_drain:
+            found.append(
+                "Stages of a pipeline end one after the other, so they come to a collective at "
+                "different times: what no rank's own work explains of it is the pipeline's drain."
+            )
     elif done.count and _missing(run):
         found.append(
             f"These ranks come to their collectives together. If one of the {_missing(run):,} "
@@ -151,6 +158,11 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
             f"({duration(link.saves_ns)})."
         )
     return found
+
+
+def _is_unexplained(late: LateRank) -> bool:
+    """Whether nothing that a rank does itself makes it late."""
+    return late.cause is None and not late.in_pipeline
 
 
 def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
