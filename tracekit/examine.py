@@ -127,6 +127,8 @@ class _Examiner:
         self.missing = {row["code"]: row["message"] for row in absent}
 
     def examine(self, window: str | None, combine: bool, keep_replays: bool) -> Examination:
+        from tracekit.advice.find import of_part
+
         ranges = self._ranges(window)
         replayed = self._replayed(ranges and ranges[0])
         replay = replayed.replay if replayed else None
@@ -151,7 +153,7 @@ class _Examiner:
         events = self._events(one_offs, causal)
         if fixes and causal:
             events, causal = self._with_longest(events, causal, main, fixes)
-            fixes = fixes.of_window(causal.gains.window_ns)
+            fixes = of_part(fixes, causal.gains.window_ns)
         top = self.database.ask("top_kernels", trace=self.trace_id, top=10)
         evidence = self._evidence(main, causal, events, periods, fixes, top)
         verdict = self._verdict(main, evidence)
@@ -182,6 +184,7 @@ class _Examiner:
             advice=fixes.advice if fixes else [],
             meanwhile=list(evidence.meanwhile),
             marked_ns=marked_ns,
+            priced_ns=fixes.window_ns if fixes else None,
         )
         return Examination(analysis, fixes, kept, place)
 

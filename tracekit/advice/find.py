@@ -21,7 +21,7 @@ from tracekit.advice.once import advice_on_once, advice_without_share
 from tracekit.causes import OF_DEVICE, OF_HOST
 from tracekit.evidence.model import Finding, Window
 from tracekit.replay.changes import Rows, query_of
-from tracekit.replay.model import Gains
+from tracekit.replay.model import Gains, Price
 from tracekit.replay.prices import Prices, WindowGains
 from tracekit.replay.replay import Replay
 from tracekit.replay.windows import MarkedWindows
@@ -42,8 +42,8 @@ class Place(Struct, frozen=True):
     changes that also remove time outside their rows."""
     parts: tuple[Place, ...] = ()
     """The call sites with most time, if it stands for several."""
-    saves_ns: int = 0
-    """What the remedy saves there, in ns of the window; 0 before it is priced."""
+    price: Price = Price(0, 0)
+    """What the remedy saves there; 0 before it is priced."""
 
 
 def find(
@@ -96,7 +96,7 @@ def find(
         priced += [
             _price_alone(each, prices, least_ns) for each in at if each.at_most_ns >= least_ns
         ]
-    worth = _ranked([each for each in priced if each.saves_ns >= least_ns], thresholds)
+    worth = _ranked([each for each in priced if each.price.saves_ns >= least_ns], thresholds)
     together: BestCombination | None = None
     if combine:
         # Includes changes that save nothing alone: another bottleneck may hide their gain.
@@ -117,11 +117,9 @@ def find(
             if each.is_batch and not each.has_query and main in each.causes
         ]
         larger = (_larger_batch(each, prices) for each in batches)
-        worth += [each for each in larger if each and each.saves_ns >= least_ns]
+        worth += [each for each in larger if each and each.price.saves_ns >= least_ns]
     doubted = {each.code: each.message for each in findings if each.severity != "info"}
-    lengths = ((each, prices.recorded_ns if each.remedy.is_apart else of_window.window_ns)
-               for each in worth)  # fmt: skip
-    listed = [_advice(each, length, of_window.removed, doubted) for each, length in lengths]
+    listed = [_advice(each, of_window.removed, doubted) for each in worth]
     # Once in the whole run: one-offs are compared with its length.
     whole, is_warm = gains.gains("trace", 0), "warmed_up" in codes
     least_once_ns = max(1, thresholds.advised_gain * whole.window_ns)
@@ -131,7 +129,7 @@ def find(
     return FixList(
         trace=replay.database.name,
         window=window.name,
-        window_ns=of_window.window_ns,
+        window_ns=prices.window_ns,
         bottleneck=None,
         advice=[*once, *listed] if is_start else [*listed, *once],
         together=together,
@@ -140,15 +138,38 @@ def find(
     )
 
 
+def of_part(fixes: FixList, part_ns: int) -> FixList:
+    """The list with prices in a part of the window. Recording less is priced as recorded."""
+
+    def priced(saves_ns: int) -> dict[str, float]:
+        price = Price(saves_ns, fixes.window_ns).of_part(part_ns)
+        return {"saves_ns": price.saves_ns, "share": price.share}
+
+    if not part_ns or part_ns == fixes.window_ns:
+        return fixes
+    advice = [
+        each
+        if each.share is None or catalogue()[each.remedy].is_apart
+        else replace(
+            each,
+            **priced(each.saves_ns),
+            places=[replace(place, **priced(place.saves_ns)) for place in each.places],
+        )
+        for each in fixes.advice
+    ]
+    together = fixes.together and replace(fixes.together, **priced(fixes.together.saves_ns))
+    return replace(fixes, advice=advice, together=together, window_ns=part_ns)
+
+
 def _price_alone(place: Place, prices: Prices, least_ns: float) -> Place:
     """The call site with the remedy's saving there. If that is at least `least_ns`, it also has its
     parts at which the remedy alone saves something, the highest saving first."""
-    priced = replace(place, saves_ns=prices.saved(place.change), parts=())
-    if priced.saves_ns < least_ns:
+    priced = replace(place, price=prices.price(place.change), parts=())
+    if priced.price.saves_ns < least_ns:
         return priced
-    parts = [replace(each, saves_ns=prices.saved(each.change)) for each in place.parts]
-    worth = sorted((each for each in parts if each.saves_ns > 0), key=lambda each: -each.saves_ns)
-    return replace(priced, parts=tuple(worth))
+    parts = [replace(each, price=prices.price(each.change)) for each in place.parts]
+    worth = [each for each in parts if each.price.saves_ns > 0]
+    return replace(priced, parts=tuple(sorted(worth, key=lambda each: -each.price.saves_ns)))
 
 
 def _on_host(prices: Prices, times: tuple[int, int]) -> tuple[int, int]:
@@ -222,32 +243,29 @@ def _larger_batch(remedy: Remedy, prices: Prices) -> Place | None:
     # Times of one replay to another differ by a few percent.
     longer = max(1.0, length / prices.window_ns)
     detail = f"{times} times as large in {longer:.2f} times the time"
-    saves_ns = prices.window_ns - round(length / times)
-    change = f"batch*{times}"
-    return Place(remedy, None, detail, 1, change, prices.window_ns, saves_ns=saves_ns)
+    price = Price(prices.window_ns - round(length / times), prices.window_ns)
+    return Place(remedy, None, detail, 1, f"batch*{times}", prices.window_ns, price=price)
 
 
 def _together(places: list[Place], prices: Prices, least_ns: float) -> BestCombination | None:
     """The best combination of the changes that were priced alone; None: none saves enough."""
-    alone = [each.saves_ns for each in places]
+    alone = [each.price.saves_ns for each in places]
     if max(alone, default=0) < least_ns:
         return None
     taken, path, host, device = prices.combined([each.change for each in places], alone, least_ns)
-    saves_ns = sum(adds_ns for _, adds_ns in taken)
+    price = Price(sum(adds_ns for _, adds_ns in taken), prices.window_ns)
     steps = [
         CombinationStep(places[at].remedy.name, places[at].where, adds_ns) for at, adds_ns in taken
     ]
     changes = [places[at].change for at, _ in taken]
-    return BestCombination(
-        saves_ns, saves_ns / prices.window_ns, steps, changes, path, host, device
-    )
+    return BestCombination(price.saves_ns, price.share, steps, changes, path, host, device)
 
 
 def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
     """The highest saving first; the least effort first if a replay can hardly tell the savings
     apart."""
     ranked: list[Place] = []
-    for each in sorted(priced, key=lambda each: -each.saves_ns):
+    for each in sorted(priced, key=lambda each: -each.price.saves_ns):
         at = len(ranked)
         while at and _is_easier(each, ranked[at - 1], thresholds):
             at -= 1
@@ -257,8 +275,8 @@ def _ranked(priced: list[Place], thresholds: Thresholds) -> list[Place]:
 
 def _is_easier(one: Place, other: Place, thresholds: Thresholds) -> bool:
     efforts = (EFFORTS.index(each.remedy.effort) for each in (one, other))
-    close_ns = (1 - thresholds.price_error) * other.saves_ns
-    return one.saves_ns >= close_ns and next(efforts) < next(efforts)
+    close_ns = (1 - thresholds.price_error) * other.price.saves_ns
+    return one.price.saves_ns >= close_ns and next(efforts) < next(efforts)
 
 
 def _at_most(remedy: Remedy, gains: Gains) -> float:
@@ -289,24 +307,24 @@ def _applicable(
     return looked, [NotChecked(names, message) for message, names in unlooked.items()]
 
 
-def _advice(
-    place: Place, window_ns: int, removed: dict[str, float], doubted: dict[str, str]
-) -> Advice:
+def _advice(place: Place, removed: dict[str, float], doubted: dict[str, str]) -> Advice:
     remedy, best = place.remedy, (*place.parts, place)[0]
     # The first one, if gains are equal.
     cause = max(remedy.causes, key=lambda each: removed.get(each, 0.0))
     doubts = [doubted[code] for code in remedy.codes if code in doubted]
     return replace(
-        advice_without_share(remedy, cause, best.where, place.count, place.saves_ns, doubts),
+        advice_without_share(
+            remedy, cause, best.where, place.count, place.price.saves_ns, doubts
+        ),
         title=remedy.title_of(best.detail),
         detail=best.detail,
-        share=place.saves_ns / window_ns,
+        share=place.price.share,
         once=False,
         change=place.change,
         places=[
             AdvisedPlace(
-                each.where or "", each.detail, each.count, each.saves_ns,
-                each.saves_ns / window_ns, each.change,
+                each.where or "", each.detail, each.count, each.price.saves_ns,
+                each.price.share, each.change,
             )
             for each in place.parts
         ],

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from tracekit.records import Shown
 
@@ -132,22 +131,3 @@ class FixList(Shown, frozen=True):
     """Remedies that could not be looked for."""
     notes: list[str]
     """How the list relates to the verdict's bottleneck; why the list is empty."""
-
-    def of_window(self, window_ns: int) -> FixList:
-        """The list with shares of a part of the window."""
-        if not window_ns or window_ns == self.window_ns:
-            return self
-        advice = [
-            each
-            if each.share is None
-            else replace(
-                each,
-                share=each.saves_ns / window_ns,
-                places=[replace(p, share=p.saves_ns / window_ns) for p in each.places],
-            )
-            for each in self.advice
-        ]
-        together = self.together
-        if together:
-            together = replace(together, share=together.saves_ns / window_ns)
-        return replace(self, advice=advice, together=together, window_ns=window_ns)

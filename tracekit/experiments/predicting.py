@@ -143,8 +143,7 @@ class OnDevice(_Predictor):
     def _replayed(self, change: str) -> Prediction:
         if self._reason:
             return Prediction(None, self._reason)
-        saved = self._prices.saved(change) / max(1, self._prices.window_ns)
-        return Prediction(1 - saved, f"replayed with {change}")
+        return Prediction(1 - self._prices.price(change).share, f"replayed with {change}")
 
 
 class OnHost(_Predictor):
@@ -345,7 +344,6 @@ def promises_of(found: Examination) -> Promises:
         if found.gains is None:
             return 0.0
         replay = found.gains.replay
-        prices = Prices(replay, replay.window(*found.place))
-        return prices.saved(*changes) / prices.window_ns if prices.window_ns else 0.0
+        return Prices(replay, replay.window(*found.place)).price(*changes).share
 
     return Promises(found.fixes, "; ".join(found.analysis.verdict.why), price)

@@ -11,6 +11,23 @@ from msgspec.structs import replace
 T = TypeVar("T", int, float)
 
 
+class Price(Struct, frozen=True):
+    """What changes save in a window, and the length of the same run's window without them."""
+
+    saves_ns: int
+    of_ns: int
+
+    @property
+    def share(self) -> float:
+        """The fraction of the window that they save: at most 1."""
+        return self.saves_ns / self.of_ns if self.of_ns else 0.0
+
+    def of_part(self, part_ns: int) -> Price:
+        """The price in a part of the window. What is longer than the part also saves the rest."""
+        rest_ns = self.of_ns - part_ns
+        return Price(self.saves_ns - (rest_ns if self.saves_ns > part_ns else 0), part_ns)
+
+
 class Gains(Struct, frozen=True):
     """What changes gain in a window of the run that nobody records, as fractions of its length;
     negative if it gets longer."""

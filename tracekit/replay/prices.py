@@ -22,7 +22,7 @@ from tracekit.database import catalog
 from tracekit.replay.changes import query_of
 from tracekit.replay.grammar import BATCH, REMEDY, STEADY, Change, parse, times
 from tracekit.replay.graph.arrays import shorter
-from tracekit.replay.model import Causal, Gains, largest_first
+from tracekit.replay.model import Causal, Gains, Price, largest_first
 from tracekit.replay.one_offs import OneOff
 from tracekit.replay.replay import Replay, WindowId
 from tracekit.replay.simulator import Scale
@@ -56,9 +56,7 @@ class WindowGains:
         if self._has_cost:
             steady_ns = replay.lengths(replay.run(STEADY))
         self._once_ns = replay.lengths(replay.measured()) - steady_ns if replay.one_offs else None
-        self._window_ns = self._replayed_ns
-        if self._has_cost and recorder.dilation is not None:
-            self._window_ns = (steady_ns / recorder.dilation).astype(int)
+        self._window_ns = recorder.unrecorded(steady_ns, self._replayed_ns)
         self._recorder_ns = steady_ns - self._window_ns
         self._gained = {
             "host": self._gain(*times(host=0.5)),
@@ -138,32 +136,42 @@ class Prices:
 
     @cached_property
     def window_ns(self) -> int:
-        """The window's length without one-offs and without the recorder's cost."""
-        return self._length(self.replay.unrecorded)
+        """The window's length without one-offs and without the recorder's cost: that of `Gains`."""
+        lengths = (np.array(each) for each in (self.recorded_ns, self._replayed_ns))
+        return int(self.replay.recorder.unrecorded(*lengths))
+
+    @cached_property
+    def _replayed_ns(self) -> int:
+        """The same as replayed. Where recording also slowed work that the replay keeps as it was,
+        that is longer; all other replays then shrink as this one does."""
+        return self.window.length(self.replay.run(base=self.replay.unrecorded))
 
     @cached_property
     def recorded_ns(self) -> int:
         """The window's length as recorded, without one-offs."""
         return self.window.length(self.replay.run(STEADY))
 
-    def saved(self, *changes: str) -> int:
-        """What changes such as `remedy:cuda-graph` save together in the run that is not recorded.
+    def price(self, *changes: str) -> Price:
+        """What changes such as `remedy:cuda-graph` save together in the run that is not recorded;
+        of recording less, in the recorded one.
 
         A larger batch saves time for the same number of samples. Changes that pay only in loops are
         priced as if no thread was kept from running, no shape was new, and all of the model was on
         the device, because they do not help there.
         """
-        base, before_ns = self.replay.unrecorded, self.window_ns
         if any(_is_marked(each, "is_apart") for each in changes):
             # Recording less pays in the recorded run alone.
-            base, before_ns = self.replay.steady, self.recorded_ns
+            after = self.replay.run(*changes, base=self.replay.steady)
+            return Price(self.recorded_ns - self.window.length(after), self.recorded_ns)
+        base, before_ns = self.replay.unrecorded, self.window_ns
         in_loops = any(_is_marked(each, "in_loops") for each in changes)
         for remedy in _NOT_IN_LOOPS if in_loops else ():
             if len(self.replay.remedies.rows(remedy)["target"]):
                 base = self.replay.scale(f"{REMEDY}:{remedy}", base=base)
-                before_ns = self._length(base)
+                before_ns = self.length(base)
         samples = prod(map(self._samples, changes))
-        return before_ns - round(self._length(base, *changes) / samples)
+        saves_ns = before_ns - round(self.length(base, *changes) / samples)
+        return Price(saves_ns, self.window_ns)
 
     def _samples(self, change: str) -> float:
         """The factor by which the window then holds more samples."""
@@ -177,7 +185,7 @@ class Prices:
         lengthens the window by at most the share `free_growth`, and the window's length then."""
         best, larger, thresholds = None, 2, self.replay.thresholds
         while self.replay.graph.ops and larger <= thresholds.fastest:
-            length = self._length(self.replay.unrecorded, f"{BATCH}*{larger}")
+            length = self.length(self.replay.unrecorded, f"{BATCH}*{larger}")
             if length > (1 + thresholds.free_growth) * self.window_ns:
                 break
             best = larger, length
@@ -201,7 +209,7 @@ class Prices:
         left = dict(enumerate(alone))
         while left:
             if taken:
-                left = {n: length - self._length(scale, changes[n]) for n in left}
+                left = {n: length - self.length(scale, changes[n]) for n in left}
             best = max(left, key=lambda number: left[number])
             saves_ns = left.pop(best)
             if saves_ns < least_ns:
@@ -213,8 +221,10 @@ class Prices:
         _, host, device = self.replay.halved(scale, self.window.length)
         return taken, shares, host, device
 
-    def _length(self, base: Scale, *changes: str) -> int:
-        return self.window.length(self.replay.run(*changes, base=base))
+    def length(self, base: Scale, *changes: Change | str) -> int:
+        """The window's length in the run that is not recorded, with changes."""
+        replayed_ns = self.window.length(self.replay.run(*changes, base=base))
+        return round(replayed_ns * (self.window_ns / max(1, self._replayed_ns)))
 
 
 def _is_marked(change: str, field: str) -> bool:
@@ -247,7 +257,7 @@ class Speed(Struct, frozen=True):
 
 def speeds(replay: Replay, place: WindowId) -> list[Speed]:
     """A window at all combinations of the speeds."""
-    window = replay.window(*place)
+    prices = Prices(replay, replay.window(*place))
     has_network = "communication" in replay.work_ns
     networks = _NETWORK_SPEEDS if has_network else (1.0,)
 
@@ -257,7 +267,7 @@ def speeds(replay: Replay, place: WindowId) -> list[Speed]:
         if has_network:
             # The device's change applies to communication, too.
             factors["communication"] = device / network
-        return window.length(replay.run(*times(**factors), base=replay.unrecorded))
+        return prices.length(replay.unrecorded, *times(**factors))
 
     found = []
     for host, device, network in product(SPEEDS, SPEEDS, networks):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from tracekit.causes import CAUSES
 from tracekit.replay.graph import Graph
+from tracekit.replay.graph.arrays import Ints
 from tracekit.replay.simulator import Scale
 
 # The causes that have one event for each small piece of work.
@@ -27,6 +28,14 @@ class RecorderCost(Struct, frozen=True):
     pace: float = 1.0
     """The factor on the host's recorded work that leaves the recorder's cost out; 1: the cost is
     unknown, or small."""
+
+    def unrecorded(self, recorded_ns: Ints, replayed_ns: Ints) -> Ints:
+        """The lengths of windows in the run that nobody records, from the recorded ones without
+        one-offs: as measured, else as replayed at this pace. Gains are fractions of the replay,
+        prices and lengths are in ns of this."""
+        if self.pace == 1 or self.dilation is None:
+            return replayed_ns
+        return (recorded_ns / self.dilation).astype(np.int64)
 
     def removed_from(self, scale: Scale) -> Scale:
         """A copy of the scale in which the host works as it does without the recorder."""

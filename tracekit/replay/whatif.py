@@ -48,7 +48,10 @@ class WhatIf(Shown, frozen=True):
     predicted_ns: int
     speedup: float
     saves_ns: int
-    """What the changes save in the window, without one-offs: the price of `tracekit advise`."""
+    """What the changes save in the window without one-offs, in a run that is not recorded: the
+    price of `tracekit advise`."""
+    saves_of_ns: int
+    """That window's length without the changes."""
     bound_by: dict[str, float]
     """The changed window's critical path by cause: shares of `predicted_ns`."""
     unknown_ns: int
@@ -134,13 +137,14 @@ def what_if(
         replay = Replay(database, trace_id, judging, ranges)
         chosen = replay.window(*replay.place(window, at))
         before, after = replay.measured(), replay.run(*changes)
-        path = chosen.path(after)
+        path, price = chosen.path(after), Prices(replay, chosen).price(*changes)
         return WhatIf(
             trace=database.ask("overview", trace=trace_id)[0]["path"],
             window=chosen.name,
             changes=list(changes),
             **_lengths(chosen.length(before), chosen.length(after)),
-            saves_ns=Prices(replay, chosen).saved(*changes),
+            saves_ns=price.saves_ns,
+            saves_of_ns=price.of_ns,
             bound_by=path.shares,
             unknown_ns=path.by_cause.get("unknown", 0),
             steps=_steps(

@@ -174,7 +174,8 @@ def render_whatif(prediction: WhatIf) -> None:
     if 0 < prediction.saves_ns != prediction.window_ns - prediction.predicted_ns:
         is_longer = prediction.predicted_ns > prediction.window_ns
         where = "For as many samples, in a run" if is_longer else "In a run"
-        out.print(f"{where} that is not recorded, it would save {duration(prediction.saves_ns)}.")
+        saved = f"{duration(prediction.saves_ns)} of {duration(prediction.saves_of_ns)}"
+        out.print(f"{where} that is not recorded, it would save {saved}.")
     section(out, "What would bound it then (shares of the critical path)")
     shares = prediction.bound_by.items()
     rows = [(cause, share(part, 1), "█" * round(_BAR * part) or "▏") for cause, part in shares]

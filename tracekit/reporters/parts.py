@@ -128,7 +128,11 @@ def shares_of(analysis: Analysis) -> str:
     gains = analysis.judged.gains
     if gains is None:
         # Without a device, all of it was replayed.
-        return "of the trace"
+        whole_ns = next(w.window.span_ns for w in analysis.windows if w.window.kind == "trace")
+        length = duration(analysis.priced_ns or whole_ns)
+        slowed = (analysis.trace.capture or {}).get("unprofiled_step_ns")
+        other = f"of {length}{' unprofiled' if slowed else ''}"
+        return "of the trace" if length == duration(whole_ns) else other
     length = duration(gains.window_ns)
     if is_partly_once(analysis.judged, Thresholds()):
         return f"of the other {length}"

@@ -122,6 +122,9 @@ class Analysis(Shown, frozen=True):
     marked_ns: int | None = None
     """How long the judged step is marked on the host; null: no step is judged. The device completes
     work before and after a mark ends, and a step is judged from completion to completion."""
+    priced_ns: int | None = None
+    """The length that shares of advice are of, but for advice on recording: without one-offs and
+    without what recording cost the host. Null: nothing could be priced."""
 
     @property
     def headline(self) -> str:
