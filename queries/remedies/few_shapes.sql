@@ -5,8 +5,9 @@
 --     AND work IN ('convolution', 'convolution_backward', 'attention', 'attention_backward')
 -- once: new-shape
 -- needs: Inputs that can be padded and masked; a step of each shape before the steps that count.
--- caveat: That their shapes are new is inferred: other calls of the operator are far shorter, and no call of
---     the runtime explains it.
+-- caveat: That a library prepares is inferred: the first call of each shape takes far longer than others, and
+--     no call of the runtime explains it.
+-- blind: no_shapes, no_steps
 -- before:
 --     for batch in loader:                 # padded to its longest row: hardly two batches are alike
 --         train_step(pad(batch))
@@ -22,16 +23,26 @@
 -- sources: https://docs.nvidia.com/deeplearning/cudnn/frontend/latest/utilities/dynamic-kernel-cache.html
 --     https://docs.pytorch.org/docs/stable/backends.html
 -- doubts: absurd_duration
--- The start of a run prepares, too: the later half of an operator's calls shows what goes on.
+-- A library prepares for the first call of each shape. The start of a run prepares, too: shapes that an
+-- earlier step's calls of the operator did not have show what goes on, and a call of as many elements or more
+-- shows how long it takes without.
 WITH call AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns FROM cpu_ops
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, args->>'Input Dims' AS dims FROM cpu_ops
     WHERE work IN ('convolution', 'convolution_backward', 'attention', 'attention_backward')
         AND is_asked(trace_id)
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)
 ),
-usual AS (
-    SELECT trace_id, name, min(dur_ns) AS usual_ns, median(start_ns) AS middle_ns
-    FROM call GROUP BY ALL
+sized AS (
+    SELECT dims, list_sum(list_transform(shapes_of(dims), lambda shape: elements(shape))) AS elements
+    FROM (SELECT DISTINCT dims FROM call) WHERE len(shapes_of(dims)) > 0
+),
+met AS (
+    SELECT c.* EXCLUDE dims,
+           row_number() OVER (PARTITION BY c.trace_id, c.name, dims ORDER BY c.start_ns) = 1 AS is_first,
+           min(c.start_ns) OVER (PARTITION BY c.trace_id, c.name) < s.start_ns AS is_later,
+           min(c.dur_ns) OVER (PARTITION BY c.trace_id, c.name ORDER BY elements DESC) AS usual_ns
+    FROM call AS c JOIN sized USING (dims)
+    ASOF LEFT JOIN steps AS s ON c.trace_id = s.trace_id AND c.start_ns >= s.start_ns
 ),
 explained AS (
     SELECT c.trace_id, c.event_id FROM call AS c JOIN slices AS s
@@ -41,11 +52,10 @@ explained AS (
         AND s.dur_ns >= thresholds().half_share * c.dur_ns
 ),
 prepared AS (
-    SELECT c.*, usual_ns / dur_ns AS factor, dur_ns AS ns, name AS told
-    FROM call AS c JOIN usual USING (trace_id, name)
-    WHERE dur_ns >= greatest(thresholds().stall_ns, thresholds().one_off_ratio * usual_ns)
+    SELECT *, usual_ns / dur_ns AS factor, dur_ns AS ns, name AS told FROM met
+    WHERE is_first AND dur_ns >= greatest(thresholds().stall_ns, thresholds().one_off_ratio * usual_ns)
         AND (trace_id, event_id) NOT IN (FROM explained)
-    QUALIFY count_if(start_ns > middle_ns) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
+    QUALIFY count_if(is_later) OVER (PARTITION BY trace_id) >= thresholds().fewest_alike
 ),
 at_place AS (FROM prepared LEFT JOIN call_site USING (trace_id, event_id))
 SELECT trace_id, place, detail, 'host' AS target, event_id, pid, tid, start_ns, dur_ns, factor

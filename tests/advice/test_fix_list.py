@@ -17,14 +17,17 @@ from tests.kit.sampling import sample
 from tests.kit.simulated import Programs, write
 from tests.kit.simulator import Simulation
 from tracekit.advice.catalogue import catalogue, misses
+from tracekit.advice.find import of_part
 from tracekit.advice.model import Advice, BestCombination, FixList
 from tracekit.advice.once import advice_without_share
 from tracekit.commands import cli
 from tracekit.evidence.collect import reached
 from tracekit.examine import examine
 from tracekit.replay.changes import Remedies
-from tracekit.reporters.advise import _bound_then, render
+from tracekit.replay.model import Price
+from tracekit.reporters.advise import _bound_then, render, render_whatif
 from tracekit.reporters.parts import ONCE, lists_of
+from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 
 SMALL = 8_000_000
@@ -282,3 +285,54 @@ def test_the_whole_list_on_a_database_of_several_traces_asks_for_one(loaded):
     with pytest.raises(tracekit.TracekitError, match="choose"):
         loaded.advise()
     assert loaded.advise(trace=2).advice == examine(loaded, 2).analysis.advice
+
+
+# Loading takes the host most of a step, and recording ten times as long as the step without it.
+LOADED = Slice(LOADER, "user_annotation", (Work(9_000 * US, "input"),))
+DILATED = {"tracekit": {"profiled_step_ns": 10_000 * US, "unprofiled_step_ns": 1_000 * US}}
+SLOWED = {
+    "with a device": TRACES.program(
+        [*(step(n, LOADED, *products(40, 5, 20)) for n in range(4)), SYNC], **DILATED
+    ),
+    "on a CPU": TRACES.program(
+        [step(n, LOADED, *[operator("aten::mm", 25 * US)] * 40) for n in range(4)], **DILATED
+    ),
+}
+
+
+@pytest.mark.parametrize("where", SLOWED)
+def test_a_saving_and_its_length_are_of_one_run_where_recording_slows_it(where, loaded, capsys):
+    analysis = loaded.verdict(trace=SLOWED[where])
+    [best, *_] = analysis.advice
+    whole = loaded.advise(trace=SLOWED[where])
+    assert best.remedy == "dataloader-workers"
+    assert 0 < best.saves_ns < analysis.priced_ns == whole.window_ns < 4_200 * US
+    for each in analysis.advice:
+        of_ns = each.saves_ns / each.share
+        recorded_ns = loaded.whatif(each.change, trace=SLOWED[where]).saves_of_ns
+        assert 0 < each.share <= 1
+        assert of_ns == pytest.approx(recorded_ns, abs=1)
+        assert (round(of_ns) == analysis.priced_ns) == (each.remedy != "profiler-cost")
+    assert whole.together.share == whole.together.saves_ns / whole.window_ns <= 1
+    render_whatif(loaded.whatif(best.change, trace=SLOWED[where]))
+    told = f"it would save {duration(best.saves_ns)} of {duration(whole.window_ns)}"
+    assert told in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_price_in_a_part_is_never_longer_than_the_part():
+    assert Price(310, 400).of_part(100) == Price(10, 100)
+    assert Price(40, 400).of_part(100) == Price(40, 100)
+    assert Price(0, 0).share == 0
+
+
+def test_a_fix_list_of_a_part_keeps_what_recording_costs():
+    recording, loading = (
+        replace(
+            advice_without_share(catalogue()[name], "python", None, 1, 60), share=0.6, once=False
+        )
+        for name in ("profiler-cost", "dataloader-workers")
+    )
+    fixes = FixList("t", "w", 100, None, [recording, loading], None, [], [])
+    part = of_part(fixes, 50)
+    assert part.advice[0] == recording
+    assert (part.advice[1].saves_ns, part.advice[1].share, part.window_ns) == (10, 0.2, 50)

@@ -207,9 +207,16 @@ def threads_and_quota(is_stalled):
 
 @planted("aten::scaled_dot_product_attention", faulty=(4 * MS,), fixed=(20 * US,))
 def few_shapes(name, prepare_ns):
-    """In each step, a library prepares a new shape in one call; in the twin, it knows all."""
-    usual, first = (launched(name, ns, ("math", 40 * US), 4 * US) for ns in (20 * US, prepare_ns))
-    return [*steps(first, *[usual] * 20, PAUSE, times=8), SYNC]
+    """Each step has inputs of another length. A library prepares for it in the step's first call; in
+    the twin, it needs no preparation."""
+
+    def attention(dispatch_ns, length):
+        recorded = {"shapes": [[1, 16, length, 64]] * 3}
+        return launched(name, dispatch_ns, ("math", 40 * US), 4 * US, **recorded)
+
+    lengths = [512 + 8 * number for number in range(8)]
+    calls = ([attention(prepare_ns, each), *[attention(20 * US, each)] * 20] for each in lengths)
+    return [*(step(n, *each, PAUSE) for n, each in enumerate(calls)), SYNC]
 
 
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>"
