@@ -185,6 +185,7 @@ class _Examiner:
             meanwhile=list(evidence.meanwhile),
             marked_ns=marked_ns,
             priced_ns=fixes.window_ns if fixes else None,
+            unsure=fixes.unsure if fixes else [],
         )
         return Examination(analysis, fixes, kept, place)
 
@@ -272,13 +273,15 @@ class _Examiner:
         """The list with how it relates to the verdict. Where it has nothing against the device's
         limit, the only bound that is known is the peak: both say how near it is."""
         from tracekit.advice.catalogue import is_against
+        from tracekit.advice.find import without_prices
         from tracekit.verdict.next_steps import list_notes
 
         if verdict.regime == UNKNOWN:
             # Prices rest on data that the trace lacks.
-            fixes = replace(fixes, advice=[a for a in fixes.advice if a.once], together=None)
+            fixes = without_prices(fixes)
         graph = causal.gains.cuda_graph if causal else 0.0
-        notes, bottleneck = list_notes(fixes.advice, verdict, graph), str(verdict.bottleneck)
+        notes = list_notes(fixes.advice, fixes.unsure, verdict, graph)
+        bottleneck = str(verdict.bottleneck)
         of_device = bottleneck in (*LIMITS, UNKNOWN_LIMIT)
         if of_device and not any(is_against(a, bottleneck) for a in fixes.advice if not a.once):
             near = collect.reached(self.database, self.trace_id, self.thresholds)

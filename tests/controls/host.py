@@ -207,8 +207,8 @@ def threads_and_quota(is_stalled):
 
 @planted("aten::scaled_dot_product_attention", faulty=(4 * MS,), fixed=(20 * US,))
 def few_shapes(name, prepare_ns):
-    """Each step has inputs of another length. A library prepares for it in the step's first call; in
-    the twin, it needs no preparation."""
+    """Each step has inputs of another length, for which a library prepares in the first call; in
+    the twin, it does not."""
 
     def attention(dispatch_ns, length):
         recorded = {"shapes": [[1, 16, length, 64]] * 3}

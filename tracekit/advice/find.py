@@ -72,21 +72,13 @@ def find(
     # Changes together can save more than their sum.
     least_share = thresholds.advised_gain / 2
     absent = {**missing} | {each.code: each.message for each in findings}
-    looked, unlooked = _applicable(replay, absent)
     steps = len(replay.steps) if replay.steps.are_steps else 0
-    if 0 < replay.graph.ops < thresholds.few_ops and steps < thresholds.fewest_alike:
-        looked = []
+    is_few = 0 < replay.graph.ops < thresholds.few_ops and steps < thresholds.fewest_alike
     codes = {each.code for each in findings}
     is_cold = "cold_start" in codes
-    # Code that is loaded once is not a loop.
-    repeats = repeats and not is_cold
-    looked = [
-        each
-        for each in looked
-        if (repeats or not each.in_loops)
-        # In a combination, a change that gains nothing now may gain later.
-        and (combine or _at_most(each, of_window) >= least_share)
-    ]
+    looked, unlooked = _applicable(replay, absent, _once_only(repeats, is_cold, is_few))
+    # In a combination, a change that gains nothing now may gain later.
+    looked = [each for each in looked if combine or _at_most(each, of_window) >= least_share]
     replay.remedies.ask(each.name for each in looked)
     priced: list[Place] = []
     times = (window.start_ns, window.end_ns)
@@ -109,7 +101,7 @@ def find(
         ]
         together = _together(mine[: thresholds.most_combined], prices, least_ns)
     # A larger batch saves time per sample, not time of this step: it has its own list.
-    if looked and repeats and of_window.host >= thresholds.small_gain:
+    if repeats and not is_cold and not is_few and of_window.host >= thresholds.small_gain:
         main = max(OF_HOST, key=lambda cause: of_window.removed.get(cause, 0.0))
         batches = [
             each
@@ -126,7 +118,7 @@ def find(
     of_host = is_cold or whole.one_offs_ns >= least_once_ns
     once = advice_on_once(replay, least_once_ns, of_host, is_cold=is_cold, is_warm=is_warm)
     is_start = is_cold or sum(each.saves_ns for each in once) > whole.window_ns
-    return FixList(
+    fixes = FixList(
         trace=replay.database.name,
         window=window.name,
         window_ns=prices.window_ns,
@@ -136,6 +128,15 @@ def find(
         unlooked=unlooked,
         notes=[],
     )
+    return without_prices(fixes) if is_few else fixes
+
+
+def without_prices(fixes: FixList) -> FixList:
+    """The list in a trace that does not show what changes save: those of the program are unsure."""
+    recurring = [each for each in fixes.advice if not each.once]
+    unsure = [each for each in recurring if not catalogue()[each.remedy].is_apart]
+    once = [each for each in fixes.advice if each.once]
+    return replace(fixes, advice=once, unsure=[*fixes.unsure, *unsure], together=None)
 
 
 def of_part(fixes: FixList, part_ns: int) -> FixList:
@@ -287,10 +288,22 @@ def _at_most(remedy: Remedy, gains: Gains) -> float:
     return sum(gains.removed.get(cause, 0.0) for cause in causes)
 
 
+def _once_only(repeats: bool, is_cold: bool, is_few: bool) -> str:
+    """Why remedies that pay in loops are not looked for; empty: they are."""
+    pay = "they pay only where the same work runs again and again, and"
+    if is_few:
+        return f"{pay} these few ops do not show that"
+    # Code that is loaded once is not a loop.
+    if is_cold:
+        return f"{pay} this recording is cold: record a warm run"
+    return "" if repeats else f"{pay} most kernels here ran once or twice"
+
+
 def _applicable(
-    replay: Replay, missing: Mapping[str, str]
+    replay: Replay, missing: Mapping[str, str], once_only: str
 ) -> tuple[list[Remedy], list[NotChecked]]:
-    """The remedies to look for, and those that cannot be looked for in this trace."""
+    """The remedies to look for, and those that cannot be looked for in this trace. Those that pay
+    in loops are not, where the work runs only once: `once_only` says why."""
     database = replay.database
     looked = []
     unlooked: dict[str, list[str]] = {}
@@ -300,6 +313,7 @@ def _applicable(
         if not database.is_possible(query_of(remedy.name)):
             continue
         lacking = [missing[code] for code in remedy.blind if code in missing]
+        lacking += [once_only] * (remedy.in_loops and bool(once_only))
         if lacking:
             unlooked.setdefault("; ".join(lacking), []).append(remedy.name)
         else:

@@ -101,12 +101,12 @@ class BestCombination(Struct, frozen=True):
 
 
 class NotChecked(Struct, frozen=True):
-    """Remedies that could not be looked for, and what was not recorded."""
+    """Remedies that were not looked for, and why: what was not recorded, or does not repeat."""
 
     remedies: list[str]
     """Their names."""
     missing: str
-    """What was not recorded, and how to record it."""
+    """What was not recorded, and how to record it; or why they do not apply to the recording."""
 
 
 class FixList(Shown, frozen=True):
@@ -131,3 +131,6 @@ class FixList(Shown, frozen=True):
     """Remedies that could not be looked for."""
     notes: list[str]
     """How the list relates to the verdict's bottleneck; why the list is empty."""
+    unsure: list[Advice] = field(default_factory=list)
+    """Changes that were found but are not advised: the trace has too few ops to represent a run, or
+    does not tell what bounds it. The notes say so."""

@@ -22,6 +22,7 @@ from tracekit.reporters.parts import (
     bound_text,
     devices_of,
     lists_of,
+    next_of,
     parts_of,
     short_bound,
     without_profiler,
@@ -62,8 +63,8 @@ def render(analysis: Analysis) -> None:
     for heading, listed in lists:
         section(out, heading)
         print_list(out, listed[:_ADVISED], analysis.verdict.bottleneck)
-    if not lists and analysis.verdict.try_next:
-        section(out, "What to try next", analysis.verdict.try_next)
+    if not lists and next_of(analysis):
+        section(out, "What to try next", next_of(analysis))
 
 
 def _headline(out: Console, analysis: Analysis) -> None:

@@ -17,6 +17,7 @@ from tracekit.reporters.parts import (
     bound_text,
     devices_of,
     lists_of,
+    next_of,
     parts_of,
     shares_of,
     without_once,
@@ -262,7 +263,7 @@ def _titled(number: int, advice: Advice) -> list[str]:
 
 def _next(analysis: Analysis, free: int) -> list[Text]:
     lines = [Text(), Text("What to try next", "bold")]
-    for sentence in analysis.verdict.try_next:
+    for sentence in next_of(analysis):
         wrapped = wrap(printable(sentence), WIDTH)
         if len(lines) + len(wrapped) <= free:
             lines += [Text(each) for each in wrapped]

@@ -18,6 +18,7 @@ from tracekit.reporters import colours
 from tracekit.text import duration
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis, Verdict
+from tracekit.verdict.next_steps import unsure_notes
 from tracekit.verdict.once import is_hardly_once, is_partly_once
 from tracekit.verdict.regime import split_bound
 
@@ -137,6 +138,11 @@ def shares_of(analysis: Analysis) -> str:
     if is_partly_once(analysis.judged, Thresholds()):
         return f"of the other {length}"
     return f"of the step's {length}" if analysis.judged.window.kind == "step" else f"of {length}"
+
+
+def next_of(analysis: Analysis) -> list[str]:
+    """What was found but is not advised, and what to try next."""
+    return [*unsure_notes(analysis.unsure, analysis.verdict), *analysis.verdict.try_next]
 
 
 def is_of_recording(advice: Advice) -> bool:

@@ -125,6 +125,9 @@ class Analysis(Shown, frozen=True):
     priced_ns: int | None = None
     """The length that shares of advice are of, but for advice on recording: without one-offs and
     without what recording cost the host. Null: nothing could be priced."""
+    unsure: list[Advice] = field(default_factory=list)
+    """Changes that were found but are not advised: the trace has too few ops to represent a run, or
+    does not tell what bounds it."""
 
     @property
     def headline(self) -> str:

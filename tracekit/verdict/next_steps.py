@@ -9,7 +9,7 @@ from tracekit.advice.catalogue import is_against
 from tracekit.advice.model import Advice
 from tracekit.causes import words
 from tracekit.evidence.model import HostThread, Launch
-from tracekit.text import duration, percent
+from tracekit.text import duration, lowered, percent
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Verdict
 from tracekit.verdict.regime import UNKNOWN
@@ -41,17 +41,34 @@ def next_step(
     return words("next")[bottleneck]
 
 
-def list_notes(advice: Sequence[Advice], verdict: Verdict, graph: float) -> list[str]:
-    """How the fix list relates to the bottleneck; for an empty list, what is left to try. `graph`
-    is what free launches would gain."""
+def unsure_notes(unsure: Sequence[Advice], verdict: Verdict) -> list[str]:
+    """What was found but is not advised, and why."""
+    if not unsure:
+        return []
+    if verdict.regime == UNKNOWN:
+        names = ", ".join(dict.fromkeys(each.remedy for each in unsure))
+        return [f"Found, but what bounds the run is unknown, and so is what they save: {names}."]
+    first, *others = unsure
+    more = f", and {len(others)} more" if others else ""
+    return [
+        f"Found, but not sure, since so few ops were recorded: {lowered(first.title)} "
+        f"({first.remedy}), {percent(first.share or 0.0)} of the window{more}."
+    ]
+
+
+def list_notes(
+    advice: Sequence[Advice], unsure: Sequence[Advice], verdict: Verdict, graph: float
+) -> list[str]:
+    """How the fix list relates to the bottleneck; for an empty list, what was found but is
+    `unsure`, and what is left to try. `graph` is what free launches would gain."""
     recurring = [each for each in advice if not each.once]
+    found = unsure_notes(unsure, verdict)
     if not recurring and verdict.regime == UNKNOWN:
-        return verdict.try_next or ["The trace does not tell what a change would save."]
+        left = verdict.try_next or ["The trace does not tell what a change would save."]
+        return [*found, *left]
     if not recurring:
-        return [
-            "No remedy that tracekit knows would save 1 % of the window or more.",
-            *verdict.try_next,
-        ]
+        none = "No remedy that was looked for would save 1 % of the window or more."
+        return [*(found or [none]), *verdict.try_next]
     saving = next((each for each in verdict.savings if each.remove == verdict.bottleneck), None)
     first, notes = recurring[0], []
     reading = next((each for each in recurring if is_against(each, "sync")), None)

@@ -153,7 +153,8 @@ class Subject(PageSubject):
             [analysis] = stored.values()
             replay, place = replayed(database, analysis)
             graph = analysis.causal.gains.cuda_graph if analysis.causal else 0.0
-            notes = list_notes(analysis.advice, analysis.verdict, graph) if replay else []
+            listed = analysis.advice, analysis.unsure, analysis.verdict
+            notes = list_notes(*listed, graph) if replay else []
         else:
             found = examine(database, self.trace_id, self._window, judging, keep_replays=True)
             analysis, place = found.analysis, found.place

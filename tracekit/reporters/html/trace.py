@@ -20,7 +20,7 @@ from tracekit.reporters.html.figure import Figure, without_empty
 from tracekit.reporters.html.page import Part, View, part_of, told_view
 from tracekit.reporters.html.sections import communication, flame, memory, timeline, work
 from tracekit.reporters.html.subject import Subject
-from tracekit.reporters.parts import lists_of, parts_of, shares_of
+from tracekit.reporters.parts import lists_of, next_of, parts_of, shares_of
 from tracekit.text import counted, size
 from tracekit.thresholds import Thresholds
 
@@ -44,7 +44,7 @@ def trace_view(subject: Subject) -> View:
         "remedy": remedy,
         "found": {row["message"] for row in subject.findings},
         "source": f"{subject.command('analyze')} --json",
-        "notes": subject.judgement.notes or ([] if analysis.advice else analysis.verdict.try_next),
+        "notes": subject.judgement.notes or ([] if analysis.advice else next_of(analysis)),
         "advised": [
             (heading, listed[:_ADVISED]) for heading, listed in lists_of(analysis.advice, recurring)
         ],
