@@ -27,7 +27,8 @@
 -- earlier step's calls of the operator did not have show what goes on, and a call of as many elements or more
 -- shows how long it takes without.
 WITH call AS (
-    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, args->>'Input Dims' AS dims FROM cpu_ops
+    SELECT trace_id, event_id, pid, tid, name, start_ns, end_ns, dur_ns, args->>'Input Dims' AS dims
+    FROM cpu_ops
     WHERE work IN ('convolution', 'convolution_backward', 'attention', 'attention_backward')
         AND is_asked(trace_id)
     QUALIFY is_outermost((trace_id, pid, tid), start_ns, end_ns)

@@ -62,6 +62,33 @@ started AS (
                AND first_ns >= thresholds().load_share * (end_ns - start_ns) AS is_first
     FROM trace_span LEFT JOIN cold USING (trace_id) LEFT JOIN step USING (trace_id)
 ),
+-- Work in less time than a peak of the device allows: its shapes, its times or the device are wrong.
+-- What caches answer is no evidence, and neither are the few boosts of a clock.
+held AS (
+    SELECT trace_id, 'matrix products, convolutions and attention' AS what, 'peak' AS of,
+           thresholds().over_peak AS most, busy_ns, flops * 1e9 / peak_of(flop_per_s, peak, is_matrix) AS least_ns
+    FROM all_work JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
+    UNION ALL
+    SELECT trace_id, 'operators of known sizes', 'memory bandwidth', thresholds().over_bandwidth, busy_ns,
+           (read_bytes + written_bytes) * 1e9 / memory_bytes_per_s
+    FROM all_work JOIN device_peaks USING (trace_id, device_id)
+    WHERE read_bytes + written_bytes > thresholds().cached_bytes
+    UNION ALL
+    SELECT trace_id, 'copies from and to the host', 'link to the host', thresholds().over_peak, dur_ns,
+           bytes * 1e9 / host_link_bytes_per_s
+    FROM gpu_ops JOIN device_peaks USING (trace_id, device_id)
+    WHERE copy_kind IN ('HtoD', 'DtoH') AND bytes > thresholds().tiny_copy_bytes
+),
+beyond AS (
+    SELECT trace_id, what, of, sum(busy_ns) AS ns, sum(least_ns) / sum(busy_ns) AS ratio, count(*) AS count
+    FROM held WHERE busy_ns > 0 AND least_ns > most * busy_ns GROUP BY ALL
+),
+worst AS (
+    SELECT b.* FROM beyond AS b
+    JOIN (SELECT trace_id, sum(dur_ns) AS all_ns FROM gpu_ops GROUP BY trace_id) USING (trace_id)
+    WHERE ns >= thresholds().over_share * all_ns
+    QUALIFY row_number() OVER (PARTITION BY trace_id ORDER BY ns DESC, what) = 1
+),
 -- Code, severity, count and message of each finding.
 findings AS (
     SELECT trace_id, unnest([
@@ -85,6 +112,11 @@ findings AS (
                || ': the host looks slower than it is'),
            profiled_ns - unprofiled_ns
     FROM dilated
+    UNION ALL
+    SELECT trace_id, ('over_peak', 'warning', count,
+               what || ' would run at ' || format('{:.1f} %', 100 * ratio) || ' of the device''s ' || of
+               || ': their sizes, their times or the device are not what the trace says'), ns::BIGINT
+    FROM worst WHERE coalesce(getvariable('severity'), '') <> 'error'
     UNION ALL
     SELECT trace_id, unnest([
         ('unlinked_gpu_ops', 'warning', unlinked,

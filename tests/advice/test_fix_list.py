@@ -189,6 +189,13 @@ def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
         assert len(reached(database, 1, Thresholds())) == sentences
 
 
+def test_a_share_over_the_peak_is_said_to_be_impossible():
+    row = {"share_of_peak": 1.3, "share_counted": 1.0, "of_roofs": 1.0}
+    row |= {"matrix_share": 1.0, "matrix_of_peak": 1.389}
+    (told,) = reached(SimpleNamespace(ask=lambda *_, **__: [row]), 1, Thresholds())
+    assert "138.9 % of the device's peak. That cannot be" in told
+
+
 def test_remedies_find_the_same_when_a_large_trace_saves_memory(shared_database, monkeypatch):
     database = shared_database("v100-dlrm-rank0.json.gz")
     names = ["torch-compile", "waiting-for-a-rank"]

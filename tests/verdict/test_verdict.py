@@ -298,6 +298,10 @@ JUDGED = {
         evidence(**LATE, shift_ns=3_000), "medium", "3 us were added to the device's times",
     ),
     "dilation matters to overhead": (evidence(**LATE, health=["profiler_dilation"]), "medium"),
+    "work that is faster than the device can be": (
+        evidence(busy=0.95, health=["over_peak"], device_gain=0.45), "medium",
+        "Work would run faster than the device can",
+    ),
     "and to nothing else": (
         evidence(busy=0.95, health=["profiler_dilation"], device_gain=0.45), "high",
     ),

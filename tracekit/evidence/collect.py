@@ -134,6 +134,8 @@ def reached(database: Session, trace_id: int, thresholds: Thresholds) -> list[st
         f"{percent(row['matrix_share'])} of kernel time and run at "
         f"{percent(row['matrix_of_peak'])} of the device's peak."
     ]
+    if (row["matrix_of_peak"] or 0) > thresholds.over_peak:
+        return [f"{said[0]} That cannot be: check the shapes and the device (--hardware)."]
     is_most = row["share_counted"] >= thresholds.near_share
     if is_most and (row["of_roofs"] or 0) >= thresholds.tuned_reach:
         said.append(

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tracekit.causes import OF_MEMORY, UNKNOWN_LIMIT, in_switches_of, in_words_of, words
+from tracekit.causes import (
+    LIMITS,
+    OF_MEMORY,
+    UNKNOWN_LIMIT,
+    in_switches_of,
+    in_words_of,
+    words,
+)
 from tracekit.evidence.model import Evidence, Gpu, Launch, Period
 from tracekit.replay.model import Gains, largest_first
 from tracekit.text import duration, percent, share
@@ -164,6 +171,11 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     why += _exposed_sentences(gpu, span, thresholds)
     kind = kinds_of(evidence, thresholds).get(bottleneck, bottleneck)
     advice = [next_step(kind, evidence.launch, thresholds, shaped=evidence.shaped)]
+    if kind in (*LIMITS, UNKNOWN_LIMIT) and gains.device > 0:
+        window = named_rest(evidence, thresholds)
+        advice[0] += (
+            f" In half the device's time, {window} would be {percent(gains.device)} shorter."
+        )
     return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
 
 
