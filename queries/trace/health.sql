@@ -66,7 +66,8 @@ started AS (
 -- What caches answer is no evidence, and neither are the few boosts of a clock.
 held AS (
     SELECT trace_id, 'matrix products, convolutions and attention' AS what, 'peak' AS of,
-           thresholds().over_peak AS most, busy_ns, flops * 1e9 / peak_of(flop_per_s, peak, is_matrix) AS least_ns
+           thresholds().over_peak AS most, busy_ns,
+           flops * 1e9 / peak_of(flop_per_s, peak, is_matrix) AS least_ns
     FROM all_work JOIN device_peaks USING (trace_id, device_id) WHERE is_matrix
     UNION ALL
     SELECT trace_id, 'operators of known sizes', 'memory bandwidth', thresholds().over_bandwidth, busy_ns,
