@@ -637,6 +637,13 @@ JUDGED = {
         "One step is marked, with 5 passes",
     ),
     "several": (evidence(**LATE, window=STEP, repetition=replace(PASSES, steps=3)), "high"),
+    "one marked step of a host without a device": (
+        replace(host_evidence(5, dispatch=90), repetition=PASSES), "medium",
+        "One step is marked, with 5 passes",
+    ),
+    "several of such a host": (
+        replace(host_evidence(5, dispatch=90), repetition=replace(PASSES, steps=3)), "high",
+    ),
     **{
         f"shapes that {profiler} did not record": (
             evidence(busy=1, device_gain=0.5, removed={"math-or-memory": 0.5}, profiler=profiler),

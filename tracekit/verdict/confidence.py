@@ -97,7 +97,11 @@ def _stands_alone(evidence: Evidence, thresholds: Thresholds) -> str | None:
         return "A single pass was recorded: no second one shows how much of it is usual."
     if evidence.window.kind != "step" and evidence.advised_remedy == "capture-once":
         return "A longer recording shows whether the run goes on capturing graphs."
-    if evidence.window.kind != "step" or repetition is None or repetition.steps > 1:
+    if repetition is None or repetition.steps > 1:
+        return None
+    # A host without a device is judged over all of its steps.
+    of_step = evidence.window.kind == "step" or (evidence.gpu is None and repetition.steps == 1)
+    if not of_step:
         return None
     passes = f", with {repetition.passes} passes" if repetition.passes > 1 else ""
     return f"One step is marked{passes}: no second one shows how much of it is usual."
