@@ -189,6 +189,11 @@ def test_a_share_of_the_peak_is_not_shown_if_hardly_any_work_is_known():
         assert len(reached(database, 1, Thresholds())) == sentences
 
 
+def test_a_host_that_computes_is_not_called_overhead_bound_after_the_changes():
+    together = BestCombination(10 * US, 0.1, [], [], {"math": 0.9, "python": 0.1}, 0.5, 0.0)
+    assert _bound_then(together) == "Then 90.0 % of the run's critical path is math."
+
+
 def test_a_share_over_the_peak_is_said_to_be_impossible():
     row = {"share_of_peak": 1.3, "share_counted": 1.0, "of_roofs": 1.0}
     row |= {"matrix_share": 1.0, "matrix_of_peak": 1.389}

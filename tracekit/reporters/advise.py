@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tracekit.advice.catalogue import Remedy, misses
 from tracekit.advice.model import Advice, AdvisedPlace, BestCombination, FixList
+from tracekit.causes import LIMITS, UNKNOWN_LIMIT
 from tracekit.reporters.parts import WITHOUT, is_of_recording, lists_of
 from tracekit.reporters.terminal import Cell, Name, clipped, console, fitted, section, table
 from tracekit.text import duration, percent, printable, share
@@ -120,6 +121,9 @@ def _bound_then(together: BestCombination) -> str:
         )
     cause, part = max(together.bound_by.items(), key=lambda item: item[1])
     bound = weigh(together.host_gain, together.device_gain)
+    if bound.side == "host" and cause in (*LIMITS, UNKNOWN_LIMIT):
+        # Without a device, the host computes.
+        return f"Then {percent(part)} of the run's critical path is {cause}."
     gain = bound.host if bound.side == "host" else bound.device
     bounds = (
         f"the run is {bound.regime} (halving the {bound.side}'s work would gain {percent(gain)})"

@@ -245,8 +245,9 @@ def _arithmetic(out: Console, analysis: Analysis, causal: Causal, limits: Thresh
     """Prints each replayed change with its gain and the length that remains."""
     gains = causal.gains
     name = printable(analysis.judged.window.name)
-    length = duration(gains.window_ns)
-    section(out, f"Replays of {name}, recorded {length} (tracekit whatif TRACE CHANGE)")
+    how = "without the profiler" if gains.recorder_ns else "as recorded"
+    length = f"{duration(gains.window_ns)} {how}"
+    section(out, f"Replays of {name}, {length} (tracekit whatif TRACE CHANGE)")
     changes = {"host*0.5": gains.host, "device*0.5": gains.device}
     changes |= {f"{cause}*0": gain for cause, gain in gains.removed.items()}
     at_most = gains.removed_at_most.items()
