@@ -214,7 +214,7 @@ def few_shapes(name, prepare_ns):
         recorded = {"shapes": [[1, 16, length, 64]] * 3}
         return launched(name, dispatch_ns, ("math", 40 * US), 4 * US, **recorded)
 
-    lengths = [512 + 8 * number for number in range(8)]
+    lengths = [256 + 8 * number for number in range(8)]
     calls = ([attention(prepare_ns, each), *[attention(20 * US, each)] * 20] for each in lengths)
     return [*(step(n, *each, PAUSE) for n, each in enumerate(calls)), SYNC]
 

@@ -172,10 +172,8 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     kind = kinds_of(evidence, thresholds).get(bottleneck, bottleneck)
     advice = [next_step(kind, evidence.launch, thresholds, shaped=evidence.shaped)]
     if kind in (*LIMITS, UNKNOWN_LIMIT) and gains.device > 0:
-        window = named_rest(evidence, thresholds)
-        advice[0] += (
-            f" In half the device's time, {window} would be {percent(gains.device)} shorter."
-        )
+        rest, gain = named_rest(evidence, thresholds), percent(gains.device)
+        advice[0] += f" In half the device's time, {rest} would be {gain} shorter."
     return Verdict("", regime, bottleneck, "high", window, fractions, why, savings, margin, advice)
 
 
