@@ -334,7 +334,7 @@ def repeated_casts(place, *casts):
 
 BROUGHT = launched(
     "aten::copy_", 3 * US,
-    Op("copy", 300 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": 16_000_000}), 4 * US,
+    Op("copy", 300 * US, "Memcpy HtoD (Pinned -> Device)", {"bytes": 8_000_000}), 4 * US,
 )  # fmt: skip
 
 
