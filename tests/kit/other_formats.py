@@ -123,18 +123,25 @@ def rocpd(file, version=4):
 
 def space(kind=b"TPU", device=b"TPU v6 Lite2"):
     """A device that runs one step, with its host, in XLA's terms."""
-    schema = xplane._SCHEMA.replace("bytes lines", "XLine lines")
-    made = messages(schema.replace("bytes events", "XEvent events"))["XPlane"]
+    schema = xplane._SCHEMA
+    for field, message in (
+        ("lines", "XLine"),
+        ("events", "XEvent"),
+        ("event_metadata", "EventEntry"),
+        ("stat_metadata", "StatEntry"),
+    ):
+        schema = schema.replace(f"bytes {field}", f"{message} {field}")
+    made = messages(schema)["XPlane"]
     host, tpu = made(id=2, name=b"/host:CPU"), made(id=1, name=b"/device:%s:0" % kind)
     for plane, names in (
         (host, [b"$train.py:12 step", b"train", b"PjitFunction(f)"]),
         (tpu, [b"fusion.3", b"jit_f"]),
     ):
         for number, name in enumerate(names, 1):
-            plane.event_metadata[number].name = name
+            plane.event_metadata.add(key=number).value.name = name
         for number, name in enumerate([b"step_num", b"hlo_category", b"loop fusion", b"flops"], 1):
-            plane.stat_metadata[number].name = name
-    tpu.stat_metadata[5].name = b"device_type_string"
+            plane.stat_metadata.add(key=number).value.name = name
+    tpu.stat_metadata.add(key=5).value.name = b"device_type_string"
     tpu.stats.add(metadata_id=5, str_value=device)
     thread = host.lines.add(id=77, display_name=b"main", timestamp_ns=1_000)
     thread.events.add(metadata_id=1, offset_ps=0, duration_ps=9_000_000)

@@ -16,8 +16,8 @@ import pytest
 import zstandard
 
 from tracekit.errors import TracekitError
+from tracekit.trace import budget, unpacking
 from tracekit.trace import source as sources
-from tracekit.trace import unpacking
 from tracekit.trace.reader import TraceReader
 from tracekit.trace.source import open_streams
 
@@ -247,7 +247,7 @@ def test_the_damage_of_a_member_says_that_it_is_cut_off(tmp_path):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
 def test_an_archive_of_zeros_is_stopped(pack, tmp_path, monkeypatch, spooled):
-    monkeypatch.setattr(sources, "BOMB_BYTES", 48 << 20)
+    monkeypatch.setattr(budget, "TEXT_BYTES", 48 << 20)
     size = 128 << 20 if pack is gzip.compress else 648 << 20
     archive = trace("good.json") + header("zeros.json", size) + bytes(size)
     traces, errors = read(write(tmp_path / "a.tar", pack(archive)))
@@ -258,7 +258,7 @@ def test_an_archive_of_zeros_is_stopped(pack, tmp_path, monkeypatch, spooled):
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_bombs_inside_an_archive_count_together(pack, tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "BOMB_BYTES", 4 << 20)
+    monkeypatch.setattr(budget, "TEXT_BYTES", 4 << 20)
     blank = gzip.compress(b"[" + b" " * (1 << 20) + b"]", mtime=0)
     archive = b"".join(trace(f"{n}.json.gz", blank) for n in range(30)) + END
     traces, errors = read(write(tmp_path / "a.tar", pack(archive)))

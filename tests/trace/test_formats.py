@@ -22,7 +22,8 @@ from tests.kit.traces import slice_event
 from tests.trace import test_nsys
 from tests.trace.test_nsys import report
 from tracekit.errors import TracekitError
-from tracekit.trace.other import perfetto, protos
+from tracekit.trace import budget
+from tracekit.trace.other import protos
 
 
 def like_packets():
@@ -204,13 +205,18 @@ def test_files_of_unknown_profilers_are_refused_in_one_line(tmp_path):
 
 
 def test_files_that_would_take_much_memory_are_refused(tmp_path, monkeypatch):
-    for name, module, limit, reason in (
-        ("xplane", protos, "_MOST_FIELD_BYTES", "a field takes more than"),
-        ("pftrace", perfetto, "_MOST_BYTES", "has more than"),
-        ("pftrace", perfetto, "_MOST_TRACKS", "has more than"),
-        ("pftrace_packed", perfetto, "_MOST_BYTES", "a packet is like a decompression bomb"),
+    held, bomb = "would take more than 0 MB of memory", "like a decompression bomb"
+    for name, module, limits, reason in (
+        ("xplane", protos, ["_MOST_FIELD_BYTES"], "a field takes more than"),
+        ("xplane", budget, ["HELD_BYTES", "HELD_RATIO"], held),
+        ("pftrace", budget, ["HELD_BYTES", "HELD_RATIO"], held),
+        ("rocprof", budget, ["HELD_BYTES", "HELD_RATIO"], held),
+        ("rocpd4", budget, ["HELD_BYTES", "HELD_RATIO"], held),
+        ("pftrace", budget, ["TEXT_BYTES", "TEXT_RATIO"], bomb),
+        ("pftrace_packed", budget, ["TEXT_BYTES", "TEXT_RATIO"], bomb),
     ):
         with monkeypatch.context() as patch, pytest.raises(TracekitError, match=reason):
-            patch.setattr(module, limit, 20 if module is protos else 1)
+            for limit in limits:
+                patch.setattr(module, limit, 20 if module is protos else 0)
             tracekit.load(write(tmp_path, name), temp_dir=tmp_path)
         assert not list(tmp_path.glob("tracekit-marks-*"))

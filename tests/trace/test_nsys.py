@@ -14,7 +14,7 @@ from tests.kit import nsys_simulated as nsys
 from tests.kit.other_formats import changed
 from tracekit.errors import TracekitError
 from tracekit.native import rows
-from tracekit.trace import source
+from tracekit.trace import budget
 
 CALLS, KERNELS = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_KERNEL"
 ON_DEVICE = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": nsys.GLOBAL_PID}
@@ -271,7 +271,7 @@ def test_a_text_that_a_small_database_repeats_is_like_a_bomb(tmp_path, monkeypat
             nsys.call(strings, "cudaFree_v3020", 9_000 + i, 9_001 + i, 9) | long for i in range(500)
         ]
 
-    monkeypatch.setattr(source, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(budget, "TEXT_BYTES", 1 << 20)
     with pytest.raises(TracekitError, match=r"run\.sqlite: .* like a decompression bomb"):
         tracekit.load(report(tmp_path, change))
 

@@ -227,17 +227,19 @@ class Job(Struct):
         """Writes the annotations of a trace's graphs, from given files and those next to it."""
         # An interrupted load may have written some of them.
         connection.execute("DELETE FROM graph_annotation WHERE trace_id = ?", [trace_id])
-        files = dict(given)
+        for path, nodes in given.items():
+            insert(connection, "graph_annotation", [(trace_id, *each, path) for each in nodes])
+        # One file in memory at a time.
         for path in beside:
             if path in given:
                 continue
             try:
-                files[path] = [*annotated_nodes(path)]
-                self.beside.append(path)
+                rows = [(trace_id, *each, path) for each in annotated_nodes(path)]
             except TracekitError as error:
                 self.notes.append(f"without annotations beside it: {error}")
-        for path, nodes in files.items():
-            insert(connection, "graph_annotation", [(trace_id, *each, path) for each in nodes])
+                continue
+            insert(connection, "graph_annotation", rows)
+            self.beside.append(path)
 
     def _sources(
         self, paths: Iterable[str], done: set[LoadedTrace]

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from tracekit.errors import TracekitError, explained
+from tracekit.trace.budget import OBJECT_BYTES, Budget, json_bytes
 from tracekit.trace.paths import is_within, may_be_read
 from tracekit.trace.recovery import strict_json
 from tracekit.trace.source import open_streams
@@ -26,7 +27,6 @@ CAPTURES = "capture_traces"
 _ENDS = re.compile(r"(\.pt)?(\.trace)?\.(json|pftrace|sqlite)\b.*$")
 # The first of `filename:line:function`, one a line.
 _STACK = re.compile(r"[^\n]*(\.py|>):\d+:")
-_MOST_BYTES = 256 << 20
 
 
 def is_of_capture(path: str) -> bool:
@@ -117,55 +117,63 @@ def annotated_nodes(path: str) -> Iterator[tuple[int, str]]:
     Raises:
         TracekitError: when the file cannot be read, or is something else.
     """
-    annotations = _content(path)
+    annotations, budget = _content(path)
     if not isinstance(annotations, dict):
         raise TracekitError(f"{path}: holds no annotations of graphs: a dictionary by node")
-    size = 0
     for key, value in annotations.items():
         try:
             node = int(key)
-        except (TypeError, ValueError):
+        except (OverflowError, TypeError, ValueError):
             node = -1
         if not 0 <= node < 2**64:
             raise TracekitError(
                 f"{path}: holds no annotations of graphs: {str(key)[:40]!r} is not a node's id"
             )
-        text = strict_json(_annotation(value))
+        annotation = _annotation(value, budget)
         # A pickle may name one text many times.
-        size += len(text)
-        if size > _MOST_BYTES:
-            raise TracekitError(f"{path}: is too large for annotations of graphs")
+        budget.require_room(sum(map(_most_bytes, annotation.values())))
+        text = strict_json(annotation)
+        budget.hold(len(text) + 2 * OBJECT_BYTES)
         yield node, text
 
 
-def _content(path: str) -> object:
+def _content(path: str) -> tuple[object, Budget]:
+    """What a file holds, and its budget, which is all that reading it may cost."""
     from tracekit.trace.other.snapshot import is_pickle, plain_pickle
 
     stream = next(open_streams(path))
     if isinstance(stream, TracekitError):
         raise stream
     with stream:
-        text = stream.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            raise TracekitError(f"{path}: is too large for annotations of graphs")
         # Only the end tells whether the data is damaged.
-        stream.read()
-        damage = stream.damage
+        chunks = []
+        for chunk in iter(stream.read, b""):
+            stream.budget.hold(len(chunk))
+            chunks.append(chunk)
+        damage, budget = stream.damage, stream.budget
+    content = b"".join(chunks)
     with explained(f"{path}: holds no annotations of graphs", ValueError, RecursionError):
         if damage:
             raise ValueError(damage)
-        return plain_pickle(path, text) if is_pickle(text) else json.loads(text)
+        if is_pickle(content):
+            return plain_pickle(path, content, budget), budget
+        text = content.decode(json.detect_encoding(content), "surrogatepass")
+        budget.hold(json_bytes(text))
+        return json.loads(text), budget
 
 
-def _annotation(value: object) -> dict[str, Any]:
+def _annotation(value: object, budget: Budget) -> dict[str, Any]:
     """One node's annotation; a later one wins over an earlier one, as in PyTorch's exporter."""
     if isinstance(value, str):
         return {"stack" if _STACK.match(value) else "name": value}
     if isinstance(value, list):
+        budget.spend(len(value))
         flat = (each for each in value if not isinstance(each, list))
-        return {key: part for each in flat for key, part in _annotation(each).items()}
+        return {key: part for each in flat for key, part in _annotation(each, budget).items()}
     if not isinstance(value, dict):
         return {}
+    parts = value.values()
+    budget.spend(len(parts) + sum(len(part) for part in parts if isinstance(part, list | tuple)))
     # Early files have names as {"str": name}.
     return {
         "name" if key == "str" else str(key): part
@@ -176,3 +184,10 @@ def _annotation(value: object) -> dict[str, Any]:
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | None) or (isinstance(value, float) and isfinite(value))
+
+
+def _most_bytes(part: object) -> int:
+    """The most bytes that a plain part takes as JSON, which may escape each character."""
+    if isinstance(part, list | tuple):
+        return sum(map(_most_bytes, part))
+    return 6 * len(part) if isinstance(part, str) else OBJECT_BYTES

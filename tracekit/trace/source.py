@@ -12,13 +12,13 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, BinaryIO, cast
 
 from tracekit.errors import TracekitError, explained
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.text import shown
+from tracekit.trace.budget import Budget
 from tracekit.trace.remote import is_url, open_url
 from tracekit.trace.unpacking import (
     HEAD_BYTES,
@@ -40,10 +40,6 @@ _SPOOL_BYTES = 1 << 20
 _KEEP_FREE_BYTES = 1 << 30
 _KEEP_FREE_SHARE = 10
 _CHECK_BYTES = 16 << 20
-# Traces compress to a tenth of their size, generated ones to a fiftieth. Refuse a file that grows
-# by more than this ratio.
-_BOMB_RATIO = 250
-BOMB_BYTES = 256 << 20
 
 
 class Hashing:
@@ -59,29 +55,6 @@ class Hashing:
         self.sha256.update(data)
         self.size += len(data)
         return data
-
-
-class Growth:
-    """Bytes read of a file as stored, and as text, for an archive and its members together."""
-
-    def __init__(self, path: str, stored: int = 0) -> None:
-        self._path, self._stored, self._text = path, stored, 0
-        self._lock = Lock()
-
-    def add(self, text: int, stored: int = 0) -> None:
-        """Counts bytes of text, and bytes read.
-
-        Raises:
-            TracekitError: when the text is more than `_BOMB_RATIO` times the stored size.
-        """
-        with self._lock:
-            self._stored += stored
-            self._text += text
-            if self._text > max(BOMB_BYTES, _BOMB_RATIO * self._stored):
-                raise TracekitError(
-                    f"{self._path}: is more than {_BOMB_RATIO} times as large as text, like a "
-                    "decompression bomb; if you trust the file, decompress it first"
-                )
 
 
 class ByteStream:
@@ -126,7 +99,6 @@ class ByteStream:
         self.damage = self._first_damage
         self._progress(-self._hashing.size)
         self._hashing = Hashing(self._file)
-        self._growth: Growth = self._archive._growth if self._archive else Growth(self.path)
         self._decompressed: Decompressed | None = None
         with _readable(self.path):
             self._file.seek(0)
@@ -138,6 +110,9 @@ class ByteStream:
                 if self._hashing.read(begin):
                     self._note(f"its first {begin:,} bytes are not compressed data")
                 self._decompressed = Decompressed(self._hashing, codec)
+        archive = None if self._archive is None else self._archive.budget
+        size, is_compressed = self.stored_bytes, found is not None
+        self.budget: Budget = Budget(self.path, size, is_compressed=is_compressed, archive=archive)
 
     def read(self, size: int = _READ_BYTES) -> bytes:
         """The next `size` bytes, fewer only at the end.
@@ -152,10 +127,9 @@ class ByteStream:
             except DamagedError as error:
                 self._note(str(error))
                 data = self._skip_rest()
-        stored = self._hashing.size - before
-        self._progress(stored)
-        text = len(data) if self._decompressed else 0
-        self._growth.add(text, 0 if self._archive else stored)
+        self._progress(self._hashing.size - before)
+        if self._decompressed:
+            self.budget.grow(len(data))
         return data
 
     def head(self) -> bytes:

@@ -15,11 +15,11 @@ from msgspec import Struct, field
 
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
-from tracekit.trace.source import ByteStream, Growth, Hashing
+from tracekit.trace.source import ByteStream, Hashing
 
 _READ_BYTES = 1 << 20
-# Events in one piece of text.
-_AT_ONCE = 4096
+# Events in one piece of text, and characters, where these are fewer.
+_AT_ONCE, _CHARACTERS_AT_ONCE = 4096, 1 << 20
 
 
 class OneProcess(Struct):
@@ -60,6 +60,7 @@ class Converted(ByteStream):
     def __init__(
         self, source: ByteStream, process: OneProcess, stored: Hashing, close: Callable[[], object]
     ) -> None:
+        self._source = source
         self._process = process
         self._hashing = stored
         self._close = close
@@ -71,7 +72,6 @@ class Converted(ByteStream):
         self.damage = None
         self._pieces = self._texts()
         self._buffer = bytearray()
-        self._growth = Growth(self.path, self.stored_bytes)
 
     def close(self) -> None:
         self._pieces = iter(())
@@ -83,7 +83,7 @@ class Converted(ByteStream):
         buffer = self._buffer
         while len(buffer) < size and (piece := next(self._pieces, b"")):
             buffer += piece
-            self._growth.add(len(piece))
+            self._grow(len(piece))
         data = bytes(buffer[:size])
         del buffer[:size]
         return data
@@ -91,8 +91,11 @@ class Converted(ByteStream):
     def batches(self, first_id: int, labels: Labels) -> Iterator[Batch]:
         if self._process.rows is not None:
             for batch, text_bytes in self._process.rows(first_id, labels):
-                self._growth.add(text_bytes)
+                self._grow(text_bytes)
                 yield batch
+
+    def _grow(self, text: int) -> None:
+        self._source.budget.grow(text, "written")
 
     @property
     def is_text(self) -> bool:
@@ -123,14 +126,21 @@ class Converted(ByteStream):
 def texts(events: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     """The events as text, many at a time."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
-    lines: list[str] = []
-    for event in events:
-        lines.append(encode(event))
-        if len(lines) == _AT_ONCE:
-            yield ",\n".join(lines).encode()
-            lines = []
-    if lines:
-        yield ",\n".join(lines).encode()
+    return joined(map(encode, events))
+
+
+def joined(lines: Iterable[str]) -> Iterator[bytes]:
+    """Texts of single events, many at a time."""
+    found: list[str] = []
+    size = 0
+    for line in lines:
+        found.append(line)
+        size += len(line)
+        if len(found) == _AT_ONCE or size >= _CHARACTERS_AT_ONCE:
+            yield ",\n".join(found).encode("utf-8", "replace")
+            found, size = [], 0
+    if found:
+        yield ",\n".join(found).encode("utf-8", "replace")
 
 
 def microseconds(nanoseconds: int) -> str:

@@ -76,7 +76,7 @@ def _processes(stream: ByteStream, head: bytes, folder: str, opened: ExitStack) 
             (snapshot.is_pickle(head), snapshot.texts_of),
         )
         return next((the_one(stream, read) for is_it, read in readers if is_it), [])
-    tables = opened.enter_context(closing(Tables(file, stream.path)))
+    tables = opened.enter_context(closing(Tables(file, stream.path, stream.budget)))
     if nsys.is_report(tables):
         return nsys.processes(tables, stream.path)
     if rocpd.is_rocpd(tables):

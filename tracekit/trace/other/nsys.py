@@ -69,8 +69,7 @@ def processes(tables: Tables, name: str) -> list[OneProcess]:
         TracekitError: when the file is damaged.
     """
     # Without a key, each text would be searched from the first on.
-    key = re.search(r"\bid\b[^,]*\bPRIMARY\s+KEY", tables.definitions["StringIds"], re.IGNORECASE)
-    if key is None:
+    if tables.keys["StringIds"] != {"id"}:
         raise TracekitError(f"{name}: is not an export of nsys: its table StringIds has no key")
     first_device: dict[int, int] = {}
     for table in ON_DEVICE:
@@ -97,12 +96,12 @@ def _members(tables: Tables) -> dict[str, Any]:
     """What the report says of the whole recording, as members of a Kineto trace."""
     counts = {
         # For tables that are read, it is enough to know whether they have rows.
-        table: tables.count(table, 1 if table != GRAPH and _is_read(columns) else None)
+        table: tables.count(table, *([1] if table != GRAPH and _is_read(columns) else []))
         for table, columns in tables.columns.items()
         if not _RESOLVED.match(table)
     }
     said = {
-        table: list(tables.records(tables.columns[table], f"SELECT * FROM {table}"))
+        table: tables.kept(tables.records(tables.columns[table], f"SELECT * FROM {table}"))
         for table, count in counts.items()
         if _METADATA.match(table) and count <= _METADATA_ROWS
     }

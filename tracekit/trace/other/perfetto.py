@@ -7,7 +7,6 @@ torch/csrc/profiler/cuspy/cuspy_pftrace.cpp
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
 import tempfile
@@ -17,13 +16,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from tracekit.errors import TracekitError, explained
+from tracekit.errors import explained
+from tracekit.trace.budget import DEPTH, OBJECT_BYTES, Budget, decoded_json
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
 from tracekit.trace.other.perfetto_gpu import INTERNED, counter_events, stage_event
 from tracekit.trace.other.perfetto_schema import SCHEMA
-from tracekit.trace.other.protos import damaged, fields, messages, text
+from tracekit.trace.other.protos import damaged, decoded, fields, messages, text
 from tracekit.trace.other.rocprof import CATEGORIES
 from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import Readable, buffered
@@ -32,9 +32,6 @@ _BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4
 # Clocks of the system count nanoseconds; others are defined by the trace (ClockSnapshot).
 _FIRST_OWN_CLOCK = 64
 _CLEARED = 1
-_MOST_BYTES = 256 << 20
-_MOST_DEPTH = 50
-_MOST_TRACKS = 1_000_000
 # Most slices that are open at once on one track.
 _MOST_OPEN = 100_000
 _MOST_TIME = 2**63 - 1
@@ -88,19 +85,32 @@ def texts_of(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[b
         yield from texts(reading.events())
 
 
+class _Track(NamedTuple):
+    """A track's name, the track around it, and its process and thread if it has them."""
+
+    name: str
+    around: int
+    process: tuple[int, str] | None
+    thread: tuple[int, int, str] | None
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name, *(str(part[-1]) for part in (self.process, self.thread) if part)]
+
+
 class _Packets:
     """The events of a trace, by track: their ends may stand anywhere behind their begins, so they
     are sorted on disk."""
 
     def __init__(self, stream: ByteStream, marks: sqlite3.Connection) -> None:
         self._stream = stream
+        self._budget = stream.budget
         self._marks = marks
         marks.executescript(_TABLES)
         self.left_out: dict[str, int] = defaultdict(int)
-        self._packet = messages(SCHEMA)["TracePacket"].FromString
-        self._tracks: dict[int, Any] = {}
-        self._texts: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
-        self._text_bytes = 0
+        self._packet = messages(SCHEMA)["TracePacket"]
+        self._tracks: dict[int, _Track] = {}
+        self._texts: dict[tuple[int, str], dict[int, str]] = {}
         self._default: dict[int, int] = {}
         # A GPU and its counters, by sequence and number. A sample can bring its own: number 0.
         self._counters: dict[tuple[int, int], tuple[int, dict[int, str]]] = {}
@@ -115,45 +125,60 @@ class _Packets:
         return None
 
     def _read(self, source: Readable, *, inside: bool = False) -> None:
-        for data in fields(source, self._stream.path, 1):
-            packet = self._packet(data)
+        for data in fields(source, self._stream.path, self._budget, 1):
+            packet = decoded(self._packet, data, self._budget)
             sequence = packet.trusted_packet_sequence_id
             if packet.incremental_state_cleared or packet.sequence_flags & _CLEARED:
                 for kind in _INTERNED:
-                    self._texts.pop((sequence, kind), None)
+                    for name in self._texts.pop((sequence, kind), {}).values():
+                        self._keep(-2, name)
                 self._default.pop(sequence, None)
             for kind in _INTERNED:
                 for entry in getattr(packet.interned_data, kind):
-                    self._texts[sequence, kind][entry.iid] = text(entry.name)
-                    self._text_bytes += len(entry.name)
+                    names = self._texts.setdefault((sequence, kind), {})
+                    if entry.iid in names:
+                        self._keep(-2, names[entry.iid])
+                    names[entry.iid] = text(entry.name)
+                    self._keep(2, names[entry.iid])
             for entry in packet.interned_data.gpu_counter_descriptors:
                 self._add_counters((sequence, entry.iid), entry)
-            if self._text_bytes > _MOST_BYTES or len(self._tracks) > _MOST_TRACKS:
-                raise TracekitError(
-                    f"{self._stream.path}: has more than {_MOST_BYTES >> 20} MB of names, or more "
-                    f"than {_MOST_TRACKS:,} tracks"
-                )
             defaults = packet.trace_packet_defaults.track_event_defaults
             if defaults.HasField("track_uuid"):
+                self._keep(0 if sequence in self._default else 2)
                 self._default[sequence] = defaults.track_uuid
             if packet.HasField("track_descriptor"):
-                self._tracks[packet.track_descriptor.uuid] = packet.track_descriptor
+                self._add_track(packet.track_descriptor)
             elif packet.HasField("track_event"):
                 self._mark(packet, sequence)
             elif packet.HasField("gpu_render_stage_event") or packet.HasField("gpu_counter_event"):
                 self._mark_gpu(packet, sequence)
             elif packet.HasField("compressed_packets") and not inside:
-                self._read(io.BytesIO(self._inflated(packet.compressed_packets)), inside=True)
+                with explained(f"{self._stream.path}: a compressed packet is damaged", zlib.error):
+                    inflating = _Inflating(packet.compressed_packets, self._budget)
+                    self._read(buffered(inflating), inside=True)
             elif not (packet.HasField("interned_data") or packet.HasField("clock_snapshot")):
                 self.left_out["packets of other kinds"] += 1
 
-    def _inflated(self, data: bytes) -> bytes:
-        unpacking = zlib.decompressobj()
-        with explained(f"{self._stream.path}: a compressed packet is damaged", zlib.error):
-            inflated = unpacking.decompress(data, _MOST_BYTES)
-        if unpacking.unconsumed_tail:
-            raise TracekitError(f"{self._stream.path}: a packet is like a decompression bomb")
-        return inflated
+    def _keep(self, objects: int, *names: str) -> None:
+        """Counts objects and texts that are kept until later; less than 0 when they are dropped."""
+        size = sum(map(len, names))
+        self._budget.hold(objects * OBJECT_BYTES + (size if objects > 0 else -size))
+
+    def _named(self, sequence: int, kind: str) -> dict[int, str]:
+        """The interned texts of a kind, by their numbers."""
+        return self._texts.get((sequence, kind), {})
+
+    def _add_track(self, found: Any) -> None:
+        process = thread = None
+        if found.HasField("process"):
+            process = found.process.pid, text(found.process.process_name)
+        if found.HasField("thread"):
+            thread = found.thread.pid, found.thread.tid, text(found.thread.thread_name)
+        name = text(found.name) or text(found.static_name)
+        if (known := self._tracks.get(found.uuid)) is not None:
+            self._keep(-8, *known.names)
+        track = self._tracks[found.uuid] = _Track(name, found.parent_uuid, process, thread)
+        self._keep(8, *track.names)
 
     def _mark(self, packet: Any, sequence: int) -> None:
         event = packet.track_event
@@ -163,8 +188,8 @@ class _Packets:
             self.left_out["events of other kinds or clocks"] += 1
             return
         track = event.track_uuid if event.HasField("track_uuid") else self._default.get(sequence, 0)
-        names = self._texts[sequence, "event_names"]
-        categories = self._texts[sequence, "event_categories"]
+        names = self._named(sequence, "event_names")
+        categories = self._named(sequence, "event_categories")
         words = [text(each) for each in event.categories]
         words += [categories.get(each, "") for each in event.category_iids]
         args = self._values(event.debug_annotations, sequence)
@@ -186,7 +211,7 @@ class _Packets:
             self._last = event.type
             self._places[event.type == _END] += 1
             block, place = self._block, self._places[event.type == _END]
-        row = (track - _HALF, packet.timestamp, event.type, json.dumps(parts), block, place)
+        row = (track - _HALF, packet.timestamp, event.type, self._encoded(parts), block, place)
         self._marks.execute("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def _mark_gpu(self, packet: Any, sequence: int) -> None:
@@ -203,39 +228,45 @@ class _Packets:
             events = [*counter_events(sample, at, sample.gpu_id or gpu_id, named)]
         else:
             stage = packet.gpu_render_stage_event
-            known = self._texts
-            events = [stage_event(stage, at, lambda kind, iid: known[sequence, kind].get(iid))]
-        rows = [(json.dumps(event),) for event in events]
+            events = [
+                stage_event(
+                    stage, at, lambda kind, iid: self._named(sequence, kind).get(iid), self._budget
+                )
+            ]
+        rows = [(self._encoded(event),) for event in events]
         self._marks.executemany("INSERT INTO mark (parts) VALUES (?)", rows)
+
+    def _encoded(self, parts: dict[str, Any]) -> str:
+        found = json.dumps(parts)
+        self._budget.grow(len(found), "sorted")
+        return found
 
     def _add_counters(self, key: tuple[int, int], entry: Any) -> None:
         names = {each.counter_id: text(each.name) for each in entry.counter_descriptor.specs}
+        if key in self._counters:
+            known = self._counters[key][1]
+            self._keep(-4 - 2 * len(known), *known.values())
+        self._keep(4 + 2 * len(names), *names.values())
         self._counters[key] = entry.gpu_id, names
-        self._text_bytes += sum(map(len, names.values()))
 
-    def _values(self, annotations: Iterable[Any], sequence: int, depth: int = 0) -> dict[str, Any]:
-        names = self._texts[sequence, "debug_annotation_names"]
+    def _values(self, annotations: Iterable[Any], sequence: int) -> dict[str, Any]:
+        names = self._named(sequence, "debug_annotation_names")
         return {
             text(each.name) or names.get(each.name_iid, str(each.name_iid)):
-                self._value(each, sequence, depth)
+                self._value(each, sequence)
             for each in annotations
         }  # fmt: skip
 
-    def _value(self, annotation: Any, sequence: int, depth: int) -> Any:
-        if depth > _MOST_DEPTH:
-            return "..."
+    def _value(self, annotation: Any, sequence: int) -> Any:
         if annotation.dict_entries:
-            return self._values(annotation.dict_entries, sequence, depth + 1)
+            return self._values(annotation.dict_entries, sequence)
         if annotation.array_values:
-            return [self._value(each, sequence, depth + 1) for each in annotation.array_values]
+            return [self._value(each, sequence) for each in annotation.array_values]
         for field, value in annotation.ListFields():
             if field.name == "string_value_iid":
-                return self._texts[sequence, "debug_annotation_string_values"].get(value)
+                return self._named(sequence, "debug_annotation_string_values").get(value)
             if field.name == "legacy_json_value":
-                try:
-                    return json.loads(value)
-                except (ValueError, RecursionError):
-                    return text(value)
+                return decoded_json(text(value), self._budget)
             if field.name not in ("name", "name_iid"):
                 return text(value) if isinstance(value, bytes) else value
         # An empty list has no values.
@@ -243,9 +274,9 @@ class _Packets:
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events in Chrome's terms, a track at a time, then the arrows between them."""
-        for uuid, track in self._tracks.items():
+        for uuid, described in self._tracks.items():
             pid, tid, name = self._place(uuid)
-            kind = "process_name" if track.HasField("process") else "thread_name"
+            kind = "process_name" if described.process else "thread_name"
             yield named(kind, name, pid, tid)
         for (whole,) in self._marks.execute(
             "SELECT parts FROM mark WHERE kind IS NULL ORDER BY rowid"
@@ -292,7 +323,7 @@ class _Packets:
             f" ORDER BY track, at, kind <> {_END}, rowid"
         )
         for track, marks in groupby(ordered, key=itemgetter(0)):
-            for start, ended, type_, found in _slices(mark[1:] for mark in marks):
+            for start, ended, type_, found in _slices((mark[1:] for mark in marks), self._budget):
                 yield track + _HALF, start, ended, type_, found
 
     def _place(self, uuid: int) -> tuple[int, int, str]:
@@ -300,54 +331,65 @@ class _Packets:
         track = self._tracks.get(uuid)
         if track is None:
             return 0, uuid & 0x7FFFFFFF, f"track {uuid}"
-        name = text(track.name) or text(track.static_name)
-        if track.HasField("thread"):
-            thread = track.thread
-            name = name or text(thread.thread_name) or f"thread {thread.tid}"
-            return thread.pid, thread.tid, name
-        if track.HasField("process"):
-            return track.process.pid, 0, name or text(track.process.process_name)
+        if track.thread:
+            pid, tid, name = track.thread
+            return pid, tid, track.name or name or f"thread {tid}"
+        if track.process:
+            return track.process[0], 0, track.name or track.process[1]
         pid, above = 0, track
-        for _ in range(_MOST_DEPTH):
-            above = self._tracks.get(above.parent_uuid)
-            if above is None:
+        for _ in range(DEPTH):
+            found = self._tracks.get(above.around)
+            if found is None:
                 break
-            pid = above.process.pid or above.thread.pid
+            above = found
+            pid = (above.process or (0,))[0] or (above.thread or (0,))[0]
             if pid:
                 break
-        return pid, uuid & 0x7FFFFFFF, name
+        return pid, uuid & 0x7FFFFFFF, track.name
+
+
+class _Inflating:
+    """The text that zlib compressed to `data`."""
+
+    def __init__(self, data: bytes, budget: Budget) -> None:
+        self._inflate, self._data, self._budget = zlib.decompressobj(), data, budget
+
+    def read(self, size: int, /) -> bytes:
+        found = self._inflate.decompress(self._data, size)
+        self._data = self._inflate.unconsumed_tail
+        self._budget.grow(len(found))
+        return found
 
 
 def _slices(
-    marks: Iterable[tuple[int, int, str]],
+    marks: Iterable[tuple[int, int, str]], budget: Budget
 ) -> Iterator[tuple[int, int | None, int, dict[str, Any]]]:
     """Start, end, type and parts of each event of a track, whose marks come in order. An end
     belongs to the last slice that is open; at one instant, slices end before others begin."""
-    opened: list[tuple[int, dict[str, Any]]] = []
+    opened: list[tuple[int, str]] = []
+
+    def closed(end: int, last: str) -> tuple[int, int, int, dict[str, Any]]:
+        start, parts = opened.pop()
+        budget.hold(-len(parts) - OBJECT_BYTES)
+        return start, end, _BEGIN, _merged(json.loads(parts), json.loads(last))
+
     for at, same in groupby(marks, key=itemgetter(0)):
-        later: list[dict[str, Any]] = []
+        later: list[str] = []
         for _, kind, encoded in same:
-            parts = json.loads(encoded)
             if kind == _END:
                 if opened:
-                    yield _closed(opened, at, parts)
+                    yield closed(at, encoded)
                 elif len(later) < _MOST_OPEN:
-                    later.append(parts)
+                    later.append(encoded)
             elif kind == _BEGIN and len(opened) < _MOST_OPEN:
-                opened.append((at, parts))
+                budget.hold(len(encoded) + OBJECT_BYTES)
+                opened.append((at, encoded))
             else:
-                yield at, None, kind, parts
+                yield at, None, kind, json.loads(encoded)
         for parts in later[: len(opened)]:
-            yield _closed(opened, at, parts)
+            yield closed(at, parts)
     for start, parts in opened:
-        yield start, None, _BEGIN, parts
-
-
-def _closed(
-    opened: list[tuple[int, dict[str, Any]]], end: int, last: dict[str, Any]
-) -> tuple[int, int, int, dict[str, Any]]:
-    start, parts = opened.pop()
-    return start, end, _BEGIN, _merged(parts, last)
+        yield start, None, _BEGIN, json.loads(parts)
 
 
 def _merged(parts: dict[str, Any], last: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ PyTorch's writer is torch/profiler/_cuspy/trace.py
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tracekit.trace.budget import Budget, decoded_json
 from tracekit.trace.other.converted import microseconds, slice_of
 from tracekit.trace.other.protos import text
 
@@ -28,10 +28,12 @@ _RENAMED = {
 }  # fmt: skip
 
 
-def stage_event(stage: Any, at: int, named: Callable[[str, int], str | None]) -> dict[str, Any]:
+def stage_event(
+    stage: Any, at: int, named: Callable[[str, int], str | None], budget: Budget
+) -> dict[str, Any]:
     """The event of a render stage that begins at `at`, in Chrome's terms; `named` gives interned
     texts by kind and number."""
-    extra = {text(each.name): _value(text(each.value)) for each in stage.extra_data}
+    extra = {text(each.name): _value(text(each.value), budget) for each in stage.extra_data}
     args = {_RENAMED.get(key, key): value for key, value in extra.items()}
     args.setdefault("device", stage.gpu_id)
     args.setdefault("stream", stage.hw_queue_iid)
@@ -70,11 +72,6 @@ def counter_events(
         yield {"ph": "C", "name": name} | place | {"args": {name: value}}
 
 
-def _value(said: str) -> Any:
+def _value(said: str, budget: Budget) -> Any:
     """The value of an annotation, which is text: numbers and lists are parsed."""
-    if said[:1] in "-0123456789[{":
-        try:
-            return json.loads(said)
-        except (ValueError, RecursionError):
-            pass
-    return said
+    return decoded_json(said, budget) if said[:1] in "-0123456789[{" else said

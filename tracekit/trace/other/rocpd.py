@@ -6,13 +6,13 @@ https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocpd
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from typing import Any
 
+from tracekit.trace.budget import decoded_json
 from tracekit.trace.other.converted import OneProcess, named, ranked, slice_of, texts
 from tracekit.trace.other.rocprof import copy_name, device_of
 from tracekit.trace.other.sqlite import Tables
@@ -47,9 +47,9 @@ def processes(tables: Tables) -> list[OneProcess]:
     """
     found = []
     for names in _recordings(tables):
-        rocpd = _Rocpd(tables, names)
+        members = _Rocpd(tables, names).members()
         for key, pid in tables.rows(_PROCESSES.format(names["info_process"])):
-            found.append((names, key, pid, rocpd.members()))
+            found.append((names, key, pid, members))
     read = []
     for place, (names, key, pid, members) in enumerate(found):
         name = f"pid {pid}" if len(found) > 1 else None
@@ -88,7 +88,11 @@ class _Rocpd:
 
     def members(self) -> dict[str, Any]:
         """The description of the whole recording, as members of a Kineto trace."""
-        about = {table: list(self._records(table)) for table in _METADATA if table in self._names}
+        about = {
+            table: self._tables.kept(self._records(table))
+            for table in _METADATA
+            if table in self._names
+        }
         left_out = {
             table: count
             for name, table in self._names.items()
@@ -99,7 +103,7 @@ class _Rocpd:
         return {
             "profiler": {"name": "rocprofv3", "left_out": left_out},
             "deviceProperties": [
-                device_of(_extra(row.get("extdata")) | row, row.get("id")) for row in agents
+                device_of(self._extra(row.get("extdata")) | row, row.get("id")) for row in agents
             ],
             "host_name": node.get("hostname"),
             "rocprofv3": about,
@@ -126,7 +130,7 @@ class _Rocpd:
 
     def _region(self, row: dict[str, Any]) -> dict[str, Any]:
         category, name = str(row.pop("category", "")), row.pop("name", None)
-        message = _extra(row.get("event_extdata")).get("message")
+        message = self._extra(row.get("event_extdata")).get("message")
         known = _CATEGORIES.get(category.split("_")[0].upper(), category.lower())
         return {"cat": known, "name": message or name, "args": row}
 
@@ -149,6 +153,10 @@ class _Rocpd:
         args = row | {"device": gpus["HtoD" not in name and "DtoD" not in name]}
         args["bytes"] = args.pop("size", None)
         return {"cat": "gpu_memcpy", "name": name, "args": args} | _on_device(args)
+
+    def _extra(self, text: object) -> dict[str, Any]:
+        found = decoded_json(text, self._tables.budget) if isinstance(text, str) else None
+        return found if isinstance(found, dict) else {}
 
     def _records(self, name: str, process: object = None) -> Iterator[dict[str, Any]]:
         """The rows of a table, with what their ids stand for."""
@@ -212,11 +220,3 @@ def _size(value: object) -> int:
 
 def _on_device(args: dict[str, Any]) -> dict[str, Any]:
     return {"pid": args.get("device"), "tid": args.get("stream", 0)}
-
-
-def _extra(text: object) -> dict[str, Any]:
-    try:
-        found = json.loads(text) if isinstance(text, str) else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

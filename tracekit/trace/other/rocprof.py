@@ -8,9 +8,10 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tracekit.trace.budget import json_bytes
 from tracekit.trace.other.converted import OneProcess, named, slice_of, texts
 from tracekit.trace.source import ByteStream
 
@@ -29,8 +30,6 @@ _COPIES = {"HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE
 # Members that the metadata of the trace repeats.
 _METADATA = ("metadata", "agents", "counters", "summary", "code_objects", "host_functions")
 _READ_BYTES = 1 << 20
-# Refuse a single value of more text.
-_MOST_CHARACTERS = 256 << 20
 _DECODER = json.JSONDecoder()
 _SPACES = re.compile(r"[ \t\r\n,:]*")
 
@@ -60,7 +59,7 @@ def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
 
 def _until_damage(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
     try:
-        yield from _Tool(_JsonWalk(stream.read), process).events()
+        yield from _Tool(_JsonWalk(stream), process).events()
     except _JsonError as error:
         process.damage = stream.damage or f"its JSON is damaged: {error}"
     except (AttributeError, LookupError, TypeError, ValueError):
@@ -80,7 +79,7 @@ class _Tool:
     def events(self) -> Iterator[dict[str, Any]]:
         for key in self._walk.members():
             if key != "rocprofiler-sdk-tool":
-                self._process.tail[key] = self._walk.value()
+                self._process.tail[key] = self._walk.value(is_kept=True)
                 continue
             for _ in self._walk.elements():
                 yield from self._process_events()
@@ -90,7 +89,7 @@ class _Tool:
         for key in self._walk.members():
             if key == "kernel_symbols":
                 for _ in self._walk.elements():
-                    symbol = self._walk.value()
+                    symbol = self._walk.value(is_kept=True)
                     self._symbols[symbol.get("kernel_id")] = symbol
             elif key == "buffer_records":
                 yield from self._names()
@@ -100,7 +99,7 @@ class _Tool:
                 for kind, _ in self._walk.lists():
                     self._left_out[kind] = self._left_out.get(kind, 0) + 1
             else:
-                self._known[key] = self._walk.value()
+                self._known[key] = self._walk.value(is_kept=True)
 
     def _names(self) -> Iterator[dict[str, Any]]:
         """Reads the names of the process, its devices and its operations."""
@@ -202,11 +201,11 @@ class _JsonError(Exception):
 
 
 class _JsonWalk:
-    """Goes through a text whose bytes `read` gives. After `members` or `elements` gives a key or a
+    """Goes through the text of a stream. After `members` or `elements` gives a key or a
     place, the caller takes what stands there: `value`, or again `members` or `elements`."""
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
-        self._read = read
+    def __init__(self, stream: ByteStream) -> None:
+        self._read, self._budget = stream.read, stream.budget
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._text, self._at, self._ended = "", 0, False
 
@@ -233,21 +232,31 @@ class _JsonWalk:
             for _ in self.elements():
                 yield key, self.value()
 
-    def value(self) -> Any:
-        """The value here, decoded."""
+    def value(self, *, is_kept: bool = False) -> Any:
+        """The value here, decoded; it counts as held if it is kept.
+
+        Raises:
+            TracekitError: when it would take far more memory than its file.
+        """
         self._peek()
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-                # A number at the end of the text read so far may continue in the rest of the file.
-                if end < len(self._text) or self._ended:
-                    self._at = end
-                    return value
             except json.JSONDecodeError as error:
-                if self._ended or len(self._text) - self._at > _MOST_CHARACTERS:
+                if self._ended:
                     raise _JsonError(str(error)) from error
             except RecursionError as error:
                 raise _JsonError("it is too deep") from error
+            else:
+                # A number at the end of the text read so far may continue in the rest of the file.
+                if end < len(self._text) or self._ended:
+                    self._budget.spend(1)
+                    if is_kept:
+                        self._budget.hold(json_bytes(self._text[self._at : end]))
+                    self._at = end
+                    return value
+            # The value is not whole: it takes this much and more.
+            self._budget.require_room(json_bytes(self._text[self._at :]))
             self._more(2 * (len(self._text) - self._at))
 
     def _opens(self, bracket: str) -> bool:

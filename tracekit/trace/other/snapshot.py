@@ -3,7 +3,8 @@
 `torch.cuda.memory._dump_snapshot` pickles lists and dicts of numbers and texts. This module reads
 only these: it has no code for what else a pickle can ask for, such as a call, and refuses it. It
 holds one batch of a list (the pickler writes at most 1,000 items at once), each distinct stack, and
-a pointer for each list and dict of the file: a small part of the file's size.
+a pointer for each list and dict of the file: a small part of the file's size. All of it counts on
+the file's budget, and nothing here recurses: values may be nested by any trick of the opcodes.
 
 What each key means: torch/cuda/memory.py, `_snapshot`. https://docs.python.org/3/library/pickle.html
 """
@@ -18,7 +19,8 @@ from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
 from tracekit.errors import TracekitError
-from tracekit.trace.other.converted import OneProcess
+from tracekit.trace.budget import OBJECT_BYTES, Budget
+from tracekit.trace.other.converted import OneProcess, joined
 from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import DamagedError, Readable, buffered
 
@@ -29,10 +31,14 @@ _VALUES = {
 }  # fmt: skip
 _CONSTANTS = {"EMPTY_TUPLE": (), "NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+# What a tuple may hold, and a name may be; a tuple of anything else becomes a list.
+_SCALARS = {int, float, str, bool, type(None)}
 # Errors of reading a pickle that is not a snapshot.
-_UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError)
-# Pass on text of this many events at once.
-_EVENTS = 2_000
+_UNEXPECTED = (IndexError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
+# Count opcodes, and what they keep, at this many.
+_OPCODES = 4_096
+# A pointer, and a number or an empty list with its place on the stack.
+_POINTER_BYTES, _VALUE_BYTES = 8, 64
 # c10::DeviceType of CUDA, and of HIP, which PyTorch calls CUDA.
 _DEVICE_TYPE = 1
 # For each action of the allocator: the sign of its size in the allocated and the reserved bytes.
@@ -47,15 +53,15 @@ def is_pickle(head: bytes) -> bool:
     return len(head) > 1 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
-def plain_pickle(path: str, text: bytes) -> object:
+def plain_pickle(path: str, text: bytes, budget: Budget) -> object:
     """The lists, dicts, numbers and texts of a pickle.
 
     Raises:
-        TracekitError: when it has anything else, or ends early.
+        TracekitError: when it has anything else, ends early, or uses up its file's budget.
     """
     root = None
     try:
-        reader = _Snapshot(path, io.BytesIO(text), has_frames=False)
+        reader = _Snapshot(path, io.BytesIO(text), budget, has_frames=False)
         for root in reader._objects():  # noqa: B007
             pass
     except (*_UNEXPECTED, DamagedError) as error:
@@ -65,7 +71,7 @@ def plain_pickle(path: str, text: bytes) -> object:
 
 def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one snapshot that the file holds."""
-    yield from filter(None, _Snapshot(stream.path, stream).texts(process, stream))
+    yield from _Snapshot(stream.path, stream, stream.budget).texts(process, stream)
 
 
 class _Frame(int):
@@ -116,8 +122,11 @@ class _Source:
 
 
 class _Snapshot:
-    def __init__(self, path: str, source: Readable, *, has_frames: bool = True) -> None:
+    def __init__(
+        self, path: str, source: Readable, budget: Budget, *, has_frames: bool = True
+    ) -> None:
         self._path, self._source, self._has_frames = path, _Source(path, source), has_frames
+        self._budget = budget
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []
         self._devices = 0
@@ -127,6 +136,7 @@ class _Snapshot:
         self._callers: dict[tuple[_Frame, int], _Stack] = {}
         self._stacks: dict[tuple[_Frame, ...], _Stack] = {(): _Stack()}
         self._texts: list[str] = []
+        self._text_bytes = 0
         self._open: dict[tuple[str, int], list[int]] = {}
         self._last_us = 0
         # Allocated and reserved bytes by device, when the snapshot was taken, and how the recorded
@@ -138,13 +148,16 @@ class _Snapshot:
         """The texts of the events.
 
         Raises:
-            TracekitError: when the pickle is not a snapshot.
+            TracekitError: when the pickle is not a snapshot, or uses up its file's budget.
         """
-        yield b'{"ph":"M","cat":"memory_snapshot","name":"snapshot"}'
+        return joined(self._lines(process, stream))
+
+    def _lines(self, process: OneProcess, stream: ByteStream) -> Iterator[str]:
+        yield '{"ph":"M","cat":"memory_snapshot","name":"snapshot"}'
         root = None
         try:
             for root in self._objects():  # noqa: B007
-                yield self._written()
+                yield from self._written()
         except _UNEXPECTED as error:
             raise self._error("is not a snapshot that PyTorch writes") from error
         except DamagedError as error:
@@ -155,7 +168,7 @@ class _Snapshot:
                 if around and isinstance(around[-1], _Streamed):
                     whole = [each for each in items if type(each) is dict and "frames" in each]
                     for _ in self._write(around[-1], whole):
-                        yield self._written()
+                        yield from self._written()
         if isinstance(root, _Streamed):
             root = {"segments": root}
         if process.damage is None and not (
@@ -165,20 +178,29 @@ class _Snapshot:
         for (name, device), starts in self._open.items():
             for start_us in starts:
                 self._range(name, device, start_us, self._last_us)
+                yield from self._written()
         for device in sorted({*self._final, *self._changed}):
             now, change = self._final.get(device, (0, 0)), self._changed.get(device, (0, 0))
             allocated, reserved = (max(0, a - b) for a, b in zip(now, change, strict=True))
             self._event(
                 "before", f'"Device Id":{device},"allocated":{allocated},"reserved":{reserved}'
             )
-        yield self._written()
+        yield from self._written()
         settings = _plain(root.get("allocator_settings")) if isinstance(root, dict) else None
         process.tail = {"memory_snapshot": {"allocator_settings": settings}}
 
-    def _written(self) -> bytes:
-        text = ",\n".join(self._texts).encode("utf-8", "replace")
-        self._texts.clear()
-        return text
+    def _written(self) -> list[str]:
+        found, self._texts, self._text_bytes = self._texts, [], 0
+        return found
+
+    def _add(self, text: str) -> None:
+        self._texts.append(text)
+        self._text_bytes += len(text)
+        self._budget.require_room(self._text_bytes)
+
+    def _keep(self, objects: int = 1) -> None:
+        """Counts objects that are kept to the end."""
+        self._budget.hold(objects * OBJECT_BYTES)
 
     def _error(self, what: str) -> TracekitError:
         return TracekitError(f"{self._path}: {what}")
@@ -186,48 +208,76 @@ class _Snapshot:
     # -- the pickle --------------------------------------------------------------------------------
 
     def _objects(self) -> Iterator[Any]:
-        """Reads the pickle. Yields when there is much text to hand on, and last its object."""
+        """Reads the pickle. Yields when there may be text to hand on, and last its object."""
         stack, outer = self._stack, self._outer
         memo: list[Any] = []
-        texts: dict[str, str] = {}
+        # Each text, and each tuple, is kept once.
+        known: dict[Any, Any] = {}
         first_place = place_of_dict = 0
+        # Bytes that the opcodes since the last count keep, all those that are counted, how many
+        # these were at each mark, and at the last mark that was reached.
+        new = held = opcodes = 0
+        held_at: list[int] = []
+        before = 0
+
+        def count() -> None:
+            nonlocal new, held
+            self._budget.hold(new)
+            new, held = 0, held + new
 
         def marked() -> list[Any]:
             """The items from the last mark on, which leave the stack."""
-            nonlocal stack
+            nonlocal stack, before
+            before = held_at.pop()
             items, stack = stack, outer.pop()
             self._stack = stack
             return items
 
         for opcode, value, _ in pickletools.genops(cast(BinaryIO, self._source)):
             op = opcode.name
+            opcodes += 1
+            if opcodes % _OPCODES == 0:
+                self._budget.spend(_OPCODES)
+                count()
             if op in ("BINGET", "LONG_BINGET"):
                 stack.append(memo[cast(int, value)])
+                new += _POINTER_BYTES
             elif op in _VALUES:
-                stack.append(texts.setdefault(value, value) if isinstance(value, str) else value)
+                if isinstance(value, str) and value not in known:
+                    known[value] = value
+                    self._budget.hold(len(value) + OBJECT_BYTES)
+                stack.append(known[value] if isinstance(value, str) else value)
+                new += _VALUE_BYTES
             elif op in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
                 if value not in (None, len(memo)):
                     raise ValueError(value)
                 if type(stack[-1]) is dict:
                     place_of_dict = len(memo)
                 memo.append(stack[-1])
+                new += _POINTER_BYTES
             elif op == "MARK":
+                self._budget.require_depth(len(outer))
+                count()
+                held_at.append(held)
                 outer.append(stack)
                 stack = self._stack = []
             elif op == "EMPTY_DICT":
                 stack.append({})
+                new += _VALUE_BYTES
             elif op == "EMPTY_LIST":
                 stack.append(self._new_list(stack))
+                new += _VALUE_BYTES
             elif op in ("SETITEMS", "SETITEM"):
                 items = marked() if op == "SETITEMS" else [stack.pop(-2), stack.pop()]
                 found = stack[-1]
                 found.update(zip(items[::2], items[1::2], strict=True))
                 if "filename" in found and self._has_frames:
-                    key = found["filename"], found.get("line"), found.get("name")
-                    if key not in self._frames:
-                        self._frames[key] = _Frame(len(self._named))
-                        self._named.append(key)
-                    stack[-1] = frame = self._frames[key]
+                    place_in_code = found["filename"], found.get("line"), found.get("name")
+                    if place_in_code not in self._frames:
+                        self._keep(3)
+                        self._frames[place_in_code] = _Frame(len(self._named))
+                        self._named.append(place_in_code)
+                    stack[-1] = frame = self._frames[place_in_code]
                     if memo[place_of_dict] is found:
                         memo[place_of_dict] = frame
             elif op in ("APPENDS", "APPEND"):
@@ -237,19 +287,36 @@ class _Snapshot:
                     continue
                 yield from self._write(stack[-1], items)
                 # The rest of the pickle may refer to stacks of written items.
+                kept = (len(memo) - first_place) * _POINTER_BYTES
                 for place in range(first_place, len(memo)):
                     if type(memo[place]) is dict:
                         memo[place] = None
                     elif type(memo[place]) is list:
                         memo[place] = self._stack_of(memo[place])
+                    elif type(memo[place]) in (int, float):
+                        kept += _VALUE_BYTES
                 first_place = len(memo)
+                if op == "APPENDS":
+                    new = before + kept - held
+                    count()
             elif op in _CONSTANTS:
                 stack.append(_CONSTANTS[op])
-            elif op in _TUPLES:
-                stack[-_TUPLES[op] :] = [tuple(stack[-_TUPLES[op] :])]
-            elif op == "TUPLE":
-                items = marked()
-                stack.append(tuple(items))
+                new += _POINTER_BYTES
+            elif op in _TUPLES or op == "TUPLE":
+                items = marked() if op == "TUPLE" else stack[-_TUPLES[op] :]
+                if op != "TUPLE":
+                    del stack[-_TUPLES[op] :]
+                kinds = tuple(map(type, items))
+                if {*kinds} <= _SCALARS:
+                    key = tuple(items), kinds
+                    if key not in known:
+                        known[key] = key[0]
+                        self._keep(2 + len(items))
+                    items = known[key]
+                else:
+                    # Hashing deep tuples overflows the stack of C.
+                    new += _VALUE_BYTES
+                stack.append(items)
             elif op == "STOP":
                 yield stack[-1]
             elif op not in ("PROTO", "FRAME"):
@@ -282,10 +349,12 @@ class _Snapshot:
         found = self._stacks.get(key)
         if found is not None:
             return found
+        self._keep(2 + len(key) * _POINTER_BYTES // OBJECT_BYTES)
         caller = _Stack()
         for depth, frame in enumerate(reversed(key)):
             called = self._callers.get((frame, caller))
             if called is None:
+                self._keep(2)
                 called = self._callers[frame, caller] = _Stack(len(self._callers) + 1)
                 file, line, name = self._named[frame]
                 self._event(
@@ -308,12 +377,11 @@ class _Snapshot:
         }[into.kind]
         for item in items:
             write(item, into.device)
-            if len(self._texts) >= _EVENTS:
-                yield
+            yield
 
     def _segment(self, found: dict[str, Any], _: int) -> None:
         device, address = _int(found.get("device")), _int(found.get("address"))
-        final = self._final.setdefault(device, [0, 0])
+        final = self._of(device, self._final)
         final[1] += _int(found["total_size"])
         self._event(
             "segment",
@@ -346,7 +414,7 @@ class _Snapshot:
         args += _more(found)
         if action in _CHANGES:
             allocates, reserves = _CHANGES[action]
-            changed = self._changed.setdefault(device, [0, 0])
+            changed = self._of(device, self._changed)
             changed[0] += allocates * size
             changed[1] += reserves * size
             args = (
@@ -358,11 +426,18 @@ class _Snapshot:
         else:
             free = f',"device_free":{_int(found["device_free"])}' if "device_free" in found else ""
             args = f'"Device Id":{device},"Addr":{address},"size":{size}{free},{args}'
-            self._event(str(action), args, "i", at_us, device)
+            self._event(_word(action), args, "i", at_us, device)
+
+    def _of(self, device: int, counts: dict[int, list[int]]) -> list[int]:
+        if device not in counts:
+            self._keep(3)
+            counts[device] = [0, 0]
+        return counts[device]
 
     def _annotation(self, found: dict[str, Any], _: int) -> None:
-        name, device = str(found.get("name")), _int(found.get("device"))
+        name, device = _word(found.get("name")), _int(found.get("device"))
         at_us = _int(found.get("time_us"))
+        self._keep()
         starts = self._open.setdefault((name, device), [])
         if found.get("stage") != "END":
             starts.append(at_us)
@@ -370,7 +445,7 @@ class _Snapshot:
             self._range(name, device, starts.pop(), at_us)
 
     def _range(self, name: str, device: int, start_us: int, end_us: int) -> None:
-        self._texts.append(
+        self._add(
             f'{{"ph":"X","cat":"user_annotation","name":{_json(name)},"pid":0,"tid":{device},'
             f'"ts":{start_us},"dur":{max(0, end_us - start_us)}}}'
         )
@@ -378,7 +453,7 @@ class _Snapshot:
     def _event(
         self, name: str, args: str, phase: str = "M", at_us: int = 0, device: int = 0
     ) -> None:
-        self._texts.append(
+        self._add(
             f'{{"ph":"{phase}","cat":"memory_snapshot","name":{_json(name)},"pid":0,'
             f'"tid":{device},"ts":{at_us},"args":{{{args}}}}}'
         )
@@ -389,8 +464,13 @@ def _int(value: object) -> int:
     return value if type(value) is int and -(2**63) <= value < 2**64 else 0
 
 
+def _word(value: object) -> str:
+    """A name; the kind of anything else, which may be deep."""
+    return str(value if type(value) in _SCALARS else type(value).__name__)
+
+
 def _json(value: object) -> str:
-    return json.dumps(value, default=str, allow_nan=False)
+    return json.dumps(value if type(value) in _SCALARS else _word(value), allow_nan=False)
 
 
 def _plain(value: object, levels: int = 2) -> object:

@@ -10,21 +10,24 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tracekit.trace.budget import OBJECT_BYTES, Budget
 from tracekit.trace.other.converted import OneProcess, named, slice_of, texts
-from tracekit.trace.other.protos import damaged, fields, messages, text
+from tracekit.trace.other.protos import damaged, decoded, fields, messages, text
 from tracekit.trace.source import ByteStream
 from tracekit.trace.unpacking import buffered
 
-# Lines and events stay bytes, decoded one at a time.
+# Lines, events and names stay bytes, decoded one at a time.
 _SCHEMA = """
 message XPlane {
   int64 id = 1;
   string name = 2;
   repeated bytes lines = 3;
-  map<int64, XEventMetadata> event_metadata = 4;
-  map<int64, XStatMetadata> stat_metadata = 5;
+  repeated bytes event_metadata = 4;
+  repeated bytes stat_metadata = 5;
   repeated XStat stats = 6;
 }
+message EventEntry { int64 key = 1; XEventMetadata value = 2; }
+message StatEntry { int64 key = 1; XStatMetadata value = 2; }
 message XLine {
   int64 id = 1;
   string name = 2;
@@ -80,30 +83,48 @@ def texts_of(stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
 
 
 def _events(stream: ByteStream, process: OneProcess) -> Iterator[dict[str, Any]]:
+    budget = stream.budget
     try:
-        planes = fields(buffered(stream), stream.path, 1)
-        for plane in map(messages(_SCHEMA)["XPlane"].FromString, planes):
-            yield from _Plane(plane, process.tail).events()
+        for plane in fields(buffered(stream), stream.path, budget, 1):
+            yield from _Plane(plane, process.tail, budget).events()
     except Exception as error:
         said = damaged("plane", error)
         process.damage = stream.damage or said
 
 
 class _Plane:
-    def __init__(self, plane: Any, tail: dict[str, Any]) -> None:
-        self._plane = plane
-        self._tail = tail
-        self._name = text(plane.name)
-        self._known = {
-            key: (text(about.display_name) or text(about.name), text(about.name), about.stats)
-            for key, about in plane.event_metadata.items()
-        }
-        self._stats = {key: text(each.name) for key, each in plane.stat_metadata.items()}
+    def __init__(self, data: bytes, tail: dict[str, Any], budget: Budget) -> None:
+        self._tail, self._budget = tail, budget
+        self._plane = self._decoded("XPlane", data)
+        self._name = text(self._plane.name)
+        self._stats: dict[int, str] = {}
+        self._held = 0
+        for entry in self._plane.stat_metadata:
+            found = self._decoded("StatEntry", entry)
+            self._stats[found.key] = text(found.value.name)
+            self._keep(len(entry), 1)
+        # The name of each kind of event, in short and in full, and its stats.
+        self._known: dict[int, tuple[str, str, dict[str, Any]]] = {}
+        for entry in self._plane.event_metadata:
+            found = self._decoded("EventEntry", entry)
+            about = found.value
+            full, stats = text(about.name), self._values(about.stats)
+            self._known[found.key] = text(about.display_name) or full, full, stats
+            self._keep(len(entry), 3 + len(stats))
+
+    def _decoded(self, message: str, data: bytes) -> Any:
+        return decoded(messages(_SCHEMA)[message], data, self._budget)
+
+    def _keep(self, size: int, objects: int) -> None:
+        size += objects * OBJECT_BYTES
+        self._held += size
+        self._budget.hold(size)
 
     def events(self) -> Iterator[dict[str, Any]]:
         """The events of the plane's lines."""
         lines = self._plane.lines
         own = self._values(self._plane.stats)
+        self._budget.hold(OBJECT_BYTES * (2 + 2 * len(own)))
         if isinstance(own.get(_BASE), int):
             self._tail["baseTimeNanoseconds"] = own[_BASE]
         device = _DEVICE.match(self._name)
@@ -127,19 +148,23 @@ class _Plane:
         yield named("process_name", self._name, pid)
         for line in lines:
             yield from self._line(line, pid, device is not None)
+        self._budget.hold(-self._held)
 
     def _line(self, data: bytes, pid: int, is_device: bool) -> Iterator[dict[str, Any]]:
-        line = messages(_SCHEMA)["XLine"].FromString(data)
+        line = self._decoded("XLine", data)
         name = text(line.display_name) or text(line.name)
         stream = _STREAM.match(name) if is_device else None
         tid = int(stream[1]) if stream and stream[1] else line.id
         yield named("thread_name", name, pid, tid)
-        for event in map(messages(_SCHEMA)["XEvent"].FromString, line.events):
-            shown, full, stats = self._known.get(event.metadata_id, ("", "", ()))
+        self._budget.spend(len(line.events))
+        kind = messages(_SCHEMA)["XEvent"]
+        for encoded in line.events:
+            event = decoded(kind, encoded, self._budget)
+            shown, full, stats = self._known.get(event.metadata_id, ("", "", {}))
             start, start_ps = divmod(line.timestamp_ns * 1000 + event.offset_ps, 1000)
             end, end_ps = divmod(start * 1000 + start_ps + event.duration_ps, 1000)
             self._tail["profiler"][_LOST] += bool(start_ps or end_ps)
-            args = self._values(stats) | self._values(event.stats)
+            args = stats | self._values(event.stats)
             if full != shown:
                 args["full name"] = full
             if "correlation_id" in args:
