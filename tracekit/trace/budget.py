@@ -15,9 +15,9 @@ from tracekit.errors import TracekitError
 # Text, by where it grows: decompressed, sorted on disk, or written as events. Traces compress to a
 # tenth of their size, generated ones to a fiftieth.
 TEXT_BYTES, TEXT_RATIO = 256 << 20, 250
-# Memory for what a reader keeps, as estimated. A compressed file counts as eight times its size.
+# Memory for what a reader keeps, as estimated. A compressed file counts as 16 times its size.
 HELD_BYTES, HELD_RATIO = 256 << 20, 16
-COMPRESSED = 8
+COMPRESSED = 16
 # Opcodes, fields, values and rows. Python reads about two million in a second.
 ITEMS, ITEMS_RATIO = 10_000_000, 8
 # Values nested in one another: profilers write ten levels.
