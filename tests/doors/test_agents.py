@@ -18,6 +18,7 @@ from tests.kit import hostile, traces
 from tests.kit.lakes import add
 from tests.kit.processes import ran
 from tests.kit.sampling import sample
+from tracekit.agents import child as children
 from tracekit.agents.child import Child
 from tracekit.agents.traces import Folders, Opened
 from tracekit.commands import cli
@@ -406,3 +407,32 @@ def test_a_lake_is_read_unless_a_link_in_it_leads_out(folder, tmp_path, agent):
     (folder / "lake" / "out").symlink_to(tmp_path)
     assert "is outside" in agent.error("load", path="lake")
     assert "is outside" in agent.error("load", path="lake/run=data")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_a_file_that_ends_the_process_that_loads_it_is_an_error_and_the_server_goes_on(
+    tools, folder, monkeypatch
+):
+    """A crash of a reader is as a killed process."""
+    started = Child._started
+
+    def killed(child):
+        process = started(child)
+        process.kill()
+        return process
+
+    monkeypatch.setattr(Child, "_started", killed)
+    with pytest.raises(tracekit.TracekitError, match=r"many\.json: ended the process that loads"):
+        tools.verdict("many.json")
+    monkeypatch.undo()
+    (folder / "broken.json").write_text("nonsense")
+    with pytest.raises(tracekit.TracekitError, match=r"broken\.json: is not JSON"):
+        tools.verdict("broken.json")
+    assert tools.verdict("many.json")["answer"]
+
+
+def test_a_load_that_takes_too_long_is_ended(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(children, "seconds", lambda _: 0.0)
+    paths = [str(folder / "many.json")]
+    with pytest.raises(tracekit.TracekitError, match="took longer than 0 s to load"):
+        Child().load(paths, tmp_path / "a.duckdb", Resources())

@@ -61,7 +61,7 @@ BOMBS = {
     "lines.xplane.pb": (lambda n: plane(b"\x1a\0" * n), HELD),
     "of-events.xplane.pb": (lambda n: plane(field(3, field(4, b"\x22\0" * n))), HELD),
     "fields.pftrace": (lambda n: field(1, field(11, b"\x22\0" * n)), HELD),
-    "names.pftrace": (lambda n: b"".join(interned(k, 500) for k in range(0, n // 10, 500)), HELD),
+    "names.pftrace": (lambda n: b"".join(interned(k, 500) for k in range(0, n // 3, 500)), HELD),
     "packets.pftrace": (
         lambda n: field(1, compressed(zlib.compress(field(1, field(6, bytes(n)))))) * 16, BOMB
     ),

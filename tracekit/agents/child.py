@@ -1,5 +1,5 @@
-"""Runs an agent's SQL in its own process, with a memory limit: whatever a statement does to DuckDB,
-the server goes on."""
+"""Runs an agent's SQL, and loads traces, in a process of its own with a memory limit: whatever a
+statement does to DuckDB, or a file to its reader, the server goes on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread, Timer
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -20,20 +21,23 @@ from tracekit.database.interrupt import took_longer
 from tracekit.database.selects import NEEDS_MEMORY
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
-from tracekit.opening import open_any
+from tracekit.opening import load, open_any
 from tracekit.reporters.rows import first_rows
+from tracekit.trace.budget import seconds
 
 # The memory that a statement may take without --memory-mb.
 MEMORY_MB = 4_000
 # The server reads at most this much of a child's output.
 _MOST_BYTES = 64_000_000
 _READY = b"{}\n"
+_NEEDS_MEMORY = "the traces need more memory to load than is allowed: allow more (--memory-mb)"
 # Each thread of DuckDB would reserve 64 MB of addresses for its own memory.
 _ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 
 
 class Child:
-    """A process for one statement. `end` kills it, from any thread, or keeps it from starting."""
+    """A process for one statement, or one load. `end` kills it, from any thread, or keeps it from
+    starting."""
 
     def __init__(self) -> None:
         self._starting = Lock()
@@ -55,14 +59,8 @@ class Child:
             "statement": statement,
             "page": to_builtins(page),
         }
-        try:
-            answer, is_late = self._answer(json.dumps(asked).encode() + b"\n", timeout_s)
-        finally:
-            self.end()
-        with suppress(ValueError):
-            found = json.loads(answer)
-            if "error" in found:
-                raise TracekitError(found["error"])
+        found, is_late = self._asked(asked, timeout_s)
+        if found is not None:
             rows, left_out = found["fitted"]
             return rows, left_out
         if is_late:
@@ -71,6 +69,49 @@ class Child:
             "SQL: the statement ended the process that it ran in: DuckDB cannot run it, or it "
             "needs more memory than is allowed (--memory-mb)"
         )
+
+    def load(self, paths: Sequence[str], database: Path, resources: Resources) -> None:
+        """Loads traces into a new database.
+
+        Raises:
+            TracekitError: when they cannot be loaded, need more memory or time than is allowed, or
+                end the process.
+        """
+        timeout_s = seconds(sum(Path(each).stat().st_size for each in paths))
+        how = replace(
+            resources,
+            temp_dir=resources.temp_dir and str(resources.temp_dir),
+            hardware=resources.hardware and str(resources.hardware),
+            annotations=tuple(map(str, resources.annotations)),
+        )
+        asked = {"paths": paths, "database": str(database), "resources": to_builtins(how)}
+        found, is_late = self._asked(asked, timeout_s)
+        if found is None:
+            name = paths[0] if len(paths) == 1 else f"{len(paths)} traces"
+            raise TracekitError(
+                f"{name}: took longer than {timeout_s:,.0f} s to load"
+                if is_late
+                else f"{name}: ended the process that loads it: it is damaged, or needs more "
+                "memory than is allowed (--memory-mb)"
+            )
+
+    def _asked(self, asked: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any] | None, bool]:
+        """The process's answer, if it gave one, and whether it took longer.
+
+        Raises:
+            TracekitError: what the process tells.
+        """
+        try:
+            answer, is_late = self._answer(json.dumps(asked).encode() + b"\n", timeout_s)
+        finally:
+            self.end()
+        try:
+            found: dict[str, Any] = json.loads(answer)
+        except ValueError:
+            return None, is_late
+        if "error" in found:
+            raise TracekitError(found["error"])
+        return found, is_late
 
     def end(self) -> None:
         with self._starting:
@@ -81,7 +122,7 @@ class Child:
 
     def _answer(self, asked: bytes, timeout_s: float) -> tuple[bytes, bool]:
         """The process's output, and whether it was killed because it took longer. The time
-        counts from when the database is open."""
+        counts from when the database is open, or the load begins."""
         late = False
 
         def end_late() -> None:
@@ -131,23 +172,35 @@ def _main() -> None:
     out = sys.stdout.buffer
     asked = json.loads(sys.stdin.buffer.readline())
     Thread(target=_end_with_the_server, daemon=True).start()
-    page, resources = Page(**asked["page"]), Resources(**asked["resources"])
+    resources = Resources(**asked["resources"])
     try:
-        with open_any(asked["path"], resources) as database:
-            _limit_memory(resources.memory_mb or MEMORY_MB)
-            out.write(_READY)
-            out.flush()
-            database.require_select(asked["statement"])
-            columns, rows = first_rows(database, asked["statement"], {}, **page.limits)
-        answer: dict[str, Any] = {"fitted": rows_that_fit(columns, rows, page)}
+        if "paths" in asked:
+            # DuckDB keeps to --memory-mb by itself, and reserves more addresses than it uses.
+            _begin(out, max(resources.memory_mb or 0, MEMORY_MB))
+            load(asked["paths"], asked["database"], resources).close()
+            answer: dict[str, Any] = {"loaded": True}
+        else:
+            page = Page(**asked["page"])
+            with open_any(asked["path"], resources) as database:
+                _begin(out, resources.memory_mb or MEMORY_MB)
+                database.require_select(asked["statement"])
+                columns, rows = first_rows(database, asked["statement"], {}, **page.limits)
+            answer = {"fitted": rows_that_fit(columns, rows, page)}
     except TracekitError as error:
         answer = {"error": str(error)}
     except MemoryError:
-        answer = {"error": NEEDS_MEMORY}
+        answer = {"error": _NEEDS_MEMORY if "paths" in asked else NEEDS_MEMORY}
     out.write(text_of(answer).encode("utf-8", "replace"))
     out.flush()
     # The thread that waits for the server cannot be stopped.
     os._exit(0)
+
+
+def _begin(out: BinaryIO, limit_mb: int) -> None:
+    """Says that the time counts from now on, and limits the memory."""
+    _limit_memory(limit_mb)
+    out.write(_READY)
+    out.flush()
 
 
 def _end_with_the_server() -> None:

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from tracekit.agents.child import Child
 from tracekit.database.connection import is_database, logs_of
 from tracekit.database.sandbox import SPILL_MB
 from tracekit.database.session import Session
@@ -21,7 +22,7 @@ from tracekit.errors import TracekitError, explained
 from tracekit.files import work_folder, writing_to
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
-from tracekit.opening import load, open_any
+from tracekit.opening import open_any
 from tracekit.trace.paths import is_within, trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
@@ -84,7 +85,7 @@ class Opened:
                 with writing_to(parent):
                     folder = closing.enter_context(work_folder(parent, _FOLDER_PREFIX))
                 file = str(folder / "traces.duckdb")
-                load(list(paths), file, self.resources).close()
+                Child().load(paths, Path(file), self.resources)
                 spill_mb = SPILL_MB if spill_mb is None else spill_mb
                 how = replace(self.resources, hardware=None, annotations=(), spill_mb=spill_mb)
                 opened = open_any(file, how)
