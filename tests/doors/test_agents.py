@@ -423,12 +423,12 @@ def test_a_file_that_ends_the_process_that_loads_it_is_an_error_and_the_server_g
 
     monkeypatch.setattr(Child, "_started", killed)
     with pytest.raises(tracekit.TracekitError, match=r"many\.json: ended the process that loads"):
-        tools.verdict("many.json")
+        tools.sql("many.json", "SELECT 1")
     monkeypatch.undo()
     (folder / "broken.json").write_text("nonsense")
     with pytest.raises(tracekit.TracekitError, match=r"broken\.json: is not JSON"):
-        tools.verdict("broken.json")
-    assert tools.verdict("many.json")["answer"]
+        tools.sql("broken.json", "SELECT 1")
+    assert tools.sql("many.json", "SELECT 1")["answer"]
 
 
 def test_a_load_that_takes_too_long_is_ended(folder, tmp_path, monkeypatch):
