@@ -17,7 +17,7 @@ from tracekit.capture.server import Server
 from tracekit.commands import cli
 from tracekit.errors import StorageError, TracekitError
 from tracekit.text import shown
-from tracekit.trace import remote, source, web
+from tracekit.trace import budget, remote, web
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed (the extra `remote`)")
 http = pytest.importorskip("fsspec.implementations.http")
@@ -98,7 +98,7 @@ def test_a_body_is_decoded_by_tracekit_s_own_readers_and_their_limits(monkeypatc
         answer = Response(packed[environ["PATH_INFO"]], headers={"Content-Encoding": "gzip"})
         return answer(environ, start_response)
 
-    monkeypatch.setattr(source, "BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(budget, "TEXT_BYTES", 1 << 20)
     with served(application) as url:
         with tracekit.load(f"{url}/t.json", verdicts=False) as run:
             assert run.traces()[0]["events"] == len(json.loads(good)["traceEvents"])
