@@ -131,9 +131,9 @@ def share(part: int | float, whole: int | float) -> str:
     return f"{0.0 if abs(found) < 0.05 else found:.1f} %"
 
 
-def percent(fraction: float) -> str:
-    """A fraction in percent."""
-    return share(fraction, 1)
+def percent(fraction: float | None) -> str:
+    """A fraction in percent; '-' for None: one of nothing."""
+    return "-" if fraction is None else share(fraction, 1)
 
 
 def lowered(sentence: str) -> str:

@@ -1,6 +1,6 @@
 -- fact: A label of a slice and what its name means.
 -- Each distinct name is looked up once. Without a category, an event with a device, a stream and a
--- correlation is a kernel, unless its name says otherwise.
+-- correlation is a kernel, unless its name says otherwise. Without a name, its name is empty.
 CREATE TABLE slice_label (
     label_id BIGINT,
     kind     VARCHAR,       -- kernel, memcpy, memset, cpu_op, runtime, driver, python, annotation ...
@@ -23,21 +23,22 @@ WITH seen AS (
 slice AS (
     SELECT label_id, name, event_count, longest_ns,
            CASE WHEN kind = 'other' AND on_device AND category = '' THEN 'kernel' ELSE kind END AS kind
-    FROM (SELECT label_id, event_kind(category, name) AS kind, name, coalesce(category, '') AS category
+    FROM (SELECT label_id, event_kind(category, name) AS kind, coalesce(name, '') AS name,
+                 coalesce(category, '') AS category
           FROM label WHERE phase = 'X')
     JOIN seen USING (label_id)
 ),
 -- Each step is a relation: DuckDB would repeat the expression of a column wherever the next one uses it.
 known AS (
     SELECT
-        kind, told AS name,
+        kind, name,
         CASE WHEN kind IN ('runtime', 'driver') THEN call_of(name) END AS call,
         CASE WHEN kind IN ('annotation', 'python', 'cpu_op') THEN slice_activity(kind, name) END AS own,
         CASE WHEN kind = 'kernel' THEN kernel_class(name) END AS class,
         CASE WHEN kind = 'kernel' THEN expert_part(name) END AS expert,
         CASE WHEN kind = 'cpu_op' THEN work_kind(name) END AS work,
         compiled_part(kind, name) AS compiled_part, traits_of(kind, name) AS traits
-    FROM (SELECT DISTINCT kind, name AS told, coalesce(name, '') AS name FROM slice)
+    FROM (SELECT DISTINCT kind, name FROM slice)
 ),
 meaning AS (
     SELECT *, CASE
@@ -50,6 +51,5 @@ meaning AS (
            coalesce(compiled_part, CASE WHEN own = 'compilation' THEN 'compilation' END) AS compiled
     FROM known
 )
-SELECT label_id, kind, s.name, activity, call, class, expert, work, compiled, traits, event_count,
-       longest_ns
-FROM slice AS s JOIN meaning AS m USING (kind) WHERE s.name IS NOT DISTINCT FROM m.name
+SELECT label_id, kind, name, activity, call, class, expert, work, compiled, traits, event_count, longest_ns
+FROM slice JOIN meaning USING (kind, name)

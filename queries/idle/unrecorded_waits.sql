@@ -30,7 +30,7 @@ open AS (
     FROM during AS w JOIN thread_segment AS s USING (thread, segment)
     JOIN event_row AS e ON w.trace_id = e.trace_id AND s.event_id = e.event_id
     JOIN label AS l USING (label_id)
-    WHERE (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM steps)
+    WHERE l.name <> '' AND (e.trace_id, e.event_id) NOT IN (SELECT (trace_id, event_id) FROM steps)
 )
 SELECT key.trace_id, key.device_id, key.name, key.activity, sum(end_ns - start_ns)::BIGINT AS idle_ns,
        idle_ns / any_value(ns) AS share

@@ -49,7 +49,7 @@ class Gains(Struct, frozen=True):
     """Work on each cause in the whole trace, on any thread or device, without the time spent
     waiting."""
     one_offs_ns: int = 0
-    """What one-offs add to the window's length (tracekit/replay/one_offs)."""
+    """What one-offs add to the window's length (tracekit/replay/one_offs); 0: nothing."""
     device_one_offs_ns: int = 0
     """The device's part of that."""
     removed_at_most: dict[str, float] = field(default_factory=dict)

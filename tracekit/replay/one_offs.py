@@ -124,8 +124,13 @@ def _priced(
 ) -> list[OneOff]:
     """The candidates that take longer than usual, with the excess of their work."""
     worked = _HostWork(graph)
-    rows = database.ask("one_off_candidates", trace=trace_id)
     number = {each: i for i, each in enumerate(graph.host.threads)}
+    # A thread on which nothing lasts has no work.
+    rows = [
+        row
+        for row in database.ask("one_off_candidates", trace=trace_id)
+        if row["kind"] == "op" or (row["pid"], row["tid"]) in number
+    ]
     index = {}
     if any(row["kind"] == "op" for row in rows):
         index = {op: i for i, op in enumerate(graph.device.op_id.tolist())}

@@ -89,7 +89,8 @@ class WindowGains:
         """
         window = self.replay.window_ids[kind, 0 if kind == "trace" else number]
         removed = {name: gain[window] for name, gain in self._removed.items()}
-        one_offs_ns = 0 if self._once_ns is None else int(self._once_ns[window])
+        # Where work waits while another window has a one-off, the window is shorter with it.
+        one_offs_ns = 0 if self._once_ns is None else max(0, int(self._once_ns[window]))
         device_ns = sum(each.excess_ns for each in self._on_device(kind, number))
         return Gains(
             window_ns=int(self._window_ns[window]),
@@ -97,7 +98,7 @@ class WindowGains:
             removed=largest_first(removed),
             work_ns=self.replay.work_ns,
             one_offs_ns=one_offs_ns,
-            device_one_offs_ns=min(device_ns, max(0, one_offs_ns)),
+            device_one_offs_ns=min(device_ns, one_offs_ns),
             removed_at_most={name: gain[window] for name, gain in self._at_most.items()},
             recorder_ns=int(self._recorder_ns[window]) if self._has_cost else None,
         )

@@ -24,7 +24,7 @@ class RecorderCost(Struct, frozen=True):
     """The recorder's cost to the host."""
 
     dilation: float | None = None
-    """The factor by which recording made the window longer, as `capture` measured it."""
+    """The factor by which recording made the window longer, as `capture` measured it: at least 1."""
     pace: float = 1.0
     """The factor on the host's recorded work that leaves the recorder's cost out; 1: the cost is
     unknown, or small."""
@@ -56,12 +56,12 @@ def fitted(
     estimate, `pace`, is taken. If no factor gives that length, for example because the recorder
     slowed the device, that work shrinks as the step did. `length` is the window's without a cost.
     """
-    aim_ns = recorded_ns / max(1.0, dilation)
+    aim_ns = recorded_ns / dilation
     low, high = _LEAST, 1.0
     estimate = RecorderCost(dilation, pace)
     if _CLOSE * aim_ns <= length(estimate) <= aim_ns:
         return estimate
-    if dilation <= 1:
+    if dilation == 1:
         return RecorderCost(dilation)
     if length(RecorderCost(dilation, low)) > aim_ns:
         return RecorderCost(dilation, min(pace, max(_LEAST, 1 / dilation)))

@@ -100,13 +100,11 @@ class Replay:
             return window.length(self.run(base=cost.removed_from(self.steady)))
 
         recorded_ns = length(RecorderCost())
-        if profiled_ns <= unprofiled_ns:
-            dilation = 1.0
-        elif kind == "step":
+        dilation = profiled_ns / unprofiled_ns
+        if kind == "step" and dilation > 1:
             dilation = recorded_ns / unprofiled_ns
-        else:
-            dilation = profiled_ns / unprofiled_ns
-        return fitted(dilation, recorded_ns, estimate.pace, length)
+        # Recording makes nothing shorter: steps differ.
+        return fitted(max(1.0, dilation), recorded_ns, estimate.pace, length)
 
     @cached_property
     def unrecorded(self) -> Scale:

@@ -271,8 +271,8 @@ class Pricing:
         self.peers = PeerRanks(joined)
 
     def saved(self, run: RanksRun) -> int:
-        """How much shorter the run is in a replay, from start to end."""
-        return self.joined.measured.span_ns - run.span_ns
+        """How much shorter the run is in a replay, from start to end; 0 if it gets longer."""
+        return max(0, self.joined.measured.span_ns - run.span_ns)
 
     def changed(self, texts: Sequence[str]) -> RanksRun:
         """The replay with changes such as `rank:6:host*0.5` or `straggler*0`.
