@@ -22,6 +22,8 @@ from typing import Any
 import tracekit
 from tests.conftest import OWN_TRACES, SHARED_TRACES
 from tests.controls import CONTROLS as FAULTS
+from tests.kit.answered import Answer as Said
+from tests.kit.impossible import require_possible
 from tests.kit.simulated import write
 from tests.kit.simulator import Simulation
 from tracekit.text import duration, percent
@@ -50,7 +52,9 @@ Answer = dict[str, Any]
 
 
 def compact(analysis: Analysis) -> Answer:
-    """The answers of an analysis, in the order in which changes are printed."""
+    """The answers of an analysis, in the order in which changes are printed. Fails where it says
+    something impossible."""
+    require_possible(analysis)
     found = _plain(analysis.as_dict())
     # The trace's number in its database is not part of the answer.
     for each in found["top_kernels"] + found["memory_traffic"]:
@@ -90,8 +94,10 @@ def _not_nil(part: Answer | None) -> Answer:
 
 
 def compact_run(verdict: RunVerdict) -> Answer:
-    """The answers of the verdict on a run of several ranks."""
+    """The answers of the verdict on a run of several ranks. Fails where it says something
+    impossible."""
     found = _plain(verdict.as_dict())
+    require_possible(Said(run=found))
     answer = {
         "run": _only(found, "step_ns", "span_ns", "steps", "pace_rank"),
         "late_ranks": found["late_ranks"],

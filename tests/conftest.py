@@ -29,9 +29,14 @@ from hypothesis import settings
 
 import tracekit
 from tests.kit import cases
+from tests.kit.answered import printed
 from tests.kit.forking import IMPORTED, LIMIT_S, TRACEKIT, WITH_TORCH, CommandServer
+from tests.kit.impossible import require_possible
 from tests.kit.sampling import IS_ALL, LEFT_OUT, Sampling
 from tracekit.verdict.model import Analysis
+
+# Commands whose output passes the guard.
+GUARDED = ("analyze", "advise", "whatif", "diff", "history")
 
 # readline writes the terminal's size here when it is loaded, and tables would follow it.
 for name in ("COLUMNS", "LINES"):
@@ -285,8 +290,11 @@ def loaded(
 
 @pytest.fixture(scope="module")
 def analyses(loaded: tracekit.Database) -> dict[int, Analysis]:
-    """The analysis of each of the module's small traces."""
-    return {each.trace.trace_id: each for each in loaded.verdicts()}
+    """The analysis of each of the module's small traces; none says anything impossible."""
+    found = {each.trace.trace_id: each for each in loaded.verdicts()}
+    for each in found.values():
+        require_possible(each)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -303,7 +311,15 @@ def run(
     tmp_path: Path, command_servers: dict[bool, CommandServer]
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs `tracekit ...`, or another program of `forking.MAIN`, as a user would, in an empty
-    directory: in a fork, or in a new process in `make test-all`."""
+    directory: in a fork, or in a new process in `make test-all`. No verdict, price or comparison
+    that it prints may say anything impossible."""
+
+    def guarded(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        done = command(*arguments, **more)
+        if arguments[:1] in [(each,) for each in GUARDED] and not done.returncode:
+            for answer in printed(done.stdout):
+                require_possible(answer)
+        return done
 
     def command(
         *arguments: str, stdin: bytes = b"", program: str = "tracekit", **environment: str
@@ -328,7 +344,7 @@ def run(
             )
         )  # fmt: skip
 
-    return command
+    return guarded
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def nothing_saves_more_than_all(answer: Answer) -> Iterator[str]:
         most = max([*values, *gains["removed"].values(), *gains["removed_at_most"].values()])
         if most > 1.000001:
             yield f"a change makes {name} {most:.1%} shorter"
-        if window and gains["one_offs_ns"] > window["span_ns"]:
+        if period is found["judged"] and gains["one_offs_ns"] > window["span_ns"]:
             yield f"one-offs add {gains['one_offs_ns']:,} to {window['span_ns']:,} ns of {name}"
         if gains["device_one_offs_ns"] > gains["one_offs_ns"]:
             yield f"the device's one-offs of {name} are more than all of them"

@@ -24,7 +24,8 @@ class RecorderCost(Struct, frozen=True):
     """The recorder's cost to the host."""
 
     dilation: float | None = None
-    """The factor by which recording made the window longer, as `capture` measured it: at least 1."""
+    """The factor by which recording made the window longer, as `capture` measured it; at
+    least 1."""
     pace: float = 1.0
     """The factor on the host's recorded work that leaves the recorder's cost out; 1: the cost is
     unknown, or small."""

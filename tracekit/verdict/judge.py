@@ -125,10 +125,11 @@ def _judge_device(evidence: Evidence, thresholds: Thresholds) -> Verdict:
     fractions = {name: ns / span if span else 0.0 for name, ns in shares.items()}
     # The most that removing math or memory saves: if it also limits all kernels of unknown limit.
     most_ns = {name: round(gain * gains.window_ns) for name, gain in gains.removed_at_most.items()}
+    saved_ns = {name: round(gain * gains.window_ns) for name, gain in _removed(evidence).items()}
     savings = [
-        Saving(name, round(gain * gains.window_ns), most_ns.get(name))
-        for name, gain in _removed(evidence).items()
-        if gain > 0
+        Saving(name, ns, max(ns, most_ns[name]) if name in most_ns else None)
+        for name, ns in saved_ns.items()
+        if ns > 0
     ]
     why = steady_sentences(evidence, thresholds) or [_busy_sentence(evidence)]
     if not gains.window_ns or not span:

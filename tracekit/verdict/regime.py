@@ -222,8 +222,8 @@ def removed_of(found: Evidence | Period) -> dict[str, float]:
 
 
 def steady_busy_ns(gpu: Gpu, gains: Gains) -> int:
-    """The device's busy time, without one-offs."""
-    return max(0, gpu.busy_ns - gains.device_one_offs_ns)
+    """The device's busy time, without one-offs: at most the window's length without them."""
+    return min(max(0, gpu.busy_ns - gains.device_one_offs_ns), gains.recorded_ns)
 
 
 def side_by_time(gpu: Gpu, idle: Idle, gains: Gains) -> str:

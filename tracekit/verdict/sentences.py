@@ -127,7 +127,8 @@ def _nearly_busy(verdict: Verdict, evidence: Evidence) -> str:
     gpu, causal = evidence.gpu, evidence.causal
     if gpu is None or causal is None or verdict.regime != OVERHEAD or not causal.gains.recorder_ns:
         return ""
-    gains, busy_ns = causal.gains, steady_busy_ns(gpu, causal.gains)
+    gains = causal.gains
+    busy_ns = min(steady_busy_ns(gpu, gains), gains.window_ns)
     slower = gains.recorded_ns / gains.window_ns
     if 2 * busy_ns < gains.window_ns or causal.flip is None or slower < causal.flip:
         return ""
