@@ -9,7 +9,7 @@ import sys
 import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from unittest.mock import Mock
+from threading import Barrier
 
 import pytest
 from msgspec.structs import replace
@@ -230,10 +230,61 @@ def test_of_many_writers_of_one_new_file_one_creates_it(tmp_path, monkeypatch):
     assert store.read("a/b.json") == b"%d" % made.index(True)
     assert [each.name for each in (tmp_path / "a").iterdir()] == ["b.json"]
     # Some file systems have no links.
-    refusing = Mock(side_effect=PermissionError(1, "Operation not permitted"))
+    all_here = Barrier(8)
+
+    def refusing(*_):
+        all_here.wait()
+        raise PermissionError(1, "Operation not permitted")
+
     monkeypatch.setattr("pathlib.Path.hardlink_to", refusing)
-    assert [store.create("c.json", text) for text in (b"1", b"2")] == [True, False]
-    assert store.read("c.json") == b"1"
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda n: store.create("c.json", b"%d" % n), range(8)))
+    assert made.count(True) == 1
+    assert store.read("c.json") == b"%d" % made.index(True)
+
+
+def version(lake, number):
+    return lake / f"manifests/run/{number:08d}.json"
+
+
+def test_a_run_goes_on_after_any_number_of_a_version(lake, tmp_path):
+    """A number that a stranger planted, or that the 100,000,000th change reaches."""
+    version(lake, 1).rename(version(lake, 99_999_999))
+    for rank in (1, 2):
+        assert statuses(add(lake, write_rank(tmp_path / "run", rank))) == ["added"]
+    assert version(lake, 100_000_001).exists()
+    assert seen(lake) == [("run", f"rank={rank}") for rank in range(3)]
+    clean(str(lake), 0)
+    assert seen(lake) == [("run", f"rank={rank}") for rank in range(3)]
+
+
+@pytest.mark.parametrize("text", ["", '{"layout": 2, "gro'])
+def test_an_unfinished_version_is_not_there_yet_and_one_that_stays_so_is_an_error(
+    lake, tmp_path, text, monkeypatch
+):
+    """Without hard links, a version can be seen before its content, and a writer can die then."""
+    new = write_rank(tmp_path / "run", 1)
+    version(lake, 2).write_text(text)
+    assert seen(lake) == [("run", "rank=0")]
+    monkeypatch.setattr("tracekit.lake.runs._POLL_S", 0)
+    monkeypatch.setattr("tracekit.lake.runs._UNFINISHED_S", 0.0)
+    os.utime(version(lake, 2), (1, 1))
+    with pytest.raises(TracekitError, match=r"00000002\.json is damaged or cut short.*remove it"):
+        add(lake, new)
+    version(lake, 2).unlink()
+    assert statuses(add(lake, new)) == ["added"]
+
+
+def test_a_version_that_nobody_can_read_or_write_ends_an_addition(lake, tmp_path, monkeypatch):
+    new = write_rank(tmp_path / "run", 1)
+    monkeypatch.setattr("tracekit.lake.runs._UNFINISHED_S", 0.0)
+    version(lake, 2).mkdir()
+    with pytest.raises(TracekitError, match=r"00000002\.json is there, but is not a version"):
+        add(lake, new)
+    version(lake, 2).rmdir()
+    version(lake, 2).symlink_to("nowhere")
+    with pytest.raises(TracekitError, match=r"00000002\.json is there, but cannot be read"):
+        add(lake, new)
 
 
 def test_files_are_written_while_others_remove_empty_folders(tmp_path):

@@ -12,6 +12,7 @@ from tests.kit.atoms import MS
 from tests.kit.lakes import add, ranks_with_files, statuses
 from tests.kit.processes import ran
 from tests.kit.ranks_simulated import Job
+from tracekit.errors import TracekitError
 from tracekit.lake.runs import read_run, read_runs
 from tracekit.lake.storage import Storage
 from tracekit.lake.upkeep import PUBLISHED, compact_runs, mergeable, publish
@@ -102,6 +103,22 @@ def test_a_published_table_names_what_readers_see_and_nothing_else(lake):
             if table in held.files
         }  # fmt: skip
         assert named == seen, table
+
+
+@pytest.mark.parametrize("text", ["", "{", "\0" * 99, '{"add": 1}'])
+def test_a_damaged_log_of_a_table_is_an_error_that_says_how_to_publish_again(lake, tmp_path, text):
+    """As a power failure leaves it."""
+    copy = shutil.copytree(lake, tmp_path / "lake")
+    log = copy / "tables" / "verdict" / "_delta_log"
+    for each in log.iterdir():
+        each.write_text(text)
+    told = rf"tables/verdict: cannot be published, though .* remove {log}, and run `tracekit lake"
+    with pytest.raises(TracekitError, match=told) as said:
+        publish(str(copy))
+    assert "\n" not in str(said.value)
+    shutil.rmtree(log)
+    publish(str(copy))
+    test_a_published_table_names_what_readers_see_and_nothing_else(copy)
 
 
 def test_compacted_runs_have_one_group_and_say_the_same(lake, tmp_path):

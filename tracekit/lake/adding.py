@@ -259,7 +259,9 @@ def _publish_group(
         ]
         return run.with_group(group, [name for name in chosen if name], removed)
 
-    store.create(MARK, _MARK)
+    if store.read(MARK) is None:
+        # Whoever else writes it writes the same.
+        store.write(MARK, _MARK)
     if all(each.token != group.token for each in change_run(store, group.run, take).groups):
         writing.remove_files(store, group)
     return outcomes

@@ -1,7 +1,8 @@
 """What a lake consists of: the names of its files, and the groups of ranks that they hold.
 
 LAKE/tracekit-lake.json            marks the folder as a lake
-LAKE/manifests/RUN/00000012.json   the run as its 12th change left it: its groups and their ranks
+LAKE/manifests/RUN/00000012.json   the run as its 12th change left it: its groups and their ranks;
+                                   numbers above 99999999 have more digits
 LAKE/manifests/RUN/TOKEN.json      a group: some ranks of the run, and the tables of its files
 LAKE/tables/TABLE/TOKEN.parquet    the rows of a group's ranks of one table
 LAKE/numbers/ID.json               whose number this is
@@ -49,6 +50,8 @@ _Count = Annotated[int, Meta(ge=0)]
 _Files = dict[Annotated[str, Meta(pattern=r"\A[a-z_]+\Z")], Annotated[int, Meta(gt=0)]]
 # Most file systems limit names to 255 bytes; this leaves room for prefixes and endings.
 _LONGEST = 180
+# The name of a version of a run.
+VERSION_NAME = r"(?:\d{8}|[1-9]\d{8,})\.json"
 _ENDINGS = re.compile(r"(\.(pt|trace|json|gz|zst|tar|tgz))+$")
 
 

@@ -1,12 +1,14 @@
 """The runs of a lake: their ranks, and the one way to change them.
 
 A run is a chain of versions. A writer reads the last one and creates the next. If two writers do so
-at the same time, one succeeds, and the other starts again from the new version.
+at the same time, one succeeds, and the other starts again from the new version. A version that is
+still being written is not there yet; one that stays unfinished is an error, not an older state.
 """
 
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import cached_property
@@ -20,10 +22,14 @@ from tracekit.errors import TracekitError
 from tracekit.lake import layout
 from tracekit.lake.layout import Group, GroupEntry, Rank, Source, Version
 from tracekit.lake.storage import Storage
+from tracekit.records import parsed
 
 # Keep this many versions of a run, for readers that began a moment ago.
 _VERSIONS = 4
-_VERSION = re.compile(r"\d{8}\.json")
+_VERSION = re.compile(layout.VERSION_NAME)
+# The writer of a version that is unfinished for this long has died.
+_UNFINISHED_S = 60.0
+_POLL_S = 0.1
 
 
 class LakeRun(Struct, frozen=True, dict=True):
@@ -116,10 +122,8 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     Raises:
         TracekitError: when a manifest is not sound.
     """
-    versions = None
-    while versions is None:
-        paths = lake.paths(layout.MANIFESTS if name is None else layout.run_folder(name))
-        versions = _last_versions(lake, paths)
+    folder = layout.MANIFESTS if name is None else layout.run_folder(name)
+    versions = _last_versions(lake, folder)
     wanted = [
         f"{dirname(path)}/{each.token}.json" for path, found in versions.items()
         for each in found.groups
@@ -132,13 +136,49 @@ def read_runs(lake: Storage, name: str | None = None) -> list[LakeRun]:
     return sorted(found, key=lambda each: each.name)
 
 
-def _last_versions(lake: Storage, paths: Iterable[str]) -> dict[str, Version] | None:
-    """The last version of each run, by its path; None: newer ones came meanwhile."""
-    last: dict[str, str] = {}
-    for path in sorted(each for each in paths if _VERSION.fullmatch(basename(each))):
-        last[dirname(path)] = path
-    found = {path: layout.read_version(text, path) for path, text in lake.read_all(last.values())}
-    return found if len(found) == len(last) else None
+def _last_versions(lake: Storage, folder: str) -> dict[str, Version]:
+    """The last version of each run below a folder, by its path."""
+    before: dict[str, str] = {}
+    unfinished: set[str] = set()
+    while True:
+        paths = [each for each in lake.paths(folder) if _VERSION.fullmatch(basename(each))]
+        whole = sorted(set(paths) - unfinished, key=_number)
+        last = {dirname(path): path for path in whole}
+        texts = dict(lake.read_all(last.values()))
+        if cut := {path for path, text in texts.items() if _is_cut(text)}:
+            _require_young(lake, cut)
+            unfinished |= cut
+            continue
+        missing = next((path for path in last.values() if path not in texts), None)
+        if missing is None:
+            return {path: layout.read_version(text, path) for path, text in texts.items()}
+        # If newer versions took its place meanwhile, the next listing has them.
+        if last == before:
+            raise TracekitError(f"{lake.root}: {missing} is there, but cannot be read")
+        before = last
+
+
+def _number(path: str) -> int:
+    return int(basename(path).removesuffix(".json"))
+
+
+def _is_cut(text: bytes) -> bool:
+    """Whether a manifest ends too early, or has not begun."""
+    try:
+        parsed(text)
+    except ValueError:
+        return True
+    return False
+
+
+def _require_young(lake: Storage, versions: Iterable[str]) -> None:
+    """Raises TracekitError if nobody can be writing one of these versions any more."""
+    for path in versions:
+        if dict(lake.ages(dirname(path))).get(path, 0.0) >= _UNFINISHED_S:
+            raise TracekitError(
+                f"{lake.root}: {path} is damaged or cut short: remove it, and add again what the "
+                "run then lacks"
+            )
 
 
 def _run(lake: Storage, path: str, version: Version, groups: Mapping[str, Group]) -> LakeRun:
@@ -147,7 +187,7 @@ def _run(lake: Storage, path: str, version: Version, groups: Mapping[str, Group]
         for each in version.groups
     ]
     here = tuple(each for each in named if each.here)
-    return LakeRun(lake.root, named[0].run, int(basename(path)[:-5]), here)
+    return LakeRun(lake.root, named[0].run, _number(path), here)
 
 
 def read_run(lake: Storage, name: str) -> LakeRun:
@@ -157,6 +197,7 @@ def read_run(lake: Storage, name: str) -> LakeRun:
 
 def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -> LakeRun:
     """Replaces a run by `change(run)`. If another writer was faster, `change` is called again."""
+    number, since_s = -1, 0.0
     while True:
         before = read_run(lake, name)
         after = change(before)
@@ -167,7 +208,15 @@ def change_run(lake: Storage, name: str, change: Callable[[LakeRun], LakeRun]) -
             if each.token not in known:
                 lake.write(each.key, each.as_json())
         version = Version([GroupEntry(each.token, each.without) for each in after.groups])
-        if lake.create(layout.version_path(name, before.number + 1), version.as_json()):
+        path = layout.version_path(name, before.number + 1)
+        if lake.create(path, version.as_json()):
             if before.number >= _VERSIONS:
                 lake.remove([layout.version_path(name, before.number + 1 - _VERSIONS)])
             return replace(after, number=before.number + 1)
+        if number != before.number:
+            number, since_s = before.number, time.monotonic()
+        elif time.monotonic() - since_s < _UNFINISHED_S:
+            # The other writer has not finished yet.
+            time.sleep(_POLL_S)
+        else:
+            raise TracekitError(f"{lake.root}: {path} is there, but is not a version of a run")

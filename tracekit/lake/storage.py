@@ -112,7 +112,7 @@ class Storage:
 
     def remove(self, paths: Iterable[str]) -> None:
         if full := [self.uri(path) for path in paths]:
-            with translated_errors(self.root):
+            with translated_errors(self.root), suppress(FileNotFoundError):
                 self.fs.rm(full)
 
     def uri(self, path: str) -> str:
@@ -202,7 +202,7 @@ class _Disk:
         self._put_in_place(path, lambda beside: shutil.copyfile(local, beside), Path.replace)
 
     def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
-        move = _link if mode == "create" else Path.replace
+        move = _create if mode == "create" else Path.replace
         self._put_in_place(path, lambda beside: beside.write_bytes(data), move)
 
     def _put_in_place(
@@ -226,15 +226,23 @@ class _Disk:
                     beside.unlink(missing_ok=True)
 
 
-def _link(beside: Path, target: Path) -> None:
-    """Gives a file its second name, unless another file has it: FileExistsError."""
+def _create(beside: Path, target: Path) -> None:
+    """Gives a file its second name, unless another file has it: FileExistsError.
+
+    Where the file system has no such links, it writes a new file: readers may see that unfinished.
+    """
     try:
         target.hardlink_to(beside)
     except (OSError, NotImplementedError) as error:
         if target.exists() or isinstance(error, FileNotFoundError):
             raise
-        # The file system has no such links.
-        beside.replace(target)
+        with target.open("xb") as file:
+            try:
+                file.write(beside.read_bytes())
+                file.flush()
+            except BaseException:
+                target.unlink()
+                raise
 
 
 def local_files(lake: Storage) -> Iterator[str]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import connect
-from tracekit.errors import TracekitError, needing
+from tracekit.errors import TracekitError, explained, needing
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
 from tracekit.ingest.derived import record_verdicts
@@ -48,7 +48,7 @@ _TOKEN = "[0-9a-f]{32}"
 # Files that tracekit wrote, by their names. All others are the user's.
 _OWN = re.compile(
     rf"{NUMBERS}/\d+\.json|{TABLES}/[a-z_]+/{_TOKEN}\.parquet"
-    rf"|{MANIFESTS}/[^/]+/({_TOKEN}|\d{{8}})\.json"
+    rf"|{MANIFESTS}/[^/]+/({_TOKEN}\.json|{layout.VERSION_NAME})"
     rf"|({NUMBERS}|{MANIFESTS}/[^/]+|{TABLES}/[a-z_]+)/{re.escape(HIDDEN)}{_TOKEN}"
 )
 
@@ -189,11 +189,12 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
     Runs whose files also hold ranks that were replaced are compacted first.
 
     Raises:
-        TracekitError: when there is no lake, or the library `deltalake` is not installed.
+        TracekitError: when there is no lake, the library `deltalake` is not installed, or the log
+            of a Delta table is damaged.
     """
     lake = require_lake(root)
     with needing(f"{root}: publishing needs", "lake"):
-        import deltalake  # noqa: F401
+        from deltalake.exceptions import DeltaError
     for run in read_runs(lake):
         if any(each.without for each in run.groups):
             _compact(root, resources or Resources(), run.name)
@@ -206,7 +207,13 @@ def publish(root: str, resources: Resources | None = None) -> dict[str, int]:
     for table in PUBLISHED:
         named = [each for each in groups if table in each.files]
         if named or lake.paths(f"{TABLES}/{table}/_delta_log"):
-            _commit(lake, table, named, runs)
+            where = lake.table_uri(f"{TABLES}/{table}")
+            with explained(
+                f"{where}: cannot be published, though the lake has all that was added: if its log "
+                f"is damaged, remove {where}/_delta_log, and run `tracekit lake publish {root}`",
+                DeltaError, OSError,
+            ):  # fmt: skip
+                _commit(lake, table, named, runs)
             done[table] = len(named)
     return done
 
