@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field, to_builtins
@@ -21,7 +20,7 @@ from msgspec import Struct, field, to_builtins
 from tracekit.capture.profile import profile
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.files import require_unlinked, written_whole
+from tracekit.files import require_unlinked, temporary_folder, written_whole
 from tracekit.opening import load
 from tracekit.records import parsed, record
 from tracekit.text import duration, printable
@@ -113,8 +112,8 @@ class StepBudget(Struct):
         if not found:
             trace.unlink()
             return figures
-        with TemporaryDirectory() as folder:
-            again = Path(folder) / "step.json.gz"
+        with temporary_folder() as folder:
+            again = folder / "step.json.gz"
             try:
                 # Recording lines of Python would slow the steps that are judged: record one more.
                 with load(trace) if stacks else recorded(again, 1, 1, True) as database:

@@ -7,10 +7,12 @@ import glob
 import os
 import shutil
 import stat
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -18,6 +20,8 @@ from platformdirs import user_cache_path
 
 from tracekit.errors import TracekitError, explained
 
+# The beginning of the names of temporary folders.
+TEMPORARY = "tracekit-temp-"
 _LOCK = ".lock"
 # On Windows, st_uid is always 0.
 _USER = os.getuid() if hasattr(os, "getuid") else 0
@@ -132,6 +136,27 @@ def work_folder(parent: Path, prefix: str) -> Iterator[Path]:
             except KeyboardInterrupt:
                 _remove(folder, lock)
                 raise
+
+
+def temporary_folder(parent: str | Path | None = None) -> AbstractContextManager[Path]:
+    """A work folder in `parent`, by default the system's temporary directory. If the process is
+    killed, a later one removes it: so tracekit makes no other temporary folders."""
+    return work_folder(Path(parent or tempfile.gettempdir()), TEMPORARY)
+
+
+def process_folder(parent: str | Path | None = None, prefix: str = TEMPORARY) -> Path:
+    """The one temporary folder of this process in `parent`, removed when the process ends.
+
+    Raises:
+        TracekitError: when it cannot be made.
+    """
+    return _process_folder(Path(parent or tempfile.gettempdir()), prefix, os.getpid())
+
+
+@cache
+def _process_folder(parent: Path, prefix: str, process: int) -> Path:
+    with explained(f"{parent}: cannot make a temporary folder there", OSError):
+        return lasting_folder(parent, prefix)
 
 
 def lasting_folder(parent: Path, prefix: str) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -293,24 +294,46 @@ def test_only_abandoned_work_folders_are_removed(tmp_path):
     }  # fmt: skip
 
 
-def test_the_next_start_removes_what_a_killed_process_spilled_and_nothing_else(
-    tmp_path, monkeypatch
+OPENING = """
+from tracekit.perfetto.serving import TraceServer
+TraceServer.__init__.__defaults__ = (0,)
+TraceServer.serve_once = lambda *_: os.kill(os.getpid(), 9)
+sys.argv[1:] = ['open', '--print-url', 'a.json']
+main()"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "killed"),
+    [
+        ("spill", "tracekit.load('a.json').fetch('SELECT 1'); os.kill(os.getpid(), 9)"),
+        ("temp", OPENING),
+    ],
+)
+def test_the_next_start_removes_what_a_killed_process_left_and_nothing_else(
+    tmp_path, monkeypatch, kind, killed
 ):
     trace(tmp_path, "a")
     temporary = tmp_path / "temporary"
     (temporary / "theirs").mkdir(parents=True)
-    with files.work_folder(temporary, "tracekit-spill-") as used:
-        killed = "tracekit.load('a.json').fetch('SELECT 1'); os.kill(os.getpid(), 9)"
-        done = ran(
-            "python", "-c", f"import os, tracekit\n{killed}", cwd=tmp_path, TMPDIR=str(temporary)
-        )
+    with files.work_folder(temporary, f"tracekit-{kind}-") as used:
+        imports = "import os, sys, tracekit; from tracekit.commands import main"
+        done = ran("python", "-c", f"{imports}\n{killed}", cwd=tmp_path, TMPDIR=str(temporary))
         assert done.returncode == -signal.SIGKILL
-        (spilled,) = {*temporary.iterdir()} - {used, temporary / "theirs"}
+        left = {*temporary.glob(f"tracekit-{kind}-*")} - {used}
+        assert left
         monkeypatch.setattr(tempfile, "tempdir", str(temporary))
         connection._remove_spilled.cache_clear()
         tracekit.open_database(hostile.good(tmp_path)).close()
         assert {used, temporary / "theirs"} <= {*temporary.iterdir()}
-        assert not spilled.exists()
+        assert not any(each.exists() for each in left)
+
+
+def test_no_temporary_folder_is_made_that_a_later_process_would_not_remove():
+    makers = re.compile(
+        r"\b(mkdtemp|TemporaryDirectory|NamedTemporaryFile\((?!dir=process_folder))"
+    )
+    package = Path(tracekit.__file__).parent
+    assert [str(path) for path in package.rglob("*.py") if makers.search(path.read_text())] == []
 
 
 def test_the_spill_directory_is_private_and_has_an_unpredictable_name(tmp_path):

@@ -219,4 +219,4 @@ def test_files_that_would_take_much_memory_are_refused(tmp_path, monkeypatch):
             for limit in limits:
                 patch.setattr(module, limit, 20 if module is protos else 0)
             tracekit.load(write(tmp_path, name), temp_dir=tmp_path)
-        assert not list(tmp_path.glob("tracekit-marks-*"))
+        assert not list(tmp_path.glob("tracekit-temp-*"))

@@ -19,14 +19,13 @@ from tracekit.database.connection import is_database, logs_of
 from tracekit.database.sandbox import SPILL_MB
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError, explained
-from tracekit.files import work_folder, writing_to
+from tracekit.files import temporary_folder, writing_to
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
 from tracekit.opening import open_any
 from tracekit.trace.paths import is_within, trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
-_FOLDER_PREFIX = "tracekit-agents-"
 # Loading more files at once is more often an accident than intended.
 _MOST_FILES = 256
 
@@ -83,7 +82,7 @@ class Opened:
             else:
                 parent, spill_mb = self.resources.folder, self.resources.spill_mb
                 with writing_to(parent):
-                    folder = closing.enter_context(work_folder(parent, _FOLDER_PREFIX))
+                    folder = closing.enter_context(temporary_folder(parent))
                 file = str(folder / "traces.duckdb")
                 Child().load(paths, Path(file), self.resources)
                 spill_mb = SPILL_MB if spill_mb is None else spill_mb

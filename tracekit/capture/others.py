@@ -10,14 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.capture.output import check_place
 from tracekit.errors import TracekitError
-from tracekit.files import work_folder
+from tracekit.files import temporary_folder
 from tracekit.text import as_operand
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def record(
         program = [sys.executable, as_operand(first), *program[1:]]
     elif shutil.which(first) is None:
         raise TracekitError(f"{first}: is neither a program on the path nor a script (.py)")
-    with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
+    with temporary_folder() as folder:
         begun = _nsys if profiler == "nsys" else _rocprofv3
         status, is_ended = _run([*begun(folder, recorded), *program])
         if status and not is_ended:

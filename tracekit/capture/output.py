@@ -10,7 +10,6 @@ import platform
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +20,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import (
     require_unlinked,
     require_writable,
-    work_folder,
+    temporary_folder,
     writing_to,
     written_whole,
 )
@@ -54,8 +53,7 @@ def save(
         for that), or when the compressed trace is larger than `max_mb`.
     """
     is_database = output.suffix == _DATABASE
-    # Also removes files that a killed process left there.
-    with work_folder(Path(tempfile.gettempdir()), "tracekit-capture-") as folder:
+    with temporary_folder() as folder:
         raw = folder / "trace.json"
         recorder.export(raw, is_cut=is_cut)
         if nothing and not _has_work(raw):
@@ -100,19 +98,16 @@ def to_standard_output() -> Iterator[Path]:
     Until then, the code's output goes to standard error.
     """
     sys.stdout.flush()
-    owner, stdout_copy = os.getpid(), os.dup(1)
+    stdout_copy = os.dup(1)
     os.dup2(2, 1)
-    folder = Path(tempfile.mkdtemp())
     try:
-        yield folder / "trace.json"
-        # In a distributed run, the rank is in its name.
-        (written,) = folder.iterdir()
-        with written.open("rb") as source, os.fdopen(stdout_copy, "wb", closefd=False) as sink:
-            shutil.copyfileobj(source, sink)
+        with temporary_folder() as folder:
+            yield folder / "trace.json"
+            # In a distributed run, the rank is in its name.
+            (written,) = folder.glob("trace*")
+            with written.open("rb") as source, os.fdopen(stdout_copy, "wb", closefd=False) as sink:
+                shutil.copyfileobj(source, sink)
     finally:
-        # A child that the code forked may end here, too.
-        if os.getpid() == owner:
-            shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             sys.stdout.flush()
         os.dup2(stdout_copy, 1)

@@ -123,24 +123,24 @@ def open_trace(
     browser and reads it from 127.0.0.1, for which the browser may ask permission. The command ends
     when the page has read the trace, or has not asked for it for a while.
     """
-    import tempfile
     import webbrowser
 
+    from tracekit.files import temporary_folder
     from tracekit.opening import open_any
     from tracekit.perfetto.annotate import annotate
     from tracekit.perfetto.serving import HOST, PORT, TraceServer
 
     resources, part = request.resources, request.part
-    with tempfile.TemporaryDirectory(prefix="tracekit-open-", dir=resources.temp_dir) as folder:
+    with temporary_folder(resources.folder) as folder:
         name = Path(trace).name.partition(".")[0] or "trace"
         is_made = part.is_chosen or not plain
-        file = Path(folder) / f"{name}.json.gz" if is_made else Path(trace)
+        file = folder / f"{name}.json.gz" if is_made else Path(trace)
         if not is_made and (not file.is_file() or file.suffix not in (".json", ".gz")):
             raise TracekitError(f"{trace}: Perfetto reads .json and .json.gz files: omit --plain")
         # Before the long work: the port may be taken.
         with TraceServer(file) as server:
             if part.is_chosen:
-                shown = file if plain else Path(folder) / f"part-{file.name}"
+                shown = file if plain else folder / f"part-{file.name}"
                 with open_any(trace, resources) as opened:
                     part.write(opened, shown)
                 trace = str(shown)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from contextlib import closing
 from functools import cache
@@ -16,7 +15,7 @@ import duckdb
 from tracekit.database import stored
 from tracekit.database.sandbox import Config, forbid_files, limit_spilling, reading
 from tracekit.errors import TracekitError
-from tracekit.files import lasting_folder, remove_abandoned
+from tracekit.files import TEMPORARY, process_folder, remove_abandoned
 
 # https://duckdb.org/docs/stable/internals/storage
 _DUCKDB_MAGIC = b"DUCK"
@@ -89,25 +88,17 @@ def spill_directory(path: str | Path, folder: str | Path | None = None) -> str:
     Raises:
         TracekitError: when the process's directory cannot be made.
     """
-    root = _spill_root(Path(folder or tempfile.gettempdir()), os.getpid())
+    root = process_folder(folder, _SPILL_PREFIX)
     name = hashlib.sha256(str(Path(path).resolve()).encode("utf-8", "surrogateescape")).hexdigest()
     return str(root / name[:16])
 
 
 @cache
 def _remove_spilled() -> None:
-    """Removes, once per process, files spilled by processes that were killed: they would fill the
-    disk."""
-    remove_abandoned(Path(tempfile.gettempdir()), _SPILL_PREFIX)
-
-
-@cache
-def _spill_root(folder: Path, process: int) -> Path:
-    try:
-        return lasting_folder(folder, _SPILL_PREFIX)
-    except OSError as error:
-        reason = error.strerror or error
-        raise TracekitError(f"{folder}: cannot make a temporary folder there: {reason}") from error
+    """Removes, once per process, what processes that were killed spilled or copied: it would fill
+    the disk."""
+    for prefix in (_SPILL_PREFIX, TEMPORARY):
+        remove_abandoned(Path(tempfile.gettempdir()), prefix)
 
 
 def connect(path: str | Path, config: Config, name: str | Path) -> duckdb.DuckDBPyConnection:

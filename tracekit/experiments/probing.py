@@ -7,7 +7,6 @@ a ratio: the length of the replay with the change, over the unchanged replay's.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,6 +37,7 @@ from tracekit.experiments.timing import (
     step_ratio,
 )
 from tracekit.experiments.variants import GRAPHED, LESS, MORE, SLOWED, UNCHANGED, Variant
+from tracekit.files import temporary_folder
 from tracekit.opening import load
 from tracekit.records import Record
 from tracekit.thresholds import Thresholds
@@ -245,12 +245,12 @@ def probe(
     tried = {each.names[0]: each for each in tests.all()}
     turns = take_turns(lab.plain, tried.values(), rounds, say)
     predictors: dict[str, OnDevice | OnHost] = {}
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
+    with temporary_folder() as folder, ExitStack() as opened:
         for name, run in {UNCHANGED: lab.plain, **tests.runs}.items():
             what = tried[name].what if name in tried else UNCHANGED
             if what not in turns.rounds:
                 continue
-            path = Path(folder) / f"{len(predictors)}.json.gz"
+            path = folder / f"{len(predictors)}.json.gz"
             timed = turns.rounds[what]
             lab.capture(run, what, path, timed)
             database = opened.enter_context(load(path))
@@ -326,8 +326,8 @@ def probe_advice(
     options, limits = options or Options(), thresholds or Thresholds()
     lab = _Lab(target, options, rounds, say)
     few = interleaved({target: lab.plain.step}, lab.plain.device, variants.FEW_ROUNDS)[target]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "unchanged.json.gz"
+    with temporary_folder() as folder:
+        path = folder / "unchanged.json.gz"
         lab.capture(lab.plain, UNCHANGED, path, few)
         with load(path) as database:
             say(f"{target}: asking what to change")

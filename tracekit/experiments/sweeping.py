@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -32,7 +31,7 @@ from tracekit.capture.workload import (
 from tracekit.errors import TracekitError, first_line
 from tracekit.experiments.points import AXES, Size, Sweep, compare, point_of
 from tracekit.experiments.timing import ROUNDS, Rounds, StepFailed, interleaved
-from tracekit.files import require_writable
+from tracekit.files import require_writable, temporary_folder
 from tracekit.opening import load, open_database
 from tracekit.workloads import WORKLOADS
 
@@ -177,11 +176,11 @@ class _Job(Struct):
         timed = self._timed(points)
         rounds = [{"workload": name} | to_builtins(each) for name, each in timed.items()]
         sweep = self._facts(rounds=rounds)
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder() as folder:
             paths = []
             for name in names:
                 self._at(name, shape, "capturing")
-                paths.append(Path(folder) / f"{name}.json.gz")
+                paths.append(folder / f"{name}.json.gz")
                 point = points[name]
                 if isinstance(point, Runnable):
                     facts = {"unprofiled_step_ns": timed[name].median_ns, "sweep": sweep}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import tempfile
 import threading
 import warnings
 import weakref
@@ -22,6 +21,7 @@ from tracekit.capture.output import rank_and_world
 from tracekit.capture.profile import profile
 from tracekit.capture.recorder import import_torch
 from tracekit.errors import TracekitError, first_line
+from tracekit.files import temporary_folder
 from tracekit.frameworks.judging import judge, verdict_paths
 
 _P = ParamSpec("_P")
@@ -294,8 +294,7 @@ class _Recording(profile):
         self.is_dry = is_dry
         self._folder, output = ExitStack(), owner.output
         if is_dry:
-            folder = self._folder.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-"))
-            output = Path(folder) / "step.json.gz"
+            output = self._folder.enter_context(temporary_folder()) / "step.json.gz"
         super().__init__(output, steps, warmup=timed, **owner._what)
         self.yields = True
         self.max_mb = None if is_dry else owner._max_mb

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from html import escape
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from tracekit.advice.model import FixList
@@ -16,7 +15,7 @@ from tracekit.compare.diff import Diff
 from tracekit.database.session import Session
 from tracekit.errors import needing
 from tracekit.experiments.points import Sweep
-from tracekit.files import written_whole
+from tracekit.files import temporary_folder, written_whole
 from tracekit.replay.whatif import RunWhatIf, WhatIf
 from tracekit.reporters import advise, console, diff, experiments, first_screen, several
 from tracekit.reporters.parts import parts_of
@@ -77,8 +76,8 @@ def page_of(
     """The page of a trace, of several, or of a sweep; written to `output`, if given."""
     with needing("reports need", "report"):
         from tracekit.reporters.html import reports
-    with TemporaryDirectory(prefix="tracekit-") as folder:
-        path = output or Path(folder) / "page.html"
+    with temporary_folder() as folder:
+        path = output or folder / "page.html"
         reports.write_any(database, path, trace, window, thresholds)
         return ReportPage(Path(path).read_text("utf-8"), None if output is None else str(output))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,7 +21,13 @@ from tracekit.database.catalog import Value
 from tracekit.database.frames import ArrowStream, distinct_names, projected
 from tracekit.database.session import Session
 from tracekit.errors import TracekitError
-from tracekit.files import is_device, is_standard_output, require_no_input, written_whole
+from tracekit.files import (
+    is_device,
+    is_standard_output,
+    require_no_input,
+    temporary_folder,
+    written_whole,
+)
 from tracekit.reporters.terminal import console, show_paged, table
 from tracekit.reporters.units import LEFT_OUT, record, shown
 from tracekit.text import printable, printable_lines
@@ -153,14 +158,14 @@ def _copied(rows: ArrowStream, how: str, sink: IO[bytes], has_fractions: bool) -
 @contextmanager
 def _piped(write: Callable[[str], int]) -> Iterator[tuple[IO[bytes], Future[int]]]:
     """The bytes that `write` writes to its path, while it writes them, and what it returns."""
-    with ThreadPoolExecutor(1, "tracekit-rows") as thread, tempfile.TemporaryDirectory() as folder:
+    with ThreadPoolExecutor(1, "tracekit-rows") as thread:
         if not Path("/dev/fd").exists():
             # On Windows, no path names a pipe: go through a file.
-            path = Path(folder, "rows")
-            written = thread.submit(write, str(path))
-            written.result()
-            with path.open("rb") as source:
-                yield source, written
+            with temporary_folder() as folder:
+                written = thread.submit(write, str(folder / "rows"))
+                written.result()
+                with (folder / "rows").open("rb") as source:
+                    yield source, written
             return
         read_end, write_end = os.pipe()
 

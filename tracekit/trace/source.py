@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from tracekit.errors import TracekitError, explained
+from tracekit.files import process_folder
 from tracekit.native.events import Labels
 from tracekit.native.library import Batch
 from tracekit.text import shown
@@ -272,7 +273,7 @@ def copied(path: str, chunks: Iterable[bytes], folder: str, *, has_name: bool = 
         TracekitError: when it does not fit on the disk.
     """
     if has_name:
-        file: Any = tempfile.NamedTemporaryFile(prefix="tracekit-", dir=folder)  # noqa: SIM115
+        file: Any = tempfile.NamedTemporaryFile(dir=process_folder(folder))  # noqa: SIM115
     else:
         file = tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=folder)  # noqa: SIM115
     copy = cast(BinaryIO, file)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tracekit.errors import TracekitError
+from tracekit.files import temporary_folder
 from tracekit.text import as_operand, quoted
 from tracekit.trace.source import ByteStream, copied, open_streams
 
@@ -100,8 +101,7 @@ def _exported(stream: ByteStream, folder: str, opened: ExitStack) -> Path:
             f"{stream.path}: is a report of Nsight Systems, which only nsys can read, and nsys is "
             f"not on the path: run `{how}` where it is, and load the file that it writes"
         )
-    made = opened.enter_context(tempfile.TemporaryDirectory(prefix="tracekit-", dir=folder))
-    file = Path(made) / "report.sqlite"
+    file = opened.enter_context(temporary_folder(folder)) / "report.sqlite"
     run = subprocess.run(
         [nsys, "export", "--type", "sqlite", "--output", str(file), as_operand(path)],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from tracekit.errors import explained
+from tracekit.files import temporary_folder
 from tracekit.trace.budget import DEPTH, OBJECT_BYTES, Budget, decoded_json
 from tracekit.trace.other.converted import OneProcess, microseconds, named, texts
 from tracekit.trace.other.perfetto_gpu import INTERNED, counter_events, stage_event
@@ -75,9 +75,9 @@ def is_perfetto(head: bytes, name: str) -> bool:
 def texts_of(folder: str, stream: ByteStream, process: OneProcess) -> Iterator[bytes]:
     """The events of the one recording that the file holds, sorted in a file in `folder`."""
     with (
-        tempfile.NamedTemporaryFile(dir=folder, prefix="tracekit-marks-") as file,
+        temporary_folder(folder) as made,
         explained(f"{stream.path}: cannot be sorted in {folder}", sqlite3.Error),
-        closing(sqlite3.connect(file.name, check_same_thread=False)) as marks,
+        closing(sqlite3.connect(made / "marks", check_same_thread=False)) as marks,
     ):
         reading = _Packets(stream, marks)
         process.damage = reading.read() or stream.damage
