@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tracekit.text import shown
+
+# What a system says about a file or a disk, where DuckDB passes it on.
+_SAID = "|".join(re.escape(os.strerror(number)) for number in errno.errorcode)
+_SYSTEM = re.compile(rf": ({_SAID})\s*(?:\"|$)", re.MULTILINE)
+# DuckDB's name for a kind of error, before its message.
+_KIND = re.compile(r"[\w ]+ Error: ")
+# Its errors about files. Those of libraries that read a file for it have no kind.
+_OF_FILES = {
+    "Error", "FatalException", "IOException", "InternalException", "SerializationException",
+    "TransactionException",
+}  # fmt: skip
+_DAMAGE = re.compile(
+    "Could not read enough bytes|checksum|deserialize|No magic bytes|Failed to read file|"
+    "might be corrupted|not a valid DuckDB"
+)
+_PARQUET = re.compile(r"""['"]([^'"]+\.parquet)['"]""")
+_HOLDER = re.compile(r"Conflicting lock is held in .*\(PID (\d+)\)")
 
 
 class TracekitError(Exception):
@@ -83,5 +103,27 @@ def first_line(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an exception's message; of one without a message, its type."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """The first line of an exception's message; of one without a message, its type. DuckDB's errors
+    are said in words for users."""
+    text = str(error).strip().partition("\n")[0]
+    if type(error).__module__ == "_duckdb":
+        text = file_trouble(error) or _KIND.sub("", text, count=1)
+    return text or type(error).__name__
+
+
+def file_trouble(error: BaseException) -> str | None:
+    """What is wrong with a file or the disk, by an error of DuckDB; None: it is about something
+    else, such as SQL."""
+    text, kind = str(error), type(error).__name__
+    is_damage = _DAMAGE.search(text) or (kind == "Error" and not _KIND.match(text))
+    if kind not in _OF_FILES and not (kind == "InvalidInputException" and is_damage):
+        return None
+    if said := _SYSTEM.search(text):
+        how = "queries cannot spill there: name another folder (--temp-dir): "
+        return f"{how if 'duckdb_temp' in text else ''}{said[1]}"
+    if holder := _HOLDER.search(text):
+        return f"the process {holder[1]} is writing it"
+    which = found[1] if (found := _PARQUET.search(text)) else "the file"
+    if "No files found" in text:
+        return f"{which} is gone"
+    return f"{which} is cut short or damaged" if is_damage else None

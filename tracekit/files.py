@@ -56,7 +56,11 @@ def written_whole(
         folder = work_folder(target.parent, f".{target.name}.tracekit-")
     with writing_to(output), folder as place:
         beside = partial if resumes else place / target.name
-        yield beside
+        try:
+            yield beside
+        except TracekitError as error:
+            error.args = tuple(str(each).replace(str(beside), str(output)) for each in error.args)
+            raise
         beside.replace(target)
 
 

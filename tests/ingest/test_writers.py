@@ -18,7 +18,7 @@ import pytest
 
 import tracekit
 from tests.kit import hostile, traces
-from tests.kit.processes import ran
+from tests.kit.processes import ran, ran_on_a_full_disk
 from tests.kit.sampling import sample
 from tracekit import files
 from tracekit.database import connection
@@ -230,15 +230,10 @@ def test_a_load_that_does_not_fit_on_the_disk_changes_nothing(options, tmp_path,
     before, large = trace(tmp_path, "before"), trace(tmp_path, "large", 20_000)
     assert load(before).returncode == 0
     kept = (tmp_path / "run.duckdb").read_bytes()
-    limited = (
-        "import resource, sys\n"
-        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(kept) + 100_000},) * 2)\n"
-        "from tracekit.commands import main\n"
-        "sys.argv[0] = 'tracekit'\nmain()"
-    )
-    done = ran("python", "-c", limited, "load", large, *options, "-o", "run.duckdb", cwd=tmp_path)
+    given = ("load", large, *options, "-o", "run.duckdb")
+    done = ran_on_a_full_disk(len(kept) + 100_000, *given, cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "run.duckdb: cannot be loaded" in done.stderr
+    assert done.stderr == "tracekit: run.duckdb: cannot be loaded: File too large\n"
     assert (tmp_path / "run.duckdb").read_bytes() == kept
     left = {each.name for each in tmp_path.iterdir()}
     resumable = {each for each in left if each.startswith("run.duckdb.partial")}

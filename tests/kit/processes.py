@@ -26,6 +26,20 @@ def ran(
     )  # fmt: skip
 
 
+def ran_on_a_full_disk(
+    most_bytes: int, *arguments: str, cwd: Path
+) -> subprocess.CompletedProcess[str]:
+    """Runs `tracekit ...`, none of whose files may grow beyond `most_bytes`: as on a full disk,
+    writes fail."""
+    limited = (
+        "import resource, sys\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes},) * 2)\n"
+        "from tracekit.commands import main\n"
+        "sys.argv[0] = 'tracekit'\nmain()"
+    )
+    return ran("python", "-c", limited, *arguments, cwd=cwd)
+
+
 def invoke(*arguments: object) -> Result:
     """Runs `tracekit ...` in this process; an error is raised."""
     return CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False)

@@ -161,7 +161,7 @@ def test_a_bad_trace_does_not_stop_the_others(tmp_path, run):
     write_rank(tmp_path / "run", 0)
     (tmp_path / "run" / "bad_rank1.json").write_text("{}")
     done = run("lake", "add", "run/bad_rank1.json", "nowhere.json", *given)
-    assert (done.returncode, [*tmp_path.glob("lake/*")]) == (2, [])
+    assert (done.returncode, (tmp_path / "lake").exists()) == (2, False)
     assert "is not a lake" in run("lake", "clean", "lake").stderr
     done = run("lake", "add", "run", "none", *given)
     assert done.returncode == 2

@@ -26,6 +26,8 @@ _LONGEST_STEP_S = 30
 _WHAT_TO_DO = "run without the other profiler, or analyze the trace that it writes"
 # Has the length of "ProfilerStep".
 _PARTIAL = "partial step"
+# A trace ends in this many bytes.
+_TAIL_BYTES = 64
 
 
 def import_torch() -> Any:
@@ -214,12 +216,16 @@ class Recorder:
         With `is_cut`, the session ended within a step, which is then not named like a whole one.
 
         Raises:
-            TracekitError: when PyTorch cannot export it.
+            TracekitError: when PyTorch cannot export it, or not all of it.
         """
         try:
             self._profile.export_chrome_trace(str(path))
         except RuntimeError as error:
             raise TracekitError(f"the trace cannot be exported: {first_line(error)}") from error
+        if not _is_whole(path):
+            raise TracekitError(
+                f"PyTorch did not write the whole trace to {path.parent}: is the disk full?"
+            )
         if is_cut:
             _rename(path, f"ProfilerStep#{self._profile.step_num}", _PARTIAL)
 
@@ -326,6 +332,16 @@ def _let_children_exit() -> None:
             at_exit(flush, None)  # The function registered last runs first.
 
         os.register_at_fork(after_in_child=in_child)
+
+
+def _is_whole(exported: Path) -> bool:
+    """Whether PyTorch wrote a trace to its end: it does not report a failed write."""
+    try:
+        with exported.open("rb") as file:
+            file.seek(-min(_TAIL_BYTES, exported.stat().st_size), os.SEEK_END)
+            return file.read().rstrip().endswith(b"}")
+    except FileNotFoundError:
+        return False
 
 
 def _rename(exported: Path, name: str, start: str) -> None:

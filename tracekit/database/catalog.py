@@ -85,6 +85,9 @@ def remedies() -> dict[str, str]:
     return sql_texts("remedies")
 
 
+# Integers that parameters take: instants of DuckDB's 64 bits with room to add, parts of an
+# interval, and numbers and counts.
+_MOST_NS, _MOST_BINS, _MOST_COUNT = 2**62, 100_000, 2**31 - 1
 _FORMAT_FILE = packaged.root() / "schema" / "format.txt"
 
 # A number made from all tables, facts and views (tracekit/database/stored.py), stored in each
@@ -120,9 +123,25 @@ class Parameter(Struct, frozen=True):
         if self.type != "integer" or value is None:
             return value
         try:
-            return int(value)
-        except ValueError:
-            raise TracekitError(f"parameter {self.name} is an integer, not {value!r}") from None
+            number = int(value)
+        except (ValueError, OverflowError):
+            number = None
+        if number is None or (isinstance(value, float) and number != value):
+            raise TracekitError(f"parameter {self.name} is an integer, not {value!r}")
+        least, most = self.range
+        if not least <= number <= most:
+            raise TracekitError(
+                f"parameter {self.name} is from {least:,} to {most:,}, not {str(number)[:40]}"
+            )
+        return number
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the greatest integer that it takes: beyond, the SQL would fail or not
+        end."""
+        if self.name.endswith(("_ns", "_segment")):
+            return -_MOST_NS, _MOST_NS
+        return (1, _MOST_BINS) if self.name == "bins" else (0, _MOST_COUNT)
 
 
 class Column(Struct, frozen=True):

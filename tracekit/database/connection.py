@@ -14,7 +14,7 @@ import duckdb
 
 from tracekit.database import stored
 from tracekit.database.sandbox import Config, forbid_files, limit_spilling, reading
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, reason_of
 from tracekit.files import TEMPORARY, process_folder, remove_abandoned
 
 # https://duckdb.org/docs/stable/internals/storage
@@ -168,10 +168,11 @@ def _connected(
     try:
         return duckdb.connect(str(path), read_only=read_only, config=config)
     except (duckdb.Error, UnicodeError) as error:
-        raise unopened(name, error) from error
+        if read_only:
+            raise unopened(name, error) from error
+        raise TracekitError(f"{name}: cannot be written: {reason_of(error)}") from error
 
 
 def unopened(name: str | Path, error: Exception) -> TracekitError:
     """The error for a database that DuckDB cannot open."""
-    reason = str(error).splitlines()[0]
-    return TracekitError(f"{name}: cannot be opened as a tracekit database: {reason}")
+    return TracekitError(f"{name}: cannot be opened as a tracekit database: {reason_of(error)}")

@@ -14,7 +14,7 @@ import duckdb
 from tracekit.database.catalog import Value
 from tracekit.database.interrupt import interruptible, work_is_left_running
 from tracekit.database.sandbox import require_select
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, file_trouble
 
 T = TypeVar("T")
 
@@ -37,8 +37,11 @@ class _NeedsMemoryError(TracekitError):
 
 
 class Selects:
-    """SELECTs on one connection. `add_names` creates the views and macros that SQL mentions, if
-    some are missing. `more_memory` allows more memory for one that needs it, if it returns True."""
+    """SELECTs on one connection, to the database that messages call `name()`.
+
+    `add_names` creates the views and macros that SQL mentions, if some are missing. `more_memory`
+    allows more memory for one that needs it, if it returns True.
+    """
 
     first: str | None = None
     """A statement that runs before each SELECT."""
@@ -48,10 +51,11 @@ class Selects:
     def __init__(
         self,
         connection: duckdb.DuckDBPyConnection,
+        name: Callable[[], str],
         add_names: Callable[[str], object] | None,
         more_memory: Callable[[], bool] | None,
     ) -> None:
-        self._connection = connection
+        self._connection, self._name = connection, name
         self._more_memory = more_memory or bool
         self._add_names = add_names or str
         self._resident_bytes = 0
@@ -101,7 +105,7 @@ class Selects:
         except duckdb.OutOfMemoryException as error:
             raise _NeedsMemoryError(NEEDS_MEMORY) from error
         except duckdb.Error as error:
-            raise _sql_error(error) from error
+            raise self._error(error) from error
         finally:
             with _COUNTING:
                 Selects._running -= 1
@@ -117,7 +121,7 @@ class Selects:
         try:
             require_select(self._connection, query)
         except duckdb.Error as error:
-            raise _sql_error(error) from error
+            raise self._error(error) from error
 
     def give_back_memory(self) -> None:
         """Makes DuckDB return freed memory and cached pages to the system, if the process has
@@ -145,6 +149,11 @@ class Selects:
                         break
             self._connection.execute(f"SET memory_limit = '{limit}'")
         self._resident_bytes = _resident_bytes() or 0
+
+    def _error(self, error: duckdb.Error) -> TracekitError:
+        if trouble := file_trouble(error):
+            return TracekitError(f"{self._name()}: {trouble}")
+        return _sql_error(error)
 
 
 def _resident_bytes() -> int | None:

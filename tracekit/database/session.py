@@ -56,7 +56,7 @@ class Session:
     ) -> None:
         """`add_names` and `more_memory` are those of `Selects`."""
         self._connection = connection
-        self._selects = Selects(connection, add_names, more_memory)
+        self._selects = Selects(connection, lambda: self.name, add_names, more_memory)
         self.name = name
         self.notes: Sequence[str] = ()
         """Notes for the user on what is missing here."""

@@ -15,7 +15,7 @@ import duckdb
 from tracekit.database import catalog, stored
 from tracekit.database.connection import unopened
 from tracekit.database.names import literal
-from tracekit.errors import TracekitError
+from tracekit.errors import TracekitError, reason_of
 from tracekit.native.library import Batch, BatchStream, Rows
 from tracekit.trace.prefetch import prefetched
 from tracekit.trace.reader import METADATA_BYTES, Piece, TraceReader
@@ -77,8 +77,7 @@ def copy_traces(
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error as error:
-        reason = str(error).splitlines()[0]
-        raise TracekitError(f"{name}: its traces cannot be copied: {reason}") from error
+        raise TracekitError(f"{name}: its traces cannot be copied: {reason_of(error)}") from error
     finally:
         connection.execute("DETACH _other")
 

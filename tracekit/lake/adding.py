@@ -76,46 +76,47 @@ def add_traces(
     if given.annotations:
         raise TracekitError(f"{lake}: a lake takes no --annotations: give them to load or analyze")
     store = Storage(lake)
-    _prepare(store)
-    outcomes: list[Outcome] = []
+    with store.leaving_no_empty_folder():
+        _prepare(store)
+        outcomes: list[Outcome] = []
 
-    def note(*some: Outcome) -> None:
-        for outcome in some:
-            outcomes.append(outcome)
-            on_outcome(outcome)
+        def note(*some: Outcome) -> None:
+            for outcome in some:
+                outcomes.append(outcome)
+                on_outcome(outcome)
 
-    chosen = None if run is None else valid_name(run)
-    runs: dict[str, LakeRun] = {}
-    new: dict[str, list[Source]] = defaultdict(list)
-    unread = 0
-    for source in _find_sources(sources, store):
-        if isinstance(source, TracekitError):
-            note(writing.failed(Source("", 0, ""), source))
-            continue
-        name = chosen or run_of(source)
-        if name not in runs:
-            runs[name] = read_run(store, name)
-        if _is_in(source, runs[name]):
-            unread += 1
-        else:
-            new[name].append(source)
-    on_start(sum(map(len, new.values())))
-    tasks = [
-        Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), given)
-        for name, every in new.items()
-        for some in writing.batches(
-            every, lambda each: each.size, _most_files(every, workers), writing.MOST_BYTES
-        )
-    ]
-    for task, result in workers.each(writing.add, tasks):
-        if isinstance(result, Exception):
-            why = reason_of(result)
-            note(*(writing.failed(each, f"{each.url}: {why}") for each in task.sources))
-        else:
-            note(*_publish(store, task, result, replace_others))
-    note(*_clashes(outcomes))
-    _follow_up(store, workers, outcomes, given, judges)
-    return Added(outcomes, unread)
+        chosen = None if run is None else valid_name(run)
+        runs: dict[str, LakeRun] = {}
+        new: dict[str, list[Source]] = defaultdict(list)
+        unread = 0
+        for source in _find_sources(sources, store):
+            if isinstance(source, TracekitError):
+                note(writing.failed(Source("", 0, ""), source))
+                continue
+            name = chosen or run_of(source)
+            if name not in runs:
+                runs[name] = read_run(store, name)
+            if _is_in(source, runs[name]):
+                unread += 1
+            else:
+                new[name].append(source)
+        on_start(sum(map(len, new.values())))
+        tasks = [
+            Task(tuple(some), lake, run, _known(runs[name], some), dict(labels or {}), given)
+            for name, every in new.items()
+            for some in writing.batches(
+                every, lambda each: each.size, _most_files(every, workers), writing.MOST_BYTES
+            )
+        ]
+        for task, result in workers.each(writing.add, tasks):
+            if isinstance(result, Exception):
+                why = reason_of(result)
+                note(*(writing.failed(each, f"{each.url}: {why}") for each in task.sources))
+            else:
+                note(*_publish(store, task, result, replace_others))
+        note(*_clashes(outcomes))
+        _follow_up(store, workers, outcomes, given, judges)
+        return Added(outcomes, unread)
 
 
 def _follow_up(

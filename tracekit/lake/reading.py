@@ -22,7 +22,7 @@ from tracekit.database.connection import connect
 from tracekit.database.sandbox import SPILL_MB, close_to_the_outside, limit_spilling
 from tracekit.database.session import Session
 from tracekit.database.stored import SURPRISES, Vocabulary
-from tracekit.errors import TracekitError, explained, first_line, reason_of
+from tracekit.errors import TracekitError, explained, file_trouble, first_line, reason_of
 from tracekit.files import work_folder
 from tracekit.ingest.hardware import peaks, record_peaks
 from tracekit.ingest.resources import Resources
@@ -113,6 +113,8 @@ class Lake(Session):
         contradict each other, or that the code has a mistake."""
         super().__exit__(*raised)
         _, error, where = raised
+        if isinstance(error, duckdb.Error) and (trouble := file_trouble(error)):
+            raise TracekitError(f"{self.name}: {trouble}") from error
         if isinstance(error, (*SURPRISES, RecursionError, duckdb.Error)) and _is_own(where):
             raise TracekitError(
                 f"{self.name}: its rows contradict each other, or tracekit made a mistake: "

@@ -86,6 +86,18 @@ class Storage:
             if not info.get("islink"):
                 yield self._inside(path), now - at
 
+    @contextmanager
+    def leaving_no_empty_folder(self) -> Iterator[None]:
+        """After the block, removes the local folders of the lake that it made and left empty."""
+        here = (Path(self.folder), *Path(self.folder).parents) if self.is_local else ()
+        missing = [each for each in here if not each.exists()]
+        try:
+            yield
+        finally:
+            for each in missing:
+                with suppress(OSError):
+                    each.rmdir()
+
     def write(self, path: str, data: bytes) -> None:
         """Writes a small file, replacing an older one."""
         with self._writing(path) as full:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tracekit.database import catalog, stored
 from tracekit.database.connection import connect
-from tracekit.errors import TracekitError, explained, needing
+from tracekit.errors import TracekitError, explained, needing, reason_of
 from tracekit.examine import examine_all
 from tracekit.files import work_folder
 from tracekit.ingest.derived import record_verdicts
@@ -67,7 +67,7 @@ def judge(
         tasks += [(name, frozenset(rank.name for rank in part)) for part in parts]
     for (name, _), found in workers.each(partial(_verdicts, store.root, resources), tasks):
         if isinstance(found, Exception):
-            raise TracekitError(f"run={name}: cannot be judged: {found}") from found
+            raise TracekitError(f"run={name}: cannot be judged: {reason_of(found)}") from found
         change_run(store, name, partial(_with_verdicts, found))
 
 
@@ -121,7 +121,7 @@ def compact_runs(
     count = 0
     for name, found in workers.each(partial(_compact, lake, resources or Resources()), names):
         if isinstance(found, Exception):
-            raise TracekitError(f"run={name}: cannot be compacted: {found}") from found
+            raise TracekitError(f"run={name}: cannot be compacted: {reason_of(found)}") from found
         count += found
     return count
 

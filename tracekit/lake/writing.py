@@ -175,14 +175,19 @@ def _write(task: Task, batch: Sequence[_Opened]) -> Written:
         with closing(connection):
             outcomes = [failed(batch[place - 1][0], bad[place]) for place in sorted(bad)]
             ranks: dict[int, Rank] = {}
-            for trace_id, rank in _identities(connection, task, batch, lake):
+            numbers: list[str] = []
+            for trace_id, rank in _identities(connection, task, batch, lake, numbers):
                 other = next((each for each in ranks.values() if each.name == rank.name), None)
                 if other is None:
                     ranks[trace_id] = rank
                 else:
                     outcomes.append(clash(rank, other.source))
             tables = _to_write(connection, vocabulary, task.resources.memory_mb)
-            group = write_group(connection, ranks, tables, lake, folder)
+            try:
+                group = write_group(connection, ranks, tables, lake, folder)
+            except Exception:
+                _remove(lake, numbers)
+                raise
     return Written(group, outcomes, (time.monotonic() - start) / len(batch))
 
 
@@ -196,9 +201,14 @@ def clash(rank: Rank | Outcome, other: Source) -> Outcome:
 
 
 def _identities(
-    connection: duckdb.DuckDBPyConnection, task: Task, batch: Sequence[_Opened], lake: Storage
+    connection: duckdb.DuckDBPyConnection,
+    task: Task,
+    batch: Sequence[_Opened],
+    lake: Storage,
+    numbers: list[str],
 ) -> Iterator[tuple[int, Rank]]:
-    """The traces of a database with the run, the rank and the number that each gets."""
+    """The traces of a database with the run, the rank and the number that each gets; the files of
+    new numbers go to `numbers`."""
     for trace_id, rank, events, labels in connection.execute(
         "SELECT trace_id, rank, events, metadata->'$.tracekit.labels' FROM trace ORDER BY trace_id"
     ).fetchall():
@@ -209,7 +219,7 @@ def _identities(
         stem = layout.valid_name(layout.stem(file_name))
         name = f"file={stem}" if rank is None else f"rank={rank}"
         run = layout.valid_name(task.run) if task.run is not None else layout.run_of(source)
-        number = _number(lake, run, name, sha256)
+        number = _number(lake, run, name, sha256, numbers)
         own = _recorded(labels) | task.labels
         yield trace_id, Rank(run, name, rank, number, catalog.FORMAT, sha256, events, source, own)
 
@@ -222,13 +232,16 @@ def _recorded(labels: str | None) -> dict[str, str]:
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
-def _number(lake: Storage, run: str, name: str, sha256: str) -> int:
+def _number(lake: Storage, run: str, name: str, sha256: str, made: list[str]) -> int:
     """The number of a trace, which no other trace of the lake has."""
     owner = layout.owner_of(run, name, sha256, catalog.FORMAT)
     for salt in count():
         number = layout.trace_id_of(run, name, sha256, salt)
         path = layout.number_path(number)
-        if lake.create(path, owner) or lake.read(path) == owner:
+        if lake.create(path, owner):
+            made.append(path)
+            break
+        if lake.read(path) == owner:
             break
     return number
 
@@ -281,16 +294,21 @@ def write_rows(
 ) -> Group:
     """Writes the rows of SELECTs as files of a lake, by table: those that have rows, and all
     summaries."""
-    token, files = new_token(), {}
-    for table, sql in selects.items():
-        local = folder / f"{table}.parquet"
-        target = str(local).replace("'", "''")
-        done = connection.execute(f"COPY ({sql}) TO '{target}' ({PARQUET})").fetchall()
-        if done != [(0,)] or table in NEEDED:
-            lake.put(local, f"{layout.TABLES}/{table}/{token}.parquet")
-            files[table] = local.stat().st_size
-        local.unlink()
-    return Group(ranks[0].run, token, token, ranks, files, context)
+    token = new_token()
+    group = Group(ranks[0].run, token, token, ranks, {}, context)
+    try:
+        for table, sql in selects.items():
+            local = folder / f"{table}.parquet"
+            target = str(local).replace("'", "''")
+            done = connection.execute(f"COPY ({sql}) TO '{target}' ({PARQUET})").fetchall()
+            if done != [(0,)] or table in NEEDED:
+                lake.put(local, group.path(table))
+                group.files[table] = local.stat().st_size
+            local.unlink()
+    except Exception:
+        remove_files(lake, group)
+        raise
+    return group
 
 
 def _moved(table: str, columns: Sequence[str] | None, made: Mapping[str, str]) -> tuple[str, str]:
@@ -326,6 +344,11 @@ def _lake_column(column: str) -> str:
 
 
 def remove_files(lake: Storage, group: Group) -> None:
+    """Removes the files of a group that no reader sees."""
+    _remove(lake, [group.path(table) for table in group.files])
+
+
+def _remove(lake: Storage, paths: list[str]) -> None:
     # Files that stay do no harm: `clean` removes them later.
     with suppress(StorageError, OSError):
-        lake.remove([group.path(table) for table in group.files])
+        lake.remove(paths)

@@ -3,6 +3,7 @@ sheet each."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -59,15 +60,18 @@ def write(database: Session, output: str) -> list[str]:
     options = {
         # Text of a trace is text, whatever it begins with.
         "strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False,
-        "nan_inf_to_errors": True,
+        "nan_inf_to_errors": True, "in_memory": True,
     }  # fmt: skip
-    writing = written_whole(output, database.inputs)
-    with writing as beside, xlsxwriter.Workbook(str(beside), options) as book:
+    # XlsxWriter leaves its own files, and an unclosed one, where a disk is full.
+    written = io.BytesIO()
+    with xlsxwriter.Workbook(written, options) as book:
         book.set_properties({"comments": f"tracekit {__version__}"})
         head = book.add_format({"bold": True, "bottom": 1, "text_wrap": True, "valign": "top"})
         looks = {end: book.add_format({"num_format": look}) for end, look in _LOOKS.items()}
         for name, rows in sheets.items():
             _fill(book.add_worksheet(name), rows, head, looks)
+    with written_whole(output, database.inputs) as beside:
+        beside.write_bytes(written.getvalue())
     return list(sheets)
 
 
