@@ -23,7 +23,7 @@ from tracekit.errors import TracekitError
 from tracekit.files import require_unlinked, temporary_folder, written_whole
 from tracekit.opening import load
 from tracekit.records import parsed, record
-from tracekit.text import duration, printable
+from tracekit.text import counted, duration, printable
 from tracekit.verdict.regime import REGIMES
 from tracekit.verdicts import verdicts
 
@@ -134,7 +134,7 @@ class StepBudget(Struct):
         lines = ["the step is over its budget"]
         for each in found:
             lines.append(f"  {each.message}")
-            lines += [f"    {line}" for line in counted(each.figure, figures, base, places)]
+            lines += [f"    {line}" for line in tallied(each.figure, figures, base, places)]
         listed = {each.figure for each in found}
         if base is not None and (changed := changes(figures, base, listed)):
             lines += ["also changed since the figures were stored, per step:"]
@@ -251,7 +251,7 @@ def changes(figures: Figures, base: Figures, listed: Collection[str] = ()) -> li
     return largest + ([f"and {more:,} more"] if more > 0 else [])
 
 
-def counted(figure: str, figures: Figures, base: Figures | None, places: Places) -> Iterator[str]:
+def tallied(figure: str, figures: Figures, base: Figures | None, places: Places) -> Iterator[str]:
     """What a figure counted, a line for each name: how often now and before, and from where."""
     figure = {"kernels_by_class": "kernels", "graph_breaks": "compiled_regions"}.get(figure, figure)
     now = figures.names.get(figure, {}) if figure in COUNTS else {}
@@ -261,10 +261,10 @@ def counted(figure: str, figures: Figures, base: Figures | None, places: Places)
         before = f" ({then.get(name, 0):,g} before)" if base is not None else ""
         sites = list(places.get((figure, name), {}))
         where = f", from {printable(sites[0])}" if sites else ""
-        more = f" and {len(sites) - 1:,} other places" if len(sites) > 1 else ""
+        more = f" and {counted(len(sites) - 1, 'other place')}" if len(sites) > 1 else ""
         yield f"{now[name]:>6,g} {printable(name)}{before}{where}{more}"
     if len(now) > _MOST_CHANGES:
-        yield f"and {len(now) - _MOST_CHANGES:,} other names"
+        yield f"and {counted(len(now) - _MOST_CHANGES, 'other name')}"
 
 
 class Figures(Struct, frozen=True):

@@ -84,7 +84,7 @@ class Database:
         )[1]
         number = counted(traces, "trace")
         lines = [f"tracekit run {'of' if name == number else f'{name},'} {number}:"]
-        lines += [f"  {path}: {events:,} events" for path, events in rows]
+        lines += [f"  {path}: {counted(events, 'event')}" for path, events in rows]
         lines += [f"  ... and {traces - len(rows):,} more"] * (traces > len(rows))
         hint = "Try .verdict(), .advise(), .report(), .top_kernels(10), .sql('SELECT ...')"
         return "\n".join(map(printable, [*lines, f"{hint}; .questions() lists more."]))

@@ -18,7 +18,7 @@ from msgspec import Struct, defstruct
 from msgspec.structs import replace
 
 from tracekit.errors import TracekitError
-from tracekit.text import suggestion
+from tracekit.text import pairs, suggestion
 
 # Former names; `--threshold` still accepts them.
 FORMER = {
@@ -78,9 +78,7 @@ class _Settings(Struct, frozen=True):
                 not a number of its type.
         """
         values: dict[str, Any] = {}
-        for setting in settings:
-            name, _, text = setting.partition("=")
-            name = FORMER.get(name, name)
+        for name, text in pairs(settings, "--threshold", FORMER).items():
             if name not in TABLE:
                 names = [each.name for each in TABLE.values() if each.is_settable]
                 known = suggestion(name, names) or f"; there are: {', '.join(names)}"

@@ -23,11 +23,11 @@ from tracekit.budgets import (
     broken,
     changes,
     check_budget,
-    counted,
     figures_of,
     file_of,
     places_of,
     read_figures,
+    tallied,
     write_figures,
 )
 from tracekit.errors import TracekitError
@@ -215,12 +215,12 @@ def test_a_figure_over_its_budget_lists_what_it_counted_and_where(tmp_path):
     path = traces.write(tmp_path / "t.json", events)
     with tracekit.load(path, verdicts=False) as database:
         figures, places = figures_of(database), places_of(database)
-    found = list(counted("operators", figures, None, places))
+    found = list(tallied("operators", figures, None, places))
     assert found == [
         "     3 aten::neg, from train.py(7): step", "     1 aten::mm, from train.py(7): step"
     ]  # fmt: skip
     before = replace(figures, names={"operators": {"aten::neg": 3}})
-    first, second = counted("operators", figures, before, {})
+    first, second = tallied("operators", figures, before, {})
     assert (first, second) == ("     1 aten::mm (0 before)", "     3 aten::neg (3 before)")
 
 

@@ -96,6 +96,23 @@ def test_a_trace_without_events_is_bad_input(run, refused, trace, tmp_path):
         (["sql", "good.json", ""], "give one SELECT"),
         (["diff", "good.json", "good.json", "--top", "-1"], "-1 is not in the range x>=1"),
         (["lake", "add", "good.json", "--to", "lake", "--label", "=x"], "takes NAME=VALUE"),
+        (
+            ["lake", "add", "good.json", "--to", "lake", "--label", "a=1", "--label", "a=2"],
+            "--label gives a twice: '1' and '2'",
+        ),
+        (
+            ["query", "good.json", "overview", "--param", "trace=1", "--param", "trace=1"],
+            "--param gives trace twice",
+        ),
+        (
+            ["analyze", "good.json", "--threshold", "few_ops=1", "--threshold", "few_ops=2"],
+            "--threshold gives few_ops twice",
+        ),
+        (["query", "good.json", "top_kernels", "--param", "top=-1"], "top is from 0 to"),
+        (["query", "good.json", "busy_over_time", "--param", "bins=0"], "bins is from 1 to"),
+        (["query", "good.json", "top_kernels", "--param", "top=nan"], "is an integer, not 'nan'"),
+        (["query", "good.json", "top_kernels", "--param", "top=9" + "9" * 40], "not 999"),
+        (["query", "good.json", "top_kernels", "--param", "top="], "is an integer, not ''"),
         *((["lake", "clean", "lake", "--older-than", age], f"from 0 on, not {age}")
           for age in ("nan", "-1")),
         (["capture", "mlp-eager", "--seconds", "nan"], "must be a number of seconds above 0"),

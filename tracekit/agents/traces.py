@@ -23,6 +23,7 @@ from tracekit.files import temporary_folder, writing_to
 from tracekit.ingest.resources import Resources
 from tracekit.lake.layout import may_be_lake, selection
 from tracekit.opening import open_any
+from tracekit.text import counted
 from tracekit.trace.paths import is_within, trace_paths
 
 _Key = tuple[tuple[str, int, int, int], ...]
@@ -148,8 +149,8 @@ class Folders:
         files = tuple(self._file(path, Path(each)) for each in trace_paths([str(found)]))
         if len(files) > _MOST_FILES:
             raise TracekitError(
-                f"{path}: holds {len(files):,} files, more than {_MOST_FILES}: name fewer by a "
-                "pattern, or let a person add them to a lake (tracekit lake add)"
+                f"{path}: holds {counted(len(files), 'file')}, more than {_MOST_FILES}: name fewer "
+                "by a pattern, or let a person add them to a lake (tracekit lake add)"
             )
         return files
 

@@ -27,7 +27,7 @@ from tracekit.capture.usercode import find_step, name_errors, restored_streams
 from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_no_input
 from tracekit.stages import stage
-from tracekit.text import suggestion
+from tracekit.text import ended, suggestion
 from tracekit.workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -215,7 +215,8 @@ def parameters_of(target: str, options: Options, device: torch.device) -> dict[s
     if target not in WORKLOADS:
         similar = suggestion(target, WORKLOADS) or "; `tracekit workloads` lists them"
         raise TracekitError(
-            f"no workload is named {target!r}{similar}. Your own are script.py or module:function"
+            f"no workload is named {target!r}{ended(similar)} Your own are script.py or "
+            "module:function"
         )
     sizes = _sizes(target, options, device)
     names = WORKLOADS[target].sizes

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from tracekit.errors import TracekitError, is_interrupt
-from tracekit.text import printable, shown
+from tracekit.text import ended, printable, shown
 from tracekit.version import __version__
 
 _FAILED, _INTERRUPTED = 2, 130
@@ -191,8 +191,7 @@ def _usage(error: click.ClickException) -> str:
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
-    end = "" if message.endswith((".", "?")) else "."
-    return f"{message}{end} See `{error.ctx.command_path} --help`."
+    return f"{ended(message)} See `{error.ctx.command_path} --help`."
 
 
 def _complain(message: str, status: int = _FAILED) -> int:

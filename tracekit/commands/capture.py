@@ -16,7 +16,7 @@ from tracekit.commands.options import json_option, option, seconds
 from tracekit.errors import TracekitError
 from tracekit.files import named_or_own
 from tracekit.reporters.written import Steps, wrote
-from tracekit.text import duration, shown, size
+from tracekit.text import counted, duration, shown, size
 from tracekit.workloads import WORKLOADS
 
 
@@ -120,7 +120,7 @@ def _by_other(profiler: str, program: list[str], output: str | None, how: dict[s
     with traces:
         events = sum(row["events"] for row in traces.traces())
     until = "until it was interrupted" if is_ended else "to its end"
-    says = f"recorded by {profiler} {until}, {events:,} events"
+    says = f"recorded by {profiler} {until}, {counted(events, 'event')}"
     yield from wrote(written, events, "events", says=says)
 
 

@@ -13,7 +13,7 @@ from tracekit.errors import TracekitError, explained, needing
 from tracekit.reporters import written
 from tracekit.reporters.written import Steps, wrote
 from tracekit.stages import stage
-from tracekit.text import printable
+from tracekit.text import counted, printable
 
 _SKILLS = ".claude/skills"
 # A skill is shorter; of a larger file, the difference shows no more.
@@ -99,7 +99,7 @@ def annotate(trace: str, output: str, request: Request) -> Steps:
     require_writable(output, files_named([trace], request.resources))
     events, traces = annotate(trace, output, request.resources)
     of = "" if traces == 1 else f" to {traces} traces"
-    says = f"{events:,} events added{of}; open it in https://ui.perfetto.dev"
+    says = f"{counted(events, 'event')} added{of}; open it in https://ui.perfetto.dev"
     yield from wrote(output, events, "events added", says=says)
 
 

@@ -76,8 +76,8 @@ def load(
             yield output_of(output, len(rows), "traces")
             for row in rows:
                 yield (
-                    f"{row['trace_id']}  {row['path']}: {row['events']:,} events, "
-                    f"{row['kernels']:,} kernels, {row['cpu_ops']:,} operators"
+                    f"{row['trace_id']}  {row['path']}: {counted(row['events'], 'event')}, "
+                    f"{counted(row['kernels'], 'kernel')}, {counted(row['cpu_ops'], 'operator')}"
                 )
             options.tell_errors(database)
             for path, times in Counter(row["path"] for row in rows).items():
@@ -204,7 +204,8 @@ def compact(target: str, request: Request) -> Steps:
     names = [each.name for each in selected_parts(where) if mergeable(each.whole or each)]
     with _workers(request) as pool:
         count = compact_runs(where.root, pool, names, request.resources)
-    says = f"{len(names):,} runs compacted, of {count:,} groups of ranks"
+    runs, groups = counted(len(names), "run"), counted(count, "group")
+    says = f"{runs} compacted, of {groups} of ranks"
     yield from wrote(target, count, "groups of ranks", says=says)
 
 
@@ -244,7 +245,7 @@ def clean(target: str, as_json: bool, hours: float) -> None:
         young = f"; {done.kept_young:,} are too young to remove" if done.kept_young else ""
         for path in done.removed:
             click.echo(f"removed  {printable(path)}")
-        click.echo(f"{printable(target)}: removed {len(done.removed):,} files{young}")
+        click.echo(f"{printable(target)}: removed {counted(len(done.removed), 'file')}{young}")
 
     options.show(library(target, hours), as_json, render)
 
@@ -292,5 +293,5 @@ def _tell(outcome: Outcome, bar: WorkBar | None, as_json: bool) -> None:
     if outcome.status == "failed":
         options.warn(f"not added: {outcome.message}")
     elif not as_json:
-        took = f"{outcome.events:,} events, {outcome.took_s:.1f} s"
+        took = f"{counted(outcome.events, 'event')}, {outcome.took_s:.1f} s"
         click.echo(printable(f"{outcome.status}  run={outcome.run} {outcome.name}: {took}"))

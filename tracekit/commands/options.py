@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracekit.errors import TracekitError
 from tracekit.reporters.written import tell
-from tracekit.text import printable, shown
+from tracekit.text import pairs, printable, shown
 
 if TYPE_CHECKING:
     from tracekit.database.catalog import Value
@@ -167,10 +166,7 @@ def pairs_option(names: str, help: str, **more: Any) -> _Decorator:
     """An option that may be given several times, as NAME=VALUE; their dictionary."""
 
     def paired(_: click.Context, param: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-        for text in given:
-            if text.find("=") < 1:
-                raise TracekitError(f"{param.opts[0]} takes NAME=VALUE, not {text!r}")
-        return dict(text.split("=", 1) for text in given)
+        return pairs(given, param.opts[0])
 
     return option(names, help, multiple=True, metavar="NAME=VALUE", callback=paired, **more)
 

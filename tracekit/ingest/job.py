@@ -35,7 +35,7 @@ from tracekit.ingest.writer import (
     loaded_traces,
 )
 from tracekit.stages import stage
-from tracekit.text import shown
+from tracekit.text import counted, shown
 from tracekit.trace.beside import Beside, annotated_nodes
 from tracekit.trace.other.formats import open_traces
 from tracekit.trace.source import ByteStream
@@ -60,7 +60,7 @@ class _Stopped(Exception):
 
 def _named(paths: Sequence[str]) -> str:
     """The files, briefly."""
-    return Path(paths[0]).name if len(paths) == 1 else f"{len(paths):,} files"
+    return Path(paths[0]).name if len(paths) == 1 else counted(len(paths), "file")
 
 
 class Job(Struct):

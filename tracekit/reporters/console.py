@@ -37,7 +37,7 @@ from tracekit.reporters.terminal import (
     section,
     table,
 )
-from tracekit.text import duration, percent, printable, share, size
+from tracekit.text import counted, duration, percent, printable, share, size
 from tracekit.thresholds import TABLE, Thresholds
 from tracekit.verdict.model import RUN_QUERIES, Analysis
 from tracekit.verdict.recorder import bound_of_verdict
@@ -78,7 +78,7 @@ def _headline(out: Console, analysis: Analysis) -> None:
         line.append(f", margin {percent(abs(verdict.margin))} of the window", "default")
     out.print(line)
     rank = "" if trace.rank is None else f", rank {trace.rank} of {trace.world_size or '?'}"
-    about = f"{trace.path}: {devices_of(analysis)}{rank}, {trace.events:,} events"
+    about = f"{trace.path}: {devices_of(analysis)}{rank}, {counted(trace.events, 'event')}"
     out.print(Text(printable(about), "dim"))
 
 

@@ -15,7 +15,16 @@ from tracekit.compare.diff import Diff, Rows
 from tracekit.reporters.fleet import spread_of
 from tracekit.reporters.parts import plain_part
 from tracekit.reporters.terminal import WIDTH, Bar, Cell, Name, console, fitted, section, table
-from tracekit.text import duration, figure_of, printable, share, signed, signed_figure, size
+from tracekit.text import (
+    counted,
+    duration,
+    figure_of,
+    printable,
+    share,
+    signed,
+    signed_figure,
+    size,
+)
 from tracekit.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -210,7 +219,7 @@ def render_history(history: History) -> None:
 
 def summary(history: History) -> str:
     """One sentence about the changes."""
-    count = f"{len(history.runs):,} runs"
+    count = counted(len(history.runs), "run")
     if history.order == "name":
         count += ", ordered by name since their traces do not tell the time"
     if not history.changes:

@@ -24,7 +24,7 @@ from tracekit.reporters.parts import (
     without_profiler,
 )
 from tracekit.reporters.terminal import AUTOGRAD, console, fitted
-from tracekit.text import duration, lowered, percent, printable, share
+from tracekit.text import counted, duration, lowered, percent, printable, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.once import once_rows, once_share
@@ -92,7 +92,8 @@ def _traced(analysis: Analysis) -> str:
     rank = [] if trace.rank is None else [f"rank {trace.rank} of {trace.world_size or '?'}"]
     file = PurePath(printable(trace.path)).name
     devices = printable(devices_of(analysis))
-    whole = f"{file}: {', '.join([devices, *rank, f'{trace.events:,} events', *judged])}"
+    events = counted(trace.events, "event")
+    whole = f"{file}: {', '.join([devices, *rank, events, *judged])}"
     return whole if len(whole) <= WIDTH else f"{file}: {', '.join([devices, *rank, *judged])}"
 
 

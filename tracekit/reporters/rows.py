@@ -30,7 +30,7 @@ from tracekit.files import (
 )
 from tracekit.reporters.terminal import console, show_paged, table
 from tracekit.reporters.units import LEFT_OUT, record, shown
-from tracekit.text import printable, printable_lines
+from tracekit.text import counted, printable, printable_lines
 
 TABLE_ROWS = 1_000
 FILE_ROWS = 100_000_000
@@ -104,7 +104,10 @@ def render(
         with written_whole(output, database.inputs) as beside, beside.open("wb") as sink:
             count = write(sink)
     if count == most:
-        print(f"only the first {count:,} rows (--max-rows); there may be more", file=sys.stderr)
+        print(
+            f"only the first {counted(count, 'row')} (--max-rows); there may be more",
+            file=sys.stderr,
+        )
     return count
 
 
@@ -248,5 +251,5 @@ def _render_table(
     show_paged(printed.get())
     if len(rows) > most:
         more = "--max-rows shows more, --format csv shows all"
-        print(f"only the first {most:,} rows: {more}", file=sys.stderr)
+        print(f"only the first {counted(most, 'row')}: {more}", file=sys.stderr)
     return min(len(rows), most)

@@ -245,8 +245,8 @@ def _collectives(out: Console, run: RunVerdict, done: Collectives) -> None:
     if run.clocks is not None:
         clocks = run.clocks
         out.print(
-            f"clocks of {clocks.compared:,} ranks compared: {duration(clocks.apart_ns)} apart, "
-            f"once aligned ends differ by about {duration(clocks.residual_ns)}"
+            f"clocks of {counted(clocks.compared, 'rank')} compared: {duration(clocks.apart_ns)} "
+            f"apart, once aligned ends differ by about {duration(clocks.residual_ns)}"
         )
     if run.start_skew_ns:
         out.print(f"the recordings begin {duration(run.start_skew_ns)} apart")

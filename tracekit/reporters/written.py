@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from tracekit.records import Record
-from tracekit.text import printable, shown
+from tracekit.text import counted, printable, shown
 
 
 class Output(Struct, frozen=True):
@@ -52,7 +52,7 @@ def wrote(
 ) -> Steps:
     """A file that a command wrote, and a line that says what is in it."""
     yield output(path, count, unit)
-    yield f"{path}: {says or f'{count:,} {unit}'}"
+    yield f"{path}: {says or counted(count or 0, str(unit)[:-1])}"
 
 
 def tell(found: Steps, as_json: bool) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tracekit.causes import UNRECORDED, cause_of, words
 from tracekit.evidence.model import Gpu, HostThread, Idle, Window
-from tracekit.text import duration, share
+from tracekit.text import counted, duration, share
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Saving, Verdict
 from tracekit.verdict.next_steps import waits_for_workers
@@ -66,8 +66,8 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         return _judge_late_host(window, host, fractions, why)
     if host.launches:
         why.append(
-            f"{host.launches:,} calls launched work on a device that was not recorded: the trace "
-            "cannot tell which side is the bottleneck."
+            f"{counted(host.launches, 'call')} launched work on a device that was not recorded: "
+            "the trace cannot tell which side is the bottleneck."
         )
         return unknown(window, why, fractions, [_lost_kernels(host)])
     if host.device_evidence:
@@ -83,7 +83,7 @@ def judge_host(window: Window, host: HostThread, thresholds: Thresholds) -> Verd
         return unknown(window, why, fractions, [RECORD_DEVICE])
     if not span or explained_ns < thresholds.recorded_share * span:
         why.append(
-            f"{host.operators:,} operators and the other recorded slices cover only "
+            f"{counted(host.operators, 'operator')} and the other recorded slices cover only "
             f"{share(explained_ns, span)} of it: the trace does not show what the host did."
         )
         return unknown(window, why, fractions, [])

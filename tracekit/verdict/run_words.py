@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tracekit.causes import words
 from tracekit.replay.grammar import BUBBLE
-from tracekit.text import duration, lowered, percent, printable, share, size
+from tracekit.text import counted, duration, lowered, percent, printable, share, size
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import (
     Analysis,
@@ -31,7 +31,7 @@ def headline(run: RunVerdict, analyses: Sequence[Analysis]) -> str:
     """The number of ranks, and which one sets the pace; else what bounds them, and what removing
     the largest cause of time from all of them would save."""
     present, missing = len(run.ranks), _missing(run)
-    ranks = f"{present:,} of {run.world_size:,} ranks" if missing else f"{present:,} ranks"
+    ranks = f"{present:,} of {run.world_size:,} ranks" if missing else counted(present, "rank")
     if run.pace is not None:
         cause = run.pace.cause
         return f"{ranks}: rank {run.pace_rank} sets the pace{f', by {cause}' if cause else ''}"
@@ -115,9 +115,9 @@ def sentences(run: RunVerdict, analyses: Sequence[Analysis], thresholds: Thresho
     found = []
     if done.count:
         found.append(
-            f"The ranks wait for each other for {duration(done.waited_ns)} in {done.count:,} "
-            f"collectives, {share(done.waited_ns, all_ns)} of their time; the bytes take "
-            f"{duration(done.wire_ns)}."
+            f"The ranks wait for each other for {duration(done.waited_ns)} in "
+            f"{counted(done.count, 'collective')}, {share(done.waited_ns, all_ns)} of their "
+            f"time; the bytes take {duration(done.wire_ns)}."
         )
     late = [each for each in run.late_ranks if each.cause != START_SKEW]
     # Whether the ranks wait for each other long enough to mention.
@@ -179,7 +179,7 @@ def _late(run: RunVerdict, late: LateRank, is_first: bool) -> str:
         )
     done, name = run.collectives, f"rank {late.rank}"
     part = share(late.held_up_ns, done.waited_ns)
-    last = f"which comes last in {late.times_last:,} of {done.count:,} collectives"
+    last = f"which comes last in {late.times_last:,} of {counted(done.count, 'collective')}"
     if not late.times_last:
         last = "which makes others come late"
     said = f"{part} of it is for {name}, {last}"

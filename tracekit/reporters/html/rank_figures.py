@@ -15,7 +15,7 @@ from tracekit.reporters.html.figure import Figure, figure, without_empty
 from tracekit.reporters.html.page import View, part_of
 from tracekit.reporters.html.ranks import MOST_CELLS, WAITS, Ranks, step_number
 from tracekit.reporters.parts import best_of, busy_share, parts_of, plain_part
-from tracekit.text import duration, printable
+from tracekit.text import counted, duration, printable
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.regime import UNKNOWN, bound_by
 
@@ -154,8 +154,8 @@ def who(ranks: Ranks, rows: pl.DataFrame) -> Figure:
     left_out -= rows["awaited"].n_unique()
     return Figure(
         f"Longest, {most['waiting']} waits for {most['awaited']}: {duration(most['wait_ns'])} in "
-        f"{most['collectives']:,} collectives. A wait counts for the rank that came last, though "
-        "others may have come late, too."
+        f"{counted(most['collectives'], 'collective')}. A wait counts for the rank that came last, "
+        "though others may have come late, too."
         f"{_left_out(left_out, 'ranks that are waited for less')}",
         rows,
         charts.sized(drawn, _height(ranks) + 20),
@@ -214,9 +214,9 @@ def collectives(ranks: Ranks, answer: pl.DataFrame) -> Figure:
         color=charts.colour([waiting, wire]),
     )
     calls = answer.select("group_key", "matched_by", "place", "type", "awaited_ns").n_unique()
-    listed = f"all {calls:,} collectives that could be matched"
+    listed = f"all {counted(calls, 'collective')} that could be matched"
     if calls >= _top(ranks)["top"]:
-        listed = f"the {calls:,} collectives with most waiting"
+        listed = f"the {counted(calls, 'collective')} with most waiting"
     return Figure(
         f"Shown are {listed}. Where one {ranks.noun.removesuffix('s')} begins late, the others "
         "wait. Drag to move; turn the wheel with Shift to zoom.",
@@ -308,7 +308,7 @@ def regimes(ranks: Ranks) -> Figure | None:
     drawn = charts.cells(_matrix(ranks, rows), by_regime, tips, tips[-1] if is_labelled else None)
     differing = rows.group_by("step").agg(pl.col("colour").n_unique() > 1)["colour"].sum()
     says = (
-        f"The {ranks.noun} differ in {differing} of {rows['step'].n_unique():,} steps."
+        f"The {ranks.noun} differ in {differing} of {counted(rows['step'].n_unique(), 'step')}."
         if differing
         else f"In each step, all {ranks.noun} are bound by the same side."
     )

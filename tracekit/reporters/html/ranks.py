@@ -13,7 +13,7 @@ from tracekit.database.session import Session
 from tracekit.replay.ranks.rank_replay import clock_doubt
 from tracekit.reporters import several
 from tracekit.reporters.html.subject import PageSubject
-from tracekit.text import duration, quoted
+from tracekit.text import counted, duration, quoted
 from tracekit.thresholds import Thresholds
 from tracekit.verdict.model import Analysis
 from tracekit.verdict.run_words import no_verdict
@@ -151,8 +151,9 @@ class Ranks(PageSubject):
             found.append(f"A step of the run takes {duration(self.together.step_ns)}{steps}.")
         elif lengths:
             found.append(
-                f"A step takes {duration(median(lengths))}: the median of {len(lengths):,} steps, "
-                f"from {duration(min(lengths))} to {duration(max(lengths))}."
+                f"A step takes {duration(median(lengths))}: the median of "
+                f"{counted(len(lengths), 'step')}, from {duration(min(lengths))} to "
+                f"{duration(max(lengths))}."
             )
         return found
 

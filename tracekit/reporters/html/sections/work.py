@@ -167,11 +167,11 @@ def _roofs(rows: pl.DataFrame, lowest: float) -> alt.TopLevelMixin:
 def counters(subject: Subject, rows: pl.DataFrame) -> Figure:
     """A table of counted kernels."""
     rows = rows.drop("trace_id")
-    counted, names = rows["place"].n_unique(), sorted(rows["counter"].unique())
+    kernels, names = rows["place"].n_unique(), sorted(rows["counter"].unique())
     cut = f" The first {_COUNTED:,} rows are listed." if len(rows) > _COUNTED else ""
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return Figure(
-        f"{counted:,} kernels were counted, each with {', '.join(names[:4])}{more}.{cut}",
+        f"{counted(kernels, 'kernel')} counted, each with {', '.join(names[:4])}{more}.{cut}",
         rows.head(_COUNTED),
     )
 
