@@ -80,6 +80,44 @@ def test_a_failure_is_one_warning(tmp_path):
     assert (tmp_path / "runs/step2.verdict.json").exists()
 
 
+def test_warnings_as_errors_do_not_reach_the_training(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(tracekit.on_trace_ready(tmp_path / "file"))
+        wait()
+    assert "tracekit: " in caplog.text
+
+
+def test_one_trace_is_judged_at_a_time_and_of_those_that_wait_the_newest(tmp_path, monkeypatch):
+    from tracekit.frameworks import judging
+
+    begun, release, judged = threading.Event(), threading.Event(), []
+
+    def judge(path):
+        judged.append(path.name)
+        begun.set()
+        assert release.wait(60)
+        raise OSError("no verdict is needed here")
+
+    monkeypatch.setattr(judging, "judge", judge)
+    waiting = judging._Waiting()
+    with pytest.warns(RuntimeWarning) as said:
+        waiting.put(Path("step0.json.gz"), None)
+        assert begun.wait(60)
+        for cycle in range(1, 12):
+            waiting.put(Path(f"step{cycle}.json.gz"), None)
+            assert sum(each.name == "tracekit-verdict" for each in threading.enumerate()) == 1
+        release.set()
+        wait()
+        # A trace that comes when nothing is judged is judged.
+        waiting.put(Path("step12.json.gz"), None)
+        wait()
+    assert judged == ["step0.json.gz", "step11.json.gz", "step12.json.gz"]
+    passed_over = [str(each.message) for each in said if "is newer" in str(each.message)]
+    assert len(passed_over) == 10
+
+
 def example(client):
     (found,) = re.findall(rf"^```python {client}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
     return found

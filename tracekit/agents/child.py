@@ -20,7 +20,7 @@ from tracekit.agents.answers import Fitted, Page, rows_that_fit, text_of
 from tracekit.database.interrupt import took_longer
 from tracekit.database.selects import NEEDS_MEMORY
 from tracekit.errors import TracekitError
-from tracekit.ingest.resources import Resources
+from tracekit.ingest.resources import Resources, limit_process
 from tracekit.opening import load, open_any
 from tracekit.reporters.rows import first_rows
 from tracekit.trace.budget import seconds
@@ -198,7 +198,7 @@ def _main() -> None:
 
 def _begin(out: BinaryIO, limit_mb: int) -> None:
     """Says that the time counts from now on, and limits the memory."""
-    _limit_memory(limit_mb)
+    limit_process(limit_mb)
     out.write(_READY)
     out.flush()
 
@@ -207,23 +207,6 @@ def _end_with_the_server() -> None:
     # The server never closes this end before the statement is answered.
     os.read(0, 1)
     os._exit(1)
-
-
-def _limit_memory(limit_mb: int) -> None:
-    """On Linux, keeps the process from taking more memory than it has now plus this: DuckDB's own
-    limit does not count texts. If the machine runs out of memory, this process ends first."""
-    if sys.platform != "linux":
-        return
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + limit_mb * 1_000_000
-    most = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if most == resource.RLIM_INFINITY or limit < most:
-        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -55,7 +56,7 @@ class Selects:
         add_names: Callable[[str], object] | None,
         more_memory: Callable[[], bool] | None,
     ) -> None:
-        self._connection, self._name = connection, name
+        self._connection, self._name, self._process = connection, name, os.getpid()
         self._more_memory = more_memory or bool
         self._add_names = add_names or str
         self._resident_bytes = 0
@@ -87,6 +88,7 @@ class Selects:
         self, sql: str, variables: Mapping[str, Value]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor in a read-only transaction, for one SELECT that may use `variables`."""
+        self.require_process()
         self._add_names(sql)
         with _COUNTING:
             Selects._running += 1
@@ -116,6 +118,7 @@ class Selects:
         Raises:
             TracekitError: when it is not one SELECT, or an EXPLAIN of one.
         """
+        self.require_process()
         # Its macros are allowed.
         self._add_names(query)
         try:
@@ -133,6 +136,7 @@ class Selects:
         resident = _resident_bytes()
         if resident is not None and resident - self._resident_bytes < _KEPT_BYTES:
             return
+        self.require_process()
         with _COUNTING:
             if Selects._running:
                 return
@@ -149,6 +153,20 @@ class Selects:
                         break
             self._connection.execute(f"SET memory_limit = '{limit}'")
         self._resident_bytes = _resident_bytes() or 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this process opened the connection."""
+        return os.getpid() == self._process
+
+    def require_process(self) -> None:
+        """Raises TracekitError in a forked child: DuckDB's threads are in its parent alone, and a
+        query would wait for them for ever."""
+        if not self.is_mine:
+            raise TracekitError(
+                f"{self._name()}: was opened by another process, from which this one was forked: "
+                "open it here, or start processes with multiprocessing's `spawn`"
+            )
 
     def _error(self, error: duckdb.Error) -> TracekitError:
         if trouble := file_trouble(error):

@@ -73,8 +73,9 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        # A query that could not be stopped still uses the connection.
-        if not work_is_left_running():
+        # A query that could not be stopped still uses the connection, and so does the process from
+        # which this one was forked.
+        if not work_is_left_running() and self._selects.is_mine:
             self._connection.close()
 
     @property
@@ -112,6 +113,7 @@ class Session:
         Raises:
             TracekitError: when the database is in memory, where a connection could also write.
         """
+        self._selects.require_process()
         cursor = self._connection.cursor()
         is_read_only = "SELECT readonly FROM duckdb_databases() WHERE NOT internal"
         if not all(row[0] for row in cursor.execute(is_read_only).fetchall()):

@@ -1,9 +1,11 @@
 """Verdicts on the traces of a running training, each written by a separate process: if that fails,
-or uses too much memory or time, training goes on."""
+or uses too much memory or time, training goes on. One process judges at a time, and the newest
+trace first: so all verdicts of a program together take the memory and the time of one."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -21,8 +23,10 @@ from tracekit.errors import TracekitError, first_line
 from tracekit.files import require_unlinked, written_whole
 from tracekit.verdict.regime import bound_by
 
+# What a judging process may take. On Linux, the system refuses it more memory.
 _LIMIT_S = 600
 _MEMORY_MB = 2000
+_ADDRESS_SPACE_MB = 8000
 
 
 def judge(trace: Path) -> str:
@@ -91,7 +95,9 @@ def on_trace_ready(
     A file's name has the step at which the profiler's cycle ended and, if there are several ranks,
     the rank: `step12.rank3.json.gz`. Another process judges while training goes on; then
     `on_verdict` is called in a thread, with the trace's path and the object that `tracekit analyze
-    --json` prints. Any failure is one warning, and never an error of the training.
+    --json` prints. One trace is judged at a time; of those that wait meanwhile, the newest is next,
+    and the older ones have no verdict. Judging a trace takes at most 600 s, and on Linux 8 GB of
+    address space. Any failure is one warning, and never an error of the training.
     """
     # The program may change the working directory.
     to = Path(folder).absolute()
@@ -105,10 +111,42 @@ def on_trace_ready(
         except Exception as error:
             _warn(error)
             return
-        # At its end, the program waits for the last verdict.
-        threading.Thread(target=_tell, args=(path, on_verdict), name="tracekit-verdict").start()
+        waiting.put(path, on_verdict)
 
+    waiting = _Waiting()
     return handle
+
+
+class _Waiting:
+    """The newest trace that waits for its verdict, and the one thread that judges. At its end, the
+    program waits for it."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._next: tuple[Path, OnVerdict | None] | None = None
+        self._is_judging = False
+
+    def put(self, path: Path, on_verdict: OnVerdict | None) -> None:
+        """Has a trace judged, now or after the one that is being judged; an older one that still
+        waits gets no verdict."""
+        with self._guard:
+            older, self._next = self._next, (path, on_verdict)
+            begins, self._is_judging = not self._is_judging, True
+        if older is not None:
+            _warn(
+                TracekitError(f"{older[0]}: is written, but has no verdict: {path.name} is newer")
+            )
+        if begins:
+            threading.Thread(target=self._judge, name="tracekit-verdict").start()
+
+    def _judge(self) -> None:
+        while True:
+            with self._guard:
+                mine, self._next = self._next, None
+                if mine is None:
+                    self._is_judging = False
+                    return
+            _tell(*mine)
 
 
 def _tell(path: Path, on_verdict: OnVerdict | None) -> None:
@@ -124,10 +162,17 @@ def _tell(path: Path, on_verdict: OnVerdict | None) -> None:
 
 
 def _warn(error: Exception) -> None:
-    warnings.warn(f"tracekit: {first_line(error)}", RuntimeWarning, stacklevel=3)
+    message = f"tracekit: {first_line(error)}"
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except Warning:  # Training goes on even if warnings are errors.
+        logging.getLogger("tracekit").warning(message)
 
 
 if __name__ == "__main__":
+    from tracekit.ingest.resources import limit_process
+
+    limit_process(_ADDRESS_SPACE_MB)
     try:
         print(_write(Path(sys.argv[1])))
     except TracekitError as error:

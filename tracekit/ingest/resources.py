@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from tempfile import gettempdir
@@ -130,6 +132,23 @@ class Memory:
         # The connection may be at work in another thread.
         with self._connection.cursor() as cursor:
             cursor.execute(f"SET memory_limit = '{self._limit_mb}MB'")
+
+
+def limit_process(limit_mb: int) -> None:
+    """On Linux, keeps the process from taking more memory than it has now plus this: DuckDB's own
+    limit does not count texts. If the machine runs out of memory, this process ends first."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + limit_mb * 1_000_000
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if most == resource.RLIM_INFINITY or limit < most:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def workers_of(connection: duckdb.DuckDBPyConnection) -> int:
