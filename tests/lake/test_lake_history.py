@@ -110,6 +110,29 @@ def test_runs_are_in_order_of_time_or_of_name_if_one_has_no_time(tmp_path):
         assert runs[0].started_ns in (None, times[runs[0].run])
 
 
+def test_runs_that_share_no_rank_are_left_out_of_the_comparison_alone(tmp_path, run):
+    runs = [("a", (0, 1), 1), ("b", (0, 1), 1), ("c", (2, 3), 3), ("d", (0, 1), 3)]
+    for number, (name, ranks, times) in enumerate(runs, 1):
+        (tmp_path / name).mkdir()
+        for rank in ranks:
+            events = [
+                each | {"ts": each["ts"] * times, "dur": each["dur"] * times}
+                for each in rank_events(rank)
+            ]
+            path, told = tmp_path / name / f"rank{rank}.json", {"rank": rank, "world_size": 4}
+            write(path, events, baseTimeNanoseconds=number * 10**18, distributedInfo=told)
+    add(tmp_path / "lake", *(tmp_path / name for name in "abcd"))
+    with open_lake(str(tmp_path / "lake")) as lake:
+        found = history(lake)
+    assert [each.run for each in found.changes] == ["c"]
+    assert found.compared == ("b", "d") and found.diff is not None
+    assert "run 'b' and run 'c' have no rank in common" in str(found.left_out)
+    add(tmp_path / "two", tmp_path / "b", tmp_path / "c")
+    done = run("history", "two")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Left out: run 'b' and run 'c' have no rank in common" in " ".join(done.stdout.split())
+
+
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory):
     """A lake of five nights of two ranks; from the third on, rank 1 spends 9 ms more a step in

@@ -35,6 +35,10 @@ _WHOLE = ("summary", "waterfall", "classes")
 _LISTS = ("kernels", "operators", "modules", "parts", "memory")
 
 
+class NothingInCommon(TracekitError):
+    """Two runs that share no rank."""
+
+
 class Diff(Shown, frozen=True):
     """Run b compared with run a: each list has the rows of the query `diff_NAME`.
 
@@ -254,7 +258,7 @@ def common_rank(
     its index in each run, and a note that names it if they have several ranks.
 
     Raises:
-        TracekitError: when they have none.
+        NothingInCommon: when they have none.
     """
     first, second = names
     if len(a) == len(b) == 1:
@@ -262,7 +266,7 @@ def common_rank(
     others = {name: place for place, (name, _) in enumerate(b)}
     both = [place for place, (name, _) in enumerate(a) if name in others]
     if not both:
-        raise TracekitError(
+        raise NothingInCommon(
             f"run {first!r} and run {second!r} have no rank in common: choose one of each (of a "
             "lake, as LAKE/run=NAME/rank=N; of a database, by --trace-ids)"
         )

@@ -139,7 +139,9 @@ class Parameter(Struct, frozen=True):
     def range(self) -> tuple[int, int]:
         """The least and the greatest integer that it takes: beyond, the SQL would fail or not
         end."""
-        if self.name.endswith(("_ns", "_segment")):
+        if self.name.endswith("_segment"):
+            return 0, 2**63 - 1
+        if self.name.endswith("_ns"):
             return -_MOST_NS, _MOST_NS
         return (1, _MOST_BINS) if self.name == "bins" else (0, _MOST_COUNT)
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from tracekit.compare.diff import Diff, Pair, common_rank, compare_runs
+from tracekit.compare.diff import Diff, NothingInCommon, Pair, common_rank, compare_runs
 from tracekit.database import catalog
 from tracekit.errors import TracekitError
 from tracekit.ingest.resources import Resources
@@ -28,6 +28,8 @@ _AFTER_EPOCH_NS = 10**18
 _SPREAD = 1.4826
 # The standard error of a median over that of a mean, for these.
 _MEDIAN_ERROR = sqrt(pi / 2)
+# How many pairs of runs around a change are tried until one shares a rank.
+_MOST_TRIED = 20
 FIGURES = (
     "span_ns", "busy_ns", "compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns",
     "host_late_ns", "kernels", "operators",
@@ -125,7 +127,7 @@ class Spread(Struct, frozen=True):
 class History(Record, frozen=True):
     """The runs in order of `time`, or of `name` if a trace has no time since the epoch.
 
-    `compared` are the runs of the diff: those beside the last change.
+    `compared` are the runs of the diff: those beside the last change, if they share a rank.
     """
 
     form: ClassVar[str] = "tracekit/history/1"
@@ -137,9 +139,13 @@ class History(Record, frozen=True):
     changes: list[StepChange]
     """When the step changed."""
     compared: tuple[str, str] | None
-    """The runs that `diff` compares; null: the step never changed."""
+    """The runs that `diff` compares: the nearest to the last change that share a rank; null: the
+    step never changed."""
     diff: Diff | None
-    """What changed at the last change."""
+    """What changed at the last change; null: the step never changed, or these runs cannot be
+    compared."""
+    left_out: str | None = None
+    """Why `diff` does not compare the runs beside the last change."""
     spread: Spread | None = None
     """How far apart the steps are; null: the step changed."""
 
@@ -155,9 +161,25 @@ def history(lake: Lake, thresholds: Thresholds | None = None, top: int = 10) -> 
     steps = [(each.run, each.step_ns) for each in runs]
     changes = shifts(steps, judged)
     if not changes:
-        return History(order, runs, changes, None, None, spread(steps, judged))
-    compared = (changes[-1].last_before, changes[-1].run)
-    return History(order, runs, changes, compared, _two(lake, *compared, judged).diff(top))
+        return History(order, runs, changes, None, None, spread=spread(steps, judged))
+    beside = (changes[-1].last_before, changes[-1].run)
+    left_out = None
+    for compared in _nearest([each.run for each in runs], beside[1]):
+        try:
+            found = _two(lake, *compared, judged).diff(top)
+        except NothingInCommon as error:
+            left_out = left_out or str(error)
+            continue
+        return History(order, runs, changes, compared, found, left_out)
+    return History(order, runs, changes, beside, None, left_out)
+
+
+def _nearest(names: list[str], first_after: str) -> list[tuple[str, str]]:
+    """Pairs of a run before a change and one since, the two beside it first."""
+    at = names.index(first_after)
+    before, after = names[:at][::-1], names[at:]
+    pairs = [(i + j, i, a, b) for i, a in enumerate(before) for j, b in enumerate(after)]
+    return [(a, b) for _, _, a, b in sorted(pairs)[:_MOST_TRIED]]
 
 
 def last_failing(lake: Lake, conditions: Sequence[str]) -> list[str]:

@@ -209,6 +209,8 @@ def render_history(history: History) -> None:
         ))  # fmt: skip
     out.print(table(["run", "began (UTC)", ">ranks", ">step", *parts.values(), ""], rows))
     out.print(Text(summary(history)))
+    if history.left_out:
+        out.print(Text(printable(f"Left out: {history.left_out}.")))
     if history.diff and history.compared:
         a, b = (printable(run) for run in history.compared)
         runs = history.diff.runs
